@@ -15,7 +15,7 @@ const SHOWN: &str = include_str!("../onnx/operators.txt");
 const REFUSED: &str = include_str!("../onnx/refused.txt");
 
 /// Operators that stay without a lowering, by how their names begin, and why.
-const REASONS: [(&str, &str); 19] = [
+const REASONS: [(&str, &str); 18] = [
     ("String", "strings: a model's tensors are numbers here"),
     ("Regex", "strings: a model's tensors are numbers here"),
     ("TfIdf", "text vectorisers belong before the model"),
@@ -29,7 +29,6 @@ const REASONS: [(&str, &str); 19] = [
     ("Sequence", "values are tensors here, and no sequences of them"),
     ("SplitToSequence", "values are tensors here, and no sequences of them"),
     ("ConcatFromSequence", "values are tensors here, and no sequences of them"),
-    ("Optional", "values are tensors here, and all there"),
     ("Random", "the same plan and inputs give the same bits: no dice"),
     ("Bernoulli", "the same plan and inputs give the same bits: no dice"),
     ("Multinomial", "the same plan and inputs give the same bits: no dice"),
@@ -49,7 +48,7 @@ pub fn page() -> String {
         types may do as well. *GPU* says of how many of the tests that pass every node has a GPU kernel; the others run on a CPU.\n\
         *Refused* tells what the standard's tests of the operator alone show; names and numbers are left out.\n"
     );
-    for domain in ["ai.onnx", "com.microsoft"] {
+    for domain in ["ai.onnx", "ai.onnx.preview", "com.microsoft"] {
         section(&mut text, domain, &shown);
     }
     text.push_str("\n## What the standard's tests refuse\n\nTests, operator, and reason, with the first test of each.\n\n```text\n");
@@ -81,7 +80,9 @@ fn section(text: &mut String, domain: &str, shown: &Tallies) {
             REASONS.iter().find(|(start, _)| name.starts_with(start)).map_or("no lowering yet", |(_, why)| why);
         missing.entry(reason).or_default().push(name);
     }
-    text.push_str("\nNot there:\n\n");
+    if !missing.is_empty() {
+        text.push_str("\nNot there:\n\n");
+    }
     for (reason, names) in missing {
         let _ = writeln!(text, "- {reason}: {}", names.join(", "));
     }

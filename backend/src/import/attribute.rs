@@ -249,6 +249,7 @@ mod tests {
             name: "conv_1".into(),
             op_type: "Conv".into(),
             domain: String::new(),
+            version: 17,
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: attributes.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

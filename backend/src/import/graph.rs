@@ -2,14 +2,15 @@
 
 use super::declared::{declared_input, declared_output};
 use super::error::{ImportError, Name, Result};
+use super::functions::Functions;
 use super::model::{Input, Model, Node, Output, ValueIndex};
 use super::parameters;
-use super::proto::{FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+use super::proto::{ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
 use crate::names::Names;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The versions of the standard operators that are known.
@@ -29,7 +30,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
             BTreeMap::from([(String::new(), *OPSETS.end())])
         }
     };
-    let mut builder = Builder { functions: local_functions(&proto.functions), ..Builder::default() };
+    let mut builder = Builder::new(opsets, Functions::of(proto, tensors.limits()));
     for tensor in &graph.initializer {
         problems.note(builder.initializer(&tensor.name, || tensors.read_constant(tensor)))?;
     }
@@ -54,7 +55,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
     Ok(Model {
         name: graph.name.clone(),
         producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().to_owned(),
-        opsets,
+        opsets: builder.opsets,
         values: unique(builder.values),
         inputs: builder.inputs,
         outputs: builder.outputs,
@@ -104,15 +105,7 @@ impl Problems {
 }
 
 fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
-    let mut opsets = BTreeMap::new();
-    for import in imports {
-        let domain = standard(&import.domain);
-        if opsets.insert(domain.to_owned(), import.version).is_some_and(|other| other != import.version) {
-            let domain = Name(domain);
-            let problem = format!("gives two versions for the operator domain {domain}; export it again");
-            return Err(ImportError::malformed(problem));
-        }
-    }
+    let opsets = opsets_of(imports)?;
     match opsets.get("") {
         None => Err(ImportError::malformed(
             "does not say which version of the standard operators it uses; export it with an `opset_import`",
@@ -127,13 +120,23 @@ fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
     }
 }
 
-/// The domain's name, empty for both names of the standard one.
-fn standard(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
+/// The version of each domain's operators that a graph or function uses, as it says.
+pub(super) fn opsets_of(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
+    let mut opsets = BTreeMap::new();
+    for import in imports {
+        let domain = standard(&import.domain);
+        if opsets.insert(domain.to_owned(), import.version).is_some_and(|other| other != import.version) {
+            let domain = Name(domain);
+            let problem = format!("gives two versions for the operator domain {domain}; export it again");
+            return Err(ImportError::malformed(problem));
+        }
+    }
+    Ok(opsets)
 }
 
-fn local_functions(functions: &[FunctionProto]) -> HashSet<(&str, &str)> {
-    functions.iter().map(|function| (standard(&function.domain), function.name.as_str())).collect()
+/// The domain's name, empty for both names of the standard one.
+pub(super) fn standard(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Where a value comes from.
@@ -146,11 +149,13 @@ pub(super) enum Maker {
 }
 
 /// The graph so far.
-#[derive(Default)]
 pub(super) struct Builder<'p> {
-    functions: HashSet<(&'p str, &'p str)>,
+    pub(super) functions: Functions<'p>,
+    opsets: BTreeMap<String, i64>,
     /// Only looked up in: its order is never seen.
     pub(super) index: HashMap<&'p str, ValueIndex>,
+    /// The values that the graph within a node which is being read has of its own.
+    pub(super) own: BTreeSet<ValueIndex>,
     values: Vec<&'p str>,
     makers: Vec<Option<Maker>>,
     node_names: HashSet<String>,
@@ -161,6 +166,12 @@ pub(super) struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
+    fn new(opsets: BTreeMap<String, i64>, functions: Functions<'p>) -> Self {
+        let (index, own, values, makers, node_names) = Default::default();
+        let (inputs, outputs, nodes, initializers) = Default::default();
+        Self { functions, opsets, index, own, values, makers, node_names, inputs, outputs, nodes, initializers }
+    }
+
     fn initializer(&mut self, name: &'p str, read: impl FnOnce() -> Result<Constant>) -> Result<()> {
         let wrong = |error: ImportError| error.of("initializer", name);
         checked_name(name).map_err(wrong)?;
@@ -199,13 +210,22 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// A node; one that is wrong stays as its operator alone, which makes nothing.
+    /// A node, or those of the function that it calls; one that is wrong stays as its operator alone, which makes nothing.
     pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
-        let (node, problem) = match self.whole_node(proto, &name, position, tensors) {
-            Ok(node) => (node, Ok(())),
-            Err(problem) => (Node::bare(proto, name), Err(problem)),
+        let (node, problem) = match self.functions.called(proto) {
+            Some(key) => match check_node_names(proto)
+                .map_err(|error| error.of_node(&name, &proto.op_type))
+                .and_then(|()| self.call(proto, key, &name, tensors))
+            {
+                Ok(()) => return Ok(()),
+                Err(problem) => (self.bare(proto, name), Err(problem)),
+            },
+            None => match self.whole_node(proto, &name, position, tensors) {
+                Ok(node) => (node, Ok(())),
+                Err(problem) => (self.bare(proto, name), Err(problem)),
+            },
         };
         self.nodes.push(node);
         problem
@@ -219,25 +239,18 @@ impl<'p> Builder<'p> {
         tensors: &mut TensorReader<'_>,
     ) -> Result<Node> {
         let wrong = |error: ImportError| error.of_node(name, &proto.op_type);
-        let domain = standard(&proto.domain);
         check_node_names(proto).map_err(wrong)?;
-        if self.functions.contains(&(domain, proto.op_type.as_str())) {
-            return Err(wrong(ImportError::unsupported(
-                "calls a function of the model's own; inline it with `onnx.inliner.inline_local_functions`",
-            )));
-        }
-        let mut node = Node::bare(proto, name.to_owned());
+        let mut node = self.bare(proto, name.to_owned());
         for input in &proto.input {
-            node.inputs.push((!input.is_empty()).then(|| self.value(input)));
+            node.inputs.push(self.read(input).map_err(wrong)?);
         }
         for output in &proto.output {
             node.outputs.push(match output.as_str() {
                 "" => None,
-                output => Some(self.make(output, Maker::Node(position)).map_err(|(_, maker)| {
-                    let (output, by) = (Name(output), self.describe(maker, name));
-                    let problem = format!("makes {output}, which is made by {by} already; each value has one maker");
-                    wrong(ImportError::malformed(problem))
-                })?),
+                output => Some(match self.make(output, Maker::Node(position)) {
+                    Ok(value) => value,
+                    Err((_, maker)) => return Err(wrong(self.made_twice(output, maker, name))),
+                }),
             });
         }
         without_trailing_gaps(&mut node.inputs);
@@ -246,17 +259,61 @@ impl<'p> Builder<'p> {
         Ok(node)
     }
 
+    /// The node without what it reads, makes and is given.
+    pub(super) fn bare(&self, proto: &NodeProto, name: String) -> Node {
+        let (inputs, outputs, attributes) = Default::default();
+        let domain = standard(&proto.domain);
+        // A domain that is not named has its first version.
+        let version = self.functions.version(domain).or_else(|| self.opsets.get(domain).copied()).unwrap_or(1);
+        let (op_type, domain) = (proto.op_type.clone(), domain.to_owned());
+        Node { name, op_type, domain, version, inputs, outputs, attributes }
+    }
+
     /// A name that no node before has: the file's, or one made from operator and position.
-    fn node_name(&mut self, proto: &NodeProto, position: u32) -> String {
+    pub(super) fn node_name(&mut self, proto: &NodeProto, position: u32) -> String {
         let mut name = match proto.name.as_str() {
-            "" => format!("{}_{position}", proto.op_type),
-            name => name.to_owned(),
+            "" => self.functions.qualified(&format!("{}_{position}", proto.op_type)),
+            name => self.functions.qualified(name),
         };
         while self.node_names.contains(&name) {
             name = format!("{name}#{position}");
         }
         self.node_names.insert(name.clone());
         name
+    }
+
+    /// The value that an input's name stands for; `None` if it is left out.
+    ///
+    /// # Errors
+    /// If it stands in a function, and is nothing there.
+    pub(super) fn read(&mut self, name: &'p str) -> Result<Option<ValueIndex>> {
+        match self.index.get(name) {
+            _ if name.is_empty() => Ok(None),
+            Some(value) => Ok(Some(*value)),
+            None => Ok(if self.functions.leaves_out(name)? { None } else { Some(self.value(name)) }),
+        }
+    }
+
+    /// The value `name`, which the node `by` is to make.
+    ///
+    /// # Errors
+    /// If it is made already.
+    pub(super) fn unmade(&mut self, name: &'p str, by: &str) -> Result<ValueIndex> {
+        let value = self.value(name);
+        match self.makers[value.index()] {
+            None => Ok(value),
+            Some(maker) => Err(self.made_twice(name, maker, by)),
+        }
+    }
+
+    /// Whether something makes a value.
+    pub(super) fn is_made(&self, value: ValueIndex) -> bool {
+        self.makers[value.index()].is_some()
+    }
+
+    /// Records who makes a value that nothing makes yet.
+    pub(super) fn made(&mut self, value: ValueIndex, maker: Maker) {
+        self.makers[value.index()] = Some(maker);
     }
 
     /// The index of the value `name`.
@@ -273,7 +330,8 @@ impl<'p> Builder<'p> {
 
     /// An index for one more value of this name.
     pub(super) fn new_value(&mut self, name: &'p str) -> ValueIndex {
-        let next = u32::try_from(self.values.len()).expect("decoding admits fewer fields, so fewer names, than 2³²");
+        let next = u32::try_from(self.values.len())
+            .expect("fields of the file, and bytes of what functions add, are fewer than 2³²");
         self.values.push(name);
         self.makers.push(None);
         ValueIndex(next)
@@ -289,6 +347,11 @@ impl<'p> Builder<'p> {
                 Ok(value)
             }
         }
+    }
+
+    fn made_twice(&self, value: &str, maker: Maker, by: &str) -> ImportError {
+        let (value, first) = (Name(value), self.describe(maker, by));
+        ImportError::malformed(format!("makes {value}, which is made by {first} already; each value has one maker"))
     }
 
     /// A maker in words, where the node that is being read is called `current`.
@@ -345,15 +408,6 @@ impl<'p> Builder<'p> {
     }
 }
 
-impl Node {
-    /// The node without what it reads, makes and is given.
-    fn bare(proto: &NodeProto, name: String) -> Self {
-        let (inputs, outputs, attributes) = Default::default();
-        let domain = standard(&proto.domain).to_owned();
-        Self { name, op_type: proto.op_type.clone(), domain, inputs, outputs, attributes }
-    }
-}
-
 fn without_trailing_gaps(values: &mut Vec<Option<ValueIndex>>) {
     let used = values.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     values.truncate(used);
@@ -387,8 +441,8 @@ fn check_node_names(proto: &NodeProto) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use crate::import::proto::{
-        AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
-        TensorProto, ValueInfoProto, data_type,
+        AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+        ValueInfoProto, data_type,
     };
     use crate::import::{Dim, Model, from_bytes};
 
@@ -499,16 +553,6 @@ mod tests {
         let model = load(&with(&[("ai.onnx", 17), ("com.microsoft", 1)])).expect("known");
         assert_eq!((model.opset(), model.opsets["com.microsoft"]), (17, 1));
         assert!(load(&ModelProto::default()).expect_err("empty").contains("holds no graph"));
-    }
-
-    #[test]
-    fn functions_of_the_model_are_refused_where_they_are_called() {
-        let function = FunctionProto { name: "Gelu2".into(), domain: "mine".into(), ..FunctionProto::default() };
-        let call = NodeProto { domain: "mine".into(), ..NodeProto::of("Gelu2", &["x"], &["y"]) };
-        let with = |nodes| ModelProto { functions: vec![function.clone()], ..ModelProto::of(graph(nodes), 17) };
-        assert!(load(&with(vec![])).is_ok());
-        let error = load(&with(vec![call])).expect_err("a call");
-        assert!(error.contains("node `Gelu2_0` (`Gelu2`): calls a function of the model's own"), "{error}");
     }
 
     #[test]

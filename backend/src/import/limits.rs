@@ -11,11 +11,11 @@ pub struct Limits {
     /// keep their weights in files beside it.
     pub file_bytes: u64,
     /// Bytes of memory that the decoded structure (everything but tensor data) may take. Default 256 MiB, which is
-    /// more than 200 000 nodes with names and attributes.
+    /// more than 200 000 nodes with names and attributes. As much again may calls of the model's own functions add.
     pub structure_bytes: u64,
     /// Fields of the file, whether used or not: bounds the time to read it. Default 16 Mi.
     pub fields: u64,
-    /// Nodes, those of subgraphs included. Default 1 000 000.
+    /// Nodes, those of subgraphs included; as many again may calls of the model's own functions add. Default 1 000 000.
     pub nodes: u64,
     /// Messages within messages, 512 at most; a subgraph within a subgraph takes three. Default 64.
     pub depth: usize,

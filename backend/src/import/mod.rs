@@ -26,6 +26,7 @@ mod beside;
 mod declared;
 pub mod error;
 mod external;
+mod functions;
 mod graph;
 mod limits;
 pub mod model;

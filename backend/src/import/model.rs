@@ -77,6 +77,8 @@ pub struct Node {
     pub op_type: String,
     /// The operator's domain: empty for the standard one.
     pub domain: String,
+    /// The version of the domain's operators that it is one of.
+    pub version: i64,
     /// Values read; `None` where an optional one is left out. The last is not `None`.
     pub inputs: Vec<Option<ValueIndex>>,
     /// Values made; `None` where one is not wanted. The last is not `None`.

@@ -23,28 +23,30 @@ pub(super) fn read<'p>(
         if node.attributes.contains_key(name) {
             return wrong(format!("has two attributes {}", Name(name)));
         }
-        let value = value(proto, node, builder, tensors)?;
-        node.attributes.insert(name.clone(), value);
+        if let Some(value) = value(proto, node, builder, tensors)? {
+            node.attributes.insert(name.clone(), value);
+        }
     }
     Ok(())
 }
 
+/// An attribute's value; `None` if it refers to a parameter of a function that has none.
 fn value<'p>(
     proto: &'p AttributeProto,
     node: &Node,
     builder: &mut Builder<'p>,
     tensors: &mut TensorReader<'_>,
-) -> Result<Attribute> {
+) -> Result<Option<Attribute>> {
     let wrong = |problem: &str| {
         let problem = format!("attribute {} {problem}", Name(&proto.name));
         ImportError::malformed(problem).of_node(&node.name, &node.op_type)
     };
     let empty = || wrong("holds no value of the type that it declares");
     if !proto.ref_attr_name.is_empty() {
-        return Err(wrong("refers to a function's parameter, outside a function"));
+        return builder.functions.parameter(&proto.ref_attr_name).map_err(|error| wrong(error.reason()));
     }
     // A writer may leave out a field that holds zero or nothing.
-    Ok(match declared_or_seen(proto) {
+    Ok(Some(match declared_or_seen(proto) {
         attribute_type::FLOAT => Attribute::Float(proto.f.unwrap_or_default()),
         attribute_type::INT => Attribute::Int(proto.i.unwrap_or_default()),
         attribute_type::STRING => Attribute::String(proto.s.clone().unwrap_or_default()),
@@ -54,7 +56,8 @@ fn value<'p>(
         attribute_type::TENSOR => {
             let tensor = proto.t.as_ref().ok_or_else(empty)?;
             let role = format!("node {} ({}), attribute", Name(&node.name), Name(&node.op_type));
-            Attribute::Tensor(tensors.read(tensor).map_err(|error| error.of(&role, &proto.name))?)
+            let tensor = builder.functions.tensor(tensor, tensors);
+            Attribute::Tensor(tensor.map_err(|error| error.of(&role, &proto.name))?)
         }
         attribute_type::GRAPH => {
             let graph = proto.g.as_ref().ok_or_else(empty)?;
@@ -67,7 +70,7 @@ fn value<'p>(
         attribute_type::SPARSE_TENSORS => Attribute::Other("a list of sparse tensors"),
         attribute_type::TYPE | attribute_type::TYPES => Attribute::Other("a type"),
         _ => return Err(empty()),
-    })
+    }))
 }
 
 /// The kind that the message declares, or, as in files of the first format version, the field that is there.

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl<'p> Builder<'p> {
     /// The graph that `proto` describes. Names that it gives hide those of the graphs around it, and mean the same again after it.
     pub(super) fn subgraph(&mut self, proto: &'p GraphProto, tensors: &mut TensorReader<'_>) -> Result<Subgraph> {
+        self.functions.enter();
         let (mut own, mut hidden) = (BTreeSet::new(), Vec::new());
         let outer = std::mem::take(&mut self.nodes);
         let given = proto.initializer.iter().map(|tensor| tensor.name.as_str());
@@ -26,7 +27,9 @@ impl<'p> Builder<'p> {
             own.insert(value);
             hidden.push((name, self.index.insert(name, value)));
         }
-        let graph = self.contents(proto, &own, tensors);
+        let outer_own = std::mem::replace(&mut self.own, own);
+        let graph = self.contents(proto, tensors);
+        self.own = outer_own;
         for (name, value) in hidden.into_iter().rev() {
             match value {
                 Some(value) => self.index.insert(name, value),
@@ -34,15 +37,11 @@ impl<'p> Builder<'p> {
             };
         }
         self.nodes = outer;
+        self.functions.leave();
         graph
     }
 
-    fn contents(
-        &mut self,
-        proto: &'p GraphProto,
-        own: &BTreeSet<ValueIndex>,
-        tensors: &mut TensorReader<'_>,
-    ) -> Result<Subgraph> {
+    fn contents(&mut self, proto: &'p GraphProto, tensors: &mut TensorReader<'_>) -> Result<Subgraph> {
         let mut initializers: BTreeMap<ValueIndex, Constant> = BTreeMap::new();
         for tensor in &proto.initializer {
             let value = self
@@ -57,6 +56,8 @@ impl<'p> Builder<'p> {
         for node in &proto.node {
             self.node(node, tensors)?;
         }
+        // What calls of functions brought along is the graph's own, too.
+        let own = std::mem::take(&mut self.own);
         self.order(|value| own.contains(&value))?;
         let nodes = std::mem::take(&mut self.nodes);
         let declared = proto.output.iter().map(|output| {

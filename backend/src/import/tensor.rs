@@ -31,6 +31,11 @@ impl<'a> TensorReader<'a> {
         Self { file, external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
     }
 
+    /// The limits that hold for the model.
+    pub(super) fn limits(&self) -> &'a Limits {
+        self.limits
+    }
+
     /// The tensor that `proto` describes, read now.
     pub(super) fn read(&mut self, proto: &TensorProto) -> Result<Tensor> {
         self.read_constant(proto)?.load().map_err(unread)

@@ -15,7 +15,7 @@ const MOST_PASSES: usize = 4096;
 const MOST_NODES: usize = 1 << 18;
 
 /// A fault of the operator itself, or what its graphs' operators gave.
-type Lowered = Result<Result<Vec<View>, Fault>, LowerError>;
+pub(super) type Lowered = Result<Result<Vec<View>, Fault>, LowerError>;
 
 /// Gives back what a fault of the operator itself is.
 macro_rules! sound {
@@ -26,6 +26,7 @@ macro_rules! sound {
         }
     };
 }
+pub(super) use sound;
 
 /// Operators with graphs that decide what is computed.
 pub(super) const CONTROL: [&str; 3] = ["If", "Loop", "Scan"];
@@ -178,7 +179,7 @@ impl<'a> Lowering<'a> {
     }
 
     /// The outputs of a graph whose inputs are given.
-    fn graph(&mut self, graph: &'a Subgraph, inputs: Vec<View>) -> Lowered {
+    pub(super) fn graph(&mut self, graph: &'a Subgraph, inputs: Vec<View>) -> Lowered {
         if graph.inputs.len() != inputs.len() {
             let (wanted, given) = (graph.inputs.len(), inputs.len());
             return Ok(Err(Fault::invalid(format!("its graph has {wanted} inputs, and is given {given}"))));

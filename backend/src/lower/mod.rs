@@ -15,6 +15,7 @@ mod control;
 mod deciding;
 mod error;
 mod expression;
+mod flexible;
 mod fold;
 mod fuse;
 mod narrow;
@@ -91,10 +92,11 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
     folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 
-/// The operators of a domain (`ai.onnx` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
+/// The operators of a domain (`ai.onnx`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
 pub fn operators(domain: &str) -> BTreeSet<&'static str> {
     let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
-    ops::names(domain).chain(control).collect()
+    let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);
+    ops::names(domain).chain(control).chain(flexible).collect()
 }
 
 /// Positions of the nodes that an output of the model depends on.
@@ -208,17 +210,21 @@ impl<'a> Lowering<'a> {
     fn node(&mut self, index: usize, node: &'a Node) -> Result<(), LowerError> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
-        let lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
+        let mut lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
+        let (control, flexible) = (control::is_control(node), flexible::is_flexible(node));
+        if flexible {
+            lost |= node.all_inputs().any(|value| !matches!(self.slots[value.index()], Slot::Made(_)));
+        }
         let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
         let views = || inputs.into_iter().map(view).collect();
         let result = match ops::lowering(&node.domain, &node.op_type) {
-            _ if control::is_control(node) && lost => {
+            _ if (control || flexible) && lost => {
                 self.lose(node);
                 return Ok(());
             }
-            _ if control::is_control(node) => {
-                let operator = Operator::new(node, self.opset(node), views());
-                let outputs = self.control(node, &operator)?;
+            _ if control || flexible => {
+                let operator = Operator::new(node, node.version, views());
+                let outputs = if control { self.control(node, &operator)? } else { self.flexible(node, &operator)? };
                 // The graph's operators have come in between: what is named now is none of theirs.
                 self.builder.begin(&node.name, &node.op_type, index);
                 outputs
@@ -228,7 +234,7 @@ impl<'a> Lowering<'a> {
                 return Ok(());
             }
             Ok(lowering) => arity::no_more_inputs(node)
-                .and_then(|()| lowering(&Operator::new(node, self.opset(node), views()), &mut self.builder)),
+                .and_then(|()| lowering(&Operator::new(node, node.version, views()), &mut self.builder)),
             Err(fault) => Err(fault),
         };
         if let Err(fault) = result.and_then(|views| self.made(node, views)) {
@@ -280,14 +286,6 @@ impl<'a> Lowering<'a> {
 
     fn slot(&self, value: ValueIndex) -> Slot {
         self.slots[value.index()].clone()
-    }
-
-    /// The version of the operators of the node's domain.
-    fn opset(&self, node: &Node) -> i64 {
-        match &node.domain[..] {
-            "" | "ai.onnx" => self.model.opset(),
-            domain => self.model.opsets.get(domain).copied().unwrap_or(1),
-        }
     }
 
     fn lose(&mut self, node: &Node) {

@@ -111,7 +111,7 @@ impl Body<'_, '_> {
 
     /// Inputs: what goes from one pass to the next, then what each pass reads a slice of.
     fn scanned(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
-        if self.phase.model.opset() < 9 {
+        if self.node.version < 9 {
             return Err(Fault::unsupported("its version of before 9").into());
         }
         let count = self.node.int("num_scan_inputs")?.and_then(|count| usize::try_from(count).ok()).unwrap_or(0);

@@ -1,8 +1,9 @@
 //! Operators that are computed on the host between the programs of a model, because only their results tell the shapes that follow:
-//! elements that are picked by their values, and sequences of tensors.
+//! elements that are picked by their values, and sequences of tensors. Few others are there because no kernel does what they do.
 
 #![forbid(unsafe_code)]
 
+mod bits;
 mod boxes;
 mod select;
 mod sequence;
@@ -45,11 +46,14 @@ pub(crate) struct Call<'a> {
 }
 
 const TABLE: &[(&str, Step)] = &[
+    ("BitCast", bits::cast),
     ("NonZero", select::non_zero),
     ("Compress", select::compress),
     ("Unique", unique::unique),
     ("NonMaxSuppression", boxes::suppress),
     ("Identity", sequence::same),
+    ("Optional", sequence::same),
+    ("OptionalGetElement", sequence::same),
     ("SequenceEmpty", sequence::empty),
     ("SequenceConstruct", sequence::construct),
     ("SequenceInsert", sequence::insert),

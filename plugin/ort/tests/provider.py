@@ -180,14 +180,16 @@ class Provider(unittest.TestCase):
     def test_what_no_elements_would_help_is_not_taken_on_trust(self):
         nodes = [
             helper.make_node("Reshape", ["x", "shape"], ["z"], name="reshape"),
-            helper.make_node("Det", ["m"], ["d"], name="det"),
+            helper.make_node("Dropout", ["m", "ratio", "training"], ["d"], name="dropout"),
             helper.make_node("Add", ["z", "d"], ["y"], name="add"),
         ]
-        model = built(nodes, [("x", F32, [6]), ("shape", TensorProto.INT64, [2]), ("m", F32, [2, 2])], [("y", F32, None)])
+        given = [("ratio", np.array(0, np.float32)), ("training", np.array(True))]
+        model = built(nodes, [("x", F32, [6]), ("shape", TensorProto.INT64, [2]), ("m", F32, [3])], [("y", F32, None)],
+                      [onnx.numpy_helper.from_array(value, name) for name, value in given])
         own = session(model, fallback=True)
-        x, m = np.arange(6, dtype=np.float32), np.array([[2, 1], [1, 2]], np.float32)
+        x, m = np.arange(6, dtype=np.float32), np.array([1, 2, 3], np.float32)
         found = own.run(None, {"x": x, "shape": np.array([2, 3]), "m": m})[0]
-        self.close(found, x.reshape(2, 3) + 3)
+        self.close(found, x.reshape(2, 3) + m)
 
     def test_an_output_that_is_kept_is_not_written_again(self):
         model = built([helper.make_node("Neg", ["x"], ["y"])], [("x", F32, [5000])], [("y", F32, [5000])])

@@ -98,6 +98,14 @@ impl TensorProto {
         bytes
     }
 
+    /// Bytes of its data that the message itself holds.
+    pub(in crate::import) fn held_bytes(&self) -> u64 {
+        let packed = [&self.float_data, &self.int32_data, &self.int64_data, &self.double_data, &self.uint64_data];
+        // A number takes at least a byte there, and at most eight in memory.
+        let packed: u64 = packed.into_iter().flatten().map(|data| 8 * data.len() as u64).sum();
+        packed + self.raw_data.bytes()
+    }
+
     /// A tensor whose data is the elements' little-endian bytes.
     pub fn raw(name: &str, data_type: i64, dims: &[i64], data: Vec<u8>) -> Self {
         Self { raw_data: data.into(), ..Self::empty(name, data_type, dims) }

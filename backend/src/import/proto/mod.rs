@@ -98,10 +98,20 @@ messages! {
     FunctionProto "function" {
         /// Name by which nodes call it.
         name: String = 1,
+        /// Names that its body has for what a call gives it.
+        input: Vec<String> = 4,
+        /// Names of what it gives a call.
+        output: Vec<String> = 5,
         /// Its body.
         node: Vec<NodeProto> = 7,
+        /// The operator sets that its body uses.
+        opset_import: Vec<OperatorSetIdProto> = 9,
         /// Domain by which nodes call it.
         domain: String = 10,
+        /// Values of parameters that a call does not give.
+        attribute_proto: Vec<AttributeProto> = 11,
+        /// Which of several functions of one name it is.
+        overload: String = 13,
     }
 
     /// Nodes, the values that they exchange, and constants.
@@ -134,6 +144,8 @@ messages! {
         attribute: Vec<AttributeProto> = 5,
         /// The operator's domain; empty for the standard one.
         domain: String = 7,
+        /// Which of several functions of one name it calls.
+        overload: String = 8,
     }
 
     /// A parameter of a node.

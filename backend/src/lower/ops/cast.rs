@@ -3,8 +3,15 @@
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 
-pub(super) const TABLE: &[Entry] =
-    &[("Cast", cast), ("CastLike", cast_like), ("Identity", identity), ("Dropout", dropout)];
+pub(super) const TABLE: &[Entry] = &[
+    ("Cast", cast),
+    ("CastLike", cast_like),
+    ("Identity", identity),
+    ("Optional", present),
+    ("OptionalGetElement", present),
+    ("OptionalHasElement", has_element),
+    ("Dropout", dropout),
+];
 
 fn cast(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let to = operator.node.int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
@@ -18,6 +25,18 @@ fn cast_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
 
 fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
     Ok(vec![operator.input(0)?.clone()])
+}
+
+/// An optional value that is there is the value.
+fn present(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
+    let absent = || Fault::unsupported("an optional value that is not there");
+    Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
+}
+
+/// Only what is left out has no element.
+fn has_element(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let there = operator.optional(0).is_some();
+    Ok(vec![builder.scalar(DType::Bool, f64::from(u8::from(there)))?])
 }
 
 /// Inference keeps everything; the mask is all true.
@@ -40,7 +59,7 @@ fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
 }
 
 /// The element type of an ONNX type number.
-pub(super) fn element_type(number: i64) -> Result<DType, Fault> {
+pub(in crate::lower) fn element_type(number: i64) -> Result<DType, Fault> {
     crate::import::element_type(number)
         .ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))
 }

@@ -119,7 +119,7 @@ fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize)
 }
 
 /// A value added to each channel of the result, where input 2 gives one.
-fn bias(operator: &Operator<'_>, builder: &mut Builder, channels: usize) -> Result<Epilogue, Fault> {
+pub(super) fn bias(operator: &Operator<'_>, builder: &mut Builder, channels: usize) -> Result<Epilogue, Fault> {
     let Some(bias) = operator.optional(2) else { return Ok(Epilogue::default()) };
     operator.float_input(2)?;
     if *bias.dims() != [channels] {

@@ -1,66 +1,150 @@
-//! Transposed convolution over one or two axes.
+//! Transposed convolution over one to three axes.
 
-use super::conv::{Parts, convolved};
+use super::conv::{Parts, bias, convolved};
 use super::window::{Window, plane, sizes};
 use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{ConvTranspose, Op};
+use anabranch_kernels::op::{ConvTranspose, Domain, Op, PadMode};
+use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("ConvTranspose", conv_transpose)];
 
+/// Planes at most that stand between two of the input's in the output of three axes: each is a node's.
+const MOST_TURNS: usize = 256;
+
 fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let Parts { x, weights, mut window, group } = Parts::read(operator)?;
-    if x.dims()[1] != weights.dims()[0] || !x.dims()[1].is_multiple_of(group) {
-        let (channels, rows) = (x.dims()[1], weights.dims()[0]);
-        return Err(Fault::invalid(format!("{channels} channels in {group} groups, weights for {rows} channels")));
+    if operator.input(0)?.rank() == 5 {
+        return over_volume(operator, builder);
     }
-    let size = output_plane(operator, &mut window, plane(x)?)?;
-    let filters = weights.dims()[1].checked_mul(group).ok_or_else(|| Fault::invalid(format!("{group} groups")))?;
+    let Parts { x, weights, mut window, group } = Parts::read(operator)?;
+    let filters = filters(x, weights, group)?;
+    let input = plane(x)?;
+    let extra = sizes(operator, "output_padding", window.axes, 0)?.unwrap_or([0; 2]);
+    let extra = if window.axes == 1 { [0, extra[1]] } else { extra };
+    let asked = sizes(operator, "output_shape", window.axes, 1)?;
+    let mut size = [0; 2];
+    for axis in 0..2 {
+        let asked = match asked {
+            None if window.axes == 1 && axis == 0 && window.keeps_size() => Some(1),
+            asked => asked.map(|asked| asked[axis]),
+        };
+        size[axis] = output_size(&mut window, axis, input[axis], extra[axis], asked)?;
+    }
     let Window { strides, pads, dilations, .. } = window;
     convolved(operator, builder, &window, filters, size, |epilogue| {
         Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue })
     })
 }
 
-/// Rows and columns of the output. Where the output's size is asked for, by number or as the input's times the stride,
-/// the border is chosen to reach it.
-fn output_plane(operator: &Operator<'_>, window: &mut Window, input: [usize; 2]) -> Result<[usize; 2], Fault> {
-    let extra = sizes(operator, "output_padding", window.axes, 0)?.unwrap_or([0; 2]);
-    let extra = if window.axes == 1 { [0, extra[1]] } else { extra };
-    let asked = asked_size(operator, window, input)?;
-    let mut output = [0; 2];
-    for axis in 0..2 {
-        if extra[axis] >= window.strides[axis].max(window.dilations[axis]) {
-            let expected = "smaller than the stride or the dilation";
-            return Err(Fault::attribute("output_padding", extra, expected));
-        }
-        let full = (input[axis].saturating_sub(1).checked_mul(window.strides[axis]))
-            .and_then(|reach| reach.checked_add(window.extent(axis).ok()?))
-            .and_then(|reach| reach.checked_add(extra[axis]))
-            .ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))?;
-        if let Some(asked) = asked {
-            window.set_border(axis, full.saturating_sub(asked[axis]));
-            output[axis] = asked[axis];
-        } else {
-            let (before, after) = (window.pads[axis], window.pads[axis + 2]);
-            let left = full.checked_sub(before).and_then(|left| left.checked_sub(after)).filter(|left| *left > 0);
-            output[axis] = left.ok_or_else(|| {
-                Fault::invalid(format!("nothing is left of {full} elements when {before} and {after} are cut"))
-            })?;
-        }
+/// The filters of all groups together.
+fn filters(x: &View, weights: &View, group: usize) -> Result<usize, Fault> {
+    if x.dims()[1] != weights.dims()[0] || !x.dims()[1].is_multiple_of(group) {
+        let (channels, rows) = (x.dims()[1], weights.dims()[0]);
+        return Err(Fault::invalid(format!("{channels} channels in {group} groups, weights for {rows} channels")));
     }
-    Ok(output)
+    weights.dims()[1].checked_mul(group).ok_or_else(|| Fault::invalid(format!("{group} groups")))
 }
 
-fn asked_size(operator: &Operator<'_>, window: &Window, input: [usize; 2]) -> Result<Option<[usize; 2]>, Fault> {
-    if let Some(shape) = sizes(operator, "output_shape", window.axes, 1)? {
-        return Ok(Some(shape));
+/// The output's size along an axis of `window`. Where it is asked for, by number or as the input's times the stride, the border is
+/// chosen to reach it.
+fn output_size(
+    window: &mut Window,
+    axis: usize,
+    input: usize,
+    extra: usize,
+    asked: Option<usize>,
+) -> Result<usize, Fault> {
+    let stride = window.strides[axis];
+    if extra >= stride.max(window.dilations[axis]) {
+        return Err(Fault::attribute("output_padding", extra, "smaller than the stride or the dilation"));
     }
-    if !window.keeps_size() {
-        return Ok(None);
-    }
-    let times = |axis: usize| {
-        let size = input[axis].checked_mul(window.strides[axis]);
-        size.ok_or_else(|| Fault::invalid(format!("{} elements at strides of {:?}", input[axis], window.strides)))
+    let too_long = || Fault::invalid(format!("{input} elements at strides of {:?}", window.strides));
+    let full = (input.saturating_sub(1).checked_mul(stride))
+        .and_then(|reach| reach.checked_add(window.extent(axis).ok()?))
+        .and_then(|reach| reach.checked_add(extra))
+        .ok_or_else(too_long)?;
+    let asked = match asked {
+        None if window.keeps_size() => Some(input.checked_mul(stride).ok_or_else(too_long)?),
+        asked => asked,
     };
-    Ok(Some([if window.axes == 1 { 1 } else { times(0)? }, times(1)?]))
+    if let Some(asked) = asked {
+        window.set_border(axis, full.saturating_sub(asked));
+        return Ok(asked);
+    }
+    let (before, after) = (window.pads[axis], window.pads[axis + 2]);
+    let left = full.checked_sub(before).and_then(|left| left.checked_sub(after)).filter(|left| *left > 0);
+    left.ok_or_else(|| Fault::invalid(format!("nothing is left of {full} elements when {before} and {after} are cut")))
+}
+
+/// Over three axes: planes are convolved for each element of the window along the depth. Those of one remainder by the stride fall on the
+/// same planes of the output, where they are added up; the remainders are then dealt out in turn.
+fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, weights) = operator.pair()?;
+    operator.float_input(0)?;
+    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == 5);
+    let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.shape())))?;
+    let [mut across, mut along] = Window::read_volume(operator, Some(kernel))?;
+    let group = operator.size("group", 1, 1)?;
+    let (filters, in_each) = (filters(x, weights, group)?, weights.dims()[1]);
+    let &[images, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
+    let extra = operator.node.sizes("output_padding", 3, 0..=i64::MAX)?.unwrap_or_else(|| vec![0; 3]);
+    let asked = operator.node.sizes("output_shape", 3, 1..=i64::MAX)?;
+    let asked = |axis: usize| asked.as_ref().map(|asked| asked[axis]);
+    let made_depth = output_size(&mut along, 0, depth, extra[0], asked(0))?;
+    let made_rows = output_size(&mut across, 0, rows, extra[1], asked(1))?;
+    let made_columns = output_size(&mut across, 1, columns, extra[2], asked(2))?;
+
+    // Depth before channels, so that planes are images.
+    let planes = builder.as_f32(x)?;
+    let planes = builder.transposed(&planes, &[0, 2, 1, 3, 4])?;
+    let planes = planes.reshaped(vec![images.saturating_mul(depth), channels, rows, columns])?;
+    let weights = builder.as_f32(weights)?;
+    let (stride, dilation) = (along.strides[0], along.dilations[0]);
+    let turns = stride.min(made_depth.saturating_add(along.pads[0])).max(1);
+    if turns > MOST_TURNS {
+        return Err(Fault::unsupported(format!("a stride of {stride} along the depth")));
+    }
+    let reach = (kernel[0] - 1).saturating_mul(dilation) / stride;
+    let wide = [images, depth.saturating_add(reach), filters, made_rows, made_columns];
+    let mut turned: Vec<Option<View>> = vec![None; turns];
+    for tap in 0..kernel[0] {
+        let (later, turn) = (tap * dilation / stride, tap * dilation % stride);
+        // What falls behind the output's last plane is not wanted.
+        let Some(sum) = turned.get_mut(turn) else { continue };
+        let taken = builder.part(&weights, 2, tap, 1)?;
+        let taken = taken.reshaped(vec![channels, in_each, kernel[1], kernel[2]])?;
+        let Window { strides, pads, dilations, .. } = across;
+        let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue: None });
+        let dims = [planes.dims()[0], filters, made_rows, made_columns];
+        let part = builder.emit_one(op, &[planes.clone(), taken], TensorSpec::new(DType::F32, Shape::new(dims)?))?;
+        let part = part.reshaped(vec![images, depth, filters, made_rows, made_columns])?;
+        let before = vec![0, later as isize, 0, 0, 0];
+        let part = builder.padded(&part, PadMode::Constant(0.0), before, wide.to_vec())?;
+        *sum = Some(match sum.take() {
+            None => part,
+            Some(sum) => builder.map(Domain::F32, [&sum, &part], DType::F32, |[sum, part]| sum + part)?,
+        });
+    }
+    let mut parts = Vec::with_capacity(turns);
+    for part in turned {
+        let part = match part {
+            Some(part) => part,
+            None => builder.filled(TensorSpec::new(DType::F32, Shape::new(wide)?), 0.0)?,
+        };
+        parts.push(part.reshaped(vec![images, wide[1], 1, filters, made_rows, made_columns])?);
+    }
+    let stack = builder.concatenated(&parts, 2)?;
+    let stack = stack.reshaped(vec![images, wide[1].saturating_mul(turns), filters, made_rows, made_columns])?;
+    let before = vec![0, -(along.pads[0] as isize), 0, 0, 0];
+    let dims = vec![images, made_depth, filters, made_rows, made_columns];
+    let stack = builder.padded(&stack, PadMode::Constant(0.0), before, dims)?;
+    let result = builder.transposed(&stack, &[0, 2, 1, 3, 4])?;
+    let added = bias(operator, builder, filters)?;
+    let result = match added.operands.first() {
+        None => result,
+        Some(bias) => {
+            let bias = bias.reshaped(vec![filters, 1, 1, 1])?;
+            builder.map(Domain::F32, [&result, &bias], DType::F32, |[x, bias]| x + bias)?
+        }
+    };
+    Ok(vec![builder.cast(&result, x.dtype())?])
 }

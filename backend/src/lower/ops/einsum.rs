@@ -27,6 +27,7 @@ fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     operator.float_input(0)?;
     let (terms, result) = parse(&equation, &views)?;
     check_sizes(&equation, &terms)?;
+    let terms = terms.into_iter().map(|term| diagonal(builder, term)).collect::<Result<Vec<_>, _>>()?;
     let mut terms = terms.into_iter();
     let mut whole = terms.next().ok_or_else(|| Fault::missing(0))?;
     let mut rest: Vec<_> = terms.collect();
@@ -60,9 +61,6 @@ fn parse(equation: &str, views: &[View]) -> Result<(Vec<Term>, Vec<Label>), Faul
         let hidden = if text.contains("...") { view.rank().checked_sub(named) } else { Some(0) };
         let hidden = hidden.ok_or_else(|| fault("terms of as many axes as the inputs have"))?;
         widest = widest.max(hidden);
-        if has_repeats(text) {
-            return Err(Fault::unsupported(format!("the diagonal in {equation}")));
-        }
         let labels = labels_of(text, hidden).ok_or_else(|| fault("terms of letters and ellipses"))?;
         if labels.len() != view.rank() {
             return Err(fault(&format!("a term of {} axes for the shape {}", view.rank(), view.shape())));
@@ -70,30 +68,50 @@ fn parse(equation: &str, views: &[View]) -> Result<(Vec<Term>, Vec<Label>), Faul
         terms.push(Term { view: view.clone(), labels });
     }
     let result = match right {
-        Some(right) => labels_of(right, widest).ok_or_else(|| fault("letters, each once in the output"))?,
+        Some(right) => labels_of(right, widest)
+            .filter(|labels| !has_repeats(labels))
+            .ok_or_else(|| fault("letters, each once in the output"))?,
         None => implied(&terms, widest),
     };
     Ok((terms, result))
 }
 
-/// Whether a term names a letter twice, which means a diagonal.
-fn has_repeats(text: &str) -> bool {
-    let letters: Vec<_> = text.chars().filter(|letter| *letter != '.').collect();
-    letters.iter().enumerate().any(|(index, letter)| letters[..index].contains(letter))
+/// Whether an axis is named twice.
+fn has_repeats(labels: &[Label]) -> bool {
+    labels.iter().enumerate().any(|(index, label)| labels[..index].contains(label))
 }
 
-/// The axes that a term names, each once, with `hidden` for its ellipsis.
+/// The term with the diagonal in place of any two axes of one name, which have one size by now.
+fn diagonal(builder: &mut Builder, mut term: Term) -> Result<Term, Fault> {
+    let twice = |labels: &[Label]| {
+        (0..labels.len())
+            .find_map(|at| labels[..at].iter().position(|label| *label == labels[at]).map(|first| [first, at]))
+    };
+    while let Some([first, second]) = twice(&term.labels) {
+        let rest = (0..term.labels.len()).filter(|axis| ![first, second].contains(axis));
+        let order: Vec<_> = rest.chain([first, second]).collect();
+        let view = builder.transposed(&term.view, &order)?;
+        let (outer, size) = (&view.dims()[..order.len() - 2], term.view.dims()[first]);
+        let flat = view.reshaped([outer, &[size.saturating_mul(size)]].concat())?;
+        let mut steps = vec![1; flat.rank()];
+        steps[flat.rank() - 1] = size as isize + 1;
+        let counts = [outer, &[size]].concat();
+        let view = builder.sliced(&flat, vec![0; flat.rank()], steps, counts)?;
+        let labels = order[..order.len() - 1].iter().map(|axis| term.labels[*axis]).collect();
+        term = Term { view, labels };
+    }
+    Ok(term)
+}
+
+/// The axes that a term names, with `hidden` for its ellipsis.
 fn labels_of(text: &str, hidden: usize) -> Option<Vec<Label>> {
     let (before, after) = text.split_once("...").unwrap_or((text, ""));
     let has_ellipsis = text.contains("...");
     let letters = |text: &str| text.chars().map(Label::Letter).collect::<Vec<_>>();
     let hidden: Vec<_> = if has_ellipsis { (0..hidden).rev().map(Label::Hidden).collect() } else { Vec::new() };
     let labels = [letters(before), hidden, letters(after)].concat();
-    let mut sorted = labels.clone();
-    sorted.sort_unstable();
-    let once = sorted.windows(2).all(|pair| pair[0] != pair[1]);
     let sound = text.replace("...", "").chars().all(|letter| letter.is_ascii_alphabetic());
-    (once && sound).then_some(labels)
+    sound.then_some(labels)
 }
 
 /// Without an output in the equation: the ellipsis' axes, then the letters that are named once, in alphabetical order.

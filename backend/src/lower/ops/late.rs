@@ -9,6 +9,10 @@ pub(super) const TABLE: &[Entry] = &[
         Some(views) => Ok(views),
         None => Err(Fault::run_time(operator.input(0)?, 0, "X")),
     }),
+    ("BitCast", |operator, builder| {
+        let why = || Fault::unsupported("its elements are read as another type on the host, between two programs");
+        known(operator, builder)?.ok_or_else(why)
+    }),
     ("Unique", late),
     ("NonMaxSuppression", late),
     ("SequenceEmpty", late),

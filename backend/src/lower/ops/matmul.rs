@@ -30,7 +30,7 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 ///
 /// Where the right side is one matrix, the left side's batches become rows of one matrix; equal batches become one
 /// batch dimension.
-pub(super) fn multiplied(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
+pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     let dtype = a.dtype();
     if let Some(product) = grid_product(builder, a, (b, false))? {
         return Ok(product);

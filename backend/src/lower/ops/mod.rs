@@ -17,6 +17,8 @@ mod contributed_layers;
 mod conv;
 mod conv_transpose;
 mod cumulative;
+mod deformable;
+mod determinant;
 mod einsum;
 mod elementwise;
 mod expand;
@@ -25,10 +27,13 @@ mod generate;
 mod integer;
 mod late;
 mod layout;
+mod linear_attention;
 mod loss;
 mod matmul;
 mod normalize;
 mod pad;
+mod peephole;
+mod places;
 mod pool;
 mod quantize;
 mod recurrent;
@@ -55,6 +60,9 @@ use super::error::Fault;
 use super::expression::{Term, domain_of, expression};
 use super::operator::{Operator, axes_in_order, axes_of, axis_of, integers, numbers, two_sides};
 use super::view::View;
+pub(super) use cast::element_type as element_of;
+pub(super) use matmul::multiplied;
+pub(super) use softmax::normalized;
 
 /// How an operator is lowered; gives its outputs, as many as it has.
 pub(super) type Lowering = fn(&Operator<'_>, &mut Builder) -> Result<Vec<View>, Fault>;
@@ -99,6 +107,9 @@ const FAMILIES: &[&[Entry]] = &[
     arrange::TABLE,
     simple_recurrent::TABLE,
     causal::TABLE,
+    linear_attention::TABLE,
+    deformable::TABLE,
+    determinant::TABLE,
     signal::TABLE,
     late::TABLE,
     regions::TABLE,

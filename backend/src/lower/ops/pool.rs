@@ -1,5 +1,6 @@
 //! Pooling over windows of one to three axes, or over all of them.
 
+use super::places;
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{Binary, Domain, Op, Pool, PoolKind, ReduceKind, Unary};
@@ -15,8 +16,7 @@ pub(super) const TABLE: &[Entry] = &[
 ];
 
 fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    operator.only_outputs(1, "Indices")?;
-    pool(operator, builder, PoolKind::Max)
+    if operator.wants(1) { places::max_pool(operator, builder) } else { pool(operator, builder, PoolKind::Max) }
 }
 
 fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -47,17 +47,22 @@ fn pooled(
     kind: PoolKind,
     partial: bool,
 ) -> Result<View, Fault> {
-    window.resolve(plane(image)?)?;
+    let size = fitted(&mut window, plane(image)?, partial)?;
+    let Window { kernel, strides, pads, dilations, .. } = window;
+    let op = Op::Pool(Pool { kind, window: kernel, strides, pads, dilations });
+    let dims = [image.dims()[0], image.dims()[1], size[0], size[1]];
+    builder.emit_one(op, from_ref(image), TensorSpec::new(DType::F32, Shape::new(dims)?))
+}
+
+/// Rows and columns of the output, with the border that is asked for.
+pub(super) fn fitted(window: &mut Window, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
+    window.resolve(input)?;
     for axis in 0..2 {
         if window.pads[axis].max(window.pads[axis + 2]) >= window.extent(axis)?.max(1) {
             return Err(Fault::attribute("pads", window.pads, "smaller than the window"));
         }
     }
-    let size = window.output(plane(image)?, partial)?;
-    let Window { kernel, strides, pads, dilations, .. } = window;
-    let op = Op::Pool(Pool { kind, window: kernel, strides, pads, dilations });
-    let dims = [image.dims()[0], image.dims()[1], size[0], size[1]];
-    builder.emit_one(op, from_ref(image), TensorSpec::new(DType::F32, Shape::new(dims)?))
+    window.output(input, partial)
 }
 
 /// Volumes pooled plane by plane, then along their depth: the greatest of greatest elements is the greatest, and as many elements count

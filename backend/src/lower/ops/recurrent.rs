@@ -1,5 +1,6 @@
 //! Recurrent layers: the product of all inputs with the weights at once, then one pass over time for each direction.
 
+use super::peephole::Peephole;
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers};
 use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -30,9 +31,6 @@ fn gru(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.flag("input_forget", false)? {
         return Err(Fault::unsupported("coupled input and forget gates"));
-    }
-    if operator.optional(7).is_some() {
-        return Err(Fault::unsupported("peephole connections"));
     }
     lowered(operator, builder, RecurrentKind::Lstm, &["Sigmoid", "Tanh", "Tanh"])
 }
@@ -140,11 +138,16 @@ impl<'a> Layer<'a> {
         let op = MatMul { transpose_b: true, ..MatMul::default() };
         let projected = self.builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
 
-        let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
         let states = self.kind.states();
-        for state in 0..states {
-            inputs.push(self.initial(5 + state, direction)?);
+        let initial = (0..states).map(|state| self.initial(5 + state, direction)).collect::<Result<Vec<_>, _>>()?;
+        if self.kind == RecurrentKind::Lstm && self.operator.optional(7).is_some() {
+            let weights = self.part((7, 0), direction, &[3 * self.units])?;
+            let sizes = [self.time, self.batch, self.units];
+            let cell = Peephole { weights, recurrent, recurrent_bias, sizes, reverse: self.reversed[direction] };
+            return cell.unrolled(self.builder, &projected, initial);
         }
+        let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
+        inputs.extend(initial);
         let state = TensorSpec::new(DType::F32, Shape::new(vec![self.batch, self.units])?);
         let sequence = TensorSpec::new(DType::F32, Shape::new(vec![self.time, self.batch, self.units])?);
         let mut specs = vec![sequence];

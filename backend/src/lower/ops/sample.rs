@@ -30,7 +30,7 @@ struct Sampling {
 }
 
 /// For one axis: places of neighbours (−1 where there is none) and their weights, for all points.
-struct Neighbour {
+pub(super) struct Neighbour {
     place: View,
     weight: View,
 }
@@ -172,6 +172,12 @@ impl Sampling {
     }
 }
 
+/// The two neighbours along an axis of `size` elements of points at these indices, with zeros outside: for interpolation.
+pub(super) fn linear_neighbours(builder: &mut Builder, at: &View, size: usize) -> Result<Vec<Neighbour>, Fault> {
+    let sampling = Sampling { mode: Mode::Linear, outside: Outside::Zeros, align_corners: true };
+    [0.0, 1.0].into_iter().map(|offset| sampling.neighbour(builder, at, offset, size as f64)).collect()
+}
+
 /// The weight in cubic convolution (Keys 1981) with the coefficient −0.75 of the neighbour at this offset from the one below.
 fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
     const A: f64 = -0.75;
@@ -186,7 +192,7 @@ fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
 }
 
 /// For each point the sum over all combinations of neighbours along the axes.
-fn weighted_sum(
+pub(super) fn weighted_sum(
     builder: &mut Builder,
     table: &View,
     dims: &[usize],

@@ -19,7 +19,7 @@ fn along(operator: &Operator<'_>, builder: &mut Builder, log: bool) -> Result<Ve
 }
 
 /// Softmax along an axis, in `f32`.
-pub(super) fn normalized(builder: &mut Builder, x: &View, axis: usize, log: bool) -> Result<View, Fault> {
+pub(in crate::lower) fn normalized(builder: &mut Builder, x: &View, axis: usize, log: bool) -> Result<View, Fault> {
     let input = builder.as_f32(x)?;
     let output = input.spec.clone();
     let result = builder.emit_one(Op::Softmax(Softmax { axis, log }), &[input], output)?;

@@ -2,6 +2,9 @@
 
 use super::{Fault, Operator, View};
 
+/// Elements along the depth that a window over three axes may have: each is a node's.
+const MOST_PLANES: usize = 4096;
+
 /// A window over one or two axes. One axis is read as the second of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
@@ -82,6 +85,9 @@ impl Window {
         let size = kernel.map_or(given.clone(), <[usize]>::to_vec);
         if size.len() != 3 || size.contains(&0) || (!given.contains(&0) && given != size) {
             return Err(Fault::attribute("kernel_shape", given, "the window's size along three axes"));
+        }
+        if size[0] > MOST_PLANES {
+            return Err(Fault::unsupported(format!("a window of {} planes", size[0])));
         }
         let (strides, dilations) = (list("strides", 3, 1, 1)?, list("dilations", 3, 1, 1)?);
         let auto_pad = AutoPad::read(operator)?;
