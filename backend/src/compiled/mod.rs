@@ -6,8 +6,9 @@
 //!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from
 //! the definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as
-//! those of models do: a file that is changed while it is in use is refused at the next read. Each is compared with a checksum of its own before
-//! it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so at once.
+//! those of models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of change says that it is as it was
+//! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
+//! at once and in any case.
 
 #![forbid(unsafe_code)]
 
@@ -23,13 +24,15 @@ pub use cache::{Cache, Course, Kept};
 pub use error::CompiledError;
 pub(crate) use source::{Source, stamp};
 
-use crate::device::Inventory;
+use crate::constant::Constant;
+use crate::device::{Inventory, drivers};
 use crate::files;
 use crate::import::{Dim, Input, Model, Output, ValueIndex};
 use crate::planning::{KeptPlan, PlanChoice};
 use crate::program::Program;
 use crate::session::SessionOptions;
 use anabranch_kernels::TensorSpec;
+use anabranch_kernels::cpu::Layout;
 use container::Container;
 use program::{Gathered, StoredProgram};
 use serde::{Deserialize, Serialize};
@@ -74,6 +77,8 @@ pub(crate) struct Compilation<'a> {
     pub(crate) inputs: Vec<(String, TensorSpec)>,
     /// As it was lowered.
     pub(crate) program: &'a Program,
+    /// What its plan's kernels keep of constants.
+    pub(crate) packed: Vec<(&'a Constant, &'a Layout)>,
     pub(crate) plan: KeptPlan,
 }
 
@@ -83,6 +88,8 @@ struct Description {
     about: About,
     source: Option<Source>,
     settings: Settings,
+    /// What decided which GPUs were found, where none was.
+    without_gpus: Option<String>,
     name: String,
     producer: String,
     opsets: BTreeMap<String, i64>,
@@ -124,7 +131,7 @@ impl Compilation<'_> {
     pub(crate) fn write(self, path: &Path) -> Result<About, CompiledError> {
         let refused = |error: String| CompiledError::io(path, error);
         let mut gathered = Gathered::default();
-        let program = StoredProgram::of(self.program, &mut gathered).map_err(refused)?;
+        let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
         // A path that cannot be written down is not remembered.
         let source = self.file.map(Source::of).transpose().map_err(refused)?.filter(Source::is_text);
         let about = About {
@@ -144,6 +151,7 @@ impl Compilation<'_> {
             about: about.clone(),
             source,
             settings: Settings::of(self.options),
+            without_gpus: if self.inventory.gpus.is_empty() { drivers() } else { None },
             name: name.clone(),
             producer: producer.clone(),
             opsets: opsets.clone(),
@@ -156,7 +164,7 @@ impl Compilation<'_> {
         let write = |out: &mut dyn std::io::Write| {
             container::write(out, &bytes, &gathered.held, gathered.size(), |put| gathered.emit(put))
         };
-        files::write(path, write).map_err(|error| CompiledError::io(path, error))?;
+        files::write_sealed(path, write).map_err(|error| CompiledError::io(path, error))?;
         Ok(about)
     }
 }
@@ -185,6 +193,11 @@ impl CompiledFile {
     /// If the options want another program.
     pub(crate) fn adopted(&self, options: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
         self.description.settings.adopted(&self.path, options)
+    }
+
+    /// Whether no GPU would be found now, with the same options: none was when it was compiled, and no driver and no device has come since.
+    pub(crate) fn knows_no_gpu(&self) -> bool {
+        self.description.without_gpus.is_some() && self.description.without_gpus == drivers()
     }
 
     /// Why it is of no use here, if it is of none: another version, kernels, machine or, where its plan is wanted (`planned`), other devices.
@@ -322,7 +335,7 @@ mod tests {
         let write = |out: &mut dyn std::io::Write| {
             container::write(out, &bytes, container.held(), (1, weight.len() as u64), |put| put(&weight))
         };
-        files::write(path, write).expect("writable");
+        files::write_sealed(path, write).expect("writable");
     }
 
     #[test]
