@@ -132,9 +132,11 @@ impl Buffer {
         if bytes == 0 {
             return Ok(Self::default());
         }
-        let is_within =
-            offset.checked_add(bytes as u64).is_some_and(|end| file.metadata().is_ok_and(|it| end <= it.len()));
-        if !is_within || !offset.is_multiple_of(ALIGNMENT as u64) {
+        let (end, size) = (offset.checked_add(bytes as u64), file.metadata()?.len());
+        if end.is_none_or(|end| end > size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !offset.is_multiple_of(ALIGNMENT as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // SAFETY: the bytes are there, and the caller promises that they stay, and stay as they are.

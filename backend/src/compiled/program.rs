@@ -241,3 +241,54 @@ impl StoredConstant {
         Ok(tensor.into())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// What layouts hold is part of the format: where this fails, [`FORMAT`](super::super::container::FORMAT) has to be raised, and the hash
+    /// told anew. Filters are rounded to thousandths, for instruction sets round differently.
+    #[test]
+    fn what_kernels_pack_is_as_the_format_has_it() {
+        let layout = |[matrices, lines, depth, width]: [usize; 4], source: Value| {
+            let layout = json!({
+                "matrices": matrices, "lines": lines, "depth": depth, "width": width, "source": source,
+            });
+            serde_json::from_value::<Layout>(layout).expect("a layout")
+        };
+        let filters = |name: &str, positions: usize| {
+            layout([2 * positions, 8, 3, 8], json!({"Filters": {"filtering": name, "maps": 11}}))
+        };
+        let narrow = |bits: usize, stride: Value| json!({"Narrow": {"bits": bits, "stride": stride}});
+        let all = [
+            (layout([2, 21, 6, 16], json!("Steps")), 2 * 21 * 6 * 4),
+            (layout([2, 21, 6, 16], json!("Lines")), 2 * 21 * 6 * 4),
+            (layout([2, 21, 6, 16], json!({"Windows": {"taps": 3}})), 2 * 21 * 6 * 4),
+            (layout([1, 70, 6, 64], narrow(8, Value::Null)), 70 * 6),
+            (layout([1, 70, 6, 64], narrow(4, json!(3))), 70 * 3),
+            (layout([2, 50, 6, 48], json!({"Quads": {"flip": true}})), 2 * 50 * 6),
+            (layout([1, 9, 6, 1], json!({"Integers": {"taps": 3, "flip": false}})), 9 * 6),
+            (filters("Two", 16), 11 * 3 * 9 * 4),
+            (filters("Four", 36), 11 * 3 * 9 * 4),
+        ];
+        let mut hasher = blake3::Hasher::new();
+        for (at, (layout, bytes)) in all.iter().enumerate() {
+            let floats: Vec<u8> = (0..bytes / 4).flat_map(|number| ((number % 13) as f32).to_le_bytes()).collect();
+            let integers: Vec<u8> = (0..*bytes).map(|number| number as u8).collect();
+            // The sources of narrow layouts are integers.
+            let raw = if (3..7).contains(&at) { integers } else { floats };
+            let mut packed = Buffer::zeroed(layout.bytes());
+            layout.pack(&raw, packed.bytes_mut());
+            if at < 7 {
+                hasher.update(packed.bytes());
+                continue;
+            }
+            for element in packed.bytes().chunks_exact(4) {
+                let element = f32::from_le_bytes(element.try_into().expect("four bytes"));
+                hasher.update(&((1e3 * element).round() as i64).to_le_bytes());
+            }
+        }
+        assert_eq!(&hasher.finalize().to_hex()[..16], "");
+    }
+}

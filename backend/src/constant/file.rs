@@ -129,8 +129,7 @@ impl ConstantFile {
             // SAFETY: files that are mapped are written whole under another name and then put into their place (`files::write`), so that this one
             // is never written. Whoever else writes into it while it is in use breaks what SECURITY.md asks for.
             let mapped = unsafe { Buffer::mapped(&self.file, offset, bytes) };
-            let (buffer, mapped) = mapped.map_or_else(|error| (None, Err(error)), |buffer| (Some(buffer), Ok(())));
-            return self.unchanged(name, mapped).map(|()| buffer.unwrap_or_default());
+            return self.unchanged(name, mapped);
         }
         let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
         let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;
@@ -147,13 +146,13 @@ impl ConstantFile {
         self.unchanged(name, read)
     }
 
-    /// Whether what was just read of the tensor `name` is what was there when the file was opened.
-    fn unchanged(&self, name: &str, read: io::Result<()>) -> Result<(), ConstantError> {
+    /// What was just read of the tensor `name`, if it is what was there when the file was opened.
+    fn unchanged<T>(&self, name: &str, read: io::Result<T>) -> Result<T, ConstantError> {
         // Looked at afterwards: then what was read is what was there when the file was opened.
         let now = self.file.metadata().map(|metadata| State::of(&metadata));
         let (file, tensor) = (|| self.name.clone(), || name.to_owned());
-        match read.and(now) {
-            Ok(now) if now == self.state => Ok(()),
+        match read.and_then(|read| Ok((read, now?))) {
+            Ok((read, now)) if now == self.state => Ok(read),
             Ok(_) => Err(ConstantError::Changed { file: file(), tensor: tensor() }),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(ConstantError::Changed { file: file(), tensor: tensor() })
