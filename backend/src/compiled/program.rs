@@ -217,7 +217,8 @@ impl StoredConstant {
         let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
         let beyond = || "a constant lies beyond its end".to_owned();
         if !self.small {
-            if !self.at.is_multiple_of(ALIGNMENT) {
+            let mut places = self.packed.iter().map(|form| form.at).chain([self.at]);
+            if places.any(|at| !at.is_multiple_of(ALIGNMENT)) {
                 return Err("a weight is not aligned".into());
             }
             let is_verified = container.is_sealed;
