@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Bytes of a file that people write and edit: none of theirs is nearly as large.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -95,8 +95,21 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If `emit` fails, the file is marked as read-only, or its directory or the disk takes no more; an existing file is then as it was.
 pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    write_at(path, |out| emit(out).map(|()| None))
+}
+
+/// [`write`], where `emit` gives the nanoseconds of the file's time of change, which whoever changes it moves. The file has no others where the
+/// file system counts in larger steps.
+pub(crate) fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(since.as_secs(), nanoseconds);
+    write_at(path, |out| Ok(Some(at(emit(out)?))))
+}
+
+/// [`write`], where `emit` may give the file's time of change.
+fn write_at(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
     if is_stream(path) {
-        return stream(path, emit);
+        return stream(path, |out| emit(out).map(drop));
     }
     let place = place(path)?;
     let permissions = permissions(&place)?;
@@ -105,9 +118,12 @@ pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
         part.file.set_permissions(permissions)?;
     }
     let mut writer = BufWriter::new(&part.file);
-    emit(&mut writer)?;
+    let time = emit(&mut writer)?;
     writer.flush()?;
     drop(writer);
+    if let Some(time) = time {
+        part.file.set_modified(time)?;
+    }
     part.file.sync_all()?;
     part.put(&place)
 }

@@ -4,9 +4,11 @@ use crate::dtype::{DType, Element};
 use crate::foreign::Foreign;
 use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
-use memmap2::MmapMut;
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::fs::File;
+use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -76,6 +78,8 @@ enum Memory {
     Heap(Vec<Line>),
     /// Pages of the operating system, given back when the buffer is dropped.
     Pages(MmapMut),
+    /// A file's, as the operating system has them in memory for all who read it.
+    Mapped(Mmap),
     /// Somebody else's, for a while.
     Foreign(Foreign),
 }
@@ -116,6 +120,30 @@ impl Buffer {
         Some(Self { memory: Memory::Foreign(memory), bytes })
     }
 
+    /// `bytes` bytes of a file from `offset` on, which are read when they are first looked at. They are shared with all that map the file, until
+    /// [`bytes_mut`](Self::bytes_mut) makes a copy of them.
+    ///
+    /// # Errors
+    /// If the file has not so many, `offset` is no multiple of [`ALIGNMENT`], or the system maps no file.
+    ///
+    /// # Safety
+    /// As long as the buffer is there nobody writes these bytes of the file or makes it shorter.
+    pub unsafe fn mapped(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
+        if bytes == 0 {
+            return Ok(Self::default());
+        }
+        let (end, size) = (offset.checked_add(bytes as u64), file.metadata()?.len());
+        if end.is_none_or(|end| end > size) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if !offset.is_multiple_of(ALIGNMENT as u64) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the bytes are there, and the caller promises that they stay, and stay as they are.
+        let mapped = unsafe { MmapOptions::new().offset(offset).len(bytes).map_copy_read_only(file) }?;
+        Ok(Self { memory: Memory::Mapped(mapped), bytes })
+    }
+
     /// Whether the bytes are another's.
     pub fn is_foreign(&self) -> bool {
         matches!(self.memory, Memory::Foreign(_))
@@ -133,9 +161,14 @@ impl Buffer {
 
     /// The bytes, to write.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        if let Memory::Mapped(mapped) = &self.memory {
+            *self = Self::copied(mapped);
+        }
         match &mut self.memory {
             Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
+            // Copied above.
+            Memory::Mapped(_) => &mut [],
             Memory::Foreign(foreign) => foreign.bytes_mut(),
         }
     }
@@ -145,6 +178,7 @@ impl Buffer {
         match &self.memory {
             Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
+            Memory::Mapped(mapped) => mapped,
             Memory::Foreign(foreign) => foreign.bytes(),
         }
     }
@@ -293,6 +327,23 @@ mod tests {
             assert_eq!((buffer.len(), buffer.bytes().len()), (bytes, bytes));
             buffer.bytes_mut()[bytes - 1] = 7;
             assert_eq!((buffer.bytes()[bytes - 2], buffer.clone().bytes()[bytes - 1]), (0, 7));
+        }
+    }
+
+    #[test]
+    fn parts_of_files_are_mapped_and_written_in_memory_alone() {
+        use std::io::Write;
+        let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+        file.write_all(&[3; 5000]).expect("a small file");
+        // SAFETY: nobody else knows the file.
+        let mapped = |offset, bytes| unsafe { Buffer::mapped(file.as_file(), offset, bytes) };
+        let mut buffer = mapped(4096, 904).expect("there");
+        assert_eq!((buffer.len(), buffer.bytes()), (904, &[3; 904][..]));
+        buffer.bytes_mut()[0] = 4;
+        assert_eq!((buffer.bytes()[0], mapped(4096, 904).expect("there").bytes()[0]), (4, 3));
+        assert!(mapped(64, 1).is_ok() && mapped(0, 0).is_ok());
+        for (offset, bytes) in [(4096, 905), (u64::MAX - 63, 64), (5056, 1), (32, 8)] {
+            assert!(mapped(offset, bytes).is_err(), "{bytes} bytes at {offset}");
         }
     }
 

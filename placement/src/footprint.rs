@@ -54,6 +54,7 @@
 
 mod antichain;
 mod assign;
+mod chains;
 mod fewest;
 mod flow;
 mod live;

@@ -209,6 +209,8 @@ fn an_interruption_ends_the_commands() {
     wait_until(|| child.try_wait().expect("it is our child").is_some(), "the run ends");
     let output = child.wait_with_output().expect("it has ended");
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("of 2 applications 1 ran, 0 were kept, 1 were cancelled"), "{told}");
     after_the_end(&command);
 }
 

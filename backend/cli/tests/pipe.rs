@@ -80,6 +80,13 @@ fn what_was_made_of_other_files_is_not_taken_for_done() {
     touch("set2.npz");
     let report = command.json(&[&pipe[..], &["--resume"]].concat());
     assert_eq!((&report["done"], &report["skipped"]), (&1.into(), &3.into()));
+    // One that an older file has taken the place of.
+    write(&command, "older", &inputs);
+    let old = std::fs::File::options().write(true).open(command.path("older")).expect("there");
+    old.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours");
+    std::fs::rename(command.path("older"), command.path("set1.npz")).expect("writable");
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert_eq!((&report["done"], &report["skipped"]), (&2.into(), &2.into()), "set2 is of later, still");
     // Another model under the same name.
     touch("own.onnx");
     let output = command.run(&[&pipe[..], &["--resume"]].concat());

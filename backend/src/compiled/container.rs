@@ -11,8 +11,12 @@
 //! | last 32 | BLAKE3 of those |
 //!
 //! Numbers are little endian. All places follow from the sizes, and the sizes from the file's length, so that nothing in a file can point
-//! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened, that of a weight when it is
-//! first read: a damaged one is never computed with.
+//! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened.
+//!
+//! Weights are mapped, and so are what kernels make of them, which is kept behind them in the same way: opening a file takes the same time however
+//! large they are. That they are as they were written is known from the file's time of change, whose nanoseconds are the file's [`seal`]: whoever
+//! writes to it moves them. Where they are others, as in a copy, each checksum is verified before what it is of is first read: a damaged weight is
+//! not computed with.
 
 use super::error::CompiledError;
 use crate::constant::ConstantFile;
@@ -25,7 +29,7 @@ use std::sync::Arc;
 pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
 /// The version of the format, and of what its programs mean: raised whenever either changes.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 96;
@@ -52,6 +56,8 @@ pub(super) struct Container {
     /// The checksums of the weights, one after the other.
     checksums: Vec<u8>,
     sizes: Sizes,
+    /// Whether it was not changed since it was written, so that its weights need not be read to know them sound.
+    pub(super) is_sealed: bool,
 }
 
 /// The sizes of the parts, of which all places follow.
@@ -86,7 +92,8 @@ pub(super) fn is_one(path: &Path) -> bool {
     files::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *MAGIC
 }
 
-/// Writes a container. `weights` gives the weights, one after the other: so many, which take `bytes` bytes with what lies between them.
+/// Writes a container. `weights` gives the weights, one after the other: so many, which take `bytes` bytes with what lies between them. Gives the
+/// nanoseconds that the file's time of change is to have.
 ///
 /// # Errors
 /// If `out` takes no more, or `weights` fails or gives others than it said.
@@ -96,7 +103,7 @@ pub(super) fn write(
     held: &[u8],
     (count, bytes): (usize, u64),
     weights: impl FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<u32> {
     let (description_bytes, held_bytes) = (description.len() as u64, held.len() as u64);
     let sizes = Sizes { description: description_bytes, held: held_bytes, weights: bytes, count: count as u64 };
     let large = || io::Error::other("the model is larger than any file");
@@ -129,7 +136,15 @@ pub(super) fn write(
         return Err(io::Error::other("a constant has another size than it had"));
     }
     out.write_all(&checksums)?;
-    out.write_all(blake3::hash(&checksums).as_bytes())
+    out.write_all(blake3::hash(&checksums).as_bytes())?;
+    Ok(seal(&front, &checksums))
+}
+
+/// The nanoseconds that belong to a file with these checksums.
+fn seal(front: &[u8], checksums: &[u8]) -> u32 {
+    let hash = blake3::Hasher::new().update(&front[64..HEADER]).update(checksums).finalize();
+    let number = u32::from_le_bytes(std::array::from_fn(|at| hash.as_bytes()[at]));
+    number % 1_000_000_000
 }
 
 /// Of all before the weights but the checksum itself.
@@ -146,7 +161,7 @@ impl Container {
         let io = |error: io::Error| CompiledError::io(path, error);
         let damaged = |problem: &str| CompiledError::damaged(path, problem);
         let file = files::open(path).map_err(io)?;
-        let file = ConstantFile::new(file, path.display().to_string()).map_err(io)?;
+        let file = ConstantFile::mapped(file, path.display().to_string()).map_err(io)?;
         let mut header = [0; HEADER];
         if file.len() < HEADER as u64 {
             return Err(damaged("it is cut off"));
@@ -183,7 +198,8 @@ impl Container {
         if !is_sound || blake3::hash(&checksums).as_bytes()[..] != known {
             return Err(damaged("its checksum is wrong"));
         }
-        Ok(Self { file: Arc::new(file), front, checksums, sizes })
+        let is_sealed = file.moment() == Some(seal(&front, &checksums));
+        Ok(Self { file: Arc::new(file), front, checksums, sizes, is_sealed })
     }
 
     pub(super) fn description(&self) -> &[u8] {
@@ -214,7 +230,7 @@ mod tests {
     fn bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         let weights = |put: &mut dyn FnMut(&[u8]) -> io::Result<()>| put(&[7; 64]).and_then(|()| put(&[8; 30]));
-        write(&mut bytes, b"about", &[1, 2, 3], (2, 128), weights).expect("memory takes it");
+        write(&mut bytes, b"about", &[1, 2, 3], (2, 128), weights).map(drop).expect("memory takes it");
         bytes
     }
 
@@ -258,7 +274,7 @@ mod tests {
             assert!(error.contains("cut off"), "{error}");
         }
         let mut newer = bytes();
-        newer[16] = 3;
-        assert!(opened(&newer).err().expect("newer").to_string().contains("of format 3, and this version"));
+        newer[16] = 9;
+        assert!(opened(&newer).err().expect("newer").to_string().contains("of format 9, and this version"));
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from
 //! the definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as
-//! those of models do: a file that is changed while it is in use is refused at the next read. Each is compared with a checksum of its own before
-//! it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so at once.
+//! those of models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of change says that it is as it was
+//! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
+//! at once and in any case.
 
 #![forbid(unsafe_code)]
 
@@ -23,13 +24,15 @@ pub use cache::{Cache, Course, Kept};
 pub use error::CompiledError;
 pub(crate) use source::{Source, stamp};
 
-use crate::device::Inventory;
+use crate::constant::Constant;
+use crate::device::{Inventory, drivers};
 use crate::files;
 use crate::import::{Dim, Input, Model, Output, ValueIndex};
 use crate::planning::{KeptPlan, PlanChoice};
 use crate::program::Program;
 use crate::session::SessionOptions;
 use anabranch_kernels::TensorSpec;
+use anabranch_kernels::cpu::Layout;
 use container::Container;
 use program::{Gathered, StoredProgram};
 use serde::{Deserialize, Serialize};
@@ -74,6 +77,8 @@ pub(crate) struct Compilation<'a> {
     pub(crate) inputs: Vec<(String, TensorSpec)>,
     /// As it was lowered.
     pub(crate) program: &'a Program,
+    /// What its plan's kernels keep of constants.
+    pub(crate) packed: Vec<(&'a Constant, &'a Layout)>,
     pub(crate) plan: KeptPlan,
 }
 
@@ -83,6 +88,8 @@ struct Description {
     about: About,
     source: Option<Source>,
     settings: Settings,
+    /// What decided which GPUs were found, where none was.
+    without_gpus: Option<String>,
     name: String,
     producer: String,
     opsets: BTreeMap<String, i64>,
@@ -124,7 +131,7 @@ impl Compilation<'_> {
     pub(crate) fn write(self, path: &Path) -> Result<About, CompiledError> {
         let refused = |error: String| CompiledError::io(path, error);
         let mut gathered = Gathered::default();
-        let program = StoredProgram::of(self.program, &mut gathered).map_err(refused)?;
+        let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
         // A path that cannot be written down is not remembered.
         let source = self.file.map(Source::of).transpose().map_err(refused)?.filter(Source::is_text);
         let about = About {
@@ -144,6 +151,7 @@ impl Compilation<'_> {
             about: about.clone(),
             source,
             settings: Settings::of(self.options),
+            without_gpus: if self.inventory.gpus.is_empty() { drivers() } else { None },
             name: name.clone(),
             producer: producer.clone(),
             opsets: opsets.clone(),
@@ -156,7 +164,7 @@ impl Compilation<'_> {
         let write = |out: &mut dyn std::io::Write| {
             container::write(out, &bytes, &gathered.held, gathered.size(), |put| gathered.emit(put))
         };
-        files::write(path, write).map_err(|error| CompiledError::io(path, error))?;
+        files::write_sealed(path, write).map_err(|error| CompiledError::io(path, error))?;
         Ok(about)
     }
 }
@@ -185,6 +193,11 @@ impl CompiledFile {
     /// If the options want another program.
     pub(crate) fn adopted(&self, options: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
         self.description.settings.adopted(&self.path, options)
+    }
+
+    /// Whether no GPU would be found now, with the same options: none was when it was compiled, and no driver and no device has come since.
+    pub(crate) fn knows_no_gpu(&self) -> bool {
+        self.description.without_gpus.is_some() && self.description.without_gpus == drivers()
     }
 
     /// Why it is of no use here, if it is of none: another version, kernels, machine or, where its plan is wanted (`planned`), other devices.
@@ -256,124 +269,4 @@ impl CompiledFile {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::{CpuGranularity, DetectOptions};
-    use crate::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-    use crate::{Inputs, Session};
-    use ciborium::Value;
-    use std::fs;
-
-    /// A convolution, a pool, a product and element-wise nodes, compiled.
-    fn compiled(path: &Path) -> Vec<u8> {
-        let weights =
-            |name: &str, dims: &[i64]| TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize]);
-        let window = |node: NodeProto| node.with(crate::import::proto::AttributeProto::ints("kernel_shape", &[2, 2]));
-        let graph = GraphProto {
-            node: vec![
-                NodeProto::of("Conv", &["x", "w"], &["a"]),
-                window(NodeProto::of("MaxPool", &["a"], &["b"])),
-                NodeProto::of("Flatten", &["b"], &["c"]),
-                NodeProto::of("MatMul", &["c", "m"], &["d"]),
-                NodeProto::of("Softmax", &["d"], &["e"]),
-                NodeProto::of("Clip", &["e", "least"], &["y"]),
-            ],
-            initializer: vec![
-                weights("w", &[2, 1, 2, 2]),
-                weights("m", &[8, 3000]),
-                TensorProto::f32s("least", &[], &[f32::NEG_INFINITY]),
-            ],
-            input: vec![ValueInfoProto::f32s("x", &[1, 1, 4, 4])],
-            output: vec![ValueInfoProto::f32s("y", &[1, 3000])],
-            ..GraphProto::default()
-        };
-        let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
-        let model = ModelProto::of(graph, 17).to_bytes();
-        let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
-        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
-        session.compile(&inputs, path, "").expect("one phase");
-        fs::read(path).expect("written")
-    }
-
-    /// Whether it opens and plans; what it opens to is then run, whatever it is.
-    fn opens(path: &Path) -> bool {
-        let Ok(session) = Session::open(path, SessionOptions::default()) else { return false };
-        let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return false };
-        session.run(&inputs).is_ok()
-    }
-
-    /// All numbers of a value, in some order.
-    fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
-        match value {
-            Value::Integer(_) | Value::Float(_) => found.push(value),
-            Value::Array(items) => items.iter_mut().for_each(|item| numbers(item, found)),
-            Value::Map(entries) => entries.iter_mut().for_each(|(_, item)| numbers(item, found)),
-            _ => {}
-        }
-    }
-
-    /// The file with another description, and sound checksums. Its one weight is `m`.
-    fn rewritten(container: &Container, description: &Value, path: &Path) {
-        let mut bytes = Vec::new();
-        ciborium::into_writer(description, &mut bytes).expect("memory takes it");
-        let mut weight = vec![0; 4 * 8 * 3000];
-        let (at, _) = container.weight(0, 0, weight.len() as u64).expect("within");
-        container.file.read_exact(at, &mut weight).expect("there");
-        let write = |out: &mut dyn std::io::Write| {
-            container::write(out, &bytes, container.held(), (1, weight.len() as u64), |put| put(&weight))
-        };
-        files::write(path, write).expect("writable");
-    }
-
-    #[test]
-    fn a_damaged_weight_is_refused_before_it_is_computed_with() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let file = folder.path().join("m");
-        let mut bytes = compiled(&file);
-        let at = {
-            let container = Container::open(&file).expect("sound");
-            container.weight(0, 0, 1).expect("within").0 as usize
-        };
-        bytes[at + 4 * 8 * 3000 - 1] ^= 1;
-        fs::write(&file, bytes).expect("writable");
-        let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
-        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
-        let error = session.run(&inputs).expect_err("damaged").to_string();
-        assert!(error.contains("is damaged: tensor `m`") && error.contains("`anabranch compile`"), "{error}");
-        assert!(session.verify_weights().expect_err("damaged").to_string().contains("is damaged"));
-    }
-
-    #[test]
-    fn no_number_of_a_description_is_trusted() {
-        let folder = tempfile::tempdir().expect("a temporary directory");
-        let (sound, other) = (folder.path().join("sound"), folder.path().join("other"));
-        compiled(&sound);
-        let container = Container::open(&sound).expect("sound");
-        let whole: Value = ciborium::from_reader(container.description()).expect("sound");
-        rewritten(&container, &whole, &other);
-        assert!(opens(&sound) && opens(&other));
-        let count = {
-            let (mut copy, mut found) = (whole.clone(), Vec::new());
-            numbers(&mut copy, &mut found);
-            found.len()
-        };
-        // Each is changed in one way, all ways in turn.
-        let ways = [
-            Value::from(0),
-            Value::from(u32::MAX),
-            Value::from(u64::MAX),
-            Value::from(-1),
-            Value::from(f64::NAN),
-            Value::from(7),
-        ];
-        let mut refused = 0;
-        for at in 0..count {
-            let (mut copy, mut found) = (whole.clone(), Vec::new());
-            numbers(&mut copy, &mut found);
-            *found[at] = ways[at % ways.len()].clone();
-            rewritten(&container, &copy, &other);
-            refused += usize::from(!opens(&other));
-        }
-        assert!(refused > count / 3, "{refused} of {count}");
-    }
-}
+mod tests;

@@ -2,8 +2,9 @@
 
 use super::check;
 use super::container::{ALIGNMENT, Container};
-use crate::constant::{Constant, Identity, LARGE};
+use crate::constant::{Constant, Identity, LARGE, PackedForm};
 use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use anabranch_kernels::cpu::Layout;
 use anabranch_kernels::{Buffer, DType, Tensor, TensorSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,6 +44,18 @@ struct StoredConstant {
     spec: TensorSpec,
     small: bool,
     at: u64,
+    /// Among the weights as well: what kernels of the plan make of it.
+    packed: Vec<StoredForm>,
+}
+
+/// A weight in the layout of a kernel.
+#[derive(Debug, Serialize, Deserialize)]
+struct StoredForm {
+    layout: Layout,
+    /// Which of the weights it is, and where.
+    number: usize,
+    at: u64,
+    bytes: u64,
 }
 
 /// Constants to be written, each once.
@@ -52,7 +65,8 @@ pub(super) struct Gathered {
     stored: Vec<StoredConstant>,
     /// Elements of the small ones.
     pub(super) held: Vec<u8>,
-    weights: Vec<Constant>,
+    /// Large constants, and after them the same in layouts.
+    weights: Vec<(Constant, Option<Layout>)>,
     /// Bytes of the weights with what lies between them.
     pub(super) bytes: u64,
 }
@@ -72,11 +86,23 @@ impl Gathered {
             self.held.resize(self.held.len().next_multiple_of(ALIGNMENT as usize), 0);
         } else {
             self.bytes += (constant.bytes() as u64).next_multiple_of(ALIGNMENT);
-            self.weights.push(constant.clone());
+            self.weights.push((constant.clone(), None));
         }
         self.numbers.insert(key, next);
-        self.stored.push(StoredConstant { spec: constant.spec().clone(), small, at });
+        self.stored.push(StoredConstant { spec: constant.spec().clone(), small, at, packed: Vec::new() });
         Ok(next)
+    }
+
+    /// Keeps a constant in a layout, too, if it is a large one of those that are kept; to be asked after all of them.
+    fn pack(&mut self, constant: &Constant, layout: &Layout) {
+        let key = (constant.identity().clone(), constant.dtype());
+        let known = self.numbers.get(&key).and_then(|number| self.stored.get_mut(*number as usize));
+        let Some(stored) = known.filter(|stored| !stored.small) else { return };
+        let bytes = layout.bytes() as u64;
+        let form = StoredForm { layout: layout.clone(), number: self.weights.len(), at: self.bytes, bytes };
+        stored.packed.push(form);
+        self.bytes += bytes.next_multiple_of(ALIGNMENT);
+        self.weights.push((constant.clone(), Some(layout.clone())));
     }
 
     /// How many weights there are, and their bytes with what lies between them.
@@ -84,18 +110,28 @@ impl Gathered {
         (self.weights.len(), self.bytes)
     }
 
-    /// Gives the weights to `put`, one after the other: at most one is in memory at a time.
+    /// Gives the weights to `put`, one after the other: at most one is in memory at a time, beside what is packed of it.
     pub(super) fn emit(&self, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
-        self.weights.iter().try_for_each(|constant| put(constant.load().map_err(io::Error::other)?.bytes()))
+        self.weights.iter().try_for_each(|(constant, layout)| {
+            let raw = constant.load().map_err(io::Error::other)?;
+            let Some(layout) = layout else { return put(raw.bytes()) };
+            let mut packed = Buffer::try_zeroed(layout.bytes()).ok_or(io::ErrorKind::OutOfMemory)?;
+            layout.pack(raw.bytes(), packed.bytes_mut());
+            put(packed.bytes())
+        })
     }
 }
 
 impl StoredProgram {
-    /// A program as it is stored; its constants are gathered.
+    /// A program as it is stored; its constants are gathered, some of them in layouts as well.
     ///
     /// # Errors
     /// If a constant cannot be read.
-    pub(super) fn of(program: &Program, gathered: &mut Gathered) -> Result<Self, String> {
+    pub(super) fn of(
+        program: &Program,
+        packed: &[(&Constant, &Layout)],
+        gathered: &mut Gathered,
+    ) -> Result<Self, String> {
         let mut value = |value: &Value| {
             let origin = match &value.origin {
                 Origin::Input => StoredOrigin::Input,
@@ -108,6 +144,7 @@ impl StoredProgram {
         let mut number =
             |(name, tensor): (&String, &Tensor)| Ok((name.clone(), gathered.number(&Constant::from(tensor.clone()))?));
         let fixed = program.fixed.iter().map(&mut number).collect::<Result<_, String>>()?;
+        packed.iter().for_each(|(constant, layout)| gathered.pack(constant, layout));
         Ok(Self {
             values,
             nodes: program.nodes.clone(),
@@ -180,11 +217,20 @@ impl StoredConstant {
         let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
         let beyond = || "a constant lies beyond its end".to_owned();
         if !self.small {
-            if !self.at.is_multiple_of(ALIGNMENT) {
+            let mut places = self.packed.iter().map(|form| form.at).chain([self.at]);
+            if places.any(|at| !at.is_multiple_of(ALIGNMENT)) {
                 return Err("a weight is not aligned".into());
             }
-            let (at, checksum) = container.weight(number, self.at, bytes).ok_or_else(beyond)?;
-            return Ok(Constant::in_file_of(spec, (Arc::clone(&container.file), at), name, checksum));
+            let is_verified = container.is_sealed;
+            let weight = |number: usize, at: u64, bytes: u64| container.weight(number, at, bytes).ok_or_else(beyond);
+            let packed = self.packed.iter().map(|StoredForm { layout, number, at, bytes }| {
+                let (at, checksum) = weight(*number, *at, *bytes)?;
+                Ok(PackedForm::new(layout.clone(), (at, *bytes), checksum, is_verified))
+            });
+            let packed = packed.collect::<Result<_, String>>()?;
+            let (at, checksum) = weight(number, self.at, bytes)?;
+            let place = (Arc::clone(&container.file), at);
+            return Ok(Constant::in_file_of(spec, place, name, (checksum, is_verified), packed));
         }
         let end = self.at.checked_add(bytes).ok_or_else(beyond)?;
         let (from, to) = (usize::try_from(self.at), usize::try_from(end));
@@ -194,5 +240,56 @@ impl StoredConstant {
         }
         let tensor = Tensor::new(spec, Arc::new(Buffer::copied(raw))).map_err(|error| error.to_string())?;
         Ok(tensor.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// What layouts hold is part of the format: where this fails, [`FORMAT`](super::super::container::FORMAT) has to be raised, and the hash
+    /// told anew. Filters are rounded to thousandths, for instruction sets round differently.
+    #[test]
+    fn what_kernels_pack_is_as_the_format_has_it() {
+        let layout = |[matrices, lines, depth, width]: [usize; 4], source: Value| {
+            let layout = json!({
+                "matrices": matrices, "lines": lines, "depth": depth, "width": width, "source": source,
+            });
+            serde_json::from_value::<Layout>(layout).expect("a layout")
+        };
+        let filters = |name: &str, positions: usize| {
+            layout([2 * positions, 8, 3, 8], json!({"Filters": {"filtering": name, "maps": 11}}))
+        };
+        let narrow = |bits: usize, stride: Value| json!({"Narrow": {"bits": bits, "stride": stride}});
+        let all = [
+            (layout([2, 21, 6, 16], json!("Steps")), 2 * 21 * 6 * 4),
+            (layout([2, 21, 6, 16], json!("Lines")), 2 * 21 * 6 * 4),
+            (layout([2, 21, 6, 16], json!({"Windows": {"taps": 3}})), 2 * 21 * 6 * 4),
+            (layout([1, 70, 6, 64], narrow(8, Value::Null)), 70 * 6),
+            (layout([1, 70, 6, 64], narrow(4, json!(3))), 70 * 3),
+            (layout([2, 50, 6, 48], json!({"Quads": {"flip": true}})), 2 * 50 * 6),
+            (layout([1, 9, 6, 1], json!({"Integers": {"taps": 3, "flip": false}})), 9 * 6),
+            (filters("Two", 16), 11 * 3 * 9 * 4),
+            (filters("Four", 36), 11 * 3 * 9 * 4),
+        ];
+        let mut hasher = blake3::Hasher::new();
+        for (at, (layout, bytes)) in all.iter().enumerate() {
+            let floats: Vec<u8> = (0..bytes / 4).flat_map(|number| ((number % 13) as f32).to_le_bytes()).collect();
+            let integers: Vec<u8> = (0..*bytes).map(|number| number as u8).collect();
+            // The sources of narrow layouts are integers.
+            let raw = if (3..7).contains(&at) { integers } else { floats };
+            let mut packed = Buffer::zeroed(layout.bytes());
+            layout.pack(&raw, packed.bytes_mut());
+            if at < 7 {
+                hasher.update(packed.bytes());
+                continue;
+            }
+            for element in packed.bytes().chunks_exact(4) {
+                let element = f32::from_le_bytes(element.try_into().expect("four bytes"));
+                hasher.update(&((1e3 * element).round() as i64).to_le_bytes());
+            }
+        }
+        assert_eq!(&hasher.finalize().to_hex()[..16], "");
     }
 }

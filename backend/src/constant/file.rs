@@ -14,6 +14,8 @@ pub(crate) struct ConstantFile {
     /// What errors call it.
     name: String,
     state: State,
+    /// Whether what it holds is mapped and not read.
+    is_mapped: bool,
 }
 
 /// What tells that a file was changed.
@@ -40,8 +42,14 @@ pub(super) struct Checksum {
 const PIECE: usize = 1 << 20;
 
 impl Checksum {
-    pub(super) fn new(hash: [u8; 32]) -> Self {
-        Self { hash, is_verified: AtomicBool::new(false) }
+    /// One that is not compared before [`forget`](Self::forget) says so, where the file is known to be as it was written.
+    pub(super) fn new(hash: [u8; 32], is_verified: bool) -> Self {
+        Self { hash, is_verified: AtomicBool::new(is_verified) }
+    }
+
+    /// Has the tensor compared again.
+    pub(super) fn forget(&self) {
+        self.is_verified.store(false, Ordering::Relaxed);
     }
 
     /// Reads the tensor `name` in these bytes of a file and compares, unless that was done. Takes a mebibyte of memory.
@@ -72,7 +80,18 @@ impl ConstantFile {
     /// The file as it is now.
     pub(crate) fn new(file: File, name: String) -> io::Result<Self> {
         let state = State::of(&file.metadata()?);
-        Ok(Self { file, name, state })
+        Ok(Self { file, name, state, is_mapped: false })
+    }
+
+    /// The same with tensors that stay in the system's memory of the file for all that read it: for files that are only ever replaced as a whole.
+    pub(crate) fn mapped(file: File, name: String) -> io::Result<Self> {
+        Ok(Self { is_mapped: true, ..Self::new(file, name)? })
+    }
+
+    /// The part of a second in which it was changed last, in nanoseconds; `None` where the system does not tell.
+    pub(crate) fn moment(&self) -> Option<u32> {
+        let since = self.state.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        Some(since.subsec_nanos())
     }
 
     /// Its bytes.
@@ -90,10 +109,7 @@ impl ConstantFile {
     /// # Errors
     /// If the file was changed since it was opened or cannot be read, or memory is short.
     pub(super) fn read(&self, name: &str, offset: u64, spec: &TensorSpec) -> Result<Buffer, ConstantError> {
-        let bytes = spec.bytes();
-        let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
-        let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;
-        self.read_part(name, offset, buffer.bytes_mut())?;
+        let buffer = self.part(name, offset, spec.bytes())?;
         let wrong = match spec.dtype {
             DType::Bool => buffer.bytes().iter().position(|byte| *byte > 1),
             _ => None,
@@ -104,17 +120,39 @@ impl ConstantFile {
         }
     }
 
+    /// So many bytes of the tensor `name` from `offset` on: mapped, or read.
+    ///
+    /// # Errors
+    /// If the file was changed since it was opened or cannot be read, or memory is short.
+    pub(super) fn part(&self, name: &str, offset: u64, bytes: usize) -> Result<Buffer, ConstantError> {
+        if self.is_mapped {
+            // SAFETY: files that are mapped are written whole under another name and then put into their place (`files::write`), so that this one
+            // is never written. Whoever else writes into it while it is in use breaks what SECURITY.md asks for.
+            let mapped = unsafe { Buffer::mapped(&self.file, offset, bytes) };
+            return self.unchanged(name, mapped);
+        }
+        let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
+        let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;
+        self.read_part(name, offset, buffer.bytes_mut())?;
+        Ok(buffer)
+    }
+
     /// Reads `part.len()` bytes of the tensor `name` from `offset` on.
     ///
     /// # Errors
     /// If the file was changed since it was opened or cannot be read.
     pub(super) fn read_part(&self, name: &str, offset: u64, part: &mut [u8]) -> Result<(), ConstantError> {
         let read = self.read_exact(offset, part);
+        self.unchanged(name, read)
+    }
+
+    /// What was just read of the tensor `name`, if it is what was there when the file was opened.
+    fn unchanged<T>(&self, name: &str, read: io::Result<T>) -> Result<T, ConstantError> {
         // Looked at afterwards: then what was read is what was there when the file was opened.
         let now = self.file.metadata().map(|metadata| State::of(&metadata));
         let (file, tensor) = (|| self.name.clone(), || name.to_owned());
-        match read.and(now) {
-            Ok(now) if now == self.state => Ok(()),
+        match read.and_then(|read| Ok((read, now?))) {
+            Ok((read, now)) if now == self.state => Ok(read),
             Ok(_) => Err(ConstantError::Changed { file: file(), tensor: tensor() }),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(ConstantError::Changed { file: file(), tensor: tensor() })

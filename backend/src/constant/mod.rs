@@ -10,6 +10,7 @@ use file::Checksum;
 pub(crate) use file::ConstantFile;
 
 use crate::quoted::Name;
+use anabranch_kernels::cpu::Layout;
 use anabranch_kernels::tensor::SizeMismatch;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::fmt;
@@ -40,8 +41,22 @@ struct Data {
 
 enum Source {
     Held(Arc<Buffer>),
-    File { file: Arc<ConstantFile>, offset: u64, name: String, checksum: Option<Checksum> },
+    File { file: Arc<ConstantFile>, offset: u64, name: String, checksum: Option<Checksum>, packed: Vec<PackedForm> },
     Made { inputs: Vec<Constant>, make: Make },
+}
+
+/// A constant in the layout of a kernel, in the constant's file as well.
+pub(crate) struct PackedForm {
+    layout: Layout,
+    place: Range<u64>,
+    checksum: Checksum,
+}
+
+impl PackedForm {
+    /// So many bytes from `offset` on, whose BLAKE3 hash is this; `is_verified` says whether they are known to have it.
+    pub(crate) fn new(layout: Layout, (offset, bytes): (u64, u64), hash: [u8; 32], is_verified: bool) -> Self {
+        Self { layout, place: offset..offset.saturating_add(bytes), checksum: Checksum::new(hash, is_verified) }
+    }
 }
 
 /// Computes a constant from others.
@@ -126,18 +141,20 @@ pub enum ConstantError {
 impl Constant {
     /// A constant of a file.
     pub(crate) fn in_file(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: String) -> Self {
-        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum: None })
+        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum: None, packed: Vec::new() })
     }
 
-    /// A constant of a file, whose bytes have this BLAKE3 hash: they are compared with it before the first is given to anybody.
+    /// A constant of a file, whose bytes have this BLAKE3 hash: unless they are known to (`is_verified`), they are compared with it before the
+    /// first is given to anybody. The file has it in the layouts of kernels, too.
     pub(crate) fn in_file_of(
         spec: TensorSpec,
         (file, offset): (Arc<ConstantFile>, u64),
         name: String,
-        hash: [u8; 32],
+        (hash, is_verified): ([u8; 32], bool),
+        packed: Vec<PackedForm>,
     ) -> Self {
-        let checksum = Some(Checksum::new(hash));
-        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum })
+        let checksum = Some(Checksum::new(hash, is_verified));
+        Self::new(spec, next_identity(), Source::File { file, offset, name, checksum, packed })
     }
 
     /// A constant that `make` computes from `inputs`, in the same way wherever `how` is the same. Small ones, and those at the end
@@ -269,17 +286,45 @@ impl Constant {
         Ok(())
     }
 
+    /// The elements in a layout, if the constant's file has them so.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub(crate) fn packed(&self, layout: &Layout) -> Option<Result<Arc<Buffer>, ConstantError>> {
+        let Source::File { file, name, packed, .. } = &self.data.source else { return None };
+        let form = packed.iter().find(|form| form.layout == *layout)?;
+        let bytes = layout.bytes();
+        if form.place.end - form.place.start != bytes as u64 {
+            return None;
+        }
+        let verified = form.checksum.verify(file, name, form.place.clone());
+        Some(verified.and_then(|()| file.part(name, form.place.start, bytes)).map(Arc::new))
+    }
+
     /// Compares the elements with their checksum, if they have one and nobody has done so: reads all of them for it.
     ///
     /// # Errors
     /// If they are not those that were written, or cannot be read.
     pub(crate) fn verify(&self) -> Result<(), ConstantError> {
         match &self.data.source {
-            Source::File { file, offset, name, checksum: Some(checksum) } => {
+            Source::File { file, offset, name, checksum: Some(checksum), .. } => {
                 checksum.verify(file, name, *offset..*offset + self.bytes() as u64)
             }
             Source::Held(_) | Source::File { .. } | Source::Made { .. } => Ok(()),
         }
+    }
+
+    /// The same in each of the layouts in which the file has them; once more where `anew`, though that was done.
+    ///
+    /// # Errors
+    /// As [`verify`](Self::verify).
+    pub(crate) fn verify_all(&self, anew: bool) -> Result<(), ConstantError> {
+        if let Source::File { file, name, checksum, packed, .. } = &self.data.source {
+            let all = checksum.iter().chain(packed.iter().map(|form| &form.checksum));
+            all.filter(|_| anew).for_each(Checksum::forget);
+            packed.iter().try_for_each(|form| form.checksum.verify(file, name, form.place.clone()))?;
+        }
+        self.verify()
     }
 
     fn fresh(&self) -> Result<Arc<Buffer>, ConstantError> {

@@ -6,6 +6,7 @@ use super::cpu::{CpuDevice, CpuGranularity};
 use super::format_bytes;
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
+use super::graphics::graphics;
 use super::host::{self, Host};
 use crate::names::did_you_mean;
 use serde::{Deserialize, Serialize};
@@ -106,14 +107,27 @@ pub enum DeviceRef<'a> {
 ///
 /// Only where `options` name a device that is not there. A machine on which nothing can be read is one core.
 pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
+    taken(options, !options.no_gpu)
+}
+
+/// [`detect`] where it is known that no GPU would be found: no graphics driver is loaded.
+pub(crate) fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
+    taken(options, false)
+}
+
+/// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
+pub(crate) fn drivers() -> Option<String> {
+    graphics(Path::new("/"))
+}
+
+fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
     let root = Path::new("/");
     let surveyed = host::survey(root);
     let model = &surveyed.host.model;
     let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
-    let found = if options.no_gpu {
-        Found::default()
-    } else {
-        adapters::detect(root, options.software_gpu, surveyed.usable_memory, &cpus)
+    let found = match with_gpus {
+        true => adapters::detect(root, options.software_gpu, surveyed.usable_memory, &cpus),
+        false => Found::default(),
     };
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();
     let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes };

@@ -14,6 +14,7 @@ mod cpulist;
 mod duplicates;
 mod gpu;
 mod granularity;
+mod graphics;
 mod host;
 #[cfg(feature = "hwloc")]
 mod hwloc;
@@ -31,5 +32,6 @@ pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 pub use host::Host;
 pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
+pub(crate) use inventory::{detect_cpus, drivers};
 pub use pci::PciAddress;
 pub use topology::{CacheSummary, NumaNode, Source};

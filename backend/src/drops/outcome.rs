@@ -36,7 +36,7 @@ pub struct DropReport {
     pub state: State,
     /// Of an application: whether it was kept as an earlier run had left it.
     pub kept: bool,
-    /// Of an application that ran: how long, in seconds.
+    /// Of an application that ran, or began to and was cancelled: how long, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// Of completed data.
@@ -66,10 +66,17 @@ pub struct Failed {
     pub dependent_count: usize,
 }
 
+impl DropReport {
+    /// Whether it is an application that ran to its end, whatever came of it.
+    pub fn has_run(&self) -> bool {
+        self.seconds.is_some() && self.state != State::Cancelled
+    }
+}
+
 impl Outcome {
-    /// Applications that ran, whatever came of it.
+    /// Applications that ran to their end, whatever came of it.
     pub fn ran(&self) -> usize {
-        self.count(|drop| drop.seconds.is_some())
+        self.count(DropReport::has_run)
     }
 
     /// Applications that were kept as an earlier run had left them.

@@ -95,6 +95,9 @@ impl Wanted {
 
     fn make(&self) -> Result<Arc<Buffer>, ConstantError> {
         let Some(layout) = &self.layout else { return Ok(Arc::clone(self.constant.load()?.buffer())) };
+        if let Some(packed) = self.constant.packed(layout) {
+            return packed;
+        }
         let bytes = layout.bytes();
         let short = || ConstantError::OutOfMemory { tensor: format!("{:?}", self.constant), bytes };
         let mut packed = Buffer::try_zeroed(bytes).ok_or_else(short)?;

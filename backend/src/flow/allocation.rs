@@ -139,6 +139,14 @@ impl Allocation {
         }
     }
 
+    /// Whether it is of the nodes of this flow, and of workers that these are.
+    ///
+    /// # Errors
+    /// If it is not, with the node.
+    pub fn fits(&self, flow: &Flow<'_>, crew: &Crew) -> Result<(), FlowError> {
+        self.workers(flow, crew).map(drop)
+    }
+
     /// The worker of each node of the flow.
     pub(super) fn workers(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Vec<u32>, FlowError> {
         let (given, there) = (self.nodes.len(), flow.node_count());
@@ -149,8 +157,11 @@ impl Allocation {
         }
         let worker = |((name, worker), node): (&(String, u32), &super::graph::Declared<'_>)| {
             let (settings, worker) = (*lock(&node.settings), *worker);
-            crew.admits(name, Some(worker), settings.machine)?;
+            let last = crew.worker_count() - 1;
             let why = match settings.worker {
+                _ if worker > last => {
+                    format!("puts node {name:?} on worker {worker}, but the workers are 0 to {last}; run it with more")
+                }
                 _ if *name != node.name => {
                     format!("has node {name:?} where the flow has {:?}; it was made for another flow", node.name)
                 }
@@ -159,7 +170,7 @@ impl Allocation {
                         "puts node {name:?} on worker {worker}, but it is pinned to worker {pin}; change one of both"
                     )
                 }
-                _ => return Ok(worker),
+                _ => return crew.admits(name, Some(worker), settings.machine).map(|()| worker),
             };
             Err(AllocationError(format!("the allocation {why}")).into())
         };

@@ -6,6 +6,7 @@ use super::open::Session;
 use super::options::SessionOptions;
 use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
 use crate::constant::{Constant, ConstantError};
+use crate::device::{detect, detect_cpus};
 use crate::error_kind::ErrorKind;
 use crate::import;
 use crate::planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
@@ -61,6 +62,8 @@ impl Session {
             }
             let order = self.whole.model.inputs.iter();
             let given = order.filter_map(|input| Some((input.name.clone(), inputs.given(&input.name)?.spec().clone())));
+            let shared = planned.plan().memory().devices().iter().flat_map(|device| &device.shared);
+            let packed = shared.filter_map(|kept| planned.program.constant(kept.value).zip(kept.layout.as_ref()));
             let compilation = Compilation {
                 model: &self.whole.model,
                 file: self.source.as_ref().map(|(model, _)| model.as_path()),
@@ -69,6 +72,7 @@ impl Session {
                 build,
                 inputs: given.collect(),
                 program: &lowered.program,
+                packed: packed.collect(),
                 plan,
             };
             Ok(compilation.write(path)?)
@@ -79,7 +83,10 @@ impl Session {
     pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
         let file = CompiledFile::open(path)?;
         let (options, same) = file.adopted(options)?;
-        let mut session = Self::surveyed(file.model(), Vec::new(), options.clone())?;
+        // No graphics driver is loaded where none would find anything.
+        let known = if same && file.knows_no_gpu() { detect_cpus(&options.devices).ok() } else { None };
+        let inventory = known.map_or_else(|| detect(&options.devices), Ok)?;
+        let mut session = Self::on(inventory, file.model(), Vec::new(), options.clone());
         // A file decides of no more memory than there is.
         let host = session.inventory.host.memory;
         let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
@@ -118,14 +125,24 @@ impl Session {
         self.precompiled.as_ref().map(|precompiled| precompiled.compiled.file.as_path())
     }
 
-    /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read. Does
-    /// nothing for other models, whose files have none.
+    /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read, and only
+    /// where the file's time of change says that it was written to, or copied. Does nothing for other models, whose files have none.
     ///
     /// # Errors
     /// If one is not as it was written, or cannot be read.
     pub fn verify_weights(&self) -> Result<(), ConstantError> {
+        self.constants().try_for_each(|constant| constant.verify_all(true))
+    }
+
+    /// The same unless the file's time of change says that all are as they were written.
+    pub(crate) fn verify_doubtful_weights(&self) -> Result<(), ConstantError> {
+        self.constants().try_for_each(|constant| constant.verify_all(false))
+    }
+
+    /// The constants of a compiled model.
+    fn constants(&self) -> impl Iterator<Item = &Constant> {
         let values = self.precompiled.iter().flat_map(|precompiled| &precompiled.program.values);
-        values.filter_map(Value::constant).try_for_each(Constant::verify)
+        values.filter_map(Value::constant)
     }
 
     /// Whether the files that a compiled model was made of are there as they were, if they are known. Reads them.

@@ -10,7 +10,7 @@ use super::prepare::{Key, Prepared};
 use super::run::Run;
 use super::value_info::ValueInfo;
 use crate::compiled;
-use crate::device::{Inventory, detect};
+use crate::device::{Inventory, detect, detect_cpus};
 use crate::execute::{DevicePool, RunOutput, Weights};
 use crate::import::{self, ImportError, Model};
 use crate::learning::{Learned, ProfiledRun, calibrate, record};
@@ -91,6 +91,14 @@ impl Session {
         })
     }
 
+    /// The same of an ONNX model, to learn what its inputs are: no graphics driver is loaded.
+    pub(crate) fn open_on_cpus(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
+        within_memory(|| {
+            let inventory = detect_cpus(&options.devices).or_else(|_| detect(&options.devices))?;
+            Ok(Self::on(inventory, import::load(path)?, Vec::new(), options))
+        })
+    }
+
     /// Opens as much of the ONNX model in a file as can be read, to ask what it is and all that stops it: [`Self::problems`], and what
     /// [`Self::plan`] answers ([`SessionError::obstacles`]). With problems, it never runs.
     ///
@@ -124,12 +132,22 @@ impl Session {
     pub(super) fn surveyed(
         model: Model,
         problems: Vec<ImportError>,
-        mut options: SessionOptions,
+        options: SessionOptions,
     ) -> Result<Self, SessionError> {
-        let mut inventory = detect(&options.devices)?;
+        let inventory = detect(&options.devices)?;
+        Ok(Self::on(inventory, model, problems, options))
+    }
+
+    /// The same on devices that are found already.
+    pub(super) fn on(
+        mut inventory: Inventory,
+        model: Model,
+        problems: Vec<ImportError>,
+        mut options: SessionOptions,
+    ) -> Self {
         let mut costs = std::mem::take(&mut options.costs);
         inventory.notes.extend(costs.settle(&inventory.fingerprint()));
-        Ok(Self {
+        Self {
             inputs: ValueInfo::inputs(&model),
             outputs: ValueInfo::outputs(&model),
             machine_devices: machine_devices(&inventory),
@@ -151,7 +169,7 @@ impl Session {
             problems,
             inventory,
             options,
-        })
+        }
     }
 
     /// The model as its file gives it.

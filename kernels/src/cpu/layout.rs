@@ -11,11 +11,12 @@ use super::{integer, narrow};
 use crate::error::KernelError;
 use crate::op::Filtering;
 use crate::tensor::Buffer;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// The layout of a constant operand of products: stacked matrices in panels, of `f32` or, where kernels widen them, of fewer bits.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Layout {
     /// Stacked matrices.
     matrices: usize,
@@ -29,7 +30,7 @@ pub struct Layout {
     source: Source,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 enum Source {
     /// `[depth, lines]`.
     Steps,

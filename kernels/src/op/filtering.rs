@@ -4,9 +4,10 @@
 //! section 4.1). It has transforms instead, more weights, and tiles beyond the image's edge.
 
 use super::{Conv, NodeSpec};
+use serde::{Deserialize, Serialize};
 
 /// How many outputs are computed at once along each of an image's axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Filtering {
     /// F(2 × 2, 3 × 3).
     Two,

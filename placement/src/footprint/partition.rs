@@ -32,6 +32,12 @@ pub struct Part {
 impl Partitioning {
     /// What follows from a partition for each task, which any numbers tell apart. An antichain for each partition.
     pub fn of(problem: &Problem<'_>, labels: &[u32]) -> Self {
+        let (graph, position) = (problem.graph(), problem.position());
+        Self::with(problem, labels, |tasks| parallelism_within(graph, tasks, position, |task| problem.cores(task), 0))
+    }
+
+    /// The same where `parallelism` says it of a partition's tasks, which are sorted by their places.
+    pub(super) fn with(problem: &Problem<'_>, labels: &[u32], mut parallelism: impl FnMut(&[TaskId]) -> u64) -> Self {
         let graph = problem.graph();
         let mut numbers = std::collections::BTreeMap::new();
         let part_of: Vec<u32> = labels
@@ -44,7 +50,7 @@ impl Partitioning {
         let mut members = vec![Vec::new(); numbers.len()];
         graph.topological().iter().for_each(|&task| members[part_of[task.index()] as usize].push(task));
         let part = |mut tasks: Vec<TaskId>| {
-            let parallelism = parallelism_within(graph, &tasks, problem.position(), |task| problem.cores(task), 0);
+            let parallelism = parallelism(&tasks);
             let memory = tasks.iter().map(|&task| graph.task(task).memory).sum();
             tasks.sort_unstable();
             Part { tasks, parallelism, memory }

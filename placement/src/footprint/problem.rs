@@ -1,9 +1,11 @@
 //! What is asked: a graph whose tasks take cores and time, and the machines that there are as many of as wanted.
 
 use super::antichain::parallelism_within;
+use super::chains::Closure;
 use super::check::Violation;
 use crate::graph::{DatumId, TaskGraph, TaskId};
 use crate::pipeline::Link;
+use std::sync::OnceLock;
 
 /// What one device has. All are alike, as the compute nodes of Wu et al. 2018, section 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +68,8 @@ pub struct Problem<'a> {
     link: Link,
     /// Of each task: its place in the topological order.
     position: Vec<u32>,
+    /// Made when it is first asked for.
+    closure: OnceLock<Option<Closure>>,
 }
 
 impl<'a> Problem<'a> {
@@ -97,7 +101,7 @@ impl<'a> Problem<'a> {
         }
         let mut position = vec![0; tasks];
         graph.topological().iter().enumerate().for_each(|(place, task)| position[task.index()] = place as u32);
-        let problem = Problem { graph, cores, times, capacity, link, position };
+        let problem = Problem { graph, cores, times, capacity, link, position, closure: OnceLock::new() };
         problem.refuse_overflow()?;
         problem.refuse_units()?;
         Ok(problem)
@@ -169,6 +173,16 @@ impl<'a> Problem<'a> {
     /// Of each task: its place in the topological order.
     pub(super) fn position(&self) -> &[u32] {
         &self.position
+    }
+
+    /// Which tasks paths lead to; `None` where that takes too much memory.
+    pub(super) fn closure(&self) -> Option<&Closure> {
+        self.closure.get_or_init(|| Closure::of(self.graph, &self.position)).as_ref()
+    }
+
+    /// Cores, by task.
+    pub(super) fn all_cores(&self) -> &[u64] {
+        &self.cores
     }
 
     /// The weight of the heaviest antichain of all tasks: the most cores that any order takes at a time. Time as

@@ -8,10 +8,13 @@
 //! After the edges, [`merge_rest`] puts partitions together that no edge joins: fewer devices, and never a longer path.
 //!
 //! The cap is kept exactly as long as it has to be: a partition's parallelism is known up to a bound, that of its parts added up, and
-//! the antichain is only computed where that bound is above the cap. Tasks of one depth are never ordered, so that the cores of the widest depth
-//! refuse most mergings at once. `O(E log E)`, and an antichain of the partition for each merging that neither decides.
+//! more is only computed where that bound is above the cap. Tasks of one depth are never ordered, so that the cores of the widest depth
+//! refuse most mergings at once. What neither decides, the [`chains`](super::chains) of both partitions do: `O(E log E)`, and for each such
+//! merging at most as many searches through both as a device has cores. In graphs so large that their closure takes too much memory, it is an
+//! antichain.
 
 use super::antichain::parallelism_within;
+use super::chains::Chains;
 use super::partition::Partitioning;
 use super::problem::Problem;
 use crate::graph::TaskId;
@@ -51,6 +54,8 @@ struct Merging<'p> {
     problem: &'p Problem<'p>,
     sets: UnionFind,
     parts: Vec<Growing>,
+    /// As many for each partition as its bound says.
+    chains: Option<Chains<'p>>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -81,7 +86,8 @@ impl<'p> Merging<'p> {
                 refused: BTreeSet::new(),
             };
         }
-        let mut merging = Merging { problem, sets: UnionFind::new(parts.len()), parts };
+        let chains = problem.closure().map(|closure| Chains::new(closure, problem.position(), problem.all_cores()));
+        let mut merging = Merging { problem, sets: UnionFind::new(parts.len()), parts, chains };
         // What is colocated is one partition from the start, whatever it takes.
         for unit in graph.unit_ids() {
             graph.members(unit).windows(2).for_each(|pair| merging.join(pair[0].index(), pair[1].index(), None));
@@ -140,7 +146,7 @@ impl<'p> Merging<'p> {
     }
 
     /// A bound of the parallelism of two partitions together, where that and their memory are within what a device has.
-    fn fits(&self, one: usize, other: usize) -> Option<u64> {
+    fn fits(&mut self, one: usize, other: usize) -> Option<u64> {
         let (one, other, capacity) = (&self.parts[one], &self.parts[other], self.problem.capacity());
         if capacity.memory.is_some_and(|memory| one.memory + other.memory > memory) {
             return None;
@@ -153,11 +159,13 @@ impl<'p> Merging<'p> {
         if other.depths.iter().map(both).any(|cores| cores > capacity.cores) {
             return None;
         }
-        let mut members = [&one.members[..], &other.members].concat();
-        members.sort_unstable_by_key(|task| self.problem.position()[task.index()]);
-        let (graph, position) = (self.problem.graph(), self.problem.position());
-        let within = parallelism_within(graph, &members, position, |task| self.problem.cores(task), capacity.cores);
-        (within <= capacity.cores).then_some(within)
+        let fits = match &mut self.chains {
+            Some(chains) => chains.shorten(&[&one.members, &other.members], sum - capacity.cores),
+            None => {
+                within(self.problem, &[&one.members[..], &other.members].concat(), capacity.cores) <= capacity.cores
+            }
+        };
+        fits.then_some(capacity.cores)
     }
 
     /// Makes one partition of two; `at_most` is a bound of its parallelism better than the sum of both.
@@ -184,6 +192,16 @@ impl<'p> Merging<'p> {
     /// The partitions as they are now.
     fn partitioning(&mut self) -> Partitioning {
         let labels: Vec<u32> = (0..self.parts.len()).map(|task| self.sets.root(task) as u32).collect();
-        Partitioning::of(self.problem, &labels)
+        match &mut self.chains {
+            Some(chains) => Partitioning::with(self.problem, &labels, |tasks| chains.fewest(tasks)),
+            None => Partitioning::of(self.problem, &labels),
+        }
     }
+}
+
+/// The parallelism of tasks if that is above the cap, else some number up to the cap.
+fn within(problem: &Problem<'_>, tasks: &[TaskId], cap: u64) -> u64 {
+    let (position, mut tasks) = (problem.position(), tasks.to_vec());
+    tasks.sort_unstable_by_key(|task| position[task.index()]);
+    parallelism_within(problem.graph(), &tasks, position, |task| problem.cores(task), cap)
 }

@@ -4,7 +4,7 @@ use super::node::{Kind, LogicalNode};
 use super::unroll::{MAX_DROPS, refuse_links};
 use crate::footprint::Partitioning;
 use crate::format::{Refusal, WriteError};
-use crate::graph::{GraphBuilder, Task, TaskGraph, TaskId};
+use crate::graph::{GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -118,6 +118,18 @@ pub struct Workload {
     pub times: Vec<f64>,
 }
 
+/// What data are called that nobody has drawn, as DALiuGE calls them.
+const STREAM: &str = "StreamNull";
+
+/// A cycle by what was drawn of it.
+fn without_streams(refusal: Refusal) -> Refusal {
+    let Refusal::Graph(GraphError::Cycle { mut tasks }) = refusal else { return refusal };
+    tasks.pop();
+    tasks.retain(|name| name != STREAM);
+    tasks.extend(tasks.first().cloned());
+    Refusal::Graph(GraphError::Cycle { tasks })
+}
+
 impl PhysicalGraph {
     /// Puts data between applications that follow each other directly: they stream, and nothing is kept.
     pub(super) fn new(mut drops: Vec<Drop>, mut links: Vec<(usize, usize)>) -> Result<Self, Refusal> {
@@ -132,7 +144,7 @@ impl PhysicalGraph {
                 let (source, target) = (&drops[*from], &drops[*to]);
                 let stream = Drop {
                     id: format!("{}-{}-stream", source.id, target.id),
-                    name: "StreamNull".into(),
+                    name: STREAM.into(),
                     kind: DropKind::Data,
                     category: "Null".into(),
                     context: source.context.clone(),
@@ -149,7 +161,7 @@ impl PhysicalGraph {
         links.extend(streams);
         refuse_links(links.len() as u64)?;
         links.sort_unstable();
-        Self::of(drops, links)
+        Self::of(drops, links).map_err(without_streams)
     }
 
     /// The graph of these drops and links, unless there are cycles.

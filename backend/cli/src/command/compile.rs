@@ -17,7 +17,8 @@ Examples:
 
 What else a command line says when it names the file (--place, --cpu-devices …) holds, option by option; what it leaves out is as it was compiled. \
 On another machine, with other devices or another version, the model is opened from its source if that is still there and the same, or refused. \
-A weight that is not as it was written is refused when it is first read; `anabranch inspect` reads all of them, and says what a file was made for.";
+Once the file was written to, a weight that is not as it was is refused when it is first read; `anabranch inspect` reads all of them, and says \
+what a file was made for.";
 
 /// Lower, place and plan a model once, and keep that with its weights in a file that opens at once
 ///

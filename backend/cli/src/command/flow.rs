@@ -226,7 +226,9 @@ impl FlowCommand {
         } else {
             Allocation::from_list(&text, flow)
         };
-        allocation.map_err(|error| CliError::in_file(path, error))
+        let allocation = allocation.map_err(|error| CliError::in_file(path, error))?;
+        allocation.fits(flow, crew).map_err(|error| CliError::in_file(path, error))?;
+        Ok(allocation)
     }
 
     fn write_allocation(&self, allocation: &Allocation) -> Result<(), CliError> {

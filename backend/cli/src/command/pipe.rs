@@ -73,7 +73,7 @@ pub(crate) struct PipeCommand {
     output: Option<PathBuf>,
     /// Leave out data sets whose outputs are there
     ///
-    /// Only those that this command made with the same model and data sets. Outputs that are older than their data set's file are made anew; those
+    /// Only those that this command made with the same model and data sets. Outputs from before their data set's file was written or put there are made anew; those
     /// of a model, its external data, an archive or --input that was written since are refused.
     #[arg(long, requires = "output")]
     resume: bool,

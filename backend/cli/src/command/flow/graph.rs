@@ -274,7 +274,7 @@ impl fmt::Display for Report<'_> {
                 shortened(copies.name, WIDTH),
                 shortened(copies.category, WIDTH),
                 copies.drops.len().to_string(),
-                count(&|drop| drop.seconds.is_some()),
+                count(&DropReport::has_run),
                 count(&|drop| drop.kept),
                 count(&|drop| drop.state == State::Error),
                 duration(times().sum()),

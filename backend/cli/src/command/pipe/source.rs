@@ -9,9 +9,12 @@ use anabranch::planning::name_matches;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
+#[cfg(unix)]
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Different random data sets that are made: more take turns.
 const MOST_RANDOM: u64 = 16;
@@ -85,10 +88,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// When the file that is a data set was last written; none where it has no file of its own.
+    /// When the file that is a data set was last written, or put into its place; none where it has no file of its own.
     pub(super) fn written(&self, at: u64) -> Option<SystemTime> {
         match &self.sets {
-            Sets::Files(files) => files[at as usize].metadata().and_then(|file| file.modified()).ok(),
+            Sets::Files(files) => changed(&files[at as usize]),
             Sets::Rows { .. } | Sets::Random { .. } => None,
         }
     }
@@ -156,6 +159,20 @@ impl<'a> Source<'a> {
         let spec = TensorSpec::new(array.dtype(), Shape::new(own)?);
         Ok(Tensor::new(spec, Arc::new(part))?)
     }
+}
+
+/// When a file, or a link to it, was last written, renamed or linked: an older file that takes its place keeps the time of its content, not of this.
+fn changed(path: &Path) -> Option<SystemTime> {
+    let facts = [path.metadata().ok(), path.symlink_metadata().ok()];
+    #[cfg(unix)]
+    let moved = |facts: &Metadata| {
+        use std::os::unix::fs::MetadataExt;
+        let seconds = u64::try_from(facts.ctime()).ok()?;
+        UNIX_EPOCH.checked_add(Duration::new(seconds, facts.ctime_nsec() as u32))
+    };
+    #[cfg(not(unix))]
+    let moved = |_: &Metadata| None;
+    facts.iter().flatten().flat_map(|facts| [facts.modified().ok(), moved(facts)]).max().flatten()
 }
 
 /// A file's name without its ending.

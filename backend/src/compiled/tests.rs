@@ -1,0 +1,214 @@
+//! Compiled models as files: damaged, copied, rewritten.
+
+use super::*;
+use crate::device::{CpuGranularity, DetectOptions};
+use crate::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::{Inputs, Session};
+use ciborium::Value;
+use std::fs;
+
+/// A convolution, a pool, a product and element-wise nodes, compiled.
+fn compiled(path: &Path) -> Vec<u8> {
+    let weights =
+        |name: &str, dims: &[i64]| TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize]);
+    let window = |node: NodeProto| node.with(crate::import::proto::AttributeProto::ints("kernel_shape", &[2, 2]));
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("Conv", &["x", "w"], &["a"]),
+            window(NodeProto::of("MaxPool", &["a"], &["b"])),
+            NodeProto::of("Flatten", &["b"], &["c"]),
+            NodeProto::of("MatMul", &["c", "m"], &["d"]),
+            NodeProto::of("Softmax", &["d"], &["e"]),
+            NodeProto::of("Clip", &["e", "least"], &["y"]),
+        ],
+        initializer: vec![
+            weights("w", &[2, 1, 2, 2]),
+            weights("m", &[8, 3000]),
+            TensorProto::f32s("least", &[], &[f32::NEG_INFINITY]),
+        ],
+        input: vec![ValueInfoProto::f32s("x", &[1, 1, 4, 4])],
+        output: vec![ValueInfoProto::f32s("y", &[1, 3000])],
+        ..GraphProto::default()
+    };
+    let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
+    let model = ModelProto::of(graph, 17).to_bytes();
+    let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+    session.compile(&inputs, path, "").expect("one phase");
+    fs::read(path).expect("written")
+}
+
+/// Whether it opens and plans; what it opens to is then run, whatever it is.
+fn opens(path: &Path) -> bool {
+    let Ok(session) = Session::open(path, SessionOptions::default()) else { return false };
+    let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return false };
+    session.run(&inputs).is_ok()
+}
+
+/// All numbers of a value, in some order.
+fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    match value {
+        Value::Integer(_) | Value::Float(_) => found.push(value),
+        Value::Array(items) => items.iter_mut().for_each(|item| numbers(item, found)),
+        Value::Map(entries) => entries.iter_mut().for_each(|(_, item)| numbers(item, found)),
+        _ => {}
+    }
+}
+
+/// The file with another description, and sound checksums. Its one weight is `m`.
+fn rewritten(container: &Container, description: &Value, path: &Path) {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(description, &mut bytes).expect("memory takes it");
+    let [raw, packed] = forms(container);
+    let sizes = (2, size(&[&raw, &packed]));
+    let write = |out: &mut dyn std::io::Write| {
+        container::write(out, &bytes, container.held(), sizes, |put| put(&raw).and_then(|()| put(&packed)))
+    };
+    files::write_sealed(path, write).expect("writable");
+}
+
+/// Where the weight `m` is, as it is and as its kernel reads it: place in the file, and bytes.
+fn places(container: &Container) -> [(u64, u64); 2] {
+    let description: Value = ciborium::from_reader(container.description()).expect("sound");
+    let mut packed = Vec::new();
+    named(&description, "packed", &mut packed);
+    let packed: Vec<&Value> = packed.into_iter().filter_map(Value::as_array).flatten().collect();
+    let [form] = packed[..] else { panic!("one weight, for one kernel: {packed:?}") };
+    let number = |name: &str| {
+        let mut found = Vec::new();
+        named(form, name, &mut found);
+        u64::try_from(found[0].as_integer().expect("a number")).expect("not negative")
+    };
+    assert_eq!(number("number"), 1);
+    [(0, 0, 4 * 8 * 3000), (1, number("at"), number("bytes"))]
+        .map(|(weight, at, bytes)| (container.weight(weight, at, bytes).expect("within").0, bytes))
+}
+
+/// The bytes of both.
+fn forms(container: &Container) -> [Vec<u8>; 2] {
+    places(container).map(|(at, bytes)| {
+        let mut form = vec![0; bytes as usize];
+        container.file.read_exact(at, &mut form).expect("there");
+        form
+    })
+}
+
+/// Bytes of weights with what lies between them.
+fn size(weights: &[&[u8]]) -> u64 {
+    weights.iter().map(|weight| (weight.len() as u64).next_multiple_of(container::ALIGNMENT)).sum()
+}
+
+/// All values of a name within a value.
+fn named<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v Value>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| named(item, name, found)),
+        Value::Map(entries) => entries.iter().for_each(|(key, item)| {
+            found.extend((key.as_text() == Some(name)).then_some(item));
+            named(item, name, found);
+        }),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_damaged_weight_is_refused_before_it_is_computed_with() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("m");
+    let sound = compiled(&file);
+    let places = places(&Container::open(&file).expect("sound"));
+    for (form, (at, bytes)) in places.into_iter().enumerate() {
+        let mut damaged = sound.clone();
+        damaged[(at + bytes - 1) as usize] ^= 1;
+        fs::write(&file, damaged).expect("writable");
+        let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        // Its kernel reads the second alone.
+        if form == 1 {
+            let error = session.run(&inputs).expect_err("damaged").to_string();
+            assert!(error.contains("is damaged: tensor `m`") && error.contains("`anabranch compile`"), "{error}");
+        }
+        assert!(session.verify_weights().expect_err("damaged").to_string().contains("is damaged"));
+    }
+}
+
+#[test]
+fn what_kernels_pack_is_read_and_not_made_again() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (file, other) = (folder.path().join("m"), folder.path().join("other"));
+    compiled(&file);
+    let container = Container::open(&file).expect("sound");
+    let [raw, mut packed] = forms(&container);
+    packed[..packed.len() / 2].fill(0);
+    let sizes = (2, size(&[&raw, &packed]));
+    let write = |out: &mut dyn std::io::Write| {
+        let weights = |put: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| put(&raw).and_then(|()| put(&packed));
+        container::write(out, container.description(), container.held(), sizes, weights)
+    };
+    files::write_sealed(&other, write).expect("writable");
+    let run = |file: &Path| {
+        let session = Session::open(file, SessionOptions::default()).expect("sound");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        session.run(&inputs).expect("runs").tensor("y").expect("made").bytes().to_vec()
+    };
+    assert!(run(&other) != run(&file));
+}
+
+#[test]
+fn a_copy_is_verified_and_what_is_sealed_is_not_read() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (file, copy) = (folder.path().join("m"), folder.path().join("copy"));
+    let mut bytes = compiled(&file);
+    let sealed = fs::metadata(&file).and_then(|facts| facts.modified()).expect("there");
+    let container = Container::open(&file).expect("sound");
+    assert!(container.is_sealed, "it is as it was written");
+    for (at, _) in places(&container) {
+        bytes[at as usize] ^= 1;
+    }
+    fs::write(&copy, &bytes).expect("writable");
+    let open = || Session::open(&copy, SessionOptions::default()).expect("all but weights is sound");
+    let session = open();
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+    assert!(!Container::open(&copy).expect("all but weights is sound").is_sealed);
+    assert!(session.run(&inputs).expect_err("damaged").to_string().contains("is damaged: tensor `m`"));
+    assert!(session.verify_doubtful_weights().is_err());
+    // As if a disk had lost it: that is what the time cannot tell.
+    fs::File::options().append(true).open(&copy).and_then(|file| file.set_modified(sealed)).expect("its own");
+    let session = open();
+    assert!(Container::open(&copy).expect("sound").is_sealed && session.verify_doubtful_weights().is_ok());
+    assert!(session.verify_weights().expect_err("damaged").to_string().contains("is damaged"));
+    assert!(session.run(&inputs).is_err(), "once it is known, it is refused");
+}
+
+#[test]
+fn no_number_of_a_description_is_trusted() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (sound, other) = (folder.path().join("sound"), folder.path().join("other"));
+    compiled(&sound);
+    let container = Container::open(&sound).expect("sound");
+    let whole: Value = ciborium::from_reader(container.description()).expect("sound");
+    rewritten(&container, &whole, &other);
+    assert!(opens(&sound) && opens(&other));
+    let count = {
+        let (mut copy, mut found) = (whole.clone(), Vec::new());
+        numbers(&mut copy, &mut found);
+        found.len()
+    };
+    // Each is changed in one way, all ways in turn.
+    let ways = [
+        Value::from(0),
+        Value::from(u32::MAX),
+        Value::from(u64::MAX),
+        Value::from(-1),
+        Value::from(f64::NAN),
+        Value::from(7),
+    ];
+    let mut refused = 0;
+    for at in 0..count {
+        let (mut copy, mut found) = (whole.clone(), Vec::new());
+        numbers(&mut copy, &mut found);
+        *found[at] = ways[at % ways.len()].clone();
+        rewritten(&container, &copy, &other);
+        refused += usize::from(!opens(&other));
+    }
+    assert!(refused > count / 3, "{refused} of {count}");
+}

@@ -1,0 +1,109 @@
+//! What decides which GPUs are found, told without loading a driver: where it is as it was, so are they.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+/// Variables by which users tell Vulkan's loader, or wgpu, what to find.
+const VARIABLES: [&str; 8] = [
+    "VK_DRIVER_FILES",
+    "VK_ICD_FILENAMES",
+    "VK_ADD_DRIVER_FILES",
+    "VK_LOADER_DRIVERS_SELECT",
+    "VK_LOADER_DRIVERS_DISABLE",
+    "VK_LOADER_DEVICE_SELECT",
+    "VK_LAYER_PATH",
+    "MESA_VK_DEVICE_SELECT",
+];
+
+/// Where drivers that everybody has are listed.
+const FOLDERS: [&str; 3] = ["etc/vulkan/icd.d", "usr/local/share/vulkan/icd.d", "usr/share/vulkan/icd.d"];
+
+/// What drivers talk to their devices by.
+const NODES: [&str; 3] = ["nvidia", "dri", "dxg"];
+
+/// The drivers that are installed and chosen, the display devices on the bus, and what drivers have opened of them, under `root` (`/`, but for
+/// tests), as digits. `None` where that is not known to decide what is found: elsewhere than on Linux.
+pub(super) fn graphics(root: &Path) -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |text: String| _ = hasher.update(text.as_bytes()).update(b"\n");
+    VARIABLES.iter().for_each(|name| add(format!("{name} {:?}", env::var_os(name))));
+    let folders = FOLDERS.iter().map(|folder| root.join(folder)).chain(own_folders());
+    folders.for_each(|folder| entries(&folder).iter().for_each(|path| add(format!("{path:?} {}", state(path)))));
+    let is_node = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| NODES.iter().any(|node| name.to_string_lossy().starts_with(node)))
+    };
+    let nodes = entries(&root.join("dev")).into_iter().filter(is_node);
+    let nodes = nodes.chain(entries(&root.join("dev/dri")));
+    nodes.for_each(|path| add(format!("{path:?}")));
+    for path in entries(&root.join("sys/bus/pci/devices")) {
+        let text = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+        let class = text("class");
+        // The base class of display controllers.
+        if class.starts_with("0x03") {
+            add(format!("{path:?} {class} {} {}", text("vendor"), text("device")));
+        }
+    }
+    Some(hasher.finalize().to_hex()[..32].to_owned())
+}
+
+/// Where a user's own drivers are listed, and those of their session.
+fn own_folders() -> impl Iterator<Item = PathBuf> {
+    let variable = |name: &str| env::var_os(name).unwrap_or_default();
+    let home = PathBuf::from(variable("HOME"));
+    let lists = ["XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS"].map(variable);
+    let named: Vec<PathBuf> = lists.iter().flat_map(env::split_paths).collect();
+    let usual = [home.join(".config"), home.join(".local/share"), PathBuf::from("/etc/xdg")];
+    named.into_iter().chain(usual).filter(|path| path.is_absolute()).map(|path| path.join("vulkan/icd.d"))
+}
+
+/// What a directory holds, in order; nothing where there is none.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Size and time of change.
+fn state(path: &Path) -> String {
+    let facts = fs::metadata(path).ok();
+    let changed = facts.as_ref().and_then(|facts| facts.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+    format!("{:?} {changed:?}", facts.map(|facts| facts.len()))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_a_device_and_its_node_are_seen_to_come_and_to_change() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let add = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("within")).and_then(|()| fs::write(path, text)).expect("writable");
+        };
+        let mut seen = vec![graphics(root.path()).expect("Linux")];
+        assert_eq!(seen, [graphics(root.path()).expect("nothing has changed")]);
+        for (path, text) in [
+            ("usr/share/vulkan/icd.d/a.json", "{}"),
+            ("usr/share/vulkan/icd.d/a.json", "{\"\": 1}"),
+            ("etc/vulkan/icd.d/b.json", "{}"),
+            ("dev/nvidia0", ""),
+            ("dev/dri/renderD128", ""),
+            ("sys/bus/pci/devices/0000:01:00.0/class", "0x030200"),
+        ] {
+            add(path, text);
+            let now = graphics(root.path()).expect("Linux");
+            assert!(!seen.contains(&now), "{path}");
+            seen.push(now);
+        }
+        // A network card is none of it.
+        add("sys/bus/pci/devices/0000:02:00.0/class", "0x020000");
+        assert_eq!(graphics(root.path()).as_ref(), seen.last());
+    }
+}
