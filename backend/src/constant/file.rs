@@ -75,6 +75,12 @@ impl ConstantFile {
         Ok(Self { file, name, state })
     }
 
+    /// What errors call it.
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its bytes.
     pub(crate) fn len(&self) -> u64 {
         self.state.bytes
@@ -82,6 +88,8 @@ impl ConstantFile {
 
     /// Reads `bytes.len()` bytes from `offset` on.
     pub(crate) fn read_exact(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.fail()?;
         read_exact_at(&self.file, offset, bytes)
     }
 
