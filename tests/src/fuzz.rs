@@ -4,7 +4,9 @@
 //! `tests/fuzz.rs` for a second each by themselves.
 
 use crate::programs::bundled;
+use crate::{model, one_cpu};
 use anabranch::device::{DetectOptions, Inventory, detect};
+use anabranch::drops::{Naming, Recipe};
 use anabranch::import::from_bytes;
 use anabranch::lower::{LowerOptions, lower};
 use anabranch::plan::PlanDevice;
@@ -12,13 +14,16 @@ use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Machine, PlatformFile};
 use anabranch::profile::Exchange;
 use anabranch::program::Program;
-use anabranch::{CostStore, DeviceKind};
+use anabranch::{CostStore, DeviceKind, Inputs, Session};
 use anabranch_cli::npy::{read_npy_if, read_npz_if};
 use anabranch_kernels::TensorSpec;
 use anabranch_placement::format::{Loaded, parse};
+use anabranch_placement::logical;
+use anabranch_placement::pipeline::{Link, document};
 use anabranch_placement::streaming::parse_canonical;
 use std::cell::OnceCell;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tempfile::TempDir;
@@ -34,7 +39,7 @@ pub struct Target {
 }
 
 /// All kinds of files that are read.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     Target { name: "onnx", run: onnx, seeds: || files(&["data/mlp.onnx", "data/gru.onnx", "data/decoder.onnx"]) },
     Target { name: "npy", run: npy, seeds: || members("data/mlp.npz") },
     Target { name: "npz", run: npz, seeds: || files(&["data/mlp.npz", "data/gru.npz"]) },
@@ -42,6 +47,9 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "plan", run: plan, seeds: || files(&["data/files/plan.json"]) },
     Target { name: "platform", run: platform, seeds: || files(&["data/files/platform.json"]) },
     Target { name: "costs", run: costs, seeds: || files(&["data/files/costs.json"]) },
+    Target { name: "stages", run: stages, seeds: chains },
+    Target { name: "drops", run: drops, seeds: graphs_of_drops },
+    Target { name: "compiled", run: compiled, seeds: || vec![description(&COMPILED).to_vec()] },
 ];
 
 /// A model: imported, and lowered where its shapes are known.
@@ -96,11 +104,43 @@ pub fn platform(bytes: &[u8]) {
     });
 }
 
-/// A cost store. Reading leaves it as it is.
+/// A cost store. Reading leaves it as it is; an import takes what a session takes without a warning, and nothing else.
 pub fn costs(bytes: &[u8]) {
     with_file(bytes, |path| {
-        drop((CostStore::load(path), Exchange::Json.import(path)));
+        let whole = CostStore::load(path).ok().filter(|loaded| loaded.warnings.is_empty()).map(|loaded| loaded.store);
+        assert!(Exchange::Json.import(path).ok() == whole);
         assert_eq!(fs::read(path).ok().as_deref(), Some(bytes));
+    });
+}
+
+/// A chain of stages and who runs it.
+pub fn stages(bytes: &[u8]) {
+    drop(document::parse("fuzzed", bytes, Link::FREE));
+}
+
+/// A logical graph, or a physical graph template: read, unrolled, and its files named. Nothing is run.
+pub fn drops(bytes: &[u8]) {
+    let unrolled = logical::parse("fuzzed", bytes).and_then(|graph| graph.unroll());
+    for graph in unrolled.into_iter().chain(logical::parse_template(bytes)) {
+        assert!(graph.links().iter().all(|(from, to)| from.max(to) < &graph.drops().len()));
+        // A few bytes can stand for a million drops, whose names tell nothing more.
+        if graph.drops().len() > 10_000 {
+            return;
+        }
+        if let Ok(recipe) = Recipe::new(&graph, &Naming::of("fuzzed")) {
+            assert!(recipe.application_count() <= recipe.drop_count());
+        }
+    }
+}
+
+/// The description of a compiled model, in a file whose checksums are right: opened and, if it is one, run.
+pub fn compiled(bytes: &[u8]) {
+    with_file(&described(&COMPILED, bytes), |path| {
+        let Ok(session) = Session::open(path, one_cpu()) else { return };
+        let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return };
+        if let Ok(outputs) = session.run(&inputs) {
+            assert_eq!(outputs.iter().count(), session.outputs().len());
+        }
     });
 }
 
@@ -122,7 +162,7 @@ fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
     });
 }
 
-fn files(names: &[&str]) -> Vec<Vec<u8>> {
+fn files(names: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     names.iter().map(|name| fs::read(root.join(name)).expect("it is bundled")).collect()
 }
@@ -144,8 +184,66 @@ fn graphs() -> Vec<Vec<u8>> {
     let formats = ["example.json", "related.json", "unrelated.json", "workflow_1.4.json", "workflow_1.6.json"];
     let formats = formats.iter().map(|name| format!("../placement/tests/data/formats/{name}"));
     let tables = ["fig2_3_graph.csv", "fig2_3_devices.csv"].map(|name| format!("../placement/tests/data/{name}"));
-    let names: Vec<String> = formats.chain(tables).collect();
-    files(&names.iter().map(String::as_str).collect::<Vec<_>>())
+    files(&formats.chain(tables).collect::<Vec<_>>())
+}
+
+/// One chain of each format.
+fn chains() -> Vec<Vec<u8>> {
+    files(&["example.json", "example.csv"].map(|name| format!("../placement/tests/data/pipeline/{name}")))
+}
+
+/// A graph that can be run, those that only fit is asked of, and the physical graph of the first.
+fn graphs_of_drops() -> Vec<Vec<u8>> {
+    let named = ["HelloWorld_simple", "eagle_gather_simple", "ArrayLoop"];
+    let mut found = files(&named.map(|name| format!("../placement/tests/data/footprint/logical/{name}.graph")));
+    found.insert(0, files(&["../examples/graphs/wordcount.graph"]).remove(0));
+    let graph = logical::parse("wordcount", &found[0]).and_then(|graph| graph.unroll()).expect("it is bundled");
+    let mut template = Vec::new();
+    graph.write(None, &mut template).expect("memory takes it");
+    found.push(template);
+    found
+}
+
+/// A compiled model.
+static COMPILED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("compiled");
+    let session = Session::open(model("mlp"), one_cpu().with_dim("batch", 2)).expect("it is bundled");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("its sizes are known");
+    session.compile(&inputs, &path, "").expect("it has one phase");
+    fs::read(path).expect("just written")
+});
+
+/// Where a compiled model says how large its parts are, and where it has its checksum and its description (`backend/src/compiled/container.rs`).
+const SIZES: usize = 24;
+const CHECKSUM: Range<usize> = 64..96;
+
+/// The sizes of its description and its small constants, and where its weights begin.
+fn sizes(compiled: &[u8]) -> [usize; 3] {
+    let size = |at: usize| u64::from_le_bytes(*compiled[SIZES + 8 * at..].first_chunk().expect("a header is longer"));
+    [0, 1, 2].map(|at| size(at) as usize)
+}
+
+fn description(compiled: &[u8]) -> &[u8] {
+    &compiled[CHECKSUM.end..][..sizes(compiled)[0]]
+}
+
+/// A compiled model with another description, and the checksum that belongs to it.
+fn described(compiled: &[u8], description: &[u8]) -> Vec<u8> {
+    let [before, held, weights] = sizes(compiled);
+    let held = &compiled[(CHECKSUM.end + before).next_multiple_of(64)..][..held];
+    let mut front = [&compiled[..CHECKSUM.end], description].concat();
+    front.resize(front.len().next_multiple_of(64), 0);
+    front.extend_from_slice(held);
+    front.resize(front.len().next_multiple_of(4096), 0);
+    let (size, place) = (description.len() as u64, front.len() as u64);
+    front[SIZES..SIZES + 8].copy_from_slice(&size.to_le_bytes());
+    front[SIZES + 16..SIZES + 24].copy_from_slice(&place.to_le_bytes());
+    let (told, rest) = (&front[..CHECKSUM.start], &front[CHECKSUM.end..]);
+    let checksum = blake3::Hasher::new().update(told).update(rest).finalize();
+    front[CHECKSUM].copy_from_slice(checksum.as_bytes());
+    front.extend_from_slice(&compiled[weights..]);
+    front
 }
 
 /// Writes the seeds of every target into a directory of its name beneath `root`.

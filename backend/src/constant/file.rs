@@ -94,6 +94,12 @@ impl ConstantFile {
         Some(since.subsec_nanos())
     }
 
+    /// What errors call it.
+    #[cfg(test)]
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its bytes.
     pub(crate) fn len(&self) -> u64 {
         self.state.bytes
@@ -101,6 +107,8 @@ impl ConstantFile {
 
     /// Reads `bytes.len()` bytes from `offset` on.
     pub(crate) fn read_exact(&self, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
+        #[cfg(test)]
+        self.fail()?;
         read_exact_at(&self.file, offset, bytes)
     }
 

@@ -4,6 +4,8 @@
 //! stays there until then, and one that is computed from such ones is computed then. Whoever loads a constant shares it with all
 //! that hold it at that time; when the last lets it go, its memory is free.
 
+#[cfg(test)]
+mod faults;
 mod file;
 
 use file::Checksum;

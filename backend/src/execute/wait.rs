@@ -117,7 +117,7 @@ mod tests {
                     waiters[1 - own as usize].wake();
                 }
             };
-            thread::scope(|scope| {
+            std::thread::scope(|scope| {
                 for own in 0..2 {
                     let (waiters, count) = (Arc::clone(&waiters), Arc::clone(&count));
                     scope.spawn(move || turns(own, waiters, count));

@@ -9,7 +9,6 @@ mod naive;
 mod pool;
 mod resident;
 mod runs;
-#[cfg(feature = "schedules")]
 mod schedules;
 mod staged;
 mod weights;

@@ -1,8 +1,8 @@
 //! The executor as it is, under a model checker: runs in many of the orders in which its threads can go on. A deadlock, a lost wake-up, a
 //! wrong result or a panic in any of them fails, and the checker prints the order.
 //!
-//! `cargo test -p anabranch --lib --features schedules execute::tests::schedules` explores [`SCHEDULES`] of them, or as many as
-//! `ANABRANCH_SCHEDULES` says: half at random, half by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and
+//! `cargo test -p anabranch --lib execute::tests::schedules` explores [`SCHEDULES`] of them, or as many as `ANABRANCH_SCHEDULES` says: half at
+//! random, half by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and
 //! Nagarakatte 2010), which finds what few preemptions are enough for. Clocks do not exist there, sleeps may end early, and atomics are
 //! sequentially consistent; that weaker orders are enough where they are used is argued where they are.
 
@@ -13,7 +13,7 @@ use super::{devices, inputs, kernels, naive};
 use crate::error_kind::ErrorKind;
 use crate::execute::faults::Operation;
 use crate::execute::relay::LONG;
-use crate::execute::sync::thread;
+use crate::execute::sync::{JoinHandle, checked, thread};
 use crate::execute::{CancelToken, DevicePool, ExecError, Executor, Kernels, RunOptions};
 use crate::plan::test_programs::Placed;
 use crate::plan::{ChunkRule, Plan, PlanOptions, StreamMode};
@@ -85,32 +85,37 @@ impl Scene {
     }
 }
 
+/// A thread of the scenario.
+fn start(work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    thread::Builder::new().spawn(work).expect("the checker has threads")
+}
+
 /// Nothing spins, and nothing but wake-ups ends a sleep.
 fn options() -> RunOptions {
     let no = Duration::ZERO;
     RunOptions::default().with_spin(no).with_linger(no).with_stall_after(Duration::from_secs(3600))
 }
 
-/// Plays a scenario in its share of the schedules.
-fn explore(scenario: impl Fn() + Send + Sync + 'static) {
+/// Plays a scenario, on what `scene` makes, in its share of the schedules.
+fn explore(scene: impl FnOnce() -> Scene, scenario: impl Fn(&Arc<Scene>) + Send + Sync + 'static) {
+    let _checked = checked();
     let wanted = std::env::var("ANABRANCH_SCHEDULES").ok().map(|count| count.parse().expect("a number of schedules"));
     let each = wanted.unwrap_or(SCHEDULES).div_ceil(2 * SCENARIOS);
-    let scenario = Arc::new(scenario);
+    let (scene, scenario) = (Arc::new(scene()), Arc::new(scenario));
     let schedulers: [Box<dyn Scheduler + Send>; 2] =
         [Box::new(RandomScheduler::new_from_seed(7, each)), Box::new(PctScheduler::new_from_seed(11, DEPTH, each))];
     for scheduler in schedulers {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
-        let own = Arc::clone(&scenario);
-        let explored = Runner::new(scheduler, config).run(move || own());
+        let (scene, scenario) = (Arc::clone(&scene), Arc::clone(&scenario));
+        let explored = Runner::new(scheduler, config).run(move || scenario(&scene));
         assert_eq!(explored, each);
     }
 }
 
 #[test]
 fn values_cross_in_every_order() {
-    let scene = Scene::transfers();
-    explore(move || {
+    explore(Scene::transfers, |scene| {
         let executor = scene.ready();
         scene.right(&executor);
         scene.right(&executor);
@@ -119,50 +124,52 @@ fn values_cross_in_every_order() {
 
 #[test]
 fn gangs_come_to_their_end_in_every_order() {
-    let scene = Scene::gang(None);
-    explore(move || scene.right(&scene.ready()));
+    explore(|| Scene::gang(None), |scene| scene.right(&scene.ready()));
 }
 
 #[test]
 fn failures_pass_in_every_order() {
-    let scene = Scene::gang(Some(0));
-    explore(move || {
-        let executor = scene.ready();
-        for ill in [REFUSES, PANICS] {
-            scene.mood.store(ill, Ordering::Relaxed);
-            let error = scene.run(&executor, &options()).expect_err("the kernel is bad");
-            assert_eq!((error.kind, error.node.as_deref()), (ErrorKind::Kernel, Some("node0")));
-            scene.mood.store(WELL, Ordering::Relaxed);
-            scene.right(&executor);
-        }
-    });
+    explore(
+        || Scene::gang(Some(0)),
+        |scene| {
+            let executor = scene.ready();
+            for ill in [REFUSES, PANICS] {
+                scene.mood.store(ill, Ordering::Relaxed);
+                let error = scene.run(&executor, &options()).expect_err("the kernel is bad");
+                assert_eq!((error.kind, error.node.as_deref()), (ErrorKind::Kernel, Some("node0")));
+                scene.mood.store(WELL, Ordering::Relaxed);
+                scene.right(&executor);
+            }
+        },
+    );
 }
 
 #[test]
 fn cancellation_passes_in_every_order() {
-    let scene = Scene::gang(None);
-    explore(move || {
-        let (executor, token) = (scene.ready(), CancelToken::new());
-        let own = token.clone();
-        let canceller = thread::spawn(move || own.cancel());
-        match scene.run(&executor, &options().with_cancel(token)) {
-            Ok(()) => {}
-            Err(error) => assert_eq!(error.kind, ErrorKind::Cancelled),
-        }
-        canceller.join().expect("it only cancels");
-        scene.right(&executor);
-    });
+    explore(
+        || Scene::gang(None),
+        |scene| {
+            let (executor, token) = (scene.ready(), CancelToken::new());
+            let own = token.clone();
+            let canceller = start(move || own.cancel());
+            match scene.run(&executor, &options().with_cancel(token)) {
+                Ok(()) => {}
+                Err(error) => assert_eq!(error.kind, ErrorKind::Cancelled),
+            }
+            canceller.join().expect("it only cancels");
+            scene.right(&executor);
+        },
+    );
 }
 
 /// Three callers, one of which gives up at any time; who drops the executor last ends its threads.
 #[test]
 fn callers_queue_in_every_order() {
-    let scene = Arc::new(Scene::transfers());
-    explore(move || {
+    explore(Scene::transfers, |scene| {
         let (executor, token) = (Arc::new(scene.ready()), CancelToken::new());
         let caller = |options: RunOptions| {
-            let (scene, executor) = (Arc::clone(&scene), Arc::clone(&executor));
-            thread::spawn(move || match scene.run(&executor, &options) {
+            let (scene, executor) = (Arc::clone(scene), Arc::clone(&executor));
+            start(move || match scene.run(&executor, &options) {
                 Ok(()) => {}
                 Err(error) => assert!(options.cancel.is_some() && error.kind == ErrorKind::Cancelled, "{error}"),
             })
@@ -177,13 +184,13 @@ fn callers_queue_in_every_order() {
 /// Long runs of several callers, which the pool's relay makes.
 #[test]
 fn relayed_runs_end_in_every_order() {
-    let scene = Arc::new(Scene::new(Placed::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None));
-    assert!(scene.plan.predicted().makespan >= LONG);
-    explore(move || {
+    let scene = || Scene::new(Placed::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None);
+    explore(scene, |scene| {
+        assert!(scene.plan.predicted().makespan >= LONG);
         let executor = Arc::new(scene.ready());
         let caller = || {
-            let (scene, executor) = (Arc::clone(&scene), Arc::clone(&executor));
-            thread::spawn(move || scene.right(&executor))
+            let (scene, executor) = (Arc::clone(scene), Arc::clone(&executor));
+            start(move || scene.right(&executor))
         };
         let callers = [caller(), caller(), caller()];
         drop(executor);
@@ -195,8 +202,7 @@ fn relayed_runs_end_in_every_order() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_lost_message_is_a_deadlock() {
-    let scene = Scene::transfers();
-    explore(move || {
+    explore(Scene::transfers, |scene| {
         let executor = scene.ready();
         fail_at(&executor, Operation::Message, 0, &refuse());
         scene.right(&executor);

@@ -3,9 +3,7 @@
 mod bindings;
 mod ends;
 mod random;
-#[cfg(not(feature = "schedules"))]
 mod remote;
-#[cfg(feature = "schedules")]
 mod schedules;
 mod streams;
 

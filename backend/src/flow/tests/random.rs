@@ -123,7 +123,6 @@ fn random_flows_give_what_a_loop_gives() {
     .budget_ms(700);
 }
 
-#[cfg(not(feature = "schedules"))]
 #[test]
 fn random_flows_among_processes_give_what_a_loop_gives() {
     arbtest(|unstructured| {

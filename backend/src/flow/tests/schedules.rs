@@ -1,11 +1,11 @@
 //! The workers' protocol under a model checker: matching, turns, the reuse of slots, sleeping and waking, in many of the orders in which
 //! workers can go on. A deadlock, a lost wake-up, a wrong result or a panic in any of them fails.
 //!
-//! `cargo test -p anabranch --lib --features schedules flow::tests::schedules`. Operations of the deques and on operands are steps
-//! that nobody sees the middle of.
+//! Operations of the deques and on operands are steps that nobody sees the middle of.
 
 use super::super::{Flow, FlowError, FlowOptions, Scheduler};
 use super::options;
+use crate::execute::sync::checked;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::time::Duration;
@@ -17,6 +17,7 @@ const SCHEDULES: usize = 300;
 const DEPTH: usize = 3;
 
 fn explore(scenario: impl Fn(FlowOptions) + Send + Sync + Copy + 'static) {
+    let _checked = checked();
     for scheduler in Scheduler::ALL {
         for (machines, workers) in [(1, 2), (2, 1), (1, 3)] {
             let run = move || scenario(options(machines, workers, scheduler).with_spin(Duration::ZERO));
