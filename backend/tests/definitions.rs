@@ -85,8 +85,9 @@ fn places(dims: &[usize]) -> Vec<Vec<usize>> {
 
 #[test]
 fn transposed_convolutions_over_volumes_are_sums_over_windows() {
-    // Strides, dilations, pads before and after, what is added behind, groups.
-    let cases: [([usize; 3], [usize; 3], [usize; 6], [usize; 3], usize); 5] = [
+    /// Strides, dilations, pads before and after, what is added behind, groups.
+    type Case = ([usize; 3], [usize; 3], [usize; 6], [usize; 3], usize);
+    let cases: [Case; 5] = [
         ([1, 1, 1], [1, 1, 1], [0; 6], [0; 3], 1),
         ([2, 2, 2], [1, 1, 1], [0; 6], [0; 3], 1),
         ([2, 1, 3], [1, 2, 1], [1, 0, 1, 0, 1, 2], [1, 1, 2], 2),

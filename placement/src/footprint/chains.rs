@@ -235,7 +235,9 @@ mod tests {
     use arbtest::arbitrary::{Result, Unstructured};
 
     /// A graph, weights, two sets of tasks apart, and the place of each task.
-    fn drawn(random: &mut Unstructured<'_>) -> Result<(TaskGraph, Vec<u64>, [Vec<TaskId>; 2], Vec<u32>)> {
+    type Drawn = (TaskGraph, Vec<u64>, [Vec<TaskId>; 2], Vec<u32>);
+
+    fn drawn(random: &mut Unstructured<'_>) -> Result<Drawn> {
         let count: u32 = random.int_in_range(1..=90)?;
         let mut edges = Vec::new();
         for to in 1..count {
