@@ -170,7 +170,7 @@ fn what_cannot_be_unrolled_is_refused_by_name() {
         (refused(&[group(1, "MKN", 0, ("k", "2"))], &[]), "a MKN, which is not unrolled"),
         (refused(&[app(1, 0, &[]), data(2, 0)], &[(1, 2), (2, 1)]), "cycle"),
         (refused(&[app(1, 0, &[])], &[(1, 1)]), "cycle: a1 -> a1"),
-        (refused(&[app(1, 0, &[]), app(2, 0, &[])], &[(1, 2), (2, 1)]), "cycle: a1 -> a2 -> a1"),
+        (refused(&[app(1, 0, &[]), app(2, 0, &[])], &[(1, 2), (2, 1)]), "cycle: a2 -> a1 -> a2"),
         (refused(&[data(1, 0), group(2, "Scatter", 0, ("num_of_copies", "2"))], &[(1, 2)]), "link its application"),
     ];
     for (refusal, expected) in cases {

@@ -138,7 +138,8 @@ fn what_kernels_pack_is_read_and_not_made_again() {
     compiled(&file);
     let container = Container::open(&file).expect("sound");
     let [raw, mut packed] = forms(&container);
-    packed[..packed.len() / 2].fill(0);
+    let half = packed.len() / 2;
+    packed[..half].fill(0);
     let sizes = (2, size(&[&raw, &packed]));
     let write = |out: &mut dyn std::io::Write| {
         let weights = |put: &mut dyn FnMut(&[u8]) -> std::io::Result<()>| put(&raw).and_then(|()| put(&packed));
