@@ -88,6 +88,8 @@ fn whatever_read_fails_the_file_is_named_and_the_next_run_is_right() {
             met
         });
         let running = running.count();
-        assert!(opening > 0 && running > 0, "{}: {opening} and {running} reads", file.display());
+        // What is compiled is mapped, not read, once it is open.
+        let reads = opening > 0 && (running > 0 || file == &compiled);
+        assert!(reads, "{}: {opening} and {running} reads", file.display());
     }
 }
