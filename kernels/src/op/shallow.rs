@@ -17,7 +17,7 @@ const LANES: usize = 16;
 const MOST_STRIDE: usize = 4;
 
 impl Conv {
-    /// Whether it has few channels, as the first of a network, or few maps, as the last of one that makes images; outputs that are near each
+    /// Whether it has few channels, as the first of a network, or few maps and one group, as the last of one that makes images; outputs that are near each
     /// other; and rows that mostly fill vectors, and maps that mostly fill panels if there are several.
     pub(crate) fn is_shallow(&self, node: &NodeSpec) -> bool {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
@@ -29,7 +29,7 @@ impl Conv {
         let is_window = [rows, columns] != [1, 1] && self.strides[1] <= MOST_STRIDE;
         let maps = maps / self.group.max(1);
         let is_first = (1..=MOST_CHANNELS).contains(&channels) && filled(maps, PANEL);
-        let is_last = channels > 0 && (1..=PANEL).contains(&maps);
+        let is_last = channels > 0 && (1..=PANEL).contains(&maps) && self.group == 1;
         (is_first || is_last) && is_window && filled(wide, LANES)
     }
 }
@@ -55,6 +55,7 @@ mod tests {
             ([5, 16, 1], [3, 1], 48),
             ([3, 9, 1], [3, 1], 48),
             ([64, 3, 1], [1, 1], 48),
+            ([64, 16, 4], [3, 1], 48),
             ([3, 16, 1], [3, 1], 18),
             ([3, 16, 1], [1, 1], 48),
             ([3, 16, 1], [8, 8], 48),
