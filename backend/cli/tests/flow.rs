@@ -100,7 +100,7 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
     command.refuses(&["flow", "lcs", "--size", "10", "--allocation", "bad.txt"], &["bad.txt", "line 2"]);
     fs::write(command.path("bad.json"), "{\"version\": 1, \"nodes\": []}").expect("written");
     command.refuses(&["flow", "lcs", "--size", "10", "--allocation", "bad.json"], &["bad.json", "\"edge\""]);
-    fs::write(command.path("wide.txt"), "0 0\n1 7\n2 0\n3 0\n").expect("written");
+    fs::write(command.path("wide.txt"), "0 0\n1 7\n2 0\n3 0\n4 0\n5 0\n6 0\n").expect("written");
     let wide = ["flow", "lcs", "--size", "20", "--block", "10", "--workers", "2", "--allocation", "wide.txt"];
     command.refuses(&wide, &["wide.txt", "on worker 7", "0 to 1"]);
     command.refuses(&["flow", "sort"], &["sort", "pipeline"]);
