@@ -77,7 +77,7 @@ fn measured_weights_go_through_the_cost_store() {
 #[test]
 fn runs_are_drawn_and_traced() {
     let command = Anabranch::new();
-    let sized = ["flow", "pipeline", "--size", "1000", "--block", "100", "--workers", "2", "--machines", "2"];
+    let sized = ["flow", "pipeline", "--size", "100000", "--block", "10000", "--workers", "2", "--machines", "2"];
     command.text(&[&sized[..], &["--gantt", "chart.svg", "--trace", "trace.json"]].concat());
     let svg = command.read("chart.svg");
     assert!(svg.contains("machine 1 worker1") && svg.contains("parts, iteration 3"), "{svg}");
