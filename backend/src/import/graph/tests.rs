@@ -1,0 +1,172 @@
+//! Which graphs are built, and which are refused by the name of what is wrong.
+
+use crate::import::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
+    data_type,
+};
+use crate::import::{Dim, Model, from_bytes};
+
+fn graph(node: Vec<NodeProto>) -> GraphProto {
+    GraphProto {
+        node,
+        input: vec![ValueInfoProto::f32s("x", &[1])],
+        initializer: vec![TensorProto::f32s("w", &[1], &[2.0])],
+        ..GraphProto::default()
+    }
+}
+
+fn load(model: &ModelProto) -> Result<Model, String> {
+    from_bytes(&model.to_bytes(), None).map_err(|error| error.to_string())
+}
+
+fn model(nodes: Vec<NodeProto>) -> Result<Model, String> {
+    load(&ModelProto::of(graph(nodes), 17))
+}
+
+#[test]
+fn wrong_graphs_are_refused_by_the_name_of_what_is_wrong() {
+    let relu = |input: &str, output: &str, name: &str| NodeProto::of("Relu", &[input], &[output]).named(name);
+    let cases = [
+        (vec![relu("a", "b", "n")], "node `n` (`Relu`): reads `a`, which no node, input or initializer makes"),
+        (vec![relu("a", "a", "n")], "node `n` (`Relu`): waits for its own output: `n` → `n`"),
+        (vec![relu("x", "a", "m"), relu("c", "b", "n"), relu("b", "c", "o")], "`o` → `n` → `o`"),
+        (vec![relu("x", "a", "m"), relu("x", "a", "n")], "node `n` (`Relu`): makes `a`, which is made by node `m`"),
+        (vec![NodeProto::of("Split", &["x"], &["a", "a"]).named("n")], "makes `a`, which is made by node `n`"),
+        (vec![relu("x", "w", "n")], "makes `w`, which is made by an initializer"),
+        (vec![relu("x", "x", "n")], "makes `x`, which is made by an input"),
+        (vec![NodeProto::of("", &["x"], &["a"])], "its operator has no name"),
+        (vec![relu("x", "a\0", "n")], "an output has a control character in its name"),
+        (vec![relu("x", "a", "n\u{1b}")], "node `n\\u{1b}` (`Relu`): it has a control character"),
+        (
+            vec![relu("x", "a", "n").with(AttributeProto::int("k", 1)).with(AttributeProto::int("k", 1))],
+            "has two attributes `k`",
+        ),
+        (vec![relu("x", "a", "n").with(AttributeProto::default())], "an attribute has no name"),
+        (
+            vec![relu("x", "a", "n").with(AttributeProto { r#type: 99, ..AttributeProto::int("k", 1) })],
+            "attribute `k` holds no value",
+        ),
+        (
+            vec![relu("x", "a", "n").with(AttributeProto::tensor("k", TensorProto::raw("", 24, &[2], vec![0])))],
+            "node `n` (`Relu`), attribute `k`: elements of type float8e8m0 are not supported",
+        ),
+    ];
+    for (nodes, text) in cases {
+        let error = model(nodes).expect_err(text);
+        assert!(error.contains(text), "{error} should contain: {text}");
+    }
+}
+
+#[test]
+fn wrong_declarations_are_refused_by_name() {
+    let base = || graph(vec![NodeProto::of("Relu", &["x"], &["y"])]);
+    let output = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+    let cases = [
+        (GraphProto { output: vec![output("z")], ..base() }, "output `z`: nothing makes it"),
+        (GraphProto { input: vec![output("x")], ..base() }, "input `x`: is not declared as a tensor"),
+        (
+            GraphProto { input: vec![ValueInfoProto::f32s("x", &[]), ValueInfoProto::f32s("x", &[])], ..base() },
+            "input `x`: is given twice",
+        ),
+        (
+            GraphProto { initializer: vec![TensorProto::f32s("w", &[0], &[]); 2], ..base() },
+            "initializer `w`: is given twice",
+        ),
+        (GraphProto { initializer: vec![TensorProto::f32s("", &[0], &[])], ..base() }, "initializer ``: has no name"),
+        (
+            GraphProto { input: vec![ValueInfoProto::tensor("x", data_type::STRING, vec![])], ..base() },
+            "input `x`: elements of type string are not supported",
+        ),
+        (
+            GraphProto { initializer: vec![TensorProto::f32s("w", &[3], &[0.0])], ..base() },
+            "initializer `w`: f32[3] takes 12 bytes, but 4 are there",
+        ),
+    ];
+    for (graph, text) in cases {
+        let error = load(&ModelProto::of(graph, 17)).expect_err(text);
+        assert!(error.contains(text), "{error} should contain: {text}");
+    }
+}
+
+#[test]
+fn only_known_operator_sets_are_accepted() {
+    let with = |imports: &[(&str, i64)]| ModelProto {
+        opset_import: imports
+            .iter()
+            .map(|(domain, version)| OperatorSetIdProto { domain: (*domain).into(), version: *version })
+            .collect(),
+        ..ModelProto::of(graph(vec![]), 17)
+    };
+    for (imports, text) in [
+        (&[][..], "does not say which version"),
+        (&[("com.microsoft", 1)], "does not say which version"),
+        (&[("", 0)], "uses opset 0; versions 6 to 28 are known"),
+        (&[("", 999)], "uses opset 999"),
+        (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
+    ] {
+        let error = load(&with(imports)).expect_err(text);
+        assert!(error.contains(text), "{error} should contain: {text}");
+    }
+    let model = load(&with(&[("ai.onnx", 17), ("com.microsoft", 1)])).expect("known");
+    assert_eq!((model.opset(), model.opsets["com.microsoft"]), (17, 1));
+    assert!(load(&ModelProto::default()).expect_err("empty").contains("holds no graph"));
+}
+
+#[test]
+fn nodes_are_put_in_order_and_named_uniquely() {
+    let nodes = vec![
+        NodeProto::of("Add", &["b", "w"], &["c"]).named("n"),
+        NodeProto::of("Clip", &["x", "", "w", ""], &["b", ""]).named("n"),
+        NodeProto::of("Relu", &["x"], &["d"]),
+    ];
+    let model = model(nodes).expect("sound");
+    let names: Vec<_> = model.nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["n#1", "n", "Relu_2"]);
+    let clip = &model.nodes[0];
+    assert_eq!((clip.inputs.len(), clip.outputs.len()), (3, 1));
+    assert_eq!((clip.input(1), clip.input(3)), (None, None));
+    assert_eq!(clip.input(2).map(|value| model.value_name(value)), Some("w"));
+    assert_eq!(clip.output(0), model.nodes[1].input(0));
+}
+
+#[test]
+fn an_initializer_of_an_inputs_name_is_its_default() {
+    let dims = vec![DimensionProto::symbol("batch"), DimensionProto::known(-1), DimensionProto::known(3)];
+    let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT16, dims), ValueInfoProto::f32s("w", &[1])];
+    let graph = GraphProto { input, output: vec![ValueInfoProto::f32s("w", &[1])], ..graph(vec![]) };
+    let model = load(&ModelProto::of(graph, 17)).expect("sound");
+    let dims = vec![Dim::Symbol("batch".into()), Dim::Unknown, Dim::Known(3)];
+    assert_eq!(model.inputs[0].dims, Some(dims));
+    assert_eq!((model.inputs[0].optional, model.inputs[1].optional), (false, true));
+    assert!(model.initializers.contains_key(&model.inputs[1].value));
+    assert_eq!(model.outputs[0].value, model.inputs[1].value);
+}
+
+#[test]
+fn a_subgraph_is_read() {
+    let body = GraphProto { node: vec![NodeProto::of("Foo", &["w"], &["z"])], ..GraphProto::default() };
+    let node = NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body));
+    assert!(model(vec![node]).expect("sound").nodes[0].graph("then_branch").is_ok());
+}
+
+#[test]
+fn a_subgraphs_names_are_its_own_and_what_it_captures_comes_before_it() {
+    let output = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+    let body = |read: &str| GraphProto {
+        node: vec![NodeProto::of("Neg", &["t"], &["out"]), NodeProto::of("Relu", &[read], &["t"])],
+        output: vec![output("out")],
+        ..GraphProto::default()
+    };
+    let node = |read| NodeProto::of("If", &["x"], &["y"]).with(AttributeProto::graph("then_branch", &body(read)));
+    let late = NodeProto::of("Abs", &["x"], &["late"]);
+    let own = NodeProto::of("Exp", &["late"], &["t"]);
+    let model = self::model(vec![own, node("late"), late]).expect("sound");
+    let operators: Vec<_> = model.nodes.iter().map(|node| node.op_type.as_str()).collect();
+    assert_eq!(operators, ["Abs", "Exp", "If"]);
+    let graph = model.nodes[2].graph("then_branch").expect("sound");
+    assert_eq!(graph.nodes[0].op_type, "Relu");
+    assert_eq!(graph.captured, [model.nodes[0].outputs[0].expect("made")]);
+    assert_ne!(graph.nodes[0].outputs[0], model.nodes[1].outputs[0]);
+    let error = self::model(vec![node("nowhere")]).expect_err("nothing makes it");
+    assert!(error.contains("reads `nowhere`, which no node, input or initializer makes"), "{error}");
+}
