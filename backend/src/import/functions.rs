@@ -7,7 +7,7 @@
 use super::Limits;
 use super::attribute::Attribute;
 use super::error::{ImportError, Name, Result};
-use super::graph::{Builder, Maker, OPSETS, opsets_of, standard};
+use super::graph::{Builder, Maker, OPSETS, check_node_names, opsets_of, standard};
 use super::model::{Node, ValueIndex};
 use super::parameters;
 use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto};
@@ -189,6 +189,7 @@ impl<'p> Builder<'p> {
         tensors: &mut TensorReader<'_>,
     ) -> Result<()> {
         let wrong = |error: ImportError| error.of_node(name, &proto.op_type);
+        check_node_names(proto).map_err(wrong)?;
         let function = self.functions.admit(key, name).map_err(wrong)?;
         let versions = opsets_of(&function.opset_import).map_err(wrong)?;
         if let Some(version) = versions.get("").filter(|version| !OPSETS.contains(version)) {

@@ -214,21 +214,15 @@ impl<'p> Builder<'p> {
     pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
-        let (node, problem) = match self.functions.called(proto) {
-            Some(key) => match check_node_names(proto)
-                .map_err(|error| error.of_node(&name, &proto.op_type))
-                .and_then(|()| self.call(proto, key, &name, tensors))
-            {
-                Ok(()) => return Ok(()),
-                Err(problem) => (self.bare(proto, name), Err(problem)),
-            },
-            None => match self.whole_node(proto, &name, position, tensors) {
-                Ok(node) => (node, Ok(())),
-                Err(problem) => (self.bare(proto, name), Err(problem)),
-            },
+        let made = match self.functions.called(proto) {
+            Some(key) => self.call(proto, key, &name, tensors),
+            None => self.whole_node(proto, &name, position, tensors).map(|node| self.nodes.push(node)),
         };
-        self.nodes.push(node);
-        problem
+        if made.is_err() {
+            let bare = self.bare(proto, name);
+            self.nodes.push(bare);
+        }
+        made
     }
 
     fn whole_node(
@@ -429,7 +423,7 @@ pub(super) fn without_controls(name: &str) -> Result<()> {
     }
 }
 
-fn check_node_names(proto: &NodeProto) -> Result<()> {
+pub(super) fn check_node_names(proto: &NodeProto) -> Result<()> {
     let named = |what: &'static str| move |error: ImportError| error.map(|text| format!("{what} {text}"));
     checked_name(&proto.op_type).map_err(named("its operator"))?;
     without_controls(&proto.name).map_err(named("it"))?;

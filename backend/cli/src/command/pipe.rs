@@ -73,8 +73,8 @@ pub(crate) struct PipeCommand {
     output: Option<PathBuf>,
     /// Leave out data sets whose outputs are there
     ///
-    /// Only those that this command made with the same model and data sets. Outputs from before their data set's file was written or put there are made anew; those
-    /// of a model, its external data, an archive or --input that was written since are refused.
+    /// Only those that this command made with the same model and data sets. Outputs from before their data set's file was written or put there are
+    /// made anew; those of a model, its external data, an archive or --input that was written since are refused.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]

@@ -63,14 +63,19 @@ pub(super) fn convolved(
     Ok(vec![builder.cast(&result, dtype)?])
 }
 
-/// A convolution over three axes, as the sum of those of planes, one for each element of the window along the depth.
-fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+/// Input, weights, windows across and along the depth, and groups of a convolution over three axes.
+pub(super) fn volume<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a View, [Window; 2], usize), Fault> {
     let (x, weights) = operator.pair()?;
     operator.float_input(0)?;
     let kernel = weights.dims().get(2..).filter(|_| weights.rank() == 5);
     let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.shape())))?;
-    let [mut across, mut along] = Window::read_volume(operator, Some(kernel))?;
-    let group = operator.size("group", 1, 1)?;
+    Ok((x, weights, Window::read_volume(operator, Some(kernel))?, operator.size("group", 1, 1)?))
+}
+
+/// A convolution over three axes, as the sum of those of planes, one for each element of the window along the depth.
+fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let (x, weights, [mut across, mut along], group) = volume(operator)?;
+    let kernel = &weights.dims()[2..];
     let &[images, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
     let (filters, in_each) = (weights.dims()[0], weights.dims()[1]);
     check_channels(channels, in_each, filters, group)?;

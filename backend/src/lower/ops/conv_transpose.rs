@@ -1,6 +1,6 @@
 //! Transposed convolution over one to three axes.
 
-use super::conv::{Parts, bias, convolved};
+use super::conv::{Parts, bias, convolved, volume};
 use super::window::{Window, plane, sizes};
 use super::{Builder, Entry, Fault, Operator, View};
 use anabranch_kernels::op::{ConvTranspose, Domain, Op, PadMode};
@@ -78,12 +78,8 @@ fn output_size(
 /// Over three axes: planes are convolved for each element of the window along the depth. Those of one remainder by the stride fall on the
 /// same planes of the output, where they are added up; the remainders are then dealt out in turn.
 fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let (x, weights) = operator.pair()?;
-    operator.float_input(0)?;
-    let kernel = weights.dims().get(2..).filter(|_| weights.rank() == 5);
-    let kernel = kernel.ok_or_else(|| Fault::invalid(format!("weights of shape {}", weights.shape())))?;
-    let [mut across, mut along] = Window::read_volume(operator, Some(kernel))?;
-    let group = operator.size("group", 1, 1)?;
+    let (x, weights, [mut across, mut along], group) = volume(operator)?;
+    let kernel = weights.dims()[2..].to_vec();
     let (filters, in_each) = (filters(x, weights, group)?, weights.dims()[1]);
     let &[images, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
     let extra = operator.node.sizes("output_padding", 3, 0..=i64::MAX)?.unwrap_or_else(|| vec![0; 3]);

@@ -54,7 +54,9 @@ impl Kernel {
         let lines = Lines::new(&geometry);
         let channel = |rows: usize| lines.count(rows).saturating_mul(lines.length());
         let fits = |rows: &usize| channel(*rows).saturating_mul(channels) <= MOST;
-        let Some(rows) = (ROWS.min(high).min(1)..=ROWS.min(high)).rev().find(fits) else { return Ok(None) };
+        // An image without rows has a tile of none.
+        let most = ROWS.min(high);
+        let Some(rows) = (most.min(1)..=most).rev().find(fits) else { return Ok(None) };
         let channel = channel(rows);
         let taps = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
         let offsets =
@@ -139,6 +141,7 @@ impl Loop for Sums<'_, '_> {
     fn run<I: Isa>(mut self) {
         let wide = self.kernel.geometry.output[1];
         let vectors = if I::WIDE { VECTORS } else { 1 };
+        // So few maps leave half of a panel empty, whatever registers there are.
         if self.finishes.len() <= HALF {
             for row in 0..self.tile.columns.len() / wide {
                 (0..wide).step_by(LANES).for_each(|x| self.block::<I, HALF, 1>(row, x, 0, 0));

@@ -5,6 +5,9 @@ use super::{LANES, Piece};
 /// Pieces of each vector that are read without a loop: any sixteen pixels of rows of fifteen or more are two.
 const PIECES: usize = 2;
 
+/// Columns of a panel of three vectors.
+const WIDE: usize = 3 * LANES;
+
 /// Registers and their masked loads. Everything is `#[inline(always)]`, for use inside functions that enable the set.
 ///
 /// # Safety
@@ -77,9 +80,9 @@ pub(super) unsafe fn write<S: Masked, const STRIDE: usize>(
     // Panels of narrow and of wide vectors.
     // SAFETY: passed on to the caller.
     unsafe {
-        match width / LANES {
-            1 if width == LANES => write_vectors::<S, STRIDE, 1>(pieces, source, plane, rows),
-            3 if width == 3 * LANES => write_vectors::<S, STRIDE, 3>(pieces, source, plane, rows),
+        match width {
+            LANES => write_vectors::<S, STRIDE, 1>(pieces, source, plane, rows),
+            WIDE => write_vectors::<S, STRIDE, 3>(pieces, source, plane, rows),
             _ => write_many::<S, STRIDE>(pieces, source, plane, rows, width),
         }
     }

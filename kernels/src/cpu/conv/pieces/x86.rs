@@ -5,11 +5,11 @@ use super::{LANES, Piece};
 use crate::cpu::vector::store_first;
 use std::arch::x86_64::*;
 
-/// Writes rows of `.4` columns from pieces of a source whose channels are `.2` elements.
+/// Writes rows of `width` columns from pieces of a source whose channels are planes of `plane` elements.
 ///
 /// # Safety
 /// As [`write`].
-pub(super) type Write = unsafe fn(&[Piece], &[f32], usize, &mut [f32], usize);
+pub(super) type Write = unsafe fn(pieces: &[Piece], source: &[f32], plane: usize, rows: &mut [f32], width: usize);
 
 /// The ways of this processor for columns that come from elements so far apart, the fastest first.
 pub(super) fn ways(stride: usize) -> impl Iterator<Item = Write> {
