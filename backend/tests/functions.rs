@@ -227,6 +227,71 @@ fn what_grows_without_end_is_refused_before_it_is_made() {
 }
 
 #[test]
+fn graphs_that_functions_put_into_each_other_stay_shallow() {
+    let output = || vec![ValueInfoProto { name: "o".into(), r#type: None }];
+    let graph = |node: NodeProto| {
+        AttributeProto::graph("body", &GraphProto { node: vec![node], output: output(), ..GraphProto::default() })
+    };
+    let refer = || AttributeProto { r#type: attribute_type::GRAPH, ..referring("body", "body") };
+    let first = function(
+        "H0",
+        &["c"],
+        &["o"],
+        vec![node("If", &["c"], &["o"]).with(graph(node("If", &["c"], &["o"]).with(refer())))],
+    );
+    // Each stands twice as high as the one before, at a depth of two more.
+    let higher = |at: usize| {
+        let lower = format!("H{}", at - 1);
+        let inner = graph(call(&lower, &["c"], &["o"]).with(refer()));
+        function(&format!("H{at}"), &["c"], &["o"], vec![call(&lower, &["c"], &["o"]).with(inner)])
+    };
+    let functions: Vec<_> = [first].into_iter().chain((1..14).map(higher)).collect();
+    let of_height = |at: usize| {
+        let node = call(&format!("H{at}"), &["x"], &["z"]).with(graph(node("Relu", &["x"], &["o"])));
+        load(vec![node], functions.clone())
+    };
+    for at in [2, 6, 13] {
+        let model = of_height(at).expect("a graph that cannot be read matters only where it is lowered");
+        let (mut node, mut depth) = (&model.nodes[0], 0);
+        let problem = loop {
+            match node.attribute("body") {
+                Some(Attribute::Graph(Ok(graph))) => (node, depth) = (&graph.nodes[0], depth + 1),
+                Some(Attribute::Graph(Err(problem))) => break Some(problem),
+                _ => break None,
+            }
+        };
+        assert!(depth <= 32, "H{at} is {depth} graphs high");
+        let is_refused =
+            problem.is_some_and(|text| text.contains("more than 32 functions and graphs within each other"));
+        assert_eq!(is_refused, at > 2, "H{at}");
+    }
+}
+
+#[test]
+fn a_branch_may_give_back_an_input_that_a_call_leaves_out() {
+    let branch = |name: &str, value: &str| {
+        let output = vec![ValueInfoProto { name: value.into(), r#type: None }];
+        AttributeProto::graph(name, &GraphProto { output, ..GraphProto::default() })
+    };
+    let chosen = node("If", &["h"], &["t"]).with(branch("then_branch", "k")).with(branch("else_branch", "a"));
+    let clipped = node("Clip", &["t", "k"], &["b"]);
+    let body = vec![node("OptionalHasElement", &["k"], &["h"]), chosen, clipped];
+    let model = load(vec![call("F", &["x", ""], &["z"]).named("n")], vec![function("F", &["a", "k"], &["b"], body)]);
+    let model = model.expect("it matters only where that branch is taken");
+    assert_eq!(shown(&model)[2], "n/Clip_2 Clip(t)=z");
+    assert_eq!(model.nodes[1].graph("then_branch").expect("sound").captured, []);
+}
+
+#[test]
+fn a_call_that_fails_is_told_once() {
+    let twice =
+        node("Elu", &["a"], &["b"]).with(AttributeProto::float("alpha", 1.0)).with(AttributeProto::float("alpha", 2.0));
+    let error = load(vec![call("F", &["x", ""], &["z"])], vec![function("F", &["a"], &["b"], vec![twice])]);
+    let error = error.expect_err("an attribute twice");
+    assert!(error.contains("alpha") && !error.contains("nothing makes"), "{error}");
+}
+
+#[test]
 fn a_tensor_of_a_body_is_in_memory_once() {
     let large = AttributeProto::tensor("value", TensorProto::f32s("", &[1000], &[1.0; 1000]));
     let body = vec![NodeProto::of("Constant", &[], &["c"]).with(large), node("Add", &["a", "c"], &["b"])];

@@ -106,6 +106,8 @@ impl<'p> Functions<'p> {
         };
         match call.parameters.get_mut(name) {
             None => Ok(None),
+            // What stands deeper here than where it was read.
+            Some(Attribute::Graph(Ok(graph))) if self.depth + graph.height > DEEPEST => Err(too_deep()),
             // The values of a graph are its own: it has one place.
             Some(graph @ Attribute::Graph(_)) => {
                 Ok(Some(std::mem::replace(graph, Attribute::Other("a subgraph that is used twice"))))
@@ -158,11 +160,12 @@ impl<'p> Functions<'p> {
             return Err(ImportError::malformed(format!("calls a function within itself: {}", path.join(" → "))));
         }
         if self.depth >= DEEPEST {
-            return Err(ImportError::limit(format!("more than {DEEPEST} functions and graphs within each other")));
+            return Err(too_deep());
         }
-        let (nodes, bytes) = size(&function.node);
+        let Size { nodes, bytes } = Size::of(function);
         self.nodes.take(nodes)?;
-        self.bytes.take(bytes.saturating_add(nodes.saturating_mul(name.len() as u64)))?;
+        // The call's name is kept with each node, and in the list of names.
+        self.bytes.take(bytes.saturating_add(nodes.saturating_mul(2 * name.len() as u64)))?;
         Ok(function)
     }
 }
@@ -218,8 +221,8 @@ impl<'p> Builder<'p> {
         proto: &'p NodeProto,
         function: &'p FunctionProto,
     ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
-        if proto.input.len() > function.input.len() {
-            let (given, known) = (proto.input.len(), function.input.len());
+        let (given, known) = (named(&proto.input), function.input.len());
+        if given > known {
             return Err(ImportError::malformed(format!("gives {given} inputs to a function of {known}")));
         }
         let mut seen = HashSet::new();
@@ -242,17 +245,18 @@ impl<'p> Builder<'p> {
         function: &'p FunctionProto,
         name: &str,
     ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
-        if proto.output.len() > function.output.len() {
-            let (wanted, known) = (proto.output.len(), function.output.len());
+        let (wanted, known) = (named(&proto.output), function.output.len());
+        if wanted > known {
             return Err(ImportError::malformed(format!("wants {wanted} outputs of a function of {known}")));
         }
         let mut outputs = Vec::with_capacity(function.output.len());
+        let mut seen = HashSet::new();
         for (at, output) in function.output.iter().enumerate() {
             let value = match proto.output.get(at).map_or("", String::as_str) {
                 "" => None,
                 wanted => Some(self.unmade(wanted, name)?),
             };
-            if value.is_some() && outputs.iter().any(|(_, other)| *other == value) {
+            if value.is_some_and(|value| !seen.insert(value)) {
                 return Err(ImportError::malformed("makes one value twice"));
             }
             outputs.push((output.as_str(), value));
@@ -296,9 +300,8 @@ impl<'p> Builder<'p> {
     ) -> Result<()> {
         let wrong = |problem: String| Err(ImportError::malformed(problem).of_node(name, &proto.op_type));
         self.defaults(&function.attribute_proto, proto, name, tensors)?;
-        if let Some(made) =
-            function.node.iter().flat_map(|node| &node.output).find(|made| function.input.contains(made))
-        {
+        let inputs: HashSet<_> = function.input.iter().collect();
+        if let Some(made) = function.node.iter().flat_map(|node| &node.output).find(|made| inputs.contains(made)) {
             return wrong(format!("calls a function that makes its own input {}", Name(made)));
         }
         for node in &function.node {
@@ -357,30 +360,68 @@ fn bytes_of(value: &Attribute) -> u64 {
     bytes as u64 + ENTRY
 }
 
-/// Nodes and bytes that a body adds to the model, those of the graphs within it included; tensors of attributes are shared.
-fn size(body: &[NodeProto]) -> (u64, u64) {
-    let text = |text: &String| text.len() as u64 + ENTRY;
-    let (mut nodes, mut bytes) = (body.len() as u64, 0);
-    for node in body {
-        let names = node.input.iter().chain(&node.output).map(text).sum::<u64>();
-        bytes += NODE + text(&node.name) + text(&node.op_type) + text(&node.domain) + names;
-        for attribute in &node.attribute {
-            let texts = attribute.strings.iter().map(|text| text.len() as u64 + ENTRY).sum::<u64>();
+/// How many of these are there, up to the last that has a name.
+fn named(values: &[String]) -> usize {
+    values.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1)
+}
+
+fn too_deep() -> ImportError {
+    ImportError::limit(format!("more than {DEEPEST} functions and graphs within each other"))
+}
+
+/// What a call adds to the model.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: u64,
+    bytes: u64,
+}
+
+impl Size {
+    /// Of a function: its body, with a node for each output, and the values that its parameters have unless they are given.
+    fn of(function: &FunctionProto) -> Self {
+        let mut size = Self::default();
+        size.add_body(&function.node);
+        size.add_attributes(&function.attribute_proto);
+        size.nodes = size.nodes.saturating_add(function.output.len() as u64);
+        size.add_texts(&function.output);
+        size.add_texts(&function.input);
+        size
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    fn add_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a String>) {
+        texts.into_iter().for_each(|text| self.add(text.len() as u64 + ENTRY));
+    }
+
+    fn add_body(&mut self, body: &[NodeProto]) {
+        self.nodes = self.nodes.saturating_add(body.len() as u64);
+        for node in body {
+            self.add(NODE);
+            self.add_texts([&node.name, &node.op_type, &node.domain]);
+            self.add_texts(node.input.iter().chain(&node.output));
+            self.add_attributes(&node.attribute);
+        }
+    }
+
+    /// Tensors are shared.
+    fn add_attributes(&mut self, attributes: &[AttributeProto]) {
+        for attribute in attributes {
             let lists = size_of_val(&*attribute.ints) + size_of_val(&*attribute.floats);
-            let single = attribute.s.as_ref().map_or(0, Vec::len) + lists;
-            bytes += ENTRY + text(&attribute.name) + texts + single as u64;
+            self.add(ENTRY + (attribute.s.as_ref().map_or(0, Vec::len) + lists) as u64);
+            self.add_texts([&attribute.name]);
+            attribute.strings.iter().for_each(|text| self.add(text.len() as u64 + ENTRY));
             if let Some(graph) = &attribute.g {
-                let (more, size) = of_graph(graph);
-                (nodes, bytes) = (nodes + more, bytes + size);
+                self.add_graph(graph);
             }
         }
     }
-    (nodes, bytes)
-}
 
-fn of_graph(graph: &GraphProto) -> (u64, u64) {
-    let (nodes, bytes) = size(&graph.node);
-    let tensors = graph.initializer.iter().map(|tensor| tensor.held_bytes() + tensor.name.len() as u64 + ENTRY);
-    let values = graph.input.iter().chain(&graph.output).map(|value| value.name.len() as u64 + ENTRY);
-    (nodes, bytes.saturating_add(tensors.chain(values).fold(0, u64::saturating_add)))
+    fn add_graph(&mut self, graph: &GraphProto) {
+        self.add_body(&graph.node);
+        self.add_texts(graph.input.iter().chain(&graph.output).map(|value| &value.name));
+        graph.initializer.iter().for_each(|tensor| self.add(tensor.held_bytes() + tensor.name.len() as u64 + ENTRY));
+    }
 }

@@ -210,7 +210,7 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// A node, or those of the function that it calls; one that is wrong stays as its operator alone, which makes nothing.
+    /// A node, or those of the function that it calls; one that is wrong stays as its operator alone.
     pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
@@ -219,6 +219,13 @@ impl<'p> Builder<'p> {
             None => self.whole_node(proto, &name, position, tensors).map(|node| self.nodes.push(node)),
         };
         if made.is_err() {
+            // What it was to make is not missing besides.
+            let maker = Maker::Node(self.nodes.len() as u32);
+            for output in &proto.output {
+                if let Some(value) = self.index.get(output.as_str()).filter(|value| !self.is_made(**value)) {
+                    self.makers[value.index()] = Some(maker);
+                }
+            }
             let bare = self.bare(proto, name);
             self.nodes.push(bare);
         }

@@ -100,16 +100,22 @@ pub struct Subgraph {
     pub initializers: BTreeMap<ValueIndex, Constant>,
     /// Values of the graphs around it that it reads.
     pub captured: Vec<ValueIndex>,
+    /// Graphs within each other that it is, itself among them.
+    pub(super) height: usize,
 }
 
 impl Node {
     /// The values read, those that its subgraphs read of the graphs around them included.
     pub fn all_inputs(&self) -> impl Iterator<Item = ValueIndex> {
-        let captured = self.attributes.values().filter_map(|attribute| match attribute {
-            Attribute::Graph(Ok(graph)) => Some(&graph.captured),
+        self.inputs.iter().flatten().chain(self.graphs().flat_map(|graph| &graph.captured)).copied()
+    }
+
+    /// The graphs within it.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = &Subgraph> {
+        self.attributes.values().filter_map(|attribute| match attribute {
+            Attribute::Graph(Ok(graph)) => Some(&**graph),
             _ => None,
-        });
-        self.inputs.iter().flatten().chain(captured.flatten()).copied()
+        })
     }
 
     /// The input at `position`, unless it is left out.

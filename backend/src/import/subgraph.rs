@@ -57,16 +57,25 @@ impl<'p> Builder<'p> {
             self.node(node, tensors)?;
         }
         // What calls of functions brought along is the graph's own, too.
-        let own = std::mem::take(&mut self.own);
+        let mut own = std::mem::take(&mut self.own);
         self.order(|value| own.contains(&value))?;
         let nodes = std::mem::take(&mut self.nodes);
-        let declared = proto.output.iter().map(|output| {
+        let mut outputs = Vec::with_capacity(proto.output.len());
+        for output in &proto.output {
             let (dtype, dims) = declared_output(output).unwrap_or_default();
-            Output { name: output.name.clone(), value: self.value(&output.name), dtype, dims }
-        });
-        let outputs: Vec<_> = declared.collect();
+            let known = self.read(&output.name).map_err(|error| error.of("output", &output.name))?;
+            // An input that the call of a function leaves out is a value that nothing makes, which matters only where this graph is run.
+            let value = known.unwrap_or_else(|| {
+                let nothing = self.new_value(&output.name);
+                own.insert(nothing);
+                nothing
+            });
+            outputs.push(Output { name: output.name.clone(), value, dtype, dims });
+        }
         let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().map(|output| output.value));
         let captured: BTreeSet<_> = read.filter(|value| !own.contains(value)).collect();
-        Ok(Subgraph { inputs, outputs, nodes, initializers, captured: captured.into_iter().collect() })
+        let captured = captured.into_iter().collect();
+        let height = 1 + nodes.iter().flat_map(Node::graphs).map(|graph| graph.height).max().unwrap_or(0);
+        Ok(Subgraph { inputs, outputs, nodes, initializers, captured, height })
     }
 }
