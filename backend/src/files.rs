@@ -98,7 +98,7 @@ pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
     write_at(path, |out| emit(out).map(|()| None))
 }
 
-/// [`write`], where `emit` gives the nanoseconds of the file's time of change, which whoever changes it moves. The file has no others where the
+/// [`write`], where `emit` gives the nanoseconds of the file's time of modification, which whoever changes it moves. The file has no others where the
 /// file system counts in larger steps.
 pub(crate) fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -106,7 +106,7 @@ pub(crate) fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io:
     write_at(path, |out| Ok(Some(at(emit(out)?))))
 }
 
-/// [`write`], where `emit` may give the file's time of change.
+/// [`write`], where `emit` may give the file's time of modification.
 fn write_at(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
     if is_stream(path) {
         return stream(path, |out| emit(out).map(drop));

@@ -276,7 +276,7 @@ fn a_cache_finds_what_was_compiled_forgets_what_changed_and_is_bounded() {
     let (before, time) = (files(), std::time::SystemTime::UNIX_EPOCH);
     fs::File::options().append(true).open(&model).and_then(|file| file.set_modified(time)).expect("its own");
     open(&cache, 3);
-    assert_eq!(files().len(), before.len() + 1, "another model by its time of change");
+    assert_eq!(files().len(), before.len() + 1, "another model by its time of modification");
     fs::write(kept.join("mine.anabranch"), "not of the cache").expect("writable");
     open(&cache.with_most(1), 5);
     assert_eq!(files().len(), 2, "what was written last, and what is nobody's");

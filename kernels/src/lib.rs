@@ -31,6 +31,7 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// The version of the kernels as measured times know it: raised by hand whenever a kernel may have become faster or slower.
-/// Times of another version are kept, but no longer taken for exact.
+/// The version of the kernels as measured times know it: raised by hand whenever a kernel may have become faster or slower, or
+/// [`Layout::pack`](cpu::Layout::pack) makes other bytes. Times of another version are kept, but no longer taken for exact; compiled models of another
+/// are made anew.
 pub const VERSION: u32 = 7;

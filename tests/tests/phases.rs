@@ -300,6 +300,44 @@ fn sequences_pass_through_identity_and_nothing_else_waits_for_ever() {
 }
 
 #[test]
+fn an_optional_sequence_is_there() {
+    let nodes = vec![
+        NodeProto::of("SequenceConstruct", &["x"], &["s"]),
+        NodeProto::of("Optional", &["s"], &["o"]),
+        NodeProto::of("OptionalHasElement", &["o"], &["is"]),
+        NodeProto::of("Where", &["is", "x", "zero"], &["y"]),
+    ];
+    let session = session(&model(nodes, vec![float("zero", 0.0)], &["y"]));
+    assert_eq!(floats(&session.run(&inputs(&[1.0, 2.0])).expect("there"), "y"), [1.0, 2.0]);
+}
+
+#[test]
+fn a_graph_of_attention_waits_for_what_a_run_computes() {
+    let graph = GraphProto {
+        node: vec![NodeProto::of("Expand", &["in", "size"], &["out"])],
+        input: vec![value("in")],
+        output: vec![value("out")],
+        ..GraphProto::default()
+    };
+    let attention = |made: &str| NodeProto {
+        domain: "ai.onnx.preview".into(),
+        ..NodeProto::of("FlexAttention", &["q", "q", "q"], &[made])
+    };
+    let nodes = vec![
+        NodeProto::of("Unsqueeze", &["x", "axes"], &["q"]),
+        NodeProto::of("Mul", &["x", "zero"], &["zeros"]),
+        NodeProto::of("ReduceSum", &["zeros"], &["none"]),
+        NodeProto::of("Cast", &["none"], &["nothing"]).with(AttributeProto::int("to", data_type::INT64)),
+        NodeProto::of("Add", &["nothing", "one"], &["size"]),
+        attention("y").with(AttributeProto::graph("score_mod", &graph)),
+        attention("plain"),
+    ];
+    let constants = vec![TensorProto::i64s("axes", &[3], &[0, 1, 3]), float("zero", 0.0), number("one", 1)];
+    let outputs = session(&model(nodes, constants, &["y", "plain"])).run(&inputs(&[1.0, 2.0])).expect("two phases");
+    assert_eq!(floats(&outputs, "y"), floats(&outputs, "plain"));
+}
+
+#[test]
 fn an_axis_without_elements_is_no_list_to_make() {
     let dims = [1 << 40, 0];
     for (operator, outputs) in [("Unique", 1), ("SplitToSequence", 0)] {

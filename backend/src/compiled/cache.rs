@@ -7,6 +7,7 @@
 use super::container::FORMAT;
 use super::source::{placed, stamp};
 use super::{CompiledFile, is_compiled};
+use crate::constant::ConstantError;
 use crate::device::{DetectOptions, detect};
 use crate::files;
 use crate::import::{self, ImportError};
@@ -195,13 +196,21 @@ impl Cache {
 /// The session of a kept model, if it is for such inputs and of use here.
 ///
 /// # Errors
-/// If it is damaged, or cannot be read.
+/// If it is damaged. One that only cannot be read now is of no use now.
 fn found(file: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Option<Session>, String> {
-    CompiledFile::open(file).map_err(|error| error.to_string())?;
+    match CompiledFile::open(file) {
+        Err(error) if error.is_damage() => return Err(error.to_string()),
+        Err(_) => return Ok(None),
+        Ok(_) => {}
+    }
     let known = Session::open(file, options.clone()).ok().filter(|session| session.compiled().is_some());
-    let Some(session) = known.filter(|session| session.prepare(inputs).is_ok()) else { return Ok(None) };
-    session.verify_doubtful_weights().map_err(|error| error.to_string())?;
-    Ok(Some(session))
+    let Some(session) = known else { return Ok(None) };
+    match session.verify_doubtful_weights() {
+        Err(error @ ConstantError::Damaged { .. }) => return Err(error.to_string()),
+        Err(_) => return Ok(None),
+        Ok(()) => {}
+    }
+    Ok(session.prepare(inputs).is_ok().then_some(session))
 }
 
 /// What a compiled model is made of and for, as digits.
@@ -223,7 +232,7 @@ fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String
     Ok(hasher.finalize().to_hex()[..DIGITS].to_owned())
 }
 
-/// Notes that a file was used. Its time of change stays: other processes may read weights of it.
+/// Notes that a file was used. Its time of modification stays: other processes may read weights of it.
 fn touch(path: &Path) {
     let times = FileTimes::new().set_accessed(SystemTime::now());
     let _ = File::options().append(true).open(path).and_then(|file| file.set_times(times));

@@ -14,7 +14,7 @@
 //! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened.
 //!
 //! Weights are mapped, and so are what kernels make of them, which is kept behind them in the same way: opening a file takes the same time however
-//! large they are. That they are as they were written is known from the file's time of change, whose nanoseconds are the file's [`seal`]: whoever
+//! large they are. That they are as they were written is known from the file's time of modification, whose nanoseconds are the file's [`seal`]: whoever
 //! writes to it moves them. Where they are others, as in a copy, each checksum is verified before what it is of is first read: a damaged weight is
 //! not computed with.
 
@@ -28,7 +28,7 @@ use std::sync::Arc;
 /// What a compiled model begins with: no text, and broken by what changes line ends.
 pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
-/// The version of the format, and of what its programs mean: raised whenever either changes.
+/// The version of the format, and of what its programs mean: raised whenever either changes, and when lowering is mended between releases.
 pub(super) const FORMAT: u32 = 3;
 
 /// Bytes of the header.
@@ -93,7 +93,7 @@ pub(super) fn is_one(path: &Path) -> bool {
 }
 
 /// Writes a container. `weights` gives the weights, one after the other: so many, which take `bytes` bytes with what lies between them. Gives the
-/// nanoseconds that the file's time of change is to have.
+/// nanoseconds that the file's time of modification is to have.
 ///
 /// # Errors
 /// If `out` takes no more, or `weights` fails or gives others than it said.
@@ -144,7 +144,8 @@ pub(super) fn write(
 fn seal(front: &[u8], checksums: &[u8]) -> u32 {
     let hash = blake3::Hasher::new().update(&front[64..HEADER]).update(checksums).finalize();
     let number = u32::from_le_bytes(std::array::from_fn(|at| hash.as_bytes()[at]));
-    number % 1_000_000_000
+    // Of the hundreds of nanoseconds that every file system of today counts.
+    number % 10_000_000 * 100
 }
 
 /// Of all before the weights but the checksum itself.
@@ -187,7 +188,8 @@ impl Container {
             let mut part = Vec::new();
             // No more than the file has.
             let bytes = usize::try_from(to - from).ok().filter(|bytes| part.try_reserve_exact(*bytes).is_ok());
-            let bytes = bytes.ok_or_else(|| damaged("its description takes more memory than there is"))?;
+            let bytes =
+                bytes.ok_or_else(|| CompiledError::io(path, "its description takes more memory than there is"))?;
             part.resize(bytes, 0);
             file.read_exact(from, &mut part).map_err(io)?;
             Ok(part)

@@ -8,24 +8,30 @@ use std::path::{Path, PathBuf};
 pub struct CompiledError {
     file: PathBuf,
     text: String,
+    is_damage: bool,
 }
 
 impl CompiledError {
     /// A file that is damaged, or is none that this version writes.
     pub(super) fn damaged(file: &Path, problem: impl std::fmt::Display) -> Self {
         let text = format!("is a compiled model, but {problem}; `anabranch compile` makes it again");
-        Self { file: file.to_owned(), text }
+        Self { file: file.to_owned(), text, is_damage: true }
     }
 
     /// A file that is sound, and of no use here.
     pub(crate) fn elsewhere(file: &Path, problem: impl std::fmt::Display) -> Self {
         let text = format!("{problem}; `anabranch compile` makes it again for here");
-        Self { file: file.to_owned(), text }
+        Self { file: file.to_owned(), text, is_damage: false }
     }
 
     /// A file that cannot be read or written.
     pub(crate) fn io(file: &Path, error: impl std::fmt::Display) -> Self {
-        Self { file: file.to_owned(), text: error.to_string() }
+        Self { file: file.to_owned(), text: error.to_string(), is_damage: false }
+    }
+
+    /// Whether the file is of no use to anybody.
+    pub(super) fn is_damage(&self) -> bool {
+        self.is_damage
     }
 
     /// The file.

@@ -6,7 +6,7 @@
 //!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from
 //! the definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as
-//! those of models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of change says that it is as it was
+//! those of models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of modification says that it is as it was
 //! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
 //! at once and in any case.
 
@@ -151,7 +151,7 @@ impl Compilation<'_> {
             about: about.clone(),
             source,
             settings: Settings::of(self.options),
-            without_gpus: if self.inventory.gpus.is_empty() { drivers() } else { None },
+            without_gpus: self.inventory.drivers.clone().filter(|_| self.inventory.gpus.is_empty()),
             name: name.clone(),
             producer: producer.clone(),
             opsets: opsets.clone(),

@@ -98,6 +98,10 @@ impl Gathered {
         let key = (constant.identity().clone(), constant.dtype());
         let known = self.numbers.get(&key).and_then(|number| self.stored.get_mut(*number as usize));
         let Some(stored) = known.filter(|stored| !stored.small) else { return };
+        // Two values of one constant may have one layout.
+        if stored.packed.iter().any(|form| form.layout == *layout) {
+            return;
+        }
         let bytes = layout.bytes() as u64;
         let form = StoredForm { layout: layout.clone(), number: self.weights.len(), at: self.bytes, bytes };
         stored.packed.push(form);

@@ -134,10 +134,13 @@ impl ConstantFile {
     /// If the file was changed since it was opened or cannot be read, or memory is short.
     pub(super) fn part(&self, name: &str, offset: u64, bytes: usize) -> Result<Buffer, ConstantError> {
         if self.is_mapped {
-            // SAFETY: files that are mapped are written whole under another name and then put into their place (`files::write`), so that this one
-            // is never written. Whoever else writes into it while it is in use breaks what SECURITY.md asks for.
+            // SAFETY: nobody writes into a compiled model that is in use, which SECURITY.md asks of users; we put new ones in the place of old ones
+            // (`files::write`).
             let mapped = unsafe { Buffer::mapped(&self.file, offset, bytes) };
-            return self.unchanged(name, mapped);
+            // Where the file system maps nothing, or the process may map no more, it is read.
+            if mapped.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
+                return self.unchanged(name, mapped);
+            }
         }
         let short = || ConstantError::OutOfMemory { tensor: name.to_owned(), bytes };
         let mut buffer = Buffer::try_zeroed(bytes).ok_or_else(short)?;

@@ -316,14 +316,19 @@ impl Constant {
         }
     }
 
-    /// The same in each of the layouts in which the file has them; once more where `anew`, though that was done.
+    /// Forgets that elements were compared with their checksums.
+    pub(crate) fn doubt(&self) {
+        if let Source::File { checksum, packed, .. } = &self.data.source {
+            checksum.iter().chain(packed.iter().map(|form| &form.checksum)).for_each(Checksum::forget);
+        }
+    }
+
+    /// [`verify`](Self::verify) in each of the layouts in which the file has them.
     ///
     /// # Errors
-    /// As [`verify`](Self::verify).
-    pub(crate) fn verify_all(&self, anew: bool) -> Result<(), ConstantError> {
-        if let Source::File { file, name, checksum, packed, .. } = &self.data.source {
-            let all = checksum.iter().chain(packed.iter().map(|form| &form.checksum));
-            all.filter(|_| anew).for_each(Checksum::forget);
+    /// As there.
+    pub(crate) fn verify_all(&self) -> Result<(), ConstantError> {
+        if let Source::File { file, name, packed, .. } = &self.data.source {
             packed.iter().try_for_each(|form| form.checksum.verify(file, name, form.place.clone()))?;
         }
         self.verify()

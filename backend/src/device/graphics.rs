@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 /// Variables by which users tell Vulkan's loader, or wgpu, what to find.
-const VARIABLES: [&str; 8] = [
-    "VK_DRIVER_FILES",
-    "VK_ICD_FILENAMES",
-    "VK_ADD_DRIVER_FILES",
+const VARIABLES: [&str; 6] = [
+    "LD_LIBRARY_PATH",
     "VK_LOADER_DRIVERS_SELECT",
     "VK_LOADER_DRIVERS_DISABLE",
     "VK_LOADER_DEVICE_SELECT",
@@ -18,21 +16,35 @@ const VARIABLES: [&str; 8] = [
     "MESA_VK_DEVICE_SELECT",
 ];
 
+/// Those that name the files of drivers.
+const FILES: [&str; 3] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"];
+
+/// Vulkan's loader, and where it is, beside the folder of the architecture.
+const LOADER: &str = "libvulkan.so.1";
+const LIBRARIES: [&str; 4] = ["usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"];
+
 /// Where drivers that everybody has are listed.
 const FOLDERS: [&str; 3] = ["etc/vulkan/icd.d", "usr/local/share/vulkan/icd.d", "usr/share/vulkan/icd.d"];
 
 /// What drivers talk to their devices by.
 const NODES: [&str; 3] = ["nvidia", "dri", "dxg"];
 
-/// The drivers that are installed and chosen, the display devices on the bus, and what drivers have opened of them, under `root` (`/`, but for
-/// tests), as digits. `None` where that is not known to decide what is found: elsewhere than on Linux.
+/// The loader, the drivers that are listed and chosen, the display devices on the bus, their nodes and whose they are, and who asks, as digits.
+/// `None` where that is not known to decide what is found: elsewhere than on Linux. All but a user's own lists is looked for under `root` (`/`, but
+/// for tests). The libraries that the lists name are not looked at.
 pub(super) fn graphics(root: &Path) -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
     }
     let mut hasher = blake3::Hasher::new();
     let mut add = |text: String| _ = hasher.update(text.as_bytes()).update(b"\n");
-    VARIABLES.iter().for_each(|name| add(format!("{name} {:?}", env::var_os(name))));
+    VARIABLES.iter().chain(&FILES).for_each(|name| add(format!("{name} {:?}", env::var_os(name))));
+    let named = FILES.iter().filter_map(env::var_os);
+    named.for_each(|paths| env::split_paths(&paths).for_each(|path| add(format!("{path:?} {}", state(&path)))));
+    let own = format!("usr/lib/{}-linux-gnu", env::consts::ARCH);
+    for folder in LIBRARIES.iter().copied().chain([own.as_str()]) {
+        add(format!("{folder} {}", state(&root.join(folder).join(LOADER))));
+    }
     let folders = FOLDERS.iter().map(|folder| root.join(folder)).chain(own_folders());
     folders.for_each(|folder| entries(&folder).iter().for_each(|path| add(format!("{path:?} {}", state(path)))));
     let is_node = |path: &PathBuf| {
@@ -40,7 +52,8 @@ pub(super) fn graphics(root: &Path) -> Option<String> {
     };
     let nodes = entries(&root.join("dev")).into_iter().filter(is_node);
     let nodes = nodes.chain(entries(&root.join("dev/dri")));
-    nodes.for_each(|path| add(format!("{path:?}")));
+    nodes.for_each(|path| add(format!("{path:?} {}", rights(&path))));
+    add(whose());
     for path in entries(&root.join("sys/bus/pci/devices")) {
         let text = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
         let class = text("class");
@@ -69,7 +82,31 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Size and time of change.
+/// Whose a node is, and what others may do with it.
+#[cfg(unix)]
+fn rights(node: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    format!("{:?}", fs::metadata(node).ok().map(|facts| (facts.mode(), facts.uid(), facts.gid())))
+}
+
+/// The user that this process is, with its groups.
+#[cfg(unix)]
+fn whose() -> String {
+    use rustix::process::{getegid, geteuid, getgroups};
+    format!("{:?} {:?} {:?}", geteuid(), getegid(), getgroups().ok())
+}
+
+#[cfg(not(unix))]
+fn rights(_: &Path) -> String {
+    String::new()
+}
+
+#[cfg(not(unix))]
+fn whose() -> String {
+    String::new()
+}
+
+/// Size and time of modification.
 fn state(path: &Path) -> String {
     let facts = fs::metadata(path).ok();
     let changed = facts.as_ref().and_then(|facts| facts.modified().ok()?.duration_since(UNIX_EPOCH).ok());
@@ -90,6 +127,7 @@ mod tests {
         let mut seen = vec![graphics(root.path()).expect("Linux")];
         assert_eq!(seen, [graphics(root.path()).expect("nothing has changed")]);
         for (path, text) in [
+            ("usr/lib/libvulkan.so.1", ""),
             ("usr/share/vulkan/icd.d/a.json", "{}"),
             ("usr/share/vulkan/icd.d/a.json", "{\"\": 1}"),
             ("etc/vulkan/icd.d/b.json", "{}"),

@@ -81,6 +81,9 @@ pub struct Inventory {
     pub gpus: Vec<GpuDevice>,
     /// What a person should know: what is missing, what was assumed.
     pub notes: Vec<String>,
+    /// What decides which GPUs are found, as it was before they were looked for.
+    #[serde(skip)]
+    pub(crate) drivers: Option<String>,
 }
 
 /// Options that do not fit this machine: what is asked of which device.
@@ -112,7 +115,11 @@ pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
 
 /// [`detect`] where it is known that no GPU would be found: no graphics driver is loaded.
 pub(crate) fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
-    taken(options, false)
+    let mut inventory = taken(options, false)?;
+    if !options.no_gpu {
+        inventory.notes.push("no GPU: none was found when the model was compiled, and no driver has come since".into());
+    }
+    Ok(inventory)
 }
 
 /// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
@@ -122,6 +129,7 @@ pub(crate) fn drivers() -> Option<String> {
 
 fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
     let root = Path::new("/");
+    let drivers = graphics(root);
     let surveyed = host::survey(root);
     let model = &surveyed.host.model;
     let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
@@ -130,7 +138,7 @@ fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectEr
         false => Found::default(),
     };
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();
-    let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes };
+    let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes, drivers };
     if let Some(threads) = options.threads {
         inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
     }

@@ -111,7 +111,7 @@ impl Node {
     }
 
     /// The graphs within it.
-    pub(super) fn graphs(&self) -> impl Iterator<Item = &Subgraph> {
+    pub(crate) fn graphs(&self) -> impl Iterator<Item = &Subgraph> {
         self.attributes.values().filter_map(|attribute| match attribute {
             Attribute::Graph(Ok(graph)) => Some(&**graph),
             _ => None,

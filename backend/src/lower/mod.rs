@@ -241,7 +241,11 @@ impl<'a> Lowering<'a> {
             if let Some(unread) = self.builder.fault() {
                 return Err(unread.into());
             }
-            self.refuse(name, node, &fault);
+            // What is lost within its graphs has been noted there.
+            let mut within = node.graphs().filter(|_| flexible).flat_map(|graph| &graph.outputs);
+            if !within.any(|output| matches!(self.slots[output.value.index()], Slot::Lost)) {
+                self.refuse(name, node, &fault);
+            }
             self.lose(node);
         }
         Ok(())

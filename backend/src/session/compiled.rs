@@ -126,17 +126,18 @@ impl Session {
     }
 
     /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read, and only
-    /// where the file's time of change says that it was written to, or copied. Does nothing for other models, whose files have none.
+    /// where the file's time of modification says that it was written to, or copied. Does nothing for other models, whose files have none.
     ///
     /// # Errors
     /// If one is not as it was written, or cannot be read.
     pub fn verify_weights(&self) -> Result<(), ConstantError> {
-        self.constants().try_for_each(|constant| constant.verify_all(true))
+        self.constants().for_each(Constant::doubt);
+        self.constants().try_for_each(Constant::verify_all)
     }
 
-    /// The same unless the file's time of change says that all are as they were written.
+    /// The same unless the file's time of modification says that all are as they were written.
     pub(crate) fn verify_doubtful_weights(&self) -> Result<(), ConstantError> {
-        self.constants().try_for_each(|constant| constant.verify_all(false))
+        self.constants().try_for_each(Constant::verify_all)
     }
 
     /// The constants of a compiled model.

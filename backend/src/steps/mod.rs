@@ -54,6 +54,7 @@ const TABLE: &[(&str, Step)] = &[
     ("Identity", sequence::same),
     ("Optional", sequence::same),
     ("OptionalGetElement", sequence::same),
+    ("OptionalHasElement", sequence::has_element),
     ("SequenceEmpty", sequence::empty),
     ("SequenceConstruct", sequence::construct),
     ("SequenceInsert", sequence::insert),

@@ -2,12 +2,19 @@
 
 use super::{Call, Item, buffer, slices};
 use crate::lower::{Fault, axis_of, integers};
-use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
 /// Passes on what it is given, which may be a sequence.
 pub(super) fn same(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![call.optional(0).cloned().ok_or_else(|| Fault::missing(0))?])
+}
+
+/// Whether it is given anything.
+pub(super) fn has_element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
+    let there = Buffer::copied(&[u8::from(call.optional(0).is_some())]);
+    let spec = TensorSpec::new(DType::Bool, Shape::scalar());
+    Ok(vec![Item::Tensor(Tensor::new(spec, Arc::new(there)).expect("one element is a scalar"))])
 }
 
 pub(super) fn empty(_: &Call<'_>) -> Result<Vec<Item>, Fault> {

@@ -384,6 +384,40 @@ mod tests {
         }
     }
 
+    /// Compiled models keep packed constants: other bytes than these want another [`crate::VERSION`].
+    #[test]
+    fn packed_bytes_are_those_of_this_version() {
+        assert_eq!(crate::VERSION, 7, "what is packed may be other bytes now: write down their hashes");
+        let layouts = [
+            (Layout::right(2, [5, 37], false, 16), 0x4a95_6b11_8faf_4d83),
+            (Layout::right(2, [5, 37], true, 48), 0xb6fe_86df_03f6_a54b),
+            (Layout::windows([2, 21, 3, 9], 16), 0x3e64_8d71_b0ab_d491),
+            (Layout::filters([21, 5], Filtering::Two, 16), 0x2c3e_0273_a678_4e4f),
+            (Layout::narrow([64, 37], 8, None), 0xd731_7567_ecfc_5d27),
+            (Layout::narrow([64, 37], 4, Some(32)), 0xfa2c_a259_3d7a_52d0),
+            (Layout::quads(2, [7, 37], true), 0x5d32_094e_6a77_eca0),
+            (Layout::filters_of_integers([2, 21, 3, 9], true), 0x90ef_1d6f_7072_d1bf),
+        ];
+        let known = layouts.iter().map(|(_, hash)| *hash);
+        let made = layouts.iter().map(|(layout, _)| {
+            let (matrices, matrix) = layout.raw();
+            let number = |at: usize| (at * at % 61) as u8;
+            let raw: Vec<u8> = match layout.source {
+                Source::Narrow { .. } | Source::Quads { .. } | Source::Integers { .. } => {
+                    (0..matrices * matrix).map(number).collect()
+                }
+                _ => (0..matrices * matrix / 4).flat_map(|at| f32::from(number(at)).to_le_bytes()).collect(),
+            };
+            let mut packed = vec![0; layout.bytes()];
+            layout.pack(&raw, &mut packed);
+            // FNV-1a.
+            packed
+                .iter()
+                .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+        });
+        assert_eq!(made.collect::<Vec<_>>(), known.collect::<Vec<_>>());
+    }
+
     #[test]
     fn windows_are_in_the_order_of_their_elements() {
         let [groups, maps, channels, taps] = [2, 21, 3, 9];

@@ -25,7 +25,7 @@ pub(super) struct Piece {
 /// their vectors, and zeros elsewhere. A channel is `distances.0` elements, neighbouring columns are `distances.1` apart.
 ///
 /// # Panics
-/// If a piece lies outside of its row or of the source.
+/// If a piece lies outside of its row or of the source, or does not follow the one before it.
 pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, usize), rows: &mut [f32], width: usize) {
     let (plane, stride) = distances;
     let channels = rows.len() / width;
@@ -33,7 +33,10 @@ pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, us
     if channels == 0 {
         return;
     }
+    let mut before = 0;
     for Piece { vector, first, end, origin } in pieces {
+        assert!(vector * LANES + first >= before, "pieces in order");
+        before = vector * LANES + end;
         assert!(first < end && *end <= LANES && vector * LANES + end <= width, "a piece outside of its row");
         let element = |lane: usize| origin.wrapping_add((vector * LANES + lane).wrapping_mul(stride));
         let (first, last) = (element(*first), element(end - 1));
