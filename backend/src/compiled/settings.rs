@@ -58,8 +58,13 @@ impl Settings {
             return Err(CompiledError::elsewhere(file, "was compiled with other rewrites than are asked for"));
         }
         if let Some((symbol, size)) = given.dims.iter().find(|(symbol, size)| self.dims.get(*symbol) != Some(*size)) {
-            let known = self.dims.get(symbol).map_or("without it".to_owned(), |size| format!("with {symbol}={size}"));
-            return Err(CompiledError::elsewhere(file, format!("was compiled {known}, not with {symbol}={size}")));
+            let known = match self.dims.get(symbol) {
+                Some(known) => format!("was compiled with {symbol}={known}, not with {symbol}={size}"),
+                None => {
+                    format!("was compiled for the shapes of inputs that were given: {symbol}={size} is no choice of it")
+                }
+            };
+            return Err(CompiledError::elsewhere(file, known));
         }
         let devices = self.devices(&given, &usual);
         let (constraints, plan) = (self.constraints(&given, &usual), self.plan(&given, &usual));

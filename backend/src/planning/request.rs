@@ -119,7 +119,7 @@ impl PlacementRequest {
 
 fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
-        let text = "all nodes are to run on a GPU, but there is none; the notes of the inventory say why";
+        let text = "all nodes are to run on a GPU, but there is none, or none was looked for";
         return Err(PlanningError::new(ErrorKind::NoGpu, text));
     }
     strategy_by_name(name).ok_or_else(|| unknown(machine, name))

@@ -46,11 +46,10 @@ impl Session {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             if let Some(rest) = &lowered.rest {
                 let step =
-                    rest.steps().next().map_or_else(String::new, |name| format!(", the first of which is {name:?}"));
+                    rest.steps().next().map_or_else(String::new, |name| format!(", first of all what {name:?} makes"));
                 let left = rest.operators();
-                let why = "depend on values that a run computes";
                 return Err(refused(format!(
-                    "the model runs in phases: the shapes of {left} operators {why}{step}; run the model itself"
+                    "the model runs in phases: {left} operators wait for what a run computes{step}; run the model itself"
                 )));
             }
             let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
