@@ -166,7 +166,7 @@ mod tests {
             SessionOptions::default().with_fusion(Rewrites::NONE),
         ] {
             let error = settings.adopted(path, other).expect_err("another program").to_string();
-            assert!(error.starts_with("m.anabranch: was compiled with") && error.contains("compile`"), "{error}");
+            assert!(error.starts_with("m.anabranch: was compiled ") && error.contains("compile`"), "{error}");
         }
     }
 
