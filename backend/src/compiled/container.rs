@@ -14,9 +14,9 @@
 //! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened.
 //!
 //! Weights are mapped, and so are what kernels make of them, which is kept behind them in the same way: opening a file takes the same time however
-//! large they are. That they are as they were written is known from the file's time of modification, whose nanoseconds are the file's [`seal`]: whoever
-//! writes to it moves them. Where they are others, as in a copy, each checksum is verified before what it is of is first read: a damaged weight is
-//! not computed with.
+//! large they are. That they are as they were written is known from the file's time of modification, whose nanoseconds are the file's [`seal`]:
+//! whoever writes to it moves them. Where they are others, as in a copy, each checksum is verified before what it is of is first read: a damaged
+//! weight is not computed with.
 
 use super::error::CompiledError;
 use crate::constant::ConstantFile;

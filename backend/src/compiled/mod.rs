@@ -4,9 +4,9 @@
 //! [`Session::compile`](crate::Session::compile) writes one, [`Session::open`](crate::Session::open) takes it like an ONNX file. It is made for input
 //! shapes, a machine and a version of Anabranch: elsewhere the model is opened from its source, if that is there unchanged, or refused.
 //!
-//! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from
-//! the definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as
-//! those of models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of modification says that it is as it was
+//! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from the
+//! definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of
+//! models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of modification says that it is as it was
 //! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
 //! at once and in any case.
 

@@ -81,7 +81,7 @@ pub struct Inventory {
     pub gpus: Vec<GpuDevice>,
     /// What a person should know: what is missing, what was assumed.
     pub notes: Vec<String>,
-    /// What decides which GPUs are found, as it was before they were looked for.
+    /// What decides which GPUs are found, as it was before they were looked for; `None` where they were not, or that is not known.
     #[serde(skip)]
     pub(crate) drivers: Option<String>,
 }
@@ -129,7 +129,7 @@ pub(crate) fn drivers() -> Option<String> {
 
 fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
     let root = Path::new("/");
-    let drivers = graphics(root);
+    let drivers = if with_gpus { graphics(root) } else { None };
     let surveyed = host::survey(root);
     let model = &surveyed.host.model;
     let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);

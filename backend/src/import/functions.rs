@@ -4,23 +4,22 @@
 //! operators that the function names. A call within a body is replaced in turn; a function that comes to call itself is refused, and what
 //! calls add to a model is counted before any of it is made, for bodies that call each other twice grow exponentially.
 
+mod size;
+
+use self::size::{Size, bytes_of};
 use super::Limits;
 use super::attribute::Attribute;
 use super::error::{ImportError, Name, Result};
 use super::graph::{Builder, Maker, OPSETS, check_node_names, opsets_of, standard};
 use super::model::{Node, ValueIndex};
 use super::parameters;
-use super::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto};
 use super::tensor::TensorReader;
 use anabranch_kernels::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Functions and graphs within each other that a call may stand in: reading and lowering them recurses.
 const DEEPEST: usize = 32;
-
-/// Bytes that a node is counted with beside its texts, and a value or attribute of it.
-const NODE: u64 = 256;
-const ENTRY: u64 = 64;
 
 /// Domain, name and overload, by which a function is called.
 type Key<'p> = (&'p str, &'p str, &'p str);
@@ -348,18 +347,6 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// Bytes that a parameter's value takes each time it is used.
-fn bytes_of(value: &Attribute) -> u64 {
-    let bytes = match value {
-        Attribute::Ints(values) => size_of_val(values.as_slice()),
-        Attribute::Floats(values) => size_of_val(values.as_slice()),
-        Attribute::String(text) => text.len(),
-        Attribute::Strings(texts) => texts.iter().map(|text| text.len() + ENTRY as usize).sum(),
-        _ => 0,
-    };
-    bytes as u64 + ENTRY
-}
-
 /// How many of these are there, up to the last that has a name.
 fn named(values: &[String]) -> usize {
     values.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1)
@@ -367,61 +354,4 @@ fn named(values: &[String]) -> usize {
 
 fn too_deep() -> ImportError {
     ImportError::limit(format!("more than {DEEPEST} functions and graphs within each other"))
-}
-
-/// What a call adds to the model.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    nodes: u64,
-    bytes: u64,
-}
-
-impl Size {
-    /// Of a function: its body, with a node for each output, and the values that its parameters have unless they are given.
-    fn of(function: &FunctionProto) -> Self {
-        let mut size = Self::default();
-        size.add_body(&function.node);
-        size.add_attributes(&function.attribute_proto);
-        size.nodes = size.nodes.saturating_add(function.output.len() as u64);
-        size.add_texts(&function.output);
-        size.add_texts(&function.input);
-        size
-    }
-
-    fn add(&mut self, bytes: u64) {
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-
-    fn add_texts<'a>(&mut self, texts: impl IntoIterator<Item = &'a String>) {
-        texts.into_iter().for_each(|text| self.add(text.len() as u64 + ENTRY));
-    }
-
-    fn add_body(&mut self, body: &[NodeProto]) {
-        self.nodes = self.nodes.saturating_add(body.len() as u64);
-        for node in body {
-            self.add(NODE);
-            self.add_texts([&node.name, &node.op_type, &node.domain]);
-            self.add_texts(node.input.iter().chain(&node.output));
-            self.add_attributes(&node.attribute);
-        }
-    }
-
-    /// Tensors are shared.
-    fn add_attributes(&mut self, attributes: &[AttributeProto]) {
-        for attribute in attributes {
-            let lists = size_of_val(&*attribute.ints) + size_of_val(&*attribute.floats);
-            self.add(ENTRY + (attribute.s.as_ref().map_or(0, Vec::len) + lists) as u64);
-            self.add_texts([&attribute.name]);
-            attribute.strings.iter().for_each(|text| self.add(text.len() as u64 + ENTRY));
-            if let Some(graph) = &attribute.g {
-                self.add_graph(graph);
-            }
-        }
-    }
-
-    fn add_graph(&mut self, graph: &GraphProto) {
-        self.add_body(&graph.node);
-        self.add_texts(graph.input.iter().chain(&graph.output).map(|value| &value.name));
-        graph.initializer.iter().for_each(|tensor| self.add(tensor.held_bytes() + tensor.name.len() as u64 + ENTRY));
-    }
 }
