@@ -1,14 +1,16 @@
 //! Files of users: read within bounds and only if they are files, written whole or not at all.
 //!
 //! What is written goes to a file beside the place that it is for, which then takes that place in one step: whoever looks sees the
-//! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind;
-//! whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
+//! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind
+//! ([`abandon`] is for one that is asked to end); whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
 
 use crate::device::format_bytes;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -185,6 +187,15 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Files that this process is writing.
+static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Removes the files that this process has begun and not put into their places: for who ends it without waiting for them.
+pub fn abandon() {
+    let parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
+    parts.iter().for_each(|path| drop(fs::remove_file(path)));
+}
+
 /// A file that is being written, removed again unless it is put into its place.
 struct Part {
     path: PathBuf,
@@ -202,7 +213,10 @@ impl Part {
         (0..WRITERS).map(named).for_each(|path| remove_if_abandoned(&path));
         for path in (0..WRITERS).map(named) {
             match new_file(place.exists()).open(&path) {
-                Ok(file) if keeps(&file, &path) => return Ok(Self { path, file, is_placed: false }),
+                Ok(file) if keeps(&file, &path) => {
+                    PARTS.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+                    return Ok(Self { path, file, is_placed: false });
+                }
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -223,6 +237,7 @@ impl Drop for Part {
         if !self.is_placed {
             let _ = fs::remove_file(&self.path);
         }
+        PARTS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }
 

@@ -132,6 +132,23 @@ fn a_store_that_cannot_be_written_is_refused_before_anything_is_measured() {
 }
 
 #[test]
+fn a_default_store_that_cannot_be_written_does_not_keep_a_model_from_running() {
+    let command = Anabranch::new();
+    let run = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["run", "--no-gpu", "--repeat", "1"])
+        .env("XDG_DATA_HOME", "/proc/none")
+        .current_dir(command.directory.path())
+        .output()
+        .expect("the command starts");
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(0), "{message}");
+    assert!(
+        message.contains("/proc/none") && message.contains("is not kept") && message.contains("--costs FILE"),
+        "{message}"
+    );
+}
+
+#[test]
 fn a_failed_write_is_told_and_leaves_the_earlier_file() {
     let command = Anabranch::new();
     for flag in ["--profile", "--trace", "--gantt", "--report"] {

@@ -57,6 +57,29 @@ fn interrupt_terminate_and_hang_up_end_a_run_with_its_code_and_write_nothing() {
 }
 
 #[test]
+fn an_interrupted_compilation_leaves_nothing() {
+    let command = Anabranch::new();
+    // The machine is measured first, which takes long enough for a signal to come before the end.
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["compile", "--no-gpu", "--random", "1", "-o", "model.anabranch"])
+        .env("XDG_DATA_HOME", command.directory.path())
+        .current_dir(command.directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    wait_until(|| catches(&child, 2), "the command catches the signal before it compiles");
+    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().is_ok());
+    wait_until(|| child.try_wait().expect("it is our child").is_some(), "the command ends");
+    let output = child.wait_with_output().expect("it has ended");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{message}");
+    assert!(message.contains("interrupted"), "{message}");
+    let left: Vec<_> = fs::read_dir(command.directory.path()).expect("a directory").flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name() == "anabranch"), "{left:?}");
+}
+
+#[test]
 fn closed_standard_streams_are_no_files_of_ours() {
     // What a shell closes, a file that is opened later must not take the place of.
     let command = Anabranch::new();

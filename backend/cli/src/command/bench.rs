@@ -6,10 +6,11 @@ mod results;
 use super::args::{
     ConstraintArgs, DeviceArgs, FuseArgs, ModelArgs, PlaceArgs, parse_dimension, parse_percent, parse_seconds,
 };
+use super::costs::keep;
 use super::files::file_of;
 use super::inputs::read_inputs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
-use super::open::{self, open_session, save_costs};
+use super::open::{self, open_session};
 use super::parallel::parse_callers;
 use super::progress::Progress;
 use super::ways::{choices, usual, write_csv};
@@ -160,7 +161,7 @@ impl BenchCommand {
         };
         let compared = compare(&session, &inputs, &options, &mut || progress.advance()).map_err(cancelled)?;
         drop(progress);
-        save_costs(&session, &store)?;
+        keep(&session, &store)?;
         Ok(compared)
     }
 

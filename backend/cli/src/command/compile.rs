@@ -1,8 +1,10 @@
 //! `anabranch compile`: a model lowered, placed and planned once, kept in a file that opens at once.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
+use super::costs::keep;
 use super::files::file_of;
-use super::open::{self, inputs_of, open_session, save_costs};
+use super::interrupt::end_on_interrupt;
+use super::open::{self, inputs_of, open_session};
 use super::progress::waiting;
 use super::{CliError, Output, lossy, note, version, wrote};
 use anabranch::device::format_bytes;
@@ -42,12 +44,13 @@ impl CompileCommand {
         if self.model.cache.is_some() {
             return Err(CliError::input("--cache is for commands that run the model; leave it out"));
         }
+        end_on_interrupt()?;
         let (session, store, sets) = open_session(&self.devices, None, &self.model, &self.place, true)?;
         open::print_notes(&session, output);
         let inputs = inputs_of(&self.model, &sets, &session)?;
         let compile = || session.compile(&inputs, &self.output, &version::short());
         let about = waiting(output, "compiling", compile)?;
-        save_costs(&session, &store)?;
+        keep(&session, &store)?;
         wrote(&self.output);
         let model = open::model_name(&self.model);
         let text = || {

@@ -2,6 +2,7 @@
 
 use super::table::{Table, duration};
 use super::{CliError, Output, lossy, note, say, wrote};
+use anabranch::Session;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
 use clap::{Args, Subcommand, ValueEnum};
@@ -145,8 +146,21 @@ pub(super) fn ready_store(path: &Path) -> Result<(), CliError> {
     CostStore::ready(path).map_err(refused)
 }
 
+/// Keeps what a session has learned. A run or a placing is none the worse for a store of nobody's choice that cannot be written, as where the
+/// home directory is read-only.
+pub(super) fn keep(session: &Session, path: &Path) -> Result<(), CliError> {
+    let by_default = CostStore::default_path().is_ok_and(|default| default == path);
+    match session.save_costs(path) {
+        Err(error) if by_default => {
+            note(format_args!("what was measured is not kept: {error}; name another file with --costs FILE"));
+            Ok(())
+        }
+        saved => saved.map_err(refused),
+    }
+}
+
 pub(super) fn refused(error: StoreError) -> CliError {
-    CliError::input(format!("{error} (--costs FILE)"))
+    CliError::input(format!("{error}; name another file with --costs FILE"))
 }
 
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {

@@ -1,8 +1,9 @@
 //! Ctrl-C ends a run cleanly.
 
-use super::CliError;
+use super::{CliError, say};
 use anabranch::drops::end_all;
 use anabranch::execute::CancelToken;
+use anabranch::files::abandon;
 use anabranch::session::SessionError;
 
 /// A token that an interruption (Ctrl-C, SIGTERM) uses. A second interruption ends the process at once,
@@ -10,17 +11,28 @@ use anabranch::session::SessionError;
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
     let token = CancelToken::new();
     let used = token.clone();
-    ctrlc::set_handler(move || {
-        if used.is_cancelled() {
-            end_all();
-            std::process::exit(130);
-        }
-        used.cancel();
-    })
-    .map_err(|error| {
-        CliError::input(format!("the system lets nobody wait for Ctrl-C ({error}); close other programs"))
-    })?;
+    on_interrupt(move || if used.is_cancelled() { end() } else { used.cancel() })?;
     Ok(token)
+}
+
+/// Lets an interruption end the process at once, without what it is writing: for work that cannot be cancelled.
+pub(super) fn end_on_interrupt() -> Result<(), CliError> {
+    on_interrupt(|| {
+        say("anabranch: interrupted");
+        end()
+    })
+}
+
+fn on_interrupt(handle: impl Fn() + Send + 'static) -> Result<(), CliError> {
+    ctrlc::set_handler(handle).map_err(|error| {
+        CliError::input(format!("the system lets nobody wait for Ctrl-C ({error}); close other programs"))
+    })
+}
+
+fn end() -> ! {
+    end_all();
+    abandon();
+    std::process::exit(130)
 }
 
 /// An interrupted run has its own exit code.

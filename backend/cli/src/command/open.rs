@@ -1,7 +1,7 @@
 //! From the shared arguments to an open session with its inputs.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
-use super::costs::{open_store, ready_store, refused};
+use super::costs::{keep, open_store, ready_store};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
@@ -9,7 +9,7 @@ use super::{CliError, Output, note, version, wrote};
 use anabranch::compiled::{Cache, Course, Kept};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
 pub(super) const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
@@ -26,13 +26,8 @@ pub(super) struct Opened {
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        save_costs(&self.session, &self.store)
+        keep(&self.session, &self.store)
     }
-}
-
-/// Writes what a session has learned to the cost store.
-pub(super) fn save_costs(session: &Session, store: &Path) -> Result<(), CliError> {
-    session.save_costs(store).map_err(refused)
 }
 
 /// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
@@ -111,7 +106,7 @@ fn options(
 ) -> Result<(SessionOptions, PathBuf), CliError> {
     named_once("--dim", &model.dim)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
-    if will_save {
+    if will_save && place.constraints.costs.is_some() {
         ready_store(&store)?;
     }
     let pins = place.constraints.pin.iter();

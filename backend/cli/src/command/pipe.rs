@@ -8,6 +8,7 @@ mod sink;
 mod source;
 
 use super::args::{DeviceArgs, FuseArgs, ModelArgs, PlaceArgs, parse_dimension};
+use super::costs::keep;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
@@ -237,7 +238,7 @@ impl PipeCommand {
         }
         output.text_or_json(|| report.to_string(), &report)?;
         // The rates of devices that were not known, so that the next pipeline begins sooner.
-        open::save_costs(&session, &store)?;
+        keep(&session, &store)?;
         match ran.failure {
             Some(failure) => {
                 if self.output.is_some() && !output.json {

@@ -139,17 +139,17 @@ fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 }
 
 /// `α (eˣ − 1)`.
-fn exponential_minus_one(x: Term<'_>, alpha: f64) -> Term<'_> {
+pub(super) fn exponential_minus_one(x: Term<'_>, alpha: f64) -> Term<'_> {
     (x.apply(Unary::Exp) - 1.0) * alpha
 }
 
 /// `max(0, min(1, α x + β))`.
-fn clamped_line(x: Term<'_>, alpha: f64, beta: f64) -> Term<'_> {
+pub(super) fn clamped_line(x: Term<'_>, alpha: f64, beta: f64) -> Term<'_> {
     (x * alpha + beta).with(Binary::Min, 1.0).with(Binary::Max, 0.0)
 }
 
 /// `ln(1 + eˣ)` as `max(x, 0) + ln(1 + e^−|x|)`, which cannot overflow.
-fn log_one_plus_exponential(x: Term<'_>) -> Term<'_> {
+pub(super) fn log_one_plus_exponential(x: Term<'_>) -> Term<'_> {
     let small = x.apply(Unary::Abs).apply(Unary::Negate).apply(Unary::Exp);
     let logarithm = (small + 1.0).apply(Unary::Log);
     x.apply(Unary::Relu) + logarithm

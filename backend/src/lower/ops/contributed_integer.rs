@@ -1,11 +1,11 @@
 //! Operators of the domain `com.microsoft` whose inputs and outputs are numbers on grids of 8-bit integers: a standard operator in `f32`
 //! between the grids.
 
-use super::integer::eight_bits;
+use super::integer::{eight_bits, parameter, product_of};
 use super::quantize::{along, dequantize, quantize};
 use super::{Builder, Entry, Fault, Operator, View, lowering};
-use anabranch_kernels::DType;
 use anabranch_kernels::op::Domain;
+use anabranch_kernels::{DType, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
     ("QLinearAdd", |o, b| between(o, b, "Add", 2)),
@@ -18,6 +18,9 @@ pub(super) const TABLE: &[Entry] = &[
     ("QLinearConcat", concat),
     ("QLinearWhere", choose),
     ("QGemm", gemm),
+    ("MatMulIntegerToFloat", product),
+    ("DynamicQuantizeMatMul", product_of_range),
+    ("QAttention", attention),
     ("DynamicQuantizeLSTM", lstm),
 ];
 
@@ -72,6 +75,48 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         return on_grid(operator, builder, "Gemm", inputs, [7, 0]);
     }
     applied(operator, builder, "Gemm", inputs)
+}
+
+/// `A B` of matrices on grids, each with its scale and perhaps a zero point, in `f32`, and perhaps a bias.
+fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let sum = product_of(operator, builder, [0, 4], [1, 5])?;
+    let scale = |index, behind: usize| {
+        operator.float_input(index)?;
+        parameter(operator, index, sum.rank().saturating_sub(behind), sum.rank())
+    };
+    let (a, b) = (scale(2, 2)?, scale(3, 1)?);
+    let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
+    let made = builder.map_to(
+        Domain::F32,
+        [&sum, &scale],
+        TensorSpec::new(DType::F32, sum.shape().clone()),
+        |[sum, scale]| sum * scale,
+    )?;
+    let Some(bias) = operator.optional(6) else { return Ok(vec![made]) };
+    bias.shape().broadcast_strides(made.shape())?;
+    Ok(vec![builder.map(Domain::F32, [&made, bias], DType::F32, |[x, bias]| x + bias)?])
+}
+
+/// [`product`] of a matrix that is put on a grid of its own range first.
+fn product_of_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let made = applied(operator, builder, "DynamicQuantizeLinear", vec![operator.input(0)?.clone()])?;
+    let [numbers, scale, zero] = <[View; 3]>::try_from(made).map_err(|_| Fault::missing(0))?;
+    let given = |index: usize| operator.optional(index).cloned();
+    let inputs = vec![Some(numbers), given(1), Some(scale), given(2), Some(zero), given(3), given(4)];
+    product(&Operator::new(operator.node, operator.opset, inputs), builder)
+}
+
+/// Attention whose input and weights are on grids, the weights' perhaps one for each column.
+fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let given = |index: usize| operator.optional(index).cloned();
+    let mut real = |index: usize, scale: usize, zero: usize| {
+        operator.input(index)?;
+        let grid = vec![given(index), given(scale), given(zero)];
+        Ok::<_, Fault>(dequantize(&Operator::new(operator.node, operator.opset, grid), builder)?.swap_remove(0))
+    };
+    let (x, weights) = (real(0, 3, 6)?, real(1, 4, 7)?);
+    let inputs = vec![Some(x), Some(weights), given(2), given(5), given(8)];
+    lowering("com.microsoft", "Attention")?(&Operator::new(operator.node, operator.opset, inputs), builder)
 }
 
 /// An LSTM whose weights are on a grid, with rows and columns exchanged. Its other inputs are not rounded, unlike in ONNX Runtime.

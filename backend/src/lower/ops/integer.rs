@@ -77,7 +77,7 @@ pub(super) fn eight_bits<'a>(operator: &'a Operator<'_>, index: usize) -> Result
 }
 
 /// Input `index`: one number, or one for each index along an axis of `rank`.
-fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank: usize) -> Result<View, Fault> {
+pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank: usize) -> Result<View, Fault> {
     let given = operator.input(index)?;
     match given.rank() {
         _ if given.elements() == 1 => given.reshaped(vec![]),
@@ -156,7 +156,12 @@ fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) ->
 }
 
 /// The product of two inputs, each with its zero point.
-fn product_of(operator: &Operator<'_>, builder: &mut Builder, a: [usize; 2], b: [usize; 2]) -> Result<View, Fault> {
+pub(super) fn product_of(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    a: [usize; 2],
+    b: [usize; 2],
+) -> Result<View, Fault> {
     let (row, column) = (operator.input(a[0])?.rank() == 1, operator.input(b[0])?.rank() == 1);
     let row_axis = operator.input(a[0])?.rank().saturating_sub(2);
     let column_axis = operator.input(b[0])?.rank().saturating_sub(1);

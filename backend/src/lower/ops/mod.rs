@@ -32,11 +32,11 @@ mod loss;
 mod matmul;
 mod normalize;
 mod pad;
-mod peephole;
 mod places;
 mod pool;
 mod quantize;
 mod recurrent;
+mod recurrent_cell;
 mod reduce;
 mod regions;
 mod resample;
@@ -46,12 +46,12 @@ mod rotary;
 mod sample;
 mod scatter;
 mod signal;
-mod simple_recurrent;
 mod slice;
 mod softmax;
 #[cfg(test)]
 mod testing;
 mod top;
+mod unrolled;
 mod window;
 
 use super::builder::Builder;
@@ -105,7 +105,6 @@ const FAMILIES: &[&[Entry]] = &[
     sample::TABLE,
     affine::TABLE,
     arrange::TABLE,
-    simple_recurrent::TABLE,
     causal::TABLE,
     linear_attention::TABLE,
     deformable::TABLE,

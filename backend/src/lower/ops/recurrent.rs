@@ -1,19 +1,26 @@
 //! Recurrent layers: the product of all inputs with the weights at once, then one pass over time for each direction.
 
-use super::peephole::Peephole;
+use super::recurrent_cell::{Activation, Kind};
+use super::unrolled::Unrolled;
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers};
-use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
+use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm)];
+pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm), ("RNN", rnn)];
 
 /// A layer that is being lowered, and its sizes.
 struct Layer<'a> {
     operator: &'a Operator<'a>,
     builder: &'a mut Builder,
-    kind: RecurrentKind,
+    kind: Kind,
     /// Whether each direction runs backwards.
     reversed: Vec<bool>,
+    /// The functions of each direction.
+    activations: Vec<Activation>,
+    clip: Option<f64>,
+    coupled: bool,
+    /// `[b, 1]`, if not all sequences are as long as the input.
+    lengths: Option<View>,
     /// Time steps, batch, input features, units.
     time: usize,
     batch: usize,
@@ -23,34 +30,21 @@ struct Layer<'a> {
     batch_first: bool,
 }
 
+fn rnn(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    Layer::read(operator, builder, Kind::Rnn)?.lower()
+}
+
 fn gru(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let linear_before_reset = operator.flag("linear_before_reset", false)?;
-    lowered(operator, builder, RecurrentKind::Gru { linear_before_reset }, &["Sigmoid", "Tanh"])
+    Layer::read(operator, builder, Kind::Gru { linear_before_reset })?.lower()
 }
 
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    if operator.flag("input_forget", false)? {
-        return Err(Fault::unsupported("coupled input and forget gates"));
-    }
-    lowered(operator, builder, RecurrentKind::Lstm, &["Sigmoid", "Tanh", "Tanh"])
-}
-
-fn lowered(
-    operator: &Operator<'_>,
-    builder: &mut Builder,
-    kind: RecurrentKind,
-    activations: &[&str],
-) -> Result<Vec<View>, Fault> {
-    if operator.opset < 7 {
-        return Err(Fault::unsupported("its version of before 7"));
-    }
-    let mut layer = Layer::read(operator, builder, kind)?;
-    layer.check_options(activations)?;
-    layer.lower()
+    Layer::read(operator, builder, Kind::Lstm)?.lower()
 }
 
 /// Whether each direction runs backwards.
-pub(super) fn directions(operator: &Operator<'_>) -> Result<Vec<bool>, Fault> {
+fn directions(operator: &Operator<'_>) -> Result<Vec<bool>, Fault> {
     match operator.string("direction", "forward")? {
         "forward" => Ok(vec![false]),
         "reverse" => Ok(vec![true]),
@@ -60,7 +54,10 @@ pub(super) fn directions(operator: &Operator<'_>) -> Result<Vec<bool>, Fault> {
 }
 
 impl<'a> Layer<'a> {
-    fn read(operator: &'a Operator<'a>, builder: &'a mut Builder, kind: RecurrentKind) -> Result<Self, Fault> {
+    fn read(operator: &'a Operator<'a>, builder: &'a mut Builder, kind: Kind) -> Result<Self, Fault> {
+        if operator.opset < 7 {
+            return Err(Fault::unsupported("its version of before 7"));
+        }
         operator.float_input(0)?;
         let batch_first = operator.flag("layout", false)?;
         let &[outer, inner, features] = operator.input(0)?.dims() else {
@@ -76,33 +73,25 @@ impl<'a> Layer<'a> {
         if hidden != units || units == 0 {
             return Err(Fault::attribute("hidden_size", hidden, format!("the recurrent weights' {units}")));
         }
-        Ok(Self { operator, builder, kind, reversed, time, batch, features, units, batch_first })
-    }
-
-    /// Refuses what the op does not compute.
-    fn check_options(&self, activations: &[&str]) -> Result<(), Fault> {
-        let operator = self.operator;
-        if let Some(names) = operator.node.strings("activations")? {
-            let usual = activations.iter().cycle();
-            let same = names.iter().zip(usual).all(|(name, usual)| name.eq_ignore_ascii_case(usual));
-            if !same {
-                return Err(Fault::unsupported(format!("the activations {names:?}")));
-            }
-        }
-        if operator.node.float("clip")?.is_some_and(|clip| clip > 0.0) {
-            return Err(Fault::unsupported("clipped gates"));
-        }
-        if let Some(lengths) = operator.optional(4).and_then(|lengths| self.builder.tensor(lengths)) {
-            let lengths = integers(&lengths).unwrap_or_default();
-            if lengths.len() == self.batch && lengths.iter().all(|length| usize::try_from(*length) == Ok(self.time)) {
-                return Ok(());
-            }
-            return Err(Fault::unsupported("sequences of different lengths"));
-        }
-        match operator.optional(4) {
-            Some(_) => Err(Fault::unsupported("sequence lengths that are computed from the model's inputs")),
-            None => Ok(()),
-        }
+        let activations = Activation::read(operator, kind, reversed.len())?;
+        let clip = operator.node.float("clip")?.filter(|clip| *clip > 0.0).map(f64::from);
+        let coupled = kind == Kind::Lstm && operator.flag("input_forget", false)?;
+        let lengths = lengths(operator, builder, [time, batch])?;
+        Ok(Self {
+            operator,
+            builder,
+            kind,
+            reversed,
+            activations,
+            clip,
+            coupled,
+            lengths,
+            time,
+            batch,
+            features,
+            units,
+            batch_first,
+        })
     }
 
     fn lower(&mut self) -> Result<Vec<View>, Fault> {
@@ -118,8 +107,8 @@ impl<'a> Layer<'a> {
 
     /// Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c, of one direction.
     fn direction(&mut self, x: &View, direction: usize) -> Result<Vec<View>, Fault> {
-        let wide =
-            self.kind.gates().checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
+        let [gates, states] = self.kind.sizes();
+        let wide = gates.checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
         let weights = self.part((1, 0), direction, &[wide, self.features])?;
         let recurrent = self.part((2, 0), direction, &[wide, self.units])?;
         let (bias, recurrent_bias) = match self.operator.optional(3) {
@@ -137,22 +126,58 @@ impl<'a> Layer<'a> {
         let flat = x.reshaped(vec![rows, self.features])?;
         let op = MatMul { transpose_b: true, ..MatMul::default() };
         let projected = self.builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
-
-        let states = self.kind.states();
         let initial = (0..states).map(|state| self.initial(5 + state, direction)).collect::<Result<Vec<_>, _>>()?;
-        if self.kind == RecurrentKind::Lstm && self.operator.optional(7).is_some() {
-            let weights = self.part((7, 0), direction, &[3 * self.units])?;
-            let sizes = [self.time, self.batch, self.units];
-            let cell = Peephole { weights, recurrent, recurrent_bias, sizes, reverse: self.reversed[direction] };
-            return cell.unrolled(self.builder, &projected, initial);
+        match self.unrolled(direction, [&recurrent, &recurrent_bias])? {
+            Some(cell) => cell.lower(self.builder, &projected, initial),
+            None => self.scanned(direction, [projected, recurrent, recurrent_bias], initial),
         }
-        let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, recurrent_bias];
+    }
+
+    /// A direction that the op of layers does not compute; `None` if it does.
+    fn unrolled(&mut self, direction: usize, [recurrent, bias]: [&View; 2]) -> Result<Option<Unrolled>, Fault> {
+        let usual = self.kind.usual();
+        let own = &self.activations[direction * usual.len()..][..usual.len()];
+        let mut activations = [Activation::Tanh; 3];
+        activations[..own.len()].copy_from_slice(own);
+        let as_usual = own == usual && self.clip.is_none() && !self.coupled && self.lengths.is_none();
+        let peepholes = match self.kind == Kind::Lstm && self.operator.optional(7).is_some() {
+            true => Some(self.part((7, 0), direction, &[3 * self.units])?),
+            false => None,
+        };
+        if as_usual && peepholes.is_none() && self.kind.op().is_some() {
+            return Ok(None);
+        }
+        Ok(Some(Unrolled {
+            kind: self.kind,
+            activations,
+            clip: self.clip,
+            coupled: self.coupled,
+            recurrent: recurrent.clone(),
+            recurrent_bias: bias.clone(),
+            peepholes,
+            lengths: self.lengths.clone(),
+            sizes: [self.time, self.batch, self.units],
+            reverse: self.reversed[direction],
+        }))
+    }
+
+    /// A direction as one op, of the projected input, the recurrent weights and their bias.
+    fn scanned(
+        &mut self,
+        direction: usize,
+        [projected, recurrent, bias]: [View; 3],
+        initial: Vec<View>,
+    ) -> Result<Vec<View>, Fault> {
+        let kind = self.kind.op().ok_or_else(|| Fault::invalid("a layer without gates as an op"))?;
+        let wide = projected.dims()[1];
+        let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, bias];
+        let states = initial.len();
         inputs.extend(initial);
         let state = TensorSpec::new(DType::F32, Shape::new(vec![self.batch, self.units])?);
         let sequence = TensorSpec::new(DType::F32, Shape::new(vec![self.time, self.batch, self.units])?);
         let mut specs = vec![sequence];
         specs.extend(std::iter::repeat_n(state, states));
-        let op = Recurrent { kind: self.kind, reverse: self.reversed[direction] };
+        let op = Recurrent { kind, reverse: self.reversed[direction] };
         self.builder.emit(Op::Recurrent(op), &inputs, specs)
     }
 
@@ -199,4 +224,22 @@ impl<'a> Layer<'a> {
         }
         Ok(joined)
     }
+}
+
+/// The lengths of a batch's sequences, `[b, 1]`; `None` if all are known to be as long as the input.
+fn lengths(operator: &Operator<'_>, builder: &mut Builder, [time, batch]: [usize; 2]) -> Result<Option<View>, Fault> {
+    let Some(lengths) = operator.optional(4) else { return Ok(None) };
+    if *lengths.dims() != [batch] {
+        return Err(Fault::invalid(format!("sequence lengths of shape {}, not [{batch}]", lengths.shape())));
+    }
+    if let Some(known) = builder.tensor(lengths).and_then(|lengths| integers(&lengths)) {
+        if let Some(wrong) = known.iter().find(|length| usize::try_from(**length).map_or(true, |length| length > time))
+        {
+            return Err(Fault::invalid(format!("a sequence of length {wrong} in an input of {time} time steps")));
+        }
+        if known.iter().all(|length| usize::try_from(*length) == Ok(time)) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(builder.as_f32(lengths)?.reshaped(vec![batch, 1])?))
 }

@@ -1,6 +1,9 @@
 //! Operators that are lowered to many nodes, against their definitions written out as loops in `f64`. All inputs are constants, so that
 //! lowering computes the result.
 
+mod grids;
+mod recurrent;
+
 use anabranch::Tensor;
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{
@@ -13,7 +16,9 @@ fn answers(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Vec<Tensor>, Str
     let output = node.output.iter().map(|name| ValueInfoProto { name: name.clone(), r#type: None }).collect();
     let graph = GraphProto { node: vec![node], initializer: inputs, output, ..GraphProto::default() };
     let mut model = ModelProto::of(graph, 28);
-    model.opset_import.push(OperatorSetIdProto { domain: "ai.onnx.preview".into(), version: 1 });
+    for domain in ["ai.onnx.preview", "com.microsoft"] {
+        model.opset_import.push(OperatorSetIdProto { domain: domain.into(), version: 1 });
+    }
     let model = from_bytes(&model.to_bytes(), None).map_err(|error| error.to_string())?;
     let program = lower(&model, &LowerOptions::default()).map_err(|error| error.to_string())?;
     let tensor = |output: &anabranch::program::Output| {
@@ -281,52 +286,6 @@ fn the_places_of_greatest_elements_are_the_first_in_their_windows() {
         NodeProto::of("MaxPool", &["x"], &["y", "z"]).with(ints("kernel_shape", &[2])).with(ints("pads", &[1, 0]));
     let made = answers(node, vec![low]).expect("sound");
     assert_eq!(made[1].elements::<i64>().expect("i64"), [0, 0, 1]);
-}
-
-#[test]
-fn gates_with_peepholes_see_the_cell() {
-    let (time, batch, features, units) = (3, 2, 3, 2);
-    let x = Given::of("x", &[time, batch, features]);
-    let (w, r) = (Given::of("w", &[2, 4 * units, features]), Given::of("r", &[2, 4 * units, units]));
-    let (b, p) = (Given::of("b", &[2, 8 * units]), Given::of("p", &[2, 3 * units]));
-    let (h, c) = (Given::of("h", &[2, batch, units]), Given::of("c", &[2, batch, units]));
-    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
-    let mut wanted = vec![0f64; time * 2 * batch * units];
-    let (mut last, mut cells) = (Vec::new(), Vec::new());
-    for direction in 0..2 {
-        for row in 0..batch {
-            let state = |given: &Given| (0..units).map(|unit| given.at(&[direction, row, unit])).collect::<Vec<_>>();
-            let (mut hidden, mut cell) = (state(&h), state(&c));
-            for step in 0..time {
-                let at = if direction == 1 { time - 1 - step } else { step };
-                let sum = |gate: usize, unit: usize, hidden: &[f64]| {
-                    let wide = gate * units + unit;
-                    let own: f64 = (0..features).map(|k| x.at(&[at, row, k]) * w.at(&[direction, wide, k])).sum();
-                    let back: f64 = (0..units).map(|k| hidden[k] * r.at(&[direction, wide, k])).sum();
-                    own + back + b.at(&[direction, wide]) + b.at(&[direction, 4 * units + wide])
-                };
-                let before = hidden.clone();
-                for unit in 0..units {
-                    let seen = |gate: usize| p.at(&[direction, gate * units + unit]);
-                    let input = sigmoid(sum(0, unit, &before) + seen(0) * cell[unit]);
-                    let forget = sigmoid(sum(2, unit, &before) + seen(2) * cell[unit]);
-                    cell[unit] = forget * cell[unit] + input * sum(3, unit, &before).tanh();
-                    let output = sigmoid(sum(1, unit, &before) + seen(1) * cell[unit]);
-                    hidden[unit] = output * cell[unit].tanh();
-                    wanted[((at * 2 + direction) * batch + row) * units + unit] = hidden[unit];
-                }
-            }
-            last.extend(hidden);
-            cells.extend(cell);
-        }
-    }
-    let node = NodeProto::of("LSTM", &["x", "w", "r", "b", "", "h", "c", "p"], &["y", "z", "u"])
-        .with(int("hidden_size", units as i64))
-        .with(AttributeProto::string("direction", "bidirectional"));
-    let made = numbers(node, [&x, &w, &r, &b, &h, &c, &p].map(Given::message).to_vec());
-    near(&made[0], &wanted, "states");
-    near(&made[1], &last, "the last state");
-    near(&made[2], &cells, "the last cell");
 }
 
 #[test]

@@ -1,0 +1,193 @@
+//! Recurrent layers one time step after the other, each nodes of its own: what the op of layers does not compute, which are layers without
+//! gates, other activations, clipped or coupled gates, gates that see the cell, and sequences of different lengths.
+
+use super::recurrent_cell::{Activation, Kind};
+use super::{Builder, Epilogue, Fault, Term, View};
+use anabranch_kernels::op::{Binary, Domain, Expression, MatMul};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+/// Time steps at most.
+const LONGEST: usize = 1024;
+
+/// A direction of a layer. Gates stand in the standard's order: those of an LSTM are input, output, forget and cell, those of a GRU update,
+/// reset and hidden.
+pub(super) struct Unrolled {
+    pub(super) kind: Kind,
+    /// The functions f, g and h.
+    pub(super) activations: [Activation; 3],
+    /// The greatest magnitude of what goes into a function.
+    pub(super) clip: Option<f64>,
+    /// Whether an LSTM forgets what it does not take in.
+    pub(super) coupled: bool,
+    /// `[gates · u, u]`
+    pub(super) recurrent: View,
+    /// `[gates · u]`
+    pub(super) recurrent_bias: View,
+    /// What the cell is weighted with for input, output and forget gate (Gers and Schmidhuber 2000), `[3 u]`.
+    pub(super) peepholes: Option<View>,
+    /// The length of each entry's sequence, `[b, 1]`, if not all are as long as the layer's input.
+    pub(super) lengths: Option<View>,
+    /// Time steps, batch, units.
+    pub(super) sizes: [usize; 3],
+    pub(super) reverse: bool,
+}
+
+impl Unrolled {
+    /// Y `[t, b, u]`, the last h and, of an LSTM, the last c `[b, u]`, from the product of all inputs with the weights
+    /// `[t · b, gates · u]` and the first states.
+    pub(super) fn lower(
+        &self,
+        builder: &mut Builder,
+        projected: &View,
+        mut states: Vec<View>,
+    ) -> Result<Vec<View>, Fault> {
+        let [time, batch, units] = self.sizes;
+        if time > LONGEST {
+            let what = "a layer of other than the usual gates, or of sequences of different lengths,";
+            return Err(Fault::unsupported(format!("{what} over {time} time steps, more than {LONGEST}")));
+        }
+        let mut sequence = vec![None; time];
+        for step in 0..time {
+            let at = if self.reverse { time - 1 - step } else { step };
+            let input = builder.part(projected, 0, at * batch, batch)?;
+            let next = match self.kind {
+                Kind::Rnn => self.simple(builder, &input, &states)?,
+                Kind::Gru { linear_before_reset } => self.gru(builder, &input, &states, linear_before_reset)?,
+                Kind::Lstm => self.lstm(builder, &input, &states)?,
+            };
+            let made = match &self.lengths {
+                None => {
+                    states = next;
+                    states[0].clone()
+                }
+                Some(lengths) => {
+                    let zero = builder.filled(next[0].spec.clone(), 0.0)?;
+                    let made = within(builder, lengths, at, [&next[0], &zero])?;
+                    for (state, next) in states.iter_mut().zip(&next) {
+                        *state = within(builder, lengths, at, [next, state])?;
+                    }
+                    made
+                }
+            };
+            sequence[at] = Some(made.reshaped(vec![1, batch, units])?);
+        }
+        let sequence: Vec<View> = sequence.into_iter().flatten().collect();
+        let whole = match sequence.is_empty() {
+            true => builder.filled(TensorSpec::new(DType::F32, Shape::new(vec![0, batch, units])?), 0.0)?,
+            false => builder.concatenated(&sequence, 0)?,
+        };
+        Ok([vec![whole], states].concat())
+    }
+
+    /// `h = f(W x + R h + b)`.
+    fn simple(&self, builder: &mut Builder, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
+        let sum = self.product(builder, &states[0], 0..1, Some(input))?;
+        Ok(vec![builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum))?])
+    }
+
+    fn gru(
+        &self,
+        builder: &mut Builder,
+        input: &View,
+        states: &[View],
+        linear_before_reset: bool,
+    ) -> Result<Vec<View>, Fault> {
+        let (hidden, units) = (&states[0], self.sizes[2]);
+        let gates = builder.part(input, 1, 0, 2 * units)?;
+        let gates = self.product(builder, hidden, 0..2, Some(&gates))?;
+        let (update, reset) = (builder.part(&gates, 1, 0, units)?, builder.part(&gates, 1, units, units)?);
+        let own = builder.part(input, 1, 2 * units, units)?;
+        let sum = if linear_before_reset {
+            let product = self.product(builder, hidden, 2..3, None)?;
+            builder.map(Domain::F32, [&own, &reset, &product], DType::F32, |[own, reset, product]| {
+                let passed = self.bent(0, reset) * product;
+                own + passed
+            })?
+        } else {
+            let passed =
+                builder.map(Domain::F32, [&reset, hidden], DType::F32, |[reset, h]| self.bent(0, reset) * h)?;
+            self.product(builder, &passed, 2..3, Some(&own))?
+        };
+        let next = builder.map(Domain::F32, [&update, &sum, hidden], DType::F32, |[update, sum, hidden]| {
+            let (kept, new) = (self.bent(0, update), self.bent(1, sum));
+            let taken = new - kept * new;
+            let before = kept * hidden;
+            taken + before
+        })?;
+        Ok(vec![next])
+    }
+
+    fn lstm(&self, builder: &mut Builder, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
+        let ([hidden, cell], units) = (states, self.sizes[2]) else { return Err(Fault::missing(6)) };
+        let gates = self.product(builder, hidden, 0..4, Some(input))?;
+        let taken = self.gate(builder, &gates, 0, cell)?;
+        let forget = match self.coupled {
+            true => builder.map(Domain::F32, [&taken], DType::F32, |[taken]| taken * -1.0 + 1.0)?,
+            false => self.gate(builder, &gates, 2, cell)?,
+        };
+        let new = builder.part(&gates, 1, 3 * units, units)?;
+        let cell =
+            builder.map(Domain::F32, [&forget, cell, &taken, &new], DType::F32, |[forget, cell, taken, new]| {
+                let kept = forget * cell;
+                let added = taken * self.bent(1, new);
+                kept + added
+            })?;
+        let output = self.gate(builder, &gates, 1, &cell)?;
+        let hidden = builder.map(Domain::F32, [&output, &cell], DType::F32, |[output, cell]| {
+            let bent = self.bent(2, cell);
+            output * bent
+        })?;
+        Ok(vec![hidden, cell])
+    }
+
+    /// `f(z + p ∘ c)` of an LSTM's gate; those that see the cell are the first three, in the order of their weights.
+    fn gate(&self, builder: &mut Builder, gates: &View, gate: usize, cell: &View) -> Result<View, Fault> {
+        let units = self.sizes[2];
+        let sum = builder.part(gates, 1, gate * units, units)?;
+        let Some(weights) = &self.peepholes else {
+            return builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum));
+        };
+        let weight = builder.part(weights, 0, gate * units, units)?;
+        builder.map(Domain::F32, [&sum, &weight, cell], DType::F32, |[sum, weight, cell]| {
+            let seen = weight * cell;
+            self.bent(0, sum + seen)
+        })
+    }
+
+    /// A state times the recurrent weights of some gates, with their bias and what else is added, `[b, gates · u]`.
+    fn product(
+        &self,
+        builder: &mut Builder,
+        state: &View,
+        gates: std::ops::Range<usize>,
+        add: Option<&View>,
+    ) -> Result<View, Fault> {
+        let [_, batch, units] = self.sizes;
+        let (first, wide) = (gates.start * units, gates.len() * units);
+        let weights = builder.part(&self.recurrent, 0, first, wide)?;
+        let bias = builder.part(&self.recurrent_bias, 0, first, wide)?;
+        let two = Expression::binary(Binary::Add).then(&Expression::binary(Binary::Add), 0);
+        let epilogue = match add {
+            None => Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![bias] },
+            Some(add) => Epilogue { expression: two.ok(), operands: vec![bias, add.clone()] },
+        };
+        let op = MatMul { transpose_b: true, ..MatMul::default() };
+        builder.product(op, state, &weights, vec![batch, wide], epilogue)
+    }
+
+    /// One of the functions f, g and h.
+    fn bent<'a>(&self, function: usize, x: Term<'a>) -> Term<'a> {
+        let x = match self.clip {
+            Some(clip) => x.with(Binary::Min, clip).with(Binary::Max, -clip),
+            None => x,
+        };
+        self.activations[function].of(x)
+    }
+}
+
+/// The first where time `at` is within an entry's sequence, the second elsewhere.
+fn within(builder: &mut Builder, lengths: &View, at: usize, [inside, outside]: [&View; 2]) -> Result<View, Fault> {
+    builder.map(Domain::F32, [lengths, inside, outside], DType::F32, |[length, inside, outside]| {
+        length.with(Binary::Greater, at as f64).select(inside, outside)
+    })
+}
