@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -192,8 +192,12 @@ static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Removes the files that this process has begun and not put into their places: for who ends it without waiting for them.
 pub fn abandon() {
-    let parts = PARTS.lock().unwrap_or_else(PoisonError::into_inner);
-    parts.iter().for_each(|path| drop(fs::remove_file(path)));
+    parts().iter().for_each(|path| drop(fs::remove_file(path)));
+}
+
+/// Those files. Who makes, moves or removes one holds them meanwhile.
+fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file that is being written, removed again unless it is put into its place.
@@ -212,9 +216,10 @@ impl Part {
         let named = |number: u32| directory(place).join(format!(".anabranch-{name:016x}-{number}.part"));
         (0..WRITERS).map(named).for_each(|path| remove_if_abandoned(&path));
         for path in (0..WRITERS).map(named) {
+            let mut parts = parts();
             match new_file(place.exists()).open(&path) {
                 Ok(file) if keeps(&file, &path) => {
-                    PARTS.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+                    parts.insert(path.clone());
                     return Ok(Self { path, file, is_placed: false });
                 }
                 Ok(_) => {}
@@ -226,7 +231,9 @@ impl Part {
     }
 
     fn put(mut self, place: &Path) -> io::Result<()> {
+        let mut parts = parts();
         fs::rename(&self.path, place)?;
+        parts.remove(&self.path);
         self.is_placed = true;
         Ok(())
     }
@@ -235,9 +242,10 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_placed {
+            let mut parts = parts();
             let _ = fs::remove_file(&self.path);
+            parts.remove(&self.path);
         }
-        PARTS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.path);
     }
 }
 

@@ -57,6 +57,19 @@ fn interrupt_terminate_and_hang_up_end_a_run_with_its_code_and_write_nothing() {
 }
 
 #[test]
+fn what_is_being_written_is_abandoned_at_once() {
+    let command = Anabranch::new();
+    let left = || fs::read_dir(command.directory.path()).expect("a directory").count();
+    let written = anabranch::files::write(&command.path("file"), |_| {
+        assert_eq!(left(), 1, "what is written is beside its place");
+        anabranch::files::abandon();
+        assert_eq!(left(), 0);
+        Ok(())
+    });
+    assert!(written.is_err() && left() == 0, "what was abandoned is not put into its place");
+}
+
+#[test]
 fn an_interrupted_compilation_leaves_nothing() {
     let command = Anabranch::new();
     // The machine is measured first, which takes long enough for a signal to come before the end.

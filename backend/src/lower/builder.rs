@@ -11,6 +11,9 @@ use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::collections::BTreeSet;
 
+/// Time steps of all recurrent layers that may become nodes of their own, some dozen each.
+const MOST_STEPS: usize = 1 << 14;
+
 /// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
 /// computed by the model are there when the next operator asks for them.
 pub(crate) struct Builder {
@@ -22,13 +25,27 @@ pub(crate) struct Builder {
     operator: ModelOperator,
     first_node: usize,
     narrow: Narrow,
+    /// Time steps that were unrolled so far.
+    steps: usize,
 }
 
 impl Builder {
     /// A program without nodes; constants may take as much as `folding` has.
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
-        Self { program, folding, names: Names::default(), operator, first_node: 0, narrow: Narrow::default() }
+        Self { program, folding, names: Names::default(), operator, first_node: 0, narrow: Narrow::default(), steps: 0 }
+    }
+
+    /// Counts time steps that become nodes of their own, of which a few bytes of a file ask for many.
+    ///
+    /// # Errors
+    /// If the model's are too many.
+    pub(crate) fn count_steps(&mut self, steps: usize) -> Result<(), Fault> {
+        self.steps = self.steps.saturating_add(steps);
+        match self.steps > MOST_STEPS {
+            true => Err(Fault::unsupported(format!("more than {MOST_STEPS} time steps as nodes of their own"))),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {

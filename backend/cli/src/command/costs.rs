@@ -152,7 +152,7 @@ pub(super) fn keep(session: &Session, path: &Path) -> Result<(), CliError> {
     let by_default = CostStore::default_path().is_ok_and(|default| default == path);
     match session.save_costs(path) {
         Err(error) if by_default => {
-            note(format_args!("what was measured is not kept: {error}; name another file with --costs FILE"));
+            note(format_args!("what was measured is not kept: {error} (--costs FILE)"));
             Ok(())
         }
         saved => saved.map_err(refused),
@@ -160,7 +160,7 @@ pub(super) fn keep(session: &Session, path: &Path) -> Result<(), CliError> {
 }
 
 pub(super) fn refused(error: StoreError) -> CliError {
-    CliError::input(format!("{error}; name another file with --costs FILE"))
+    CliError::input(format!("{error} (--costs FILE)"))
 }
 
 fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(), CliError> {

@@ -18,6 +18,7 @@ pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
 /// Lets an interruption end the process at once, without what it is writing: for work that cannot be cancelled.
 pub(super) fn end_on_interrupt() -> Result<(), CliError> {
     on_interrupt(|| {
+        abandon();
         say("anabranch: interrupted");
         end()
     })

@@ -4,8 +4,8 @@
 use super::integer::{eight_bits, parameter, product_of};
 use super::quantize::{along, dequantize, quantize};
 use super::{Builder, Entry, Fault, Operator, View, lowering};
+use anabranch_kernels::DType;
 use anabranch_kernels::op::Domain;
-use anabranch_kernels::{DType, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
     ("QLinearAdd", |o, b| between(o, b, "Add", 2)),
@@ -77,24 +77,25 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     applied(operator, builder, "Gemm", inputs)
 }
 
-/// `A B` of matrices on grids, each with its scale and perhaps a zero point, in `f32`, and perhaps a bias.
+/// `A B` of matrices on grids, each with its scale and perhaps a zero point, in the type of A's scale, and perhaps a bias.
 fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let sum = product_of(operator, builder, [0, 4], [1, 5])?;
-    let scale = |index, behind: usize| {
-        operator.float_input(index)?;
-        parameter(operator, index, sum.rank().saturating_sub(behind), sum.rank())
-    };
-    let (a, b) = (scale(2, 2)?, scale(3, 1)?);
+    let rows = sum.rank().saturating_sub(if operator.input(1)?.rank() == 1 { 1 } else { 2 });
+    let dtype = operator.float_input(2)?.dtype();
+    operator.typed(3, dtype)?;
+    let a = parameter(operator, 2, rows, sum.rank())?;
+    let b = parameter(operator, 3, sum.rank().saturating_sub(1), sum.rank())?;
     let scale = builder.map(Domain::F32, [&a, &b], DType::F32, |[a, b]| a * b)?;
-    let made = builder.map_to(
-        Domain::F32,
-        [&sum, &scale],
-        TensorSpec::new(DType::F32, sum.shape().clone()),
-        |[sum, scale]| sum * scale,
-    )?;
-    let Some(bias) = operator.optional(6) else { return Ok(vec![made]) };
-    bias.shape().broadcast_strides(made.shape())?;
-    Ok(vec![builder.map(Domain::F32, [&made, bias], DType::F32, |[x, bias]| x + bias)?])
+    scale.shape().broadcast_strides(sum.shape())?;
+    let made = builder.map(Domain::F32, [&sum, &scale], DType::F32, |[sum, scale]| sum * scale)?;
+    let made = match operator.optional(6) {
+        None => made,
+        Some(bias) => {
+            bias.shape().broadcast_strides(made.shape())?;
+            builder.map(Domain::F32, [&made, bias], DType::F32, |[x, bias]| x + bias)?
+        }
+    };
+    Ok(vec![builder.cast(&made, dtype)?])
 }
 
 /// [`product`] of a matrix that is put on a grid of its own range first.

@@ -226,9 +226,13 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// The lengths of a batch's sequences, `[b, 1]`; `None` if all are known to be as long as the input.
+/// The lengths of a batch's sequences, `[b, 1]`; `None` if all are known to be as long as the input. Those that only a run tells are taken to be
+/// at most that.
 fn lengths(operator: &Operator<'_>, builder: &mut Builder, [time, batch]: [usize; 2]) -> Result<Option<View>, Fault> {
-    let Some(lengths) = operator.optional(4) else { return Ok(None) };
+    if operator.optional(4).is_none() {
+        return Ok(None);
+    }
+    let lengths = operator.typed(4, DType::I32)?;
     if *lengths.dims() != [batch] {
         return Err(Fault::invalid(format!("sequence lengths of shape {}, not [{batch}]", lengths.shape())));
     }

@@ -64,7 +64,8 @@ impl Activation {
     /// If the model names another number of functions or an unknown one.
     pub(super) fn read(operator: &Operator<'_>, kind: Kind, directions: usize) -> Result<Vec<Self>, Fault> {
         let usual = kind.usual();
-        let Some(names) = operator.node.strings("activations")? else { return Ok(usual.repeat(directions)) };
+        let named = operator.node.strings("activations")?.filter(|names| !names.is_empty());
+        let Some(names) = named else { return Ok(usual.repeat(directions)) };
         let count = usual.len() * directions;
         if names.len() != count {
             return Err(Fault::attribute("activations", names.len(), format!("{count} functions")));

@@ -32,6 +32,14 @@ pub(super) struct Unrolled {
     pub(super) reverse: bool,
 }
 
+/// What all steps read.
+struct Parts {
+    /// Recurrent weights and bias of the gates that are computed in one product.
+    products: Vec<[View; 2]>,
+    /// Of each gate that sees the cell.
+    peepholes: Vec<View>,
+}
+
 impl Unrolled {
     /// Y `[t, b, u]`, the last h and, of an LSTM, the last c `[b, u]`, from the product of all inputs with the weights
     /// `[t · b, gates · u]` and the first states.
@@ -46,14 +54,16 @@ impl Unrolled {
             let what = "a layer of other than the usual gates, or of sequences of different lengths,";
             return Err(Fault::unsupported(format!("{what} over {time} time steps, more than {LONGEST}")));
         }
+        builder.count_steps(time)?;
+        let parts = self.parts(builder)?;
         let mut sequence = vec![None; time];
         for step in 0..time {
             let at = if self.reverse { time - 1 - step } else { step };
             let input = builder.part(projected, 0, at * batch, batch)?;
             let next = match self.kind {
-                Kind::Rnn => self.simple(builder, &input, &states)?,
-                Kind::Gru { linear_before_reset } => self.gru(builder, &input, &states, linear_before_reset)?,
-                Kind::Lstm => self.lstm(builder, &input, &states)?,
+                Kind::Rnn => self.simple(builder, &parts, &input, &states)?,
+                Kind::Gru { linear_before_reset } => self.gru(builder, &parts, &input, &states, linear_before_reset)?,
+                Kind::Lstm => self.lstm(builder, &parts, &input, &states)?,
             };
             let made = match &self.lengths {
                 None => {
@@ -61,10 +71,14 @@ impl Unrolled {
                     states[0].clone()
                 }
                 Some(lengths) => {
-                    let zero = builder.filled(next[0].spec.clone(), 0.0)?;
-                    let made = within(builder, lengths, at, [&next[0], &zero])?;
+                    let made = builder.map(Domain::F32, [lengths, &next[0]], DType::F32, |[length, next]| {
+                        length.with(Binary::Greater, at as f64).select(next, 0.0)
+                    })?;
                     for (state, next) in states.iter_mut().zip(&next) {
-                        *state = within(builder, lengths, at, [next, state])?;
+                        let both = [lengths, next, &*state];
+                        *state = builder.map(Domain::F32, both, DType::F32, |[length, next, before]| {
+                            length.with(Binary::Greater, at as f64).select(next, before)
+                        })?;
                     }
                     made
                 }
@@ -80,25 +94,26 @@ impl Unrolled {
     }
 
     /// `h = f(W x + R h + b)`.
-    fn simple(&self, builder: &mut Builder, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
-        let sum = self.product(builder, &states[0], 0..1, Some(input))?;
+    fn simple(&self, builder: &mut Builder, parts: &Parts, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
+        let sum = self.product(builder, &states[0], &parts.products[0], Some(input))?;
         Ok(vec![builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum))?])
     }
 
     fn gru(
         &self,
         builder: &mut Builder,
+        parts: &Parts,
         input: &View,
         states: &[View],
         linear_before_reset: bool,
     ) -> Result<Vec<View>, Fault> {
         let (hidden, units) = (&states[0], self.sizes[2]);
         let gates = builder.part(input, 1, 0, 2 * units)?;
-        let gates = self.product(builder, hidden, 0..2, Some(&gates))?;
+        let gates = self.product(builder, hidden, &parts.products[0], Some(&gates))?;
         let (update, reset) = (builder.part(&gates, 1, 0, units)?, builder.part(&gates, 1, units, units)?);
         let own = builder.part(input, 1, 2 * units, units)?;
         let sum = if linear_before_reset {
-            let product = self.product(builder, hidden, 2..3, None)?;
+            let product = self.product(builder, hidden, &parts.products[1], None)?;
             builder.map(Domain::F32, [&own, &reset, &product], DType::F32, |[own, reset, product]| {
                 let passed = self.bent(0, reset) * product;
                 own + passed
@@ -106,24 +121,24 @@ impl Unrolled {
         } else {
             let passed =
                 builder.map(Domain::F32, [&reset, hidden], DType::F32, |[reset, h]| self.bent(0, reset) * h)?;
-            self.product(builder, &passed, 2..3, Some(&own))?
+            self.product(builder, &passed, &parts.products[1], Some(&own))?
         };
         let next = builder.map(Domain::F32, [&update, &sum, hidden], DType::F32, |[update, sum, hidden]| {
             let (kept, new) = (self.bent(0, update), self.bent(1, sum));
-            let taken = new - kept * new;
+            let taken = (kept * -1.0 + 1.0) * new;
             let before = kept * hidden;
             taken + before
         })?;
         Ok(vec![next])
     }
 
-    fn lstm(&self, builder: &mut Builder, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
+    fn lstm(&self, builder: &mut Builder, parts: &Parts, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
         let ([hidden, cell], units) = (states, self.sizes[2]) else { return Err(Fault::missing(6)) };
-        let gates = self.product(builder, hidden, 0..4, Some(input))?;
-        let taken = self.gate(builder, &gates, 0, cell)?;
+        let gates = self.product(builder, hidden, &parts.products[0], Some(input))?;
+        let taken = self.gate(builder, parts, [&gates, cell], 0)?;
         let forget = match self.coupled {
             true => builder.map(Domain::F32, [&taken], DType::F32, |[taken]| taken * -1.0 + 1.0)?,
-            false => self.gate(builder, &gates, 2, cell)?,
+            false => self.gate(builder, parts, [&gates, cell], 2)?,
         };
         let new = builder.part(&gates, 1, 3 * units, units)?;
         let cell =
@@ -132,7 +147,7 @@ impl Unrolled {
                 let added = taken * self.bent(1, new);
                 kept + added
             })?;
-        let output = self.gate(builder, &gates, 1, &cell)?;
+        let output = self.gate(builder, parts, [&gates, &cell], 1)?;
         let hidden = builder.map(Domain::F32, [&output, &cell], DType::F32, |[output, cell]| {
             let bent = self.bent(2, cell);
             output * bent
@@ -141,38 +156,59 @@ impl Unrolled {
     }
 
     /// `f(z + p ∘ c)` of an LSTM's gate; those that see the cell are the first three, in the order of their weights.
-    fn gate(&self, builder: &mut Builder, gates: &View, gate: usize, cell: &View) -> Result<View, Fault> {
+    fn gate(
+        &self,
+        builder: &mut Builder,
+        parts: &Parts,
+        [gates, cell]: [&View; 2],
+        gate: usize,
+    ) -> Result<View, Fault> {
         let units = self.sizes[2];
         let sum = builder.part(gates, 1, gate * units, units)?;
-        let Some(weights) = &self.peepholes else {
+        let Some(weight) = parts.peepholes.get(gate) else {
             return builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum));
         };
-        let weight = builder.part(weights, 0, gate * units, units)?;
-        builder.map(Domain::F32, [&sum, &weight, cell], DType::F32, |[sum, weight, cell]| {
+        builder.map(Domain::F32, [&sum, weight, cell], DType::F32, |[sum, weight, cell]| {
             let seen = weight * cell;
             self.bent(0, sum + seen)
         })
     }
 
-    /// A state times the recurrent weights of some gates, with their bias and what else is added, `[b, gates · u]`.
+    /// What all steps read.
+    fn parts(&self, builder: &mut Builder) -> Result<Parts, Fault> {
+        let units = self.sizes[2];
+        let [gates, _] = self.kind.sizes();
+        let ranges = if matches!(self.kind, Kind::Gru { .. }) { vec![0..2, 2..3] } else { vec![0..gates] };
+        let mut products = Vec::new();
+        for range in ranges {
+            let mut part = |of: &View| builder.part(of, 0, range.start * units, range.len() * units);
+            products.push([part(&self.recurrent)?, part(&self.recurrent_bias)?]);
+        }
+        let peepholes = match &self.peepholes {
+            Some(weights) => {
+                (0..3).map(|gate| builder.part(weights, 0, gate * units, units)).collect::<Result<_, _>>()?
+            }
+            None => Vec::new(),
+        };
+        Ok(Parts { products, peepholes })
+    }
+
+    /// A state times recurrent weights, with their bias and what else is added, `[b, gates · u]`.
     fn product(
         &self,
         builder: &mut Builder,
         state: &View,
-        gates: std::ops::Range<usize>,
+        [weights, bias]: &[View; 2],
         add: Option<&View>,
     ) -> Result<View, Fault> {
-        let [_, batch, units] = self.sizes;
-        let (first, wide) = (gates.start * units, gates.len() * units);
-        let weights = builder.part(&self.recurrent, 0, first, wide)?;
-        let bias = builder.part(&self.recurrent_bias, 0, first, wide)?;
-        let two = Expression::binary(Binary::Add).then(&Expression::binary(Binary::Add), 0);
-        let epilogue = match add {
-            None => Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![bias] },
-            Some(add) => Epilogue { expression: two.ok(), operands: vec![bias, add.clone()] },
+        let (one, wide) = (Expression::binary(Binary::Add), weights.dims()[0]);
+        let (expression, operands) = match add {
+            None => (one, vec![bias.clone()]),
+            Some(add) => (one.then(&one, 0).expect("two steps are few"), vec![bias.clone(), add.clone()]),
         };
+        let epilogue = Epilogue { expression: Some(expression), operands };
         let op = MatMul { transpose_b: true, ..MatMul::default() };
-        builder.product(op, state, &weights, vec![batch, wide], epilogue)
+        builder.product(op, state, weights, vec![self.sizes[1], wide], epilogue)
     }
 
     /// One of the functions f, g and h.
@@ -183,11 +219,4 @@ impl Unrolled {
         };
         self.activations[function].of(x)
     }
-}
-
-/// The first where time `at` is within an entry's sequence, the second elsewhere.
-fn within(builder: &mut Builder, lengths: &View, at: usize, [inside, outside]: [&View; 2]) -> Result<View, Fault> {
-    builder.map(Domain::F32, [lengths, inside, outside], DType::F32, |[length, inside, outside]| {
-        length.with(Binary::Greater, at as f64).select(inside, outside)
-    })
 }
