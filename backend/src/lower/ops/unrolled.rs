@@ -178,10 +178,11 @@ impl Unrolled {
     fn parts(&self, builder: &mut Builder) -> Result<Parts, Fault> {
         let units = self.sizes[2];
         let [gates, _] = self.kind.sizes();
-        let ranges = if matches!(self.kind, Kind::Gru { .. }) { vec![0..2, 2..3] } else { vec![0..gates] };
+        // The first gate and the number of gates of each product.
+        let products_of = if matches!(self.kind, Kind::Gru { .. }) { vec![[0, 2], [2, 1]] } else { vec![[0, gates]] };
         let mut products = Vec::new();
-        for range in ranges {
-            let mut part = |of: &View| builder.part(of, 0, range.start * units, range.len() * units);
+        for [first, count] in products_of {
+            let mut part = |of: &View| builder.part(of, 0, first * units, count * units);
             products.push([part(&self.recurrent)?, part(&self.recurrent_bias)?]);
         }
         let peepholes = match &self.peepholes {
