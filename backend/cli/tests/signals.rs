@@ -25,34 +25,41 @@ fn wait_until(mut holds: impl FnMut() -> bool, what: &str) {
     }
 }
 
+/// A command is sent a signal as soon as it catches it. It ends with its code and its word, and leaves nothing but the cost store.
+fn ends_cleanly(command: &Anabranch, arguments: &[&str], (signal, number): (&str, u32)) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(arguments)
+        .env("XDG_DATA_HOME", command.directory.path())
+        .current_dir(command.directory.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let ready = |child: &mut Child| {
+        assert_eq!(child.try_wait().expect("it is our child"), None, "it takes long");
+        catches(child, number)
+    };
+    wait_until(|| ready(&mut child), "the command catches the signal before its work");
+    assert!(Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().is_ok());
+    wait_until(|| child.try_wait().expect("it is our child").is_some(), "the command ends");
+    let output = child.wait_with_output().expect("it has ended");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "SIG{signal}: {message}");
+    assert!(message.contains("interrupted"), "SIG{signal}: {message}");
+    let left = fs::read_dir(command.directory.path()).expect("a directory").flatten();
+    let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name != "anabranch").collect();
+    assert!(left.is_empty(), "SIG{signal}: {left:?}");
+}
+
 #[test]
 fn interrupt_terminate_and_hang_up_end_a_run_with_its_code_and_write_nothing() {
     let command = Anabranch::new();
     // The machine is measured once; what is measured is kept.
     command.text(&["run", "--no-gpu", "--repeat", "1"]);
-    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
-            .args(["run", "--no-gpu", "--repeat", "100000", "--output", "out.npz", "--profile", "p.json"])
-            .env("XDG_DATA_HOME", command.directory.path())
-            .current_dir(command.directory.path())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("it starts");
-        let ready = |child: &mut Child| {
-            assert_eq!(child.try_wait().expect("it is our child"), None, "it runs for long");
-            catches(child, number)
-        };
-        wait_until(|| ready(&mut child), "the command catches the signal before it runs");
-        assert!(Command::new("kill").arg(format!("-{signal}")).arg(child.id().to_string()).status().is_ok());
-        wait_until(|| child.try_wait().expect("it is our child").is_some(), "the command ends");
-        let output = child.wait_with_output().expect("it has ended");
-        let message = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(130), "SIG{signal}: {message}");
-        assert!(message.contains("interrupted"), "SIG{signal}: {message}");
-        let left = fs::read_dir(command.directory.path()).expect("a directory").flatten();
-        let left: Vec<_> = left.map(|entry| entry.file_name()).filter(|name| name != "anabranch").collect();
-        assert!(left.is_empty(), "SIG{signal}: {left:?}");
+    for signal in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        let files = ["--output", "out.npz", "--profile", "p.json"];
+        let arguments = [&["run", "--no-gpu", "--repeat", "100000"][..], &files].concat();
+        ends_cleanly(&command, &arguments, signal);
     }
 }
 
@@ -71,25 +78,9 @@ fn what_is_being_written_is_abandoned_at_once() {
 
 #[test]
 fn an_interrupted_compilation_leaves_nothing() {
-    let command = Anabranch::new();
     // The machine is measured first, which takes long enough for a signal to come before the end.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
-        .args(["compile", "--no-gpu", "--random", "1", "-o", "model.anabranch"])
-        .env("XDG_DATA_HOME", command.directory.path())
-        .current_dir(command.directory.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it starts");
-    wait_until(|| catches(&child, 2), "the command catches the signal before it compiles");
-    assert!(Command::new("kill").arg("-INT").arg(child.id().to_string()).status().is_ok());
-    wait_until(|| child.try_wait().expect("it is our child").is_some(), "the command ends");
-    let output = child.wait_with_output().expect("it has ended");
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(130), "{message}");
-    assert!(message.contains("interrupted"), "{message}");
-    let left: Vec<_> = fs::read_dir(command.directory.path()).expect("a directory").flatten().collect();
-    assert!(left.iter().all(|entry| entry.file_name() == "anabranch"), "{left:?}");
+    let arguments = ["compile", "--no-gpu", "--random", "1", "-o", "model.anabranch"];
+    ends_cleanly(&Anabranch::new(), &arguments, ("INT", 2));
 }
 
 #[test]

@@ -13,8 +13,14 @@ use anabranch::lower::{LowerOptions, lower};
 
 /// What a node over these tensors gives as `y` and, where it has more outputs, `z`, or why it gives nothing.
 fn answers(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Vec<Tensor>, String> {
-    let output = node.output.iter().map(|name| ValueInfoProto { name: name.clone(), r#type: None }).collect();
-    let graph = GraphProto { node: vec![node], initializer: inputs, output, ..GraphProto::default() };
+    answers_of(vec![node], inputs)
+}
+
+/// What all of some nodes give.
+fn answers_of(node: Vec<NodeProto>, inputs: Vec<TensorProto>) -> Result<Vec<Tensor>, String> {
+    let names = node.iter().flat_map(|node| &node.output);
+    let output = names.map(|name| ValueInfoProto { name: name.clone(), r#type: None }).collect();
+    let graph = GraphProto { node, initializer: inputs, output, ..GraphProto::default() };
     let mut model = ModelProto::of(graph, 28);
     for domain in ["ai.onnx.preview", "com.microsoft"] {
         model.opset_import.push(OperatorSetIdProto { domain: domain.into(), version: 1 });

@@ -17,11 +17,7 @@ pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
 
 /// Lets an interruption end the process at once, without what it is writing: for work that cannot be cancelled.
 pub(super) fn end_on_interrupt() -> Result<(), CliError> {
-    on_interrupt(|| {
-        abandon();
-        say("anabranch: interrupted");
-        end()
-    })
+    on_interrupt(|| end())
 }
 
 fn on_interrupt(handle: impl Fn() + Send + 'static) -> Result<(), CliError> {
@@ -30,9 +26,11 @@ fn on_interrupt(handle: impl Fn() + Send + 'static) -> Result<(), CliError> {
     })
 }
 
+/// Ends the process, the commands that it has started and the files that it has begun.
 fn end() -> ! {
     end_all();
     abandon();
+    say("anabranch: interrupted");
     std::process::exit(130)
 }
 

@@ -3,7 +3,7 @@
 use super::recurrent_cell::{Activation, Kind};
 use super::unrolled::Unrolled;
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers};
-use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent};
+use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("GRU", gru), ("LSTM", lstm), ("RNN", rnn)];
@@ -127,48 +127,59 @@ impl<'a> Layer<'a> {
         let op = MatMul { transpose_b: true, ..MatMul::default() };
         let projected = self.builder.product(op, &flat, &weights, vec![rows, wide], epilogue)?;
         let initial = (0..states).map(|state| self.initial(5 + state, direction)).collect::<Result<Vec<_>, _>>()?;
-        match self.unrolled(direction, [&recurrent, &recurrent_bias])? {
-            Some(cell) => cell.lower(self.builder, &projected, initial),
-            None => self.scanned(direction, [projected, recurrent, recurrent_bias], initial),
+        match self.kind.op().filter(|_| self.is_usual(direction)) {
+            Some(kind) => self.scanned((kind, direction), [projected, recurrent, recurrent_bias], initial),
+            None => self.unrolled(direction, [recurrent, recurrent_bias])?.lower(self.builder, &projected, initial),
         }
     }
 
-    /// A direction that the op of layers does not compute; `None` if it does.
-    fn unrolled(&mut self, direction: usize, [recurrent, bias]: [&View; 2]) -> Result<Option<Unrolled>, Fault> {
-        let usual = self.kind.usual();
-        let own = &self.activations[direction * usual.len()..][..usual.len()];
+    /// The functions of a direction.
+    fn functions(&self, direction: usize) -> &[Activation] {
+        let count = self.kind.usual().len();
+        &self.activations[direction * count..][..count]
+    }
+
+    /// Whether gates see the cell.
+    fn has_peepholes(&self) -> bool {
+        self.kind == Kind::Lstm && self.operator.optional(7).is_some()
+    }
+
+    /// Whether a direction has none of the options that the op of layers does not compute.
+    fn is_usual(&self, direction: usize) -> bool {
+        let options = self.clip.is_some() || self.coupled || self.lengths.is_some() || self.has_peepholes();
+        !options && self.functions(direction) == self.kind.usual()
+    }
+
+    /// A direction as nodes for each time step, with its recurrent weights and their bias.
+    fn unrolled(&mut self, direction: usize, [recurrent, recurrent_bias]: [View; 2]) -> Result<Unrolled, Fault> {
         let mut activations = [Activation::Tanh; 3];
-        activations[..own.len()].copy_from_slice(own);
-        let as_usual = own == usual && self.clip.is_none() && !self.coupled && self.lengths.is_none();
-        let peepholes = match self.kind == Kind::Lstm && self.operator.optional(7).is_some() {
+        let functions = self.functions(direction);
+        activations[..functions.len()].copy_from_slice(functions);
+        let peepholes = match self.has_peepholes() {
             true => Some(self.part((7, 0), direction, &[3 * self.units])?),
             false => None,
         };
-        if as_usual && peepholes.is_none() && self.kind.op().is_some() {
-            return Ok(None);
-        }
-        Ok(Some(Unrolled {
+        Ok(Unrolled {
             kind: self.kind,
             activations,
             clip: self.clip,
             coupled: self.coupled,
-            recurrent: recurrent.clone(),
-            recurrent_bias: bias.clone(),
+            recurrent,
+            recurrent_bias,
             peepholes,
             lengths: self.lengths.clone(),
             sizes: [self.time, self.batch, self.units],
             reverse: self.reversed[direction],
-        }))
+        })
     }
 
     /// A direction as one op, of the projected input, the recurrent weights and their bias.
     fn scanned(
         &mut self,
-        direction: usize,
+        (kind, direction): (RecurrentKind, usize),
         [projected, recurrent, bias]: [View; 3],
         initial: Vec<View>,
     ) -> Result<Vec<View>, Fault> {
-        let kind = self.kind.op().ok_or_else(|| Fault::invalid("a layer without gates as an op"))?;
         let wide = projected.dims()[1];
         let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, bias];
         let states = initial.len();
@@ -237,8 +248,8 @@ fn lengths(operator: &Operator<'_>, builder: &mut Builder, [time, batch]: [usize
         return Err(Fault::invalid(format!("sequence lengths of shape {}, not [{batch}]", lengths.shape())));
     }
     if let Some(known) = builder.tensor(lengths).and_then(|lengths| integers(&lengths)) {
-        if let Some(wrong) = known.iter().find(|length| usize::try_from(**length).map_or(true, |length| length > time))
-        {
+        let fits = |length: &i64| usize::try_from(*length).is_ok_and(|length| length <= time);
+        if let Some(wrong) = known.iter().find(|length| !fits(length)) {
             return Err(Fault::invalid(format!("a sequence of length {wrong} in an input of {time} time steps")));
         }
         if known.iter().all(|length| usize::try_from(*length) == Ok(time)) {

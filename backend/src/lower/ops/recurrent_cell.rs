@@ -76,6 +76,7 @@ impl Activation {
         names.iter().map(|name| Self::named(name, &mut first, &mut second)).collect()
     }
 
+    /// A function by its name in any case; it takes what constants it has from the two lists.
     fn named(
         name: &str,
         first: &mut impl Iterator<Item = f32>,
@@ -97,17 +98,15 @@ impl Activation {
                 (Some(scale), Some(offset)) if known == "affine" => Self::Affine { scale, offset },
                 (Some(height), Some(scale)) => Self::ScaledTanh { height, scale },
                 _ => {
-                    return Err(Fault::attribute(
-                        "activations",
-                        name,
-                        "a function with constants in `activation_alpha` and `activation_beta`",
-                    ));
+                    let lists = "a function with constants in `activation_alpha` and `activation_beta`";
+                    return Err(Fault::attribute("activations", name, lists));
                 }
             },
             _ => return Err(Fault::attribute("activations", name, "a function of the standard's list")),
         })
     }
 
+    /// The function of `x`, as the standard's operator RNN defines it.
     pub(super) fn of(self, x: Term<'_>) -> Term<'_> {
         match self {
             Self::Relu => x.apply(Unary::Relu),
