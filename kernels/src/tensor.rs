@@ -50,6 +50,11 @@ struct Line([u8; ALIGNMENT]);
 /// of weights is as much as they are.
 const PAGED: usize = 256 << 10;
 
+/// Bytes from which a [`Buffer`]'s pages are to be large ones, where the system has such: rows of an image are often in a page each, and there are
+/// too few places for the addresses of small pages in a core to walk along all rows at once.
+#[cfg(target_os = "linux")]
+const LARGE: usize = 2 << 20;
+
 /// What [`Buffer::zeroed`] panics with, so that who catches it tells a shortage from a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
@@ -96,7 +101,7 @@ impl Buffer {
     /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
         let memory = match bytes >= PAGED {
-            true => Memory::Pages(MmapMut::map_anon(bytes).ok()?),
+            true => Memory::Pages(pages(bytes).ok()?),
             false => Memory::Heap(bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(ALIGNMENT)).ok()?),
         };
         Some(Self { memory, bytes })
@@ -181,6 +186,17 @@ impl Buffer {
             Memory::Foreign(foreign) => foreign.bytes(),
         }
     }
+}
+
+/// Fresh pages.
+fn pages(bytes: usize) -> io::Result<MmapMut> {
+    let pages = MmapMut::map_anon(bytes)?;
+    #[cfg(target_os = "linux")]
+    if bytes >= LARGE {
+        // A system without large pages has the small ones.
+        let _ = pages.advise(memmap2::Advice::HugePage);
+    }
+    Ok(pages)
 }
 
 impl Default for Buffer {

@@ -6,8 +6,9 @@ Each architecture is exported by both exporters of PyTorch: `NAME.ts.onnx` by th
 `torch.export`. Beside each its inputs (`in__NAME`) and outputs (`out__NAME`) in an .npz, or in a .txt why there is none.
 """
 
-import concurrent.futures
+import functools
 import logging
+import multiprocessing
 import os
 import pathlib
 import re
@@ -104,8 +105,9 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     names = sys.argv[2:] or sorted(ALL)
-    with concurrent.futures.ProcessPoolExecutor(os.cpu_count(), max_tasks_per_child=6) as pool:
-        for line in pool.map(write, names, [folder] * len(names)):
+    # What exporters leave in memory ends with their process.
+    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=6) as pool:
+        for line in pool.imap_unordered(functools.partial(write, folder=folder), names):
             print(line, flush=True)
 
 

@@ -5,6 +5,7 @@
 
 use super::geometry::Geometry;
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
+use std::ops::Range;
 
 /// How the rows of a convolution's image become lines.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Lines {
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
         let read = wide.next_multiple_of(LANES) + reach / stride;
-        let written = left.div_ceil(stride) + end.next_multiple_of(stride * LANES) / stride;
+        let written = left.div_ceil(stride) + end.div_ceil(stride) + LANES;
         let part = read.max(written).max(left).next_multiple_of(LANES);
         Self { geometry: *geometry, part, end }
     }
@@ -86,9 +87,32 @@ impl Loop for Fill<'_> {
 /// A row whose columns are neighbours.
 #[inline(always)]
 fn copy<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
-    let to = line[shape.geometry.steps.pads[1]..].as_chunks_mut().0;
-    for (at, to) in (0..shape.end).step_by(LANES).zip(to) {
-        I::store(vector::<I>(row, at), to);
+    let line = &mut line[shape.geometry.steps.pads[1]..];
+    if row.len() < LANES {
+        for (to, x) in line.iter_mut().zip(row) {
+            *to = *x;
+        }
+    } else {
+        // Vectors may overlap: the last ends with the row, and what is less than one would be copied slowly.
+        let last = row.len() - LANES;
+        for at in (0..last).step_by(LANES) {
+            copy_vector::<I>(row, at, line);
+        }
+        copy_vector::<I>(row, last, line);
+    }
+    zero::<I>(line, row.len()..shape.end);
+}
+
+#[inline(always)]
+fn copy_vector<I: Isa>(row: &[f32], at: usize, line: &mut [f32]) {
+    I::store(I::load(&row[at..].as_chunks().0[0]), &mut line[at..].as_chunks_mut().0[0]);
+}
+
+/// Zeros in a part of a line, and perhaps some behind it.
+#[inline(always)]
+fn zero<I: Isa>(line: &mut [f32], part: Range<usize>) {
+    for at in part.step_by(LANES) {
+        I::store(I::splat(0.0), &mut line[at..].as_chunks_mut().0[0]);
     }
 }
 
@@ -98,12 +122,32 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let left = shape.geometry.steps.pads[1];
     let (first, second) = line.split_at_mut(shape.part);
     let (even, odd) = if left.is_multiple_of(2) { (first, second) } else { (second, first) };
-    let (even, odd) = (even[left / 2..].as_chunks_mut().0, odd[left.div_ceil(2)..].as_chunks_mut().0);
-    for ((at, even), odd) in (0..shape.end).step_by(2 * LANES).zip(even).zip(odd) {
-        let (low, high) = (vector::<I>(row, at), vector::<I>(row, at + LANES));
-        I::store(I::even(low, high), even);
-        I::store(I::odd(low, high), odd);
+    let (even, odd) = (&mut even[left / 2..], &mut odd[left.div_ceil(2)..]);
+    let mut done = 0;
+    // As above; the last pair of vectors begins with an even column.
+    if let Some(last) = row.len().checked_sub(2 * LANES) {
+        let last = last & !1;
+        for at in (0..last).step_by(2 * LANES) {
+            halve_vectors::<I>(row, at, even, odd);
+        }
+        halve_vectors::<I>(row, last, even, odd);
+        done = last / 2 + LANES;
     }
+    for ((x, even), odd) in row[2 * done..].chunks(2).zip(&mut even[done..]).zip(&mut odd[done..]) {
+        *even = x[0];
+        *odd = x.get(1).copied().unwrap_or(0.0);
+    }
+    let end = shape.end.div_ceil(2);
+    zero::<I>(even, row.len().div_ceil(2)..end);
+    zero::<I>(odd, row.len() / 2..end);
+}
+
+#[inline(always)]
+fn halve_vectors<I: Isa>(row: &[f32], at: usize, even: &mut [f32], odd: &mut [f32]) {
+    let pair = &row[at..].as_chunks().0[..2];
+    let (low, high) = (I::load(&pair[0]), I::load(&pair[1]));
+    I::store(I::even(low, high), &mut even[at / 2..].as_chunks_mut().0[0]);
+    I::store(I::odd(low, high), &mut odd[at / 2..].as_chunks_mut().0[0]);
 }
 
 /// A row whose columns are far apart.
@@ -114,13 +158,6 @@ fn scatter(row: &[f32], shape: &Lines, line: &mut [f32]) {
         let column = left + at;
         line[column % stride * shape.part + column / stride] = *x;
     }
-}
-
-/// The elements from `at` on, and zeros behind the last.
-#[inline(always)]
-fn vector<I: Isa>(row: &[f32], at: usize) -> I::Vector {
-    let from = row.get(at..).unwrap_or(&[]);
-    from.first_chunk().map_or_else(|| I::load_part(from, I::splat(0.0)), |whole| I::load(whole))
 }
 
 #[cfg(test)]

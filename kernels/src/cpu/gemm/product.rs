@@ -152,7 +152,7 @@ impl<'a> Product<'a> {
         for first in (0..tile.columns.len()).step_by(self.kernel.columns) {
             let columns = first..tile.columns.len().min(first + self.kernel.columns);
             let right = self.right_panel(tile.columns.start, first, steps, panels);
-            let ahead = self.ahead(tile, columns.end, steps, whole_blocks);
+            let ahead = self.ahead(tile, columns.end, steps, whole_blocks, panels.is_empty());
             let mut run = |top: usize, count: usize, rows: usize| {
                 if count > 0 && rows > 0 {
                     let (left, distance) = self.left_block(tile.rows.start, top, steps, copies);
@@ -165,12 +165,24 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// What is fetched while the panel before column `end` of the tile is multiplied, because a constant B usually comes
-    /// from memory: the next panel, or the first one of the next slice, some of it by each block.
-    fn ahead(&self, tile: &mut Tile<'_, f32>, end: usize, steps: &Range<usize>, blocks: usize) -> Ahead {
-        let Right::Packed(packed) = self.right else {
+    /// What is fetched while the panel before column `end` of the tile is multiplied: of a B that is read where it is the rows of the next panel;
+    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block.
+    fn ahead(
+        &self,
+        tile: &mut Tile<'_, f32>,
+        end: usize,
+        steps: &Range<usize>,
+        blocks: usize,
+        in_place: bool,
+    ) -> Ahead {
+        let packed = match self.right {
+            Right::Packed(packed) => packed,
+            Right::View(view) if in_place && end < tile.columns.len() => {
+                let data = view.from(steps.start, tile.columns.start + end).as_ptr();
+                return Ahead { data, step: view.row_stride(), block: 0, last: 0 };
+            }
             // An address that has no page would be looked for with each step.
-            return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0 };
+            _ => return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0 },
         };
         let next = if end < tile.columns.len() {
             packed.from(steps.start, tile.columns.start + end)

@@ -1,10 +1,11 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows over large planes are read where they are (`direct`), others with channels along the vectors (`channels`). The choice follows from
-//! shapes and the instruction set.
+//! Small windows over large planes are read where they are (`direct`), larger ones from lines with the zeros around them (`lined`), where these
+//! fill the vectors, others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
 
 mod channels;
 mod direct;
+mod lined;
 
 use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
@@ -16,6 +17,7 @@ use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use direct::Direct;
+use lined::Lined;
 
 /// Multiply-adds of a tile, about: some microseconds.
 const TILE_WORK: usize = 1 << 17;
@@ -43,6 +45,14 @@ pub(super) fn prepare(
     // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
     let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
     let pays = large && 2 * geometry.maps >= LANES;
+    // Lines pay where vectors of pixels share registers with vectors of channels, and there are half as many registers.
+    if geometry.taps() > SMALL_WINDOW
+        && micro.lanes < LANES
+        && micro.name != "portable"
+        && let Some(lined) = Lined::new(&geometry)
+    {
+        return Ok(Some(Box::new(Rows::new(Reader::Lined(lined), geometry, node)?)));
+    }
     let direct = Direct::new(micro, &geometry);
     if (pays || direct.is_none())
         && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
@@ -50,19 +60,25 @@ pub(super) fn prepare(
         return Ok(Some(Box::new(kernel)));
     }
     let Some(direct) = direct else { return Ok(None) };
-    Ok(Some(Box::new(Rows::new(direct, geometry, node)?)))
+    Ok(Some(Box::new(Rows::new(Reader::Direct(direct), geometry, node)?)))
 }
 
-/// Rows read where they are.
+/// What computes rows of outputs of a channel.
+enum Reader {
+    Direct(Direct),
+    Lined(Lined),
+}
+
+/// Channels one after the other.
 struct Rows {
     geometry: Geometry,
-    direct: Direct,
+    reader: Reader,
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
 
 impl Rows {
-    fn new(direct: Direct, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
+    fn new(reader: Reader, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let Geometry { output, images, maps, .. } = geometry;
         let per_row = (output[1] * geometry.taps()).max(1);
         let tile_rows = match (TILE_WORK / per_row).max(1) {
@@ -71,7 +87,7 @@ impl Rows {
         };
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
-        Ok(Self { geometry, direct, grid, epilogue: Epilogue::of(node)? })
+        Ok(Self { geometry, reader, grid, epilogue: Epilogue::of(node)? })
     }
 
     /// Computes the tile's rows, which may be of several channels.
@@ -95,7 +111,11 @@ impl Rows {
                 Some(epilogue) => epilogue.uniform(row * width, place.len(), extras),
             };
             let finish = uniform.unwrap_or(Uniform::IDENTITY);
-            self.direct.compute(&input[channel * plane..][..plane], weights, finish, y, &mut out[place.clone()]);
+            let (image, rows) = (&input[channel * plane..][..plane], &mut out[place.clone()]);
+            match &self.reader {
+                Reader::Direct(direct) => direct.compute(image, weights, finish, y, rows),
+                Reader::Lined(lined) => lined.compute(image, weights, finish, y, rows),
+            }
             if let Some(epilogue) = &self.epilogue {
                 waiting.end = if uniform.is_some() { place.end } else { place.start };
                 if waiting.len() >= ACTIVATED || next == end || uniform.is_none() {
@@ -113,7 +133,10 @@ impl Rows {
 
 impl CpuKernel for Rows {
     fn resident_bytes(&self) -> usize {
-        self.direct.resident_bytes()
+        match &self.reader {
+            Reader::Direct(direct) => direct.resident_bytes(),
+            Reader::Lined(lined) => lined.resident_bytes(),
+        }
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
