@@ -41,17 +41,34 @@ pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
         return Vec::new();
     }
     let readers = Readers::of(forming.program);
-    let mut growth = Growth { forming, readers: &readers, groups: Quotient::new(forming.program, &readers) };
-    let edges = growth.edges();
-    // Joining two groups can make a join possible that was not before: a diamond's second branch.
-    while edges.iter().fold(false, |joined, (_, from, to)| growth.join(*from, *to) || joined) {}
-    growth.groups()
+    let grown = |careful: bool| {
+        let groups = Quotient::new(forming.program, &readers);
+        let mut growth = Growth { forming, readers: &readers, groups, careful };
+        let edges = growth.edges();
+        // Joining two groups can make a join possible that was not before: a diamond's second branch.
+        while edges.iter().fold(false, |joined, (_, from, to)| growth.join(*from, *to) || joined) {}
+        growth
+    };
+    // Kernels of blocks that grow node by node would be prepared anew with each node, so devices are asked for those of the last blocks, and
+    // with each node only if one of these has none.
+    let quick = grown(false);
+    let blocks: Vec<_> = quick.blocks().collect();
+    match blocks.iter().all(|block| quick.is_supported(block)) {
+        true => blocks.into_iter().map(members).collect(),
+        false => grown(true).blocks().map(members).collect(),
+    }
+}
+
+fn members(block: BlockNode) -> BlockMembers {
+    BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }
 }
 
 struct Growth<'a> {
     forming: &'a Forming<'a>,
     readers: &'a Readers,
     groups: Quotient<'a>,
+    /// Whether two groups become one only if their device has a kernel for both together.
+    careful: bool,
 }
 
 impl Growth<'_> {
@@ -81,32 +98,41 @@ impl Growth<'_> {
             return false;
         }
         let members = [self.groups.nodes(a), self.groups.nodes(b)].concat();
-        let fits = members.len() <= MOST_MEMBERS && self.block(&members).is_some();
-        if !fits || self.groups.between(a, b).is_some() {
+        let is_block = || self.block(&members).is_some_and(|block| !self.careful || self.is_supported(&block));
+        if members.len() > MOST_MEMBERS || self.groups.between(a, b).is_some() || !is_block() {
             return false;
         }
         self.groups.merge(a.min(b), a.max(b));
         true
     }
 
-    /// The block of some nodes of one device, if they are one and the device has a kernel for it.
+    /// The block of some nodes of one device, if they are one.
     fn block(&self, members: &[NodeId]) -> Option<BlockNode> {
-        let Forming { program, device_of, devices, .. } = *self.forming;
-        let id = device_of[members[0].index()];
-        let device = devices.get(id.index())?;
+        let Forming { program, .. } = *self.forming;
+        let device = self.forming.devices.get(self.device(members).index())?;
         let mut block = block_node(program, self.readers, members, usize::MAX).ok()?;
         let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > room(device);
         if crowded && self.forming.mode == StreamMode::Auto {
             return None;
         }
         block.set_chunk_rows(chunk_rows(&block, self.forming.chunk, device));
-        let constant: Vec<bool> = block.inputs.iter().map(|input| program.constant(*input).is_some()).collect();
-        (self.forming.supports)(id, &block.spec, &constant).then_some(block)
+        Some(block)
     }
 
-    fn groups(&self) -> Vec<BlockMembers> {
+    /// Whether the device of a block has a kernel for it.
+    fn is_supported(&self, block: &BlockNode) -> bool {
+        let constant: Vec<bool> =
+            block.inputs.iter().map(|input| self.forming.program.constant(*input).is_some()).collect();
+        (self.forming.supports)(self.device(&block.members), &block.spec, &constant)
+    }
+
+    fn device(&self, members: &[NodeId]) -> DeviceId {
+        self.forming.device_of[members[0].index()]
+    }
+
+    /// All groups of several nodes.
+    fn blocks(&self) -> impl Iterator<Item = BlockNode> {
         let lists = self.forming.program.node_ids().map(|node| self.groups.nodes(node.index()));
-        let blocks = lists.filter(|list| list.len() > 1).filter_map(|list| self.block(list));
-        blocks.map(|block| BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }).collect()
+        lists.filter(|list| list.len() > 1).filter_map(|list| self.block(list))
     }
 }

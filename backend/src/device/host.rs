@@ -109,7 +109,7 @@ fn topology(root: &Path, notes: &mut Vec<String>) -> (Topology, Topology) {
         (!usable.pus.is_empty()).then_some((topology, usable))
     };
     #[cfg(feature = "hwloc")]
-    if let Some(found) = super::hwloc::read().and_then(usable_part) {
+    if let Some(found) = super::hwloc::topology().and_then(usable_part) {
         return found;
     }
     if let Some(found) = sysfs::read(root).and_then(usable_part) {

@@ -9,9 +9,16 @@
 use super::topology::{Cache, NumaNode, Pu, Source, Topology};
 use hwloc2::{ObjectType, TopologyObject};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
-/// The machine as hwloc sees it, less what a control group forbids; `None` where hwloc fails.
-pub(super) fn read() -> Option<Topology> {
+/// The machine as hwloc sees it, less what a control group forbids; `None` where hwloc fails. It is asked once in a process: it reads some
+/// hundred files, which takes as long as opening a small model.
+pub(super) fn topology() -> Option<Topology> {
+    static READ: OnceLock<Option<Topology>> = OnceLock::new();
+    READ.get_or_init(read).clone()
+}
+
+fn read() -> Option<Topology> {
     let tree = hwloc2::Topology::new()?;
     let mut reader = Reader::default();
     reader.walk(tree.object_at_root(), Ancestors::default());
