@@ -51,7 +51,8 @@ struct Line([u8; ALIGNMENT]);
 const PAGED: usize = 256 << 10;
 
 /// Bytes from which a [`Buffer`]'s pages are to be large ones, where the system has such: rows of an image are often in a page each, and there are
-/// too few places for the addresses of small pages in a core to walk along all rows at once.
+/// too few places for the addresses of small pages in a core to walk along all rows at once. What is touched of such a buffer takes up whole
+/// large pages.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 2 << 20;
 

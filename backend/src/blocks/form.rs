@@ -41,22 +41,22 @@ pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
         return Vec::new();
     }
     let readers = Readers::of(forming.program);
-    let grown = |careful: bool| {
-        let groups = Quotient::new(forming.program, &readers);
-        let mut growth = Growth { forming, readers: &readers, groups, careful };
-        let edges = growth.edges();
-        // Joining two groups can make a join possible that was not before: a diamond's second branch.
-        while edges.iter().fold(false, |joined, (_, from, to)| growth.join(*from, *to) || joined) {}
-        growth
-    };
-    // Kernels of blocks that grow node by node would be prepared anew with each node, so devices are asked for those of the last blocks, and
-    // with each node only if one of these has none.
-    let quick = grown(false);
-    let blocks: Vec<_> = quick.blocks().collect();
-    match blocks.iter().all(|block| quick.is_supported(block)) {
-        true => blocks.into_iter().map(members).collect(),
-        false => grown(true).blocks().map(members).collect(),
+    let groups = Quotient::new(forming.program, &readers);
+    let mut growth = Growth { forming, readers: &readers, groups, careful: false };
+    growth.grow();
+    // Kernels of blocks that grow node by node would be prepared anew with each node, so devices are asked for those of the final blocks. The
+    // nodes of one that has none grow again, and devices are asked each time.
+    let (supported, refused): (Vec<_>, Vec<_>) = growth.blocks().partition(|block| growth.is_supported(block));
+    if refused.is_empty() {
+        return supported.into_iter().map(members).collect();
     }
+    let mut groups = Quotient::new(forming.program, &readers);
+    for block in &supported {
+        block.members[1..].iter().for_each(|node| groups.merge(block.members[0].index(), node.index()));
+    }
+    let mut growth = Growth { groups, careful: true, ..growth };
+    growth.grow();
+    growth.blocks().map(members).collect()
 }
 
 fn members(block: BlockNode) -> BlockMembers {
@@ -72,6 +72,13 @@ struct Growth<'a> {
 }
 
 impl Growth<'_> {
+    /// Joins what can be.
+    fn grow(&mut self) {
+        let edges = self.edges();
+        // Joining two groups can make a join possible that was not before: a diamond's second branch.
+        while edges.iter().fold(false, |joined, (_, from, to)| self.join(*from, *to) || joined) {}
+    }
+
     /// The edges between nodes that could be members of one block, those of most bytes first.
     fn edges(&self) -> Vec<(Reverse<usize>, NodeId, NodeId)> {
         let program = self.forming.program;
@@ -98,8 +105,11 @@ impl Growth<'_> {
             return false;
         }
         let members = [self.groups.nodes(a), self.groups.nodes(b)].concat();
-        let is_block = || self.block(&members).is_some_and(|block| !self.careful || self.is_supported(&block));
-        if members.len() > MOST_MEMBERS || self.groups.between(a, b).is_some() || !is_block() {
+        if members.len() > MOST_MEMBERS {
+            return false;
+        }
+        let Some(block) = self.block(&members) else { return false };
+        if self.groups.between(a, b).is_some() || self.careful && !self.is_supported(&block) {
             return false;
         }
         self.groups.merge(a.min(b), a.max(b));
@@ -108,8 +118,8 @@ impl Growth<'_> {
 
     /// The block of some nodes of one device, if they are one.
     fn block(&self, members: &[NodeId]) -> Option<BlockNode> {
-        let Forming { program, .. } = *self.forming;
-        let device = self.forming.devices.get(self.device(members).index())?;
+        let Forming { program, devices, .. } = *self.forming;
+        let device = devices.get(self.device(members).index())?;
         let mut block = block_node(program, self.readers, members, usize::MAX).ok()?;
         let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > room(device);
         if crowded && self.forming.mode == StreamMode::Auto {

@@ -6,6 +6,7 @@ Each architecture is exported by both exporters of PyTorch: `NAME.ts.onnx` by th
 `torch.export`. Beside each its inputs (`in__NAME`) and outputs (`out__NAME`) in an .npz, or in a .txt why there is none.
 """
 
+import concurrent.futures
 import functools
 import logging
 import multiprocessing
@@ -105,10 +106,12 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     names = sys.argv[2:] or sorted(ALL)
-    # What exporters leave in memory ends with their process.
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=6) as pool:
-        for line in pool.imap_unordered(functools.partial(write, folder=folder), names):
-            print(line, flush=True)
+    # What exporters leave in memory ends with their processes; executors that replace these themselves hang in Python 3.11.
+    cores, fresh = os.cpu_count(), multiprocessing.get_context("spawn")
+    for first in range(0, len(names), 6 * cores):
+        with concurrent.futures.ProcessPoolExecutor(cores, fresh) as pool:
+            for line in pool.map(functools.partial(write, folder=folder), names[first : first + 6 * cores]):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ use super::*;
 use crate::plan::test_programs::{Maker, add, chain, map, random_program, relu};
 use crate::plan::{ChunkRule, MachineDevice, StreamMode};
 use crate::program::{Program, ValueId};
-use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, Op, Reduce, ReduceKind, Step, Unary};
+use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, NodeSpec, Op, Reduce, ReduceKind, Step, Unary};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 
 /// A CPU device with two threads and 1 MiB of cache each.
@@ -54,6 +54,33 @@ fn chains_stream_and_other_devices_end_them() {
     assert_eq!(members(&program, &[0, 0, 1, 1]), [[0, 1], [2, 3]]);
     assert_eq!(members(&program, &[0, 1, 0, 1]), [[0; 0]; 0]);
     assert_eq!(formed(&program, &[0; 4], StreamMode::Off), []);
+}
+
+#[test]
+fn blocks_without_a_kernel_are_formed_of_fewer_nodes() {
+    let mut maker = Maker::new();
+    let mut values = vec![maker.input(&[64, 32])];
+    (0..9).for_each(|at| values.push(maker.node(relu(), &[values[at]], &[64, 32])));
+    let program = maker.finish(&[values[9]]);
+    let device_of: Vec<_> = [0, 0, 0, 1, 1, 1, 1, 1, 1].map(DeviceId).into();
+    let devices = [cpu_device("cpu0"), cpu_device("cpu1")];
+    let form_up_to = |most: usize| {
+        let asked = std::cell::Cell::new(0);
+        let supports = |_: DeviceId, spec: &NodeSpec, _: &[bool]| {
+            asked.set(asked.get() + 1);
+            matches!(&spec.op, Op::Block(block) if block.members.len() <= most)
+        };
+        let (mode, chunk) = (StreamMode::Always, ChunkRule::Auto);
+        let forming =
+            Forming { program: &program, device_of: &device_of, devices: &devices, mode, chunk, supports: &supports };
+        let lengths: Vec<_> = form(&forming).iter().map(|group| group.members.len()).collect();
+        (lengths, asked.get())
+    };
+    assert_eq!(form_up_to(6), (vec![3, 6], 2), "each block is asked for once");
+    let (lengths, _) = form_up_to(4);
+    assert!(lengths[0] == 3 && lengths[1..].iter().sum::<usize>() == 6, "{lengths:?}");
+    assert!(lengths.iter().all(|length| *length <= 4), "{lengths:?}");
+    assert_eq!(form_up_to(1).0, [0; 0]);
 }
 
 #[test]

@@ -24,6 +24,7 @@ impl Lines {
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
         let read = wide.next_multiple_of(LANES) + reach / stride;
+        // Zeros are written by vectors, of which the last may go on behind the end.
         let written = left.div_ceil(stride) + end.div_ceil(stride) + LANES;
         let part = read.max(written).max(left).next_multiple_of(LANES);
         Self { geometry: *geometry, part, end }
@@ -31,7 +32,7 @@ impl Lines {
 
     /// Numbers of a line.
     pub(super) fn length(&self) -> usize {
-        self.part * self.geometry.steps.strides[1]
+        self.part.saturating_mul(self.geometry.steps.strides[1])
     }
 
     /// Lines that windows of so many rows of outputs reach.
@@ -108,10 +109,10 @@ fn copy_vector<I: Isa>(row: &[f32], at: usize, line: &mut [f32]) {
     I::store(I::load(&row[at..].as_chunks().0[0]), &mut line[at..].as_chunks_mut().0[0]);
 }
 
-/// Zeros in a part of a line, and perhaps some behind it.
+/// Zeros at these places, and perhaps some behind them.
 #[inline(always)]
-fn zero<I: Isa>(line: &mut [f32], part: Range<usize>) {
-    for at in part.step_by(LANES) {
+fn zero<I: Isa>(line: &mut [f32], places: Range<usize>) {
+    for at in places.step_by(LANES) {
         I::store(I::splat(0.0), &mut line[at..].as_chunks_mut().0[0]);
     }
 }
@@ -133,9 +134,9 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
         halve_vectors::<I>(row, last, even, odd);
         done = last / 2 + LANES;
     }
-    for ((x, even), odd) in row[2 * done..].chunks(2).zip(&mut even[done..]).zip(&mut odd[done..]) {
-        *even = x[0];
-        *odd = x.get(1).copied().unwrap_or(0.0);
+    for (at, x) in row.iter().enumerate().skip(2 * done) {
+        let half = if at % 2 == 0 { &mut *even } else { &mut *odd };
+        half[at / 2] = *x;
     }
     let end = shape.end.div_ceil(2);
     zero::<I>(even, row.len().div_ceil(2)..end);

@@ -11,8 +11,8 @@ const AHEAD: usize = 1024;
 /// Steps from which a block takes long enough for C's lines to come from memory meanwhile.
 const LINGERING: usize = 32;
 
-/// Blocks of which a panel is computed before memory has answered.
-const FEW: usize = 4;
+/// Elements of a line of a cache.
+const LINE: usize = 16;
 
 /// Operands and result of one call of a micro-kernel: blocks of rows below each other. Distances are in elements.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,8 @@ pub(super) struct Ahead {
     /// Distance of what the first blocks fetch. All after the block `last` fetch the same.
     pub(super) block: usize,
     pub(super) last: usize,
+    /// Columns from those of C that are computed to those that are fetched.
+    pub(super) columns: usize,
 }
 
 /// `min(max(x · scale + summand, least), greatest)`.
@@ -132,20 +134,23 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
         for (i, a) in cursor.a.iter_mut().enumerate() {
             *a = a.wrapping_add(3 * i * block.a_row);
         }
-        // The lines of the panels after this one, which nobody has read for long: no processor sees that many rows are gone along.
-        let soon = if block.count < FEW { 3 } else { 1 } * VECTORS * S::LANES;
+        // The lines of a panel after this one, which nobody has read for long: no processor sees that so many rows are gone along.
+        let soon = |line: usize| block.ahead.columns + line * LINE;
+        let lines = (VECTORS * S::LANES).div_ceil(LINE);
         if block.depth >= LINGERING {
             for (i, v) in (0..ROWS).flat_map(|i| (0..VECTORS).map(move |v| (i, v))) {
                 S::prefetch(c.wrapping_add(i * block.c_row + v * S::LANES));
             }
         } else {
-            for i in 0..ROWS {
-                S::prefetch_far(c.wrapping_add(i * block.c_row + soon));
+            for (i, line) in (0..ROWS).flat_map(|i| (0..lines).map(move |line| (i, line))) {
+                S::prefetch_far(c.wrapping_add(i * block.c_row + soon(line)));
             }
         }
-        if let Some(Change { summand: Some(term), .. }) = &block.change {
-            for i in 0..ROWS {
-                S::prefetch_far(term.data.wrapping_add((top + i) * term.row + soon));
+        if let Some(Change { summand: Some(term), .. }) = &block.change
+            && term.row > 0
+        {
+            for (i, line) in (0..ROWS).flat_map(|i| (0..lines).map(move |line| (i, line))) {
+                S::prefetch_far(term.data.wrapping_add((top + i) * term.row + soon(line)));
             }
         }
         let mut sums = [[[S::splat(0.0); VECTORS]; ROWS]; CHAINS];

@@ -97,7 +97,7 @@ mod tests {
                         accumulate: depth == 13,
                         initial: None,
                         change: None,
-                        ahead: Ahead { data: a.as_ptr(), step: 16, block: 0, last: 0 },
+                        ahead: Ahead { data: a.as_ptr(), step: 16, block: 0, last: 0, columns },
                     };
                     assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len());
                     assert!((depth - 1) * b_step + columns <= b.len());

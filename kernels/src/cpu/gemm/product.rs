@@ -16,6 +16,9 @@ use std::ops::Range;
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
 
+/// Blocks of rows that are computed before memory has answered.
+const FEW: usize = 4;
+
 /// Columns of panels of which a row is one line of a cache.
 const NARROW: usize = 16;
 
@@ -166,7 +169,8 @@ impl<'a> Product<'a> {
     }
 
     /// What is fetched while the panel before column `end` of the tile is multiplied: of a B that is read where it is the rows of the next panel;
-    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block.
+    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block. And C's, further
+    /// away where a panel has few blocks.
     fn ahead(
         &self,
         tile: &mut Tile<'_, f32>,
@@ -175,14 +179,15 @@ impl<'a> Product<'a> {
         blocks: usize,
         in_place: bool,
     ) -> Ahead {
+        let columns = self.kernel.columns * if blocks < FEW { 3 } else { 1 };
         let packed = match self.right {
             Right::Packed(packed) => packed,
             Right::View(view) if in_place && end < tile.columns.len() => {
                 let data = view.from(steps.start, tile.columns.start + end).as_ptr();
-                return Ahead { data, step: view.row_stride(), block: 0, last: 0 };
+                return Ahead { data, step: view.row_stride(), block: 0, last: 0, columns };
             }
             // An address that has no page would be looked for with each step.
-            _ => return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0 },
+            _ => return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0, columns },
         };
         let next = if end < tile.columns.len() {
             packed.from(steps.start, tile.columns.start + end)
@@ -193,7 +198,7 @@ impl<'a> Product<'a> {
         };
         let step = self.kernel.lanes;
         let block = steps.len() * step;
-        Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks) }
+        Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks), columns }
     }
 
     /// Copies the tile's rows of A for some steps, unless they are read where they are.

@@ -1,6 +1,6 @@
 //! Depthwise convolution by large windows, from rows copied with the zeros around them, where registers are half as wide as a vector.
 //!
-//! A block of four rows of outputs shares each line of the image that several of its windows cover.
+//! Each element of the window is read once for a block of rows of outputs.
 
 use crate::cpu::conv::geometry::Geometry;
 use crate::cpu::conv::lines::Lines;
@@ -12,7 +12,7 @@ use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 const ENOUGH: usize = 28;
 
 /// Rows of outputs that are summed up at once.
-const ROWS: usize = 4;
+pub(super) const ROWS: usize = 4;
 
 /// Numbers of the lines that are there at once, about: half of a first-level cache.
 const MOST: usize = 4 << 10;
@@ -26,24 +26,27 @@ pub(super) struct Lined {
     stride: usize,
     /// Where what each column of the window covers begins in a line.
     offsets: Vec<usize>,
+    /// The greatest of them.
+    reach: usize,
     /// Rows of outputs whose lines are there at once.
     band: usize,
 }
 
 impl Lined {
-    /// `None` if rows of the window are not neighbours, rows of the output too short, or the lines of a block too long.
+    /// `None` if rows of the window are not neighbours, the output too small, or the lines of a block too long.
     pub(super) fn new(geometry: &Geometry) -> Option<Self> {
         let Geometry { output, window, steps, .. } = *geometry;
         let lines = Lines::new(geometry);
         let floats = |rows: usize| lines.count(rows).saturating_mul(lines.length());
-        if steps.dilations[0] != 1 || output[1] < ENOUGH || floats(ROWS) > 4 * MOST {
+        if steps.dilations[0] != 1 || output[0] < ROWS || output[1] < ENOUGH || floats(ROWS) > 4 * MOST {
             return None;
         }
         let band =
             (1..=output[0].div_ceil(ROWS)).map(|blocks| blocks * ROWS).take_while(|rows| floats(*rows) <= MOST).last();
-        let offsets = (0..window[1]).map(|column| lines.offset((0, column))).collect();
+        let offsets: Vec<_> = (0..window[1]).map(|column| lines.offset((0, column))).collect();
+        let reach = offsets.iter().copied().max()?;
         let (stride, band) = (steps.strides[0], band.unwrap_or(ROWS));
-        Some(Self { lines, output, plane: geometry.plane(), window, stride, offsets, band })
+        Some(Self { lines, output, plane: geometry.plane(), window, stride, offsets, reach, band })
     }
 
     /// Bytes of the offsets.
@@ -58,6 +61,8 @@ impl Lined {
     pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.plane, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
+        let rows = out.len() / self.output[1];
+        assert!(out.len() == rows * self.output[1] && first + rows <= self.output[0], "whole rows");
         with_workspace(self.lines.count(self.band) * self.lines.length(), |lines| {
             for (band, out) in out.chunks_mut(self.band * self.output[1]).enumerate() {
                 let blocks = (out.len() / self.output[1]).next_multiple_of(ROWS);
@@ -97,21 +102,18 @@ impl Sums<'_> {
     /// Computes a vector of each row of a block, of which those beyond the band are left.
     #[inline(always)]
     fn block<I: Isa>(&mut self, row: usize, x: usize) {
-        let Lined { ref lines, window: [high, columns], stride, ref offsets, .. } = *self.lined;
+        let Lined { ref lines, window: [high, columns], stride, ref offsets, reach, .. } = *self.lined;
         let (length, down) = (lines.length(), stride * lines.length());
         let from = &self.lines[row * down + x..];
-        let furthest = (ROWS - 1) * down + (high - 1) * length + offsets.last().copied().unwrap_or(0) + LANES;
-        assert!(furthest <= from.len() && self.weights.len() == high * columns, "lines of a block");
+        let furthest = (ROWS - 1) * down + (high - 1) * length + reach + LANES;
+        assert!(furthest <= from.len(), "lines of a block");
         let mut sums = [I::splat(0.0); ROWS];
-        let mut weights = self.weights.as_ptr();
-        for ky in 0..high {
-            for offset in offsets {
+        for (ky, weights) in self.weights.chunks_exact(columns).enumerate().take(high) {
+            for (offset, weight) in offsets.iter().zip(weights) {
                 let at = from.as_ptr().wrapping_add(ky * length + *offset);
-                // SAFETY: weights are read once for each element of the window.
-                let weight = I::splat(unsafe { *weights });
-                weights = weights.wrapping_add(1);
+                let weight = I::splat(*weight);
                 for row in 0..ROWS {
-                    // SAFETY: offsets grow from column to column of a part, and the furthest was seen to be there.
+                    // SAFETY: what is read of the block's last line at the greatest offset was seen to be there.
                     let values = I::load(unsafe { &*at.wrapping_add(row * down).cast() });
                     sums[row] = I::fused_lanes(weight, values, sums[row]);
                 }
@@ -140,54 +142,64 @@ mod tests {
     fn sums_of_every_instruction_set_are_those_of_the_definition() {
         for (size, window, strides, pads, dilation) in [
             ([9, 28], [5, 5], [1, 1], [2, 2, 2, 2], 1),
-            ([13, 57], [5, 5], [2, 2], [2, 2, 2, 2], 1),
+            ([70, 131], [5, 5], [2, 2], [2, 2, 2, 2], 1),
             ([6, 100], [7, 3], [1, 3], [6, 0, 1, 2], 1),
-            ([1, 64], [4, 6], [1, 2], [3, 5, 3, 1], 1),
+            ([4, 64], [4, 6], [1, 2], [3, 5, 3, 1], 1),
             ([30, 31], [2, 5], [3, 1], [0, 4, 0, 4], 2),
         ] {
             let steps = Steps { strides, pads, dilations: [1, dilation] };
             let geometry = Geometry::of_image([1, 1, 1], size, window, steps);
-            let lined = Lined::new(&geometry).expect("long rows, whose lines fit");
+            let lined = Lined::new(&geometry).expect("enough outputs, whose lines fit");
             let numbers = |count: usize| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
             let (plane, weights) = (numbers(size[0] * size[1]), numbers(window[0] * window[1]));
             let finish = Uniform { scale: 2.0, bias: 0.25, least: -1.5, greatest: 4.0 };
             let [high, wide] = geometry.output;
-            for (level, first) in levels().flat_map(|level| [0, high / 2].map(|first| (level, first))) {
-                let rows = (high - first).min(lined.band);
+            let want = |at: usize| {
+                let terms = (0..weights.len()).map(|tap| {
+                    let row = (at / wide * strides[0] + tap / window[1]).wrapping_sub(pads[0]);
+                    let column = (at % wide * strides[1] + tap % window[1] * dilation).wrapping_sub(pads[1]);
+                    let inside = row < size[0] && column < size[1];
+                    let element = if inside { plane[row * size[1] + column] } else { 0.0 };
+                    f64::from(element) * f64::from(weights[tap])
+                });
+                (terms.sum::<f64>() * 2.0 + 0.25).clamp(-1.5, 4.0)
+            };
+            let check = |out: &[f32], first: usize, how: &str| {
+                for (at, found) in out.iter().enumerate() {
+                    let want = want(first * wide + at);
+                    assert!((f64::from(*found) - want).abs() < 1e-5, "{how}, {at} of {geometry:?}: {found} {want}");
+                }
+            };
+            for level in levels() {
+                let rows = high.min(lined.band);
                 let mut lines = vec![f32::NAN; lined.lines.count(rows.next_multiple_of(ROWS)) * lined.lines.length()];
-                lined.lines.fill(&plane, first, &mut lines);
+                lined.lines.fill(&plane, 0, &mut lines);
                 let mut out = vec![f32::NAN; rows * wide];
                 let (lines, weights) = (&lines, &weights);
                 vectorised_at(level, Sums { lined: &lined, lines, weights, finish, out: &mut out });
-                for (at, found) in out.iter().enumerate() {
-                    let terms = (0..weights.len()).map(|tap| {
-                        let row = ((first + at / wide) * strides[0] + tap / window[1]).wrapping_sub(pads[0]);
-                        let column = (at % wide * strides[1] + tap % window[1] * dilation).wrapping_sub(pads[1]);
-                        let inside = row < size[0] && column < size[1];
-                        let element = if inside { plane[row * size[1] + column] } else { 0.0 };
-                        f64::from(element) * f64::from(weights[tap])
-                    });
-                    let want = (terms.sum::<f64>() * 2.0 + 0.25).clamp(-1.5, 4.0);
-                    assert!(
-                        (f64::from(*found) - want).abs() < 1e-5,
-                        "level {level}, {at} of {geometry:?}: {found} {want}"
-                    );
-                }
+                check(&out, 0, &format!("level {level}"));
             }
-            // What the callers see: all rows, by bands.
-            let mut out = vec![f32::NAN; high * wide];
-            lined.compute(&plane, &weights, Uniform::IDENTITY, 0, &mut out);
-            assert!(out.iter().all(|sum| sum.is_finite()), "{geometry:?}");
+            // All bands, and from the middle of a plane on.
+            for first in [0, high / 2] {
+                let mut out = vec![f32::NAN; (high - first) * wide];
+                lined.compute(&plane, &weights, finish, first, &mut out);
+                check(&out, first, "all bands");
+            }
         }
     }
 
     #[test]
-    fn other_kernels_have_short_rows_and_long_lines() {
+    fn other_kernels_have_few_rows_short_ones_and_long_lines() {
         let lined = |size, dilations| {
             let steps = Steps { strides: [1, 1], pads: [0; 4], dilations };
             Lined::new(&Geometry::of_image([1, 1, 1], size, [5, 5], steps)).is_some()
         };
         assert!(lined([40, 40], [1, 1]) && lined([40, 40], [1, 2]));
-        assert!(!lined([40, 20], [1, 1]) && !lined([40, 40], [2, 1]) && !lined([40, 1 << 20], [1, 1]));
+        assert!(
+            !lined([7, 40], [1, 1])
+                && !lined([40, 20], [1, 1])
+                && !lined([40, 40], [2, 1])
+                && !lined([40, 1 << 20], [1, 1])
+        );
     }
 }

@@ -17,10 +17,13 @@ use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use direct::Direct;
-use lined::Lined;
+use lined::{Lined, ROWS};
 
 /// Multiply-adds of a tile, about: some microseconds.
 const TILE_WORK: usize = 1 << 17;
+
+/// Planes that keep a team busy.
+const ENOUGH_PLANES: usize = 16;
 
 /// Outputs that are activated at once, about: they are in a first-level cache still.
 const ACTIVATED: usize = 2 << 10;
@@ -42,17 +45,17 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
-    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
-    let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
-    let pays = large && 2 * geometry.maps >= LANES;
-    // Lines pay where vectors of pixels share registers with vectors of channels, and there are half as many registers.
+    // Half as many registers hold too few sums of `channels`.
     if geometry.taps() > SMALL_WINDOW
         && micro.lanes < LANES
         && micro.name != "portable"
         && let Some(lined) = Lined::new(&geometry)
     {
-        return Ok(Some(Box::new(Rows::new(Reader::Lined(lined), geometry, node)?)));
+        return Ok(Some(Box::new(Rows::new(Method::Lined(lined), geometry, node)?)));
     }
+    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
+    let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
+    let pays = large && 2 * geometry.maps >= LANES;
     let direct = Direct::new(micro, &geometry);
     if (pays || direct.is_none())
         && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
@@ -60,11 +63,11 @@ pub(super) fn prepare(
         return Ok(Some(Box::new(kernel)));
     }
     let Some(direct) = direct else { return Ok(None) };
-    Ok(Some(Box::new(Rows::new(Reader::Direct(direct), geometry, node)?)))
+    Ok(Some(Box::new(Rows::new(Method::Direct(direct), geometry, node)?)))
 }
 
 /// What computes rows of outputs of a channel.
-enum Reader {
+enum Method {
     Direct(Direct),
     Lined(Lined),
 }
@@ -72,22 +75,27 @@ enum Reader {
 /// Channels one after the other.
 struct Rows {
     geometry: Geometry,
-    reader: Reader,
+    method: Method,
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
 
 impl Rows {
-    fn new(reader: Reader, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
+    fn new(method: Method, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let Geometry { output, images, maps, .. } = geometry;
         let per_row = (output[1] * geometry.taps()).max(1);
         let tile_rows = match (TILE_WORK / per_row).max(1) {
+            // Blocks of rows end with a plane.
+            fraction if fraction < output[0] && matches!(method, Method::Lined(_)) => match images * maps {
+                ENOUGH_PLANES.. => output[0],
+                _ => fraction.next_multiple_of(ROWS),
+            },
             fraction if fraction < output[0] => fraction,
             several => several / output[0].max(1) * output[0],
         };
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
-        Ok(Self { geometry, reader, grid, epilogue: Epilogue::of(node)? })
+        Ok(Self { geometry, method, grid, epilogue: Epilogue::of(node)? })
     }
 
     /// Computes the tile's rows, which may be of several channels.
@@ -112,9 +120,9 @@ impl Rows {
             };
             let finish = uniform.unwrap_or(Uniform::IDENTITY);
             let (image, rows) = (&input[channel * plane..][..plane], &mut out[place.clone()]);
-            match &self.reader {
-                Reader::Direct(direct) => direct.compute(image, weights, finish, y, rows),
-                Reader::Lined(lined) => lined.compute(image, weights, finish, y, rows),
+            match &self.method {
+                Method::Direct(direct) => direct.compute(image, weights, finish, y, rows),
+                Method::Lined(lined) => lined.compute(image, weights, finish, y, rows),
             }
             if let Some(epilogue) = &self.epilogue {
                 waiting.end = if uniform.is_some() { place.end } else { place.start };
@@ -133,9 +141,9 @@ impl Rows {
 
 impl CpuKernel for Rows {
     fn resident_bytes(&self) -> usize {
-        match &self.reader {
-            Reader::Direct(direct) => direct.resident_bytes(),
-            Reader::Lined(lined) => lined.resident_bytes(),
+        match &self.method {
+            Method::Direct(direct) => direct.resident_bytes(),
+            Method::Lined(lined) => lined.resident_bytes(),
         }
     }
 
