@@ -11,8 +11,8 @@ use hwloc2::{ObjectType, TopologyObject};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The machine as hwloc sees it, less what a control group forbids; `None` where hwloc fails. It is asked once in a process: it reads some
-/// hundred files, which takes as long as opening a small model. What a control group allows later is not seen; what is taken away is, by affinity.
+/// The machine as hwloc sees it, less what a control group forbids; `None` where hwloc fails. It is asked once in a process, since
+/// it takes some milliseconds, as long as opening a small model. What a control group allows later is not seen; what is taken away is, by affinity.
 pub(super) fn topology() -> Option<Topology> {
     static READ: OnceLock<Option<Topology>> = OnceLock::new();
     READ.get_or_init(read).clone()

@@ -197,12 +197,14 @@ impl Weights {
 /// Makes all, on as many threads as pay.
 fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
-    // Asked only where it matters: the answer takes some files to be read.
-    let processors = || thread::available_parallelism().map_or(1, NonZero::get);
     let largest = jobs.iter().map(|job| job.raw()).max().unwrap_or(0).max(1);
     // Each thread has one raw weight, or a piece of it, in memory, and all of them together are to hardly add to the peak.
     let at_once = (RAW.max(bytes / 20) / largest).max(1);
-    let threads = if bytes < FEW { 1 } else { processors().min(jobs.len()).min(at_once) };
+    let threads = match bytes < FEW {
+        true => 1,
+        // Files are read for each answer, so it is asked for only where it matters.
+        false => thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len()).min(at_once),
+    };
     let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
     let next = AtomicUsize::new(0);
     let work = || {

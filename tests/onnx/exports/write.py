@@ -106,7 +106,7 @@ def main():
     folder = pathlib.Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     names = sys.argv[2:] or sorted(ALL)
-    # What exporters leave in memory ends with their processes; executors that replace these themselves hang in Python 3.11.
+    # What exporters leave in memory ends with their processes; executors that replace these themselves hung in Python 3.11.
     cores, fresh = os.cpu_count(), multiprocessing.get_context("spawn")
     for first in range(0, len(names), 6 * cores):
         with concurrent.futures.ProcessPoolExecutor(cores, fresh) as pool:

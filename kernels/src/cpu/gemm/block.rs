@@ -134,7 +134,8 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
         for (i, a) in cursor.a.iter_mut().enumerate() {
             *a = a.wrapping_add(3 * i * block.a_row);
         }
-        // The lines of a panel after this one, which nobody has read for long: no processor sees that so many rows are gone along.
+        // The lines of a panel after this one: in a network they have left the caches, and so many rows at once are more streams than a processor
+        // foresees.
         let soon = |line: usize| block.ahead.columns + line * LINE;
         let lines = (VECTORS * S::LANES).div_ceil(LINE);
         if block.depth >= LINGERING {

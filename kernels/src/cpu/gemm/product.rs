@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
 
-/// Blocks of rows that are computed before memory has answered.
+/// Fewer blocks of rows than this are computed before memory has answered.
 const FEW: usize = 4;
 
 /// Columns of panels of which a row is one line of a cache.
@@ -169,8 +169,8 @@ impl<'a> Product<'a> {
     }
 
     /// What is fetched while the panel before column `end` of the tile is multiplied: of a B that is read where it is the rows of the next panel;
-    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block. And C's, further
-    /// away where a panel has few blocks.
+    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block.
+    /// C's lines are fetched from further away where a panel has few blocks.
     fn ahead(
         &self,
         tile: &mut Tile<'_, f32>,

@@ -1,7 +1,7 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows over large planes are read where they are (`direct`), larger ones from lines with the zeros around them (`lined`), where these
-//! fill the vectors, others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
+//! Small windows over large planes are read where they are (`direct`), larger ones over long rows from lines with the zeros around them
+//! (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
 
 mod channels;
 mod direct;
@@ -45,10 +45,9 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
-    // Half as many registers hold too few sums of `channels`.
+    // Where a vector is two registers, too few are left for the sums of `channels`.
     if geometry.taps() > SMALL_WINDOW
-        && micro.lanes < LANES
-        && micro.name != "portable"
+        && micro.name == "AVX2"
         && let Some(lined) = Lined::new(&geometry)
     {
         return Ok(Some(Box::new(Rows::new(Method::Lined(lined), geometry, node)?)));
@@ -84,14 +83,12 @@ impl Rows {
     fn new(method: Method, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let Geometry { output, images, maps, .. } = geometry;
         let per_row = (output[1] * geometry.taps()).max(1);
-        let tile_rows = match (TILE_WORK / per_row).max(1) {
+        let tile_rows = match ((TILE_WORK / per_row).max(1), &method) {
+            (several, _) if several >= output[0] => several / output[0].max(1) * output[0],
+            (fraction, Method::Direct(_)) => fraction,
             // Blocks of rows end with a plane.
-            fraction if fraction < output[0] && matches!(method, Method::Lined(_)) => match images * maps {
-                ENOUGH_PLANES.. => output[0],
-                _ => fraction.next_multiple_of(ROWS),
-            },
-            fraction if fraction < output[0] => fraction,
-            several => several / output[0].max(1) * output[0],
+            (_, Method::Lined(_)) if images * maps >= ENOUGH_PLANES => output[0],
+            (fraction, Method::Lined(_)) => fraction.next_multiple_of(ROWS),
         };
         let grid =
             Grid { batch: 1, rows: images * maps * output[0], columns: output[1], tile_rows, tile_columns: output[1] };
