@@ -51,6 +51,9 @@ pub(crate) trait Isa {
     /// `a + b` in each lane.
     fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
+    /// `a / b` in each lane.
+    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector;
+
     /// The greater in each lane; `b` if one is NaN.
     fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
@@ -62,6 +65,9 @@ pub(crate) trait Isa {
 
     /// Lanes 1, 3, … of the 32 of both.
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector;
+
+    /// Lanes 1, 2, … and then `last`.
+    fn shifted(vector: Self::Vector, last: f32) -> Self::Vector;
 
     /// 2^`BITS` plus the number in the `BITS` bits of each byte from bit `SHIFT` on: no conversion, but the bits of a mantissa.
     fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector;
@@ -221,8 +227,10 @@ mod tests {
             let two = I::splat(2.0);
             let part = I::load_part(&a[..count], two);
             let mut made = Vec::new();
-            let joined = [I::fused_lanes(x, two, y), I::sum(x, y), I::greater(x, y), I::lesser(x, y)];
-            for vector in [part].into_iter().chain(joined).chain([I::even(x, y), I::odd(x, y)]) {
+            let joined =
+                [I::fused_lanes(x, two, y), I::sum(x, y), I::quotient(x, y), I::greater(x, y), I::lesser(x, y)];
+            let moved = [I::even(x, y), I::odd(x, y), I::shifted(x, b[0])];
+            for vector in [part].into_iter().chain(joined).chain(moved) {
                 let mut lanes = [0.0; LANES];
                 I::store(vector, &mut lanes);
                 made.extend(lanes);
@@ -242,14 +250,16 @@ mod tests {
         for (level, count) in (BASELINE..=best()).flat_map(|level| (0..=LANES).map(move |count| (level, count))) {
             let made = run_at(level, Lanes(a, b, count));
             let both = [a, b].concat();
-            let want: [&dyn Fn(usize) -> f32; 8] = [
+            let want: [&dyn Fn(usize) -> f32; 10] = [
                 &|i| if i < count { a[i] } else { 2.0 },
                 &|i| a[i] * 2.0 + b[i],
                 &|i| a[i] + b[i],
+                &|i| a[i] / b[i],
                 &|i| if a[i] > b[i] { a[i] } else { b[i] },
                 &|i| if a[i] < b[i] { a[i] } else { b[i] },
                 &|i| both[2 * i],
                 &|i| both[2 * i + 1],
+                &|i| both[i + 1],
                 &|i| if i < count { a[i] } else { -1.0 },
             ];
             for (at, made) in made.iter().enumerate() {

@@ -68,6 +68,10 @@ impl Affine {
                 self.scale = term;
                 Some(Stage::Bias)
             }
+            (Binary::Divide, Term::Constant(divisor), Stage::Scale) => {
+                self.scale = Term::Constant(exact_reciprocal(divisor)?);
+                Some(Stage::Bias)
+            }
             (Binary::Add, _, Stage::Scale | Stage::Bias) => {
                 self.bias = term;
                 Some(Stage::Residual)
@@ -117,6 +121,13 @@ enum Stage {
     Least,
     Greatest,
     Done,
+}
+
+/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two.
+fn exact_reciprocal(divisor: f32) -> Option<f32> {
+    const MANTISSA: u32 = (1 << (f32::MANTISSA_DIGITS - 1)) - 1;
+    let reciprocal = 1.0 / divisor;
+    (divisor.is_normal() && reciprocal.is_normal() && divisor.to_bits() & MANTISSA == 0).then_some(reciprocal)
 }
 
 /// A step as a function of the current register and one term.
@@ -194,6 +205,31 @@ impl Beside<'_> {
                     *x = clamp(*x * scale.at(index) + bias.at(index) + residual.at(index));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_by_a_power_of_two_is_a_scale_of_the_same_bits() {
+        let scale = |divisor: f64| {
+            let constant = Step::Constant(Literal::Float(divisor));
+            let steps = vec![constant, Step::Binary(Binary::Divide, Register(0), Register(1))];
+            let expression = Expression::new(1, steps).expect("each step reads earlier ones");
+            Affine::beginnings(&expression).last().map(|(form, ..)| form.scale)
+        };
+        for divisor in [8.0f32, -0.25, 1.0, 2f32.powi(126), 2f32.powi(-126)] {
+            let Some(Term::Constant(factor)) = scale(divisor.into()) else { panic!("{divisor} is a power of two") };
+            for x in [3.0, -0.1, 1e-45, 7e-39, f32::MAX, -0.0, f32::INFINITY, f32::NAN] {
+                assert!((x / divisor).to_bits() == (x * factor).to_bits() || x.is_nan(), "{x} / {divisor}");
+            }
+        }
+        // Others, and those whose reciprocal has fewer digits, are left to division.
+        for divisor in [3.0f32, 0.0, 2f32.powi(127), 1e-45, f32::INFINITY, f32::NAN] {
+            assert!(scale(divisor.into()) == Some(Term::Constant(1.0)), "{divisor}");
         }
     }
 }

@@ -62,6 +62,11 @@ macro_rules! portable_isa {
             }
 
             #[inline(always)]
+            fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+                std::array::from_fn(|i| a[i] / b[i])
+            }
+
+            #[inline(always)]
             fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
             }
@@ -79,6 +84,11 @@ macro_rules! portable_isa {
             #[inline(always)]
             fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
                 std::array::from_fn(|i| if i < LANES / 2 { low[2 * i + 1] } else { high[2 * i + 1 - LANES] })
+            }
+
+            #[inline(always)]
+            fn shifted(vector: Self::Vector, last: f32) -> Self::Vector {
+                std::array::from_fn(|i| if i + 1 < LANES { vector[i + 1] } else { last })
             }
 
             #[inline(always)]

@@ -67,6 +67,12 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn quotient(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe { _mm512_div_ps(a, b) }
+    }
+
+    #[inline(always)]
     fn greater(a: __m512, b: __m512) -> __m512 {
         // SAFETY: as for `splat`.
         unsafe { _mm512_max_ps(a, b) }
@@ -93,6 +99,15 @@ impl Isa for Avx512 {
         unsafe {
             let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
             _mm512_permutex2var_ps(low, odd, high)
+        }
+    }
+
+    #[inline(always)]
+    fn shifted(vector: __m512, last: f32) -> __m512 {
+        // SAFETY: as for `splat`.
+        unsafe {
+            let last = _mm512_castps_si512(_mm512_set1_ps(last));
+            _mm512_castsi512_ps(_mm512_alignr_epi32::<1>(last, _mm512_castps_si512(vector)))
         }
     }
 
@@ -221,6 +236,12 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector {
+        // SAFETY: as for `splat`.
+        unsafe { [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])] }
+    }
+
+    #[inline(always)]
     fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector {
         // SAFETY: as for `splat`.
         unsafe { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
@@ -240,6 +261,21 @@ impl Isa for Avx2 {
     #[inline(always)]
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector {
         [half::<0xDD>(low), half::<0xDD>(high)]
+    }
+
+    #[inline(always)]
+    fn shifted([low, high]: Self::Vector, last: f32) -> Self::Vector {
+        // The first lane of the second goes behind the others of the first.
+        let with_first = |half: __m256, next: __m256| {
+            // SAFETY: as for `splat`.
+            unsafe {
+                let rotated = _mm256_permutevar8x32_ps(half, _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0));
+                _mm256_blend_ps::<0x80>(rotated, _mm256_broadcastss_ps(_mm256_castps256_ps128(next)))
+            }
+        };
+        // SAFETY: as for `splat`.
+        let last = unsafe { _mm256_set1_ps(last) };
+        [with_first(low, high), with_first(high, last)]
     }
 
     #[inline(always)]

@@ -1,8 +1,14 @@
 //! Pooling over windows of images: greatest element or mean.
 
+mod general;
+mod small;
+
+use general::Planes;
+use small::{Copied, Small};
+
 use super::elements::{elements, elements_mut};
 use super::team::with_workspace;
-use super::vector::{Isa, LANES, Loop, vectorised};
+use super::vector::{Isa, LANES, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Pool, PoolKind};
@@ -157,204 +163,35 @@ impl Join for Sum {
     }
 }
 
-/// Planes, one after the other: for each row of the output the rows of its windows are joined to one, and then that one's columns;
-/// several rows at once, because what was just stored is slow to load at other places.
-struct Planes<'a, J> {
-    kernel: &'a PoolKernel,
-    source: &'a [f32],
-    /// Memory for [`TOGETHER`] rows of the input with their padding.
-    joined: &'a mut [f32],
-    /// For the columns of the output, by how many columns of the input a mean divides.
-    counts: &'a [f32],
-    target: &'a mut [f32],
-    join: PhantomData<J>,
-}
-
-impl<J: Join> Loop for Planes<'_, J> {
-    /// Whether an element that a window may hold is NaN and was lost.
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> bool {
-        let Self { kernel: PoolKernel { op, input: [height, width], output: [high, wide] }, source, .. } = self;
-        self.joined.fill(J::NEUTRAL);
-        let (reach, parts) = (self.joined.len() / TOGETHER, self.kernel.parts());
-        let columns = |column: usize| match column * op.dilations[1] {
-            at if parts => at % 2 * (reach / 2) + at / 2,
-            at => at,
-        };
-        let (mut lost, mut seen) = (false, 0);
-        let (mut plane, mut line) = (0, 0);
-        for (block, target) in self.target.chunks_mut(TOGETHER * wide).enumerate() {
-            let mut read = seen;
-            for joined in self.joined.chunks_exact_mut(reach).take(target.len() / wide) {
-                let (rows, top) = self.kernel.window(0, line);
-                let row = |i: usize| plane + (top + ((rows.start + i) * op.dilations[0]) as isize) as usize * width;
-                match rows.len() {
-                    0 => joined.fill(J::NEUTRAL),
-                    count => {
-                        let rows = (count, &row);
-                        if parts {
-                            join_rows::<I, J, true>(rows, source, *width, self.kernel.parted(joined));
-                        } else {
-                            join_rows::<I, J, false>(rows, source, *width, [&mut joined[op.pads[1]..], &mut []]);
-                        }
-                        read = read.max(row(count - 1) + width);
-                    }
-                }
-                line += 1;
-                if line == *high {
-                    (plane, line) = (plane + height * width, 0);
-                }
-            }
-            if !J::KEEPS_NAN {
-                // Now, while they are in the first-level cache.
-                lost |= source[seen..read].iter().fold(false, |found, x| found | x.is_nan());
-                seen = read;
-            }
-            for (at, target) in target.chunks_exact_mut(*wide).enumerate() {
-                join_all::<I, J>(
-                    (op.window[1], &columns),
-                    &self.joined[at * reach..][..reach],
-                    if parts { 1 } else { self.kernel.stride() },
-                    target,
-                );
-                if let PoolKind::Average { .. } = op.kind {
-                    let rows = self.kernel.count(0, (block * TOGETHER + at) % high) as f32;
-                    target.iter_mut().zip(self.counts).for_each(|(sum, columns)| *sum /= rows * columns);
-                }
-            }
-        }
-        lost
-    }
-}
-
-/// Joins to element `i` of the target the elements of `source` that are `i · stride` after the starts, of which there are so many, at
-/// least one.
-#[inline(always)]
-fn join_all<I: Isa, J: Join>(
-    (count, start): (usize, &impl Fn(usize) -> usize),
-    source: &[f32],
-    stride: usize,
-    target: &mut [f32],
-) {
-    let from = |at: usize| &source[start(at)..];
-    match (stride, count) {
-        (1, 1) => join::<I, J, 1>([from(0)], target, false),
-        (1, 2) => join::<I, J, 2>([from(0), from(1)], target, false),
-        (1, _) => join::<I, J, 3>([from(0), from(1), from(2)], target, false),
-        _ => target.iter_mut().zip(from(0).iter().step_by(stride)).for_each(|(to, x)| *to = *x),
-    }
-    for at in if stride == 1 { 3 } else { 1 }..count {
-        match stride {
-            1 => join::<I, J, 1>([from(at)], target, true),
-            _ => target.iter_mut().zip(from(at).iter().step_by(stride)).for_each(|(to, x)| *to = J::scalar(*to, *x)),
-        }
-    }
-}
-
-/// Joins elements `i` of all sources to element `i` of the target, with what it is if `add`.
-#[inline(always)]
-fn join<I: Isa, J: Join, const COUNT: usize>(sources: [&[f32]; COUNT], target: &mut [f32], add: bool) {
-    let end = target.len();
-    for start in (0..end).step_by(LANES) {
-        // The last vector begins early enough to be whole, where that is possible: partial stores take long.
-        let start = if add || end < LANES { start } else { start.min(end - LANES) };
-        let to = &mut target[start..end.min(start + LANES)];
-        let mut all = I::splat(J::NEUTRAL);
-        if add {
-            all = I::load_part(to, all);
-        }
-        for (at, source) in sources.iter().enumerate() {
-            let next = vector_of::<I>(&source[start..], J::NEUTRAL);
-            all = if at == 0 && !add { next } else { J::join::<I>(all, next) };
-        }
-        match to.first_chunk_mut() {
-            Some(to) => I::store(all, to),
-            None => I::store_part(all, to),
-        }
-    }
-}
-
-/// Joins rows of `width` elements of the source, which begin at these starts, of which there are so many. If `PARTED`, what becomes of
-/// columns with even numbers goes to the first target, and of those with odd numbers to the second; else all goes to the first. It is
-/// filled up to whole vectors.
-#[inline(always)]
-fn join_rows<I: Isa, J: Join, const PARTED: bool>(
-    (count, start): (usize, &impl Fn(usize) -> usize),
-    source: &[f32],
-    width: usize,
-    [first, second]: [&mut [f32]; 2],
-) {
-    let row = |at: usize| &source[start(at)..][..width];
-    for at in (0..count).step_by(3) {
-        let targets = [&mut *first, &mut *second];
-        match count - at {
-            1 => join_few::<I, J, PARTED, 1>([row(at)], targets, at > 0),
-            2 => join_few::<I, J, PARTED, 2>([row(at), row(at + 1)], targets, at > 0),
-            _ => join_few::<I, J, PARTED, 3>([row(at), row(at + 1), row(at + 2)], targets, at > 0),
-        }
-    }
-}
-
-/// Joins rows, with what the targets are if `add`.
-#[inline(always)]
-fn join_few<I: Isa, J: Join, const PARTED: bool, const COUNT: usize>(
-    rows: [&[f32]; COUNT],
-    [first, second]: [&mut [f32]; 2],
-    add: bool,
-) {
-    for column in (0..rows[0].len()).step_by(2 * LANES) {
-        let mut made = [I::splat(J::NEUTRAL); 2];
-        for (half, all) in made.iter_mut().enumerate() {
-            for (at, row) in rows.iter().enumerate() {
-                let from = row.get(column + half * LANES..).unwrap_or_default();
-                I::prefetch(from.as_ptr().wrapping_add(AHEAD));
-                let next = vector_of::<I>(from, J::NEUTRAL);
-                *all = if at == 0 { next } else { J::join::<I>(*all, next) };
-            }
-        }
-        if PARTED {
-            made = [I::even(made[0], made[1]), I::odd(made[0], made[1])];
-        }
-        let (low, high) = match PARTED {
-            true => (&mut first[column / 2..], &mut second[column / 2..]),
-            false => first[column..].split_at_mut(LANES),
-        };
-        for (to, mut all) in [low, high].into_iter().filter_map(<[f32]>::first_chunk_mut).zip(made) {
-            if add {
-                all = J::join::<I>(I::load(to), all);
-            }
-            I::store(all, to);
-        }
-    }
-}
-
-/// The first elements, as many as there are.
-#[inline(always)]
-fn vector_of<I: Isa>(elements: &[f32], beyond: f32) -> I::Vector {
-    match elements.first_chunk() {
-        Some(elements) => I::load(elements),
-        // Nothing may be nowhere, and processors take long to find that nothing is read there.
-        None if elements.is_empty() => I::splat(beyond),
-        None => I::load_part(elements, I::splat(beyond)),
-    }
-}
-
 impl PoolKernel {
-    fn planes(&self, source: &[f32], joined: &mut [f32], counts: &[f32], target: &mut [f32]) {
+    /// Pools planes with a workspace as [`Self::run`] makes it.
+    fn planes(&self, copied: Option<Copied>, source: &[f32], [rows, counts]: [&mut [f32]; 2], target: &mut [f32]) {
         match self.op.kind {
             PoolKind::Max => {
-                let (out, join) = (&mut *target, PhantomData);
-                if vectorised(Planes::<Greatest> { kernel: self, source, joined, counts, target: out, join }) {
+                if self.joined::<Greatest>(copied, source, [rows, counts], target) {
                     let planes = source.chunks_exact(self.input[0] * self.input[1]);
                     let targets = target.chunks_exact_mut(self.output[0] * self.output[1]);
                     planes.zip(targets).for_each(|(source, target)| self.spread_nan(source, target));
                 }
             }
             PoolKind::Average { .. } => {
-                vectorised(Planes::<Sum> { kernel: self, source, joined, counts, target, join: PhantomData });
+                self.joined::<Sum>(copied, source, [rows, counts], target);
             }
+        }
+    }
+
+    /// Whether an element that a window may hold is NaN and was lost.
+    fn joined<J: Join>(
+        &self,
+        copied: Option<Copied>,
+        source: &[f32],
+        [rows, counts]: [&mut [f32]; 2],
+        target: &mut [f32],
+    ) -> bool {
+        let (kernel, join) = (self, PhantomData::<J>);
+        match copied {
+            Some(copied) => vectorised(Small { kernel, copied, source, copy: rows, counts, target, join }),
+            None => vectorised(Planes { kernel, source, joined: rows, counts, target, join }),
         }
     }
 
@@ -383,17 +220,18 @@ impl CpuKernel for PoolKernel {
         if target.is_empty() {
             return Ok(());
         }
+        let (copied, [reach, outputs]) = (Copied::of(self), self.workspace());
+        let rows = copied.map_or(TOGETHER * reach, Copied::elements);
         // Small planes go together, so that a part is worth a hand-over.
         let planes = (PIECE / (from + to)).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
-            let [reach, outputs] = self.workspace();
-            with_workspace(TOGETHER * reach + outputs, |memory| {
-                let (joined, counts) = memory.split_at_mut(TOGETHER * reach);
+            with_workspace(rows + outputs, |memory| {
+                let (rows, counts) = memory.split_at_mut(rows);
                 if let PoolKind::Average { .. } = self.op.kind {
                     counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
                 }
                 let source = &source[piece * planes * from..][..target.len() / to * from];
-                self.planes(source, joined, counts, target);
+                self.planes(copied, source, [rows, counts], target);
             });
         });
         Ok(())
@@ -411,6 +249,8 @@ mod tests {
         let pool = |kind| Pool { kind, window: [2, 2], strides: [1, 1 << 40], pads: [0; 4], dilations: [1; 2] };
         for kind in [PoolKind::Max, PoolKind::Average { count_padding: false }] {
             pooled(pool(kind), [1, 2, 3, 2], [1, 2, 2, 1]);
+            let high = Pool { strides: [1 << 40, 1], ..pool(kind) };
+            pooled(high, [1, 2, 2, 3], [1, 2, 1, 2]);
         }
     }
 
@@ -458,6 +298,20 @@ mod tests {
             pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 2, 37, 83], [1, 2, 19, 42]);
             pooled(pool([4, 5], [1, 2], [0, 2, 0, 2], [1, 3]), [1, 2, 21, 50], [1, 2, 18, 21]);
             pooled(pool([1, 5], [2, 1], [0, 2, 0, 2], [1, 1]), [1, 1, 21, 50], [1, 1, 11, 50]);
+            // Small windows: where they are, copied, of a single row or column, and with a last plane that ends with its memory.
+            for (window, strides, pads) in [2, 3].into_iter().flat_map(|window| {
+                let strides = [[1, 1], [2, 2], [1, 2], [2, 1]];
+                strides.into_iter().flat_map(move |strides| {
+                    let pads = [[0; 4], [1; 4], [0, 1, 1, 0], [window - 1, 0, 0, window - 1]];
+                    pads.into_iter().map(move |pads| (window, strides, pads))
+                })
+            }) {
+                for [h, w] in [[3, 3], [4, 17], [14, 14], [19, 33], [20, 64], [9, 65], [3, 130]] {
+                    let places = |size: usize, at: usize| (size + pads[at] + pads[at + 2] - window) / strides[at] + 1;
+                    let out = [2, 3, places(h, 0), places(w, 1)];
+                    pooled(pool([window; 2], strides, pads, [1, 1]), [2, 3, h, w], out);
+                }
+            }
         }
         // Windows that lie outside.
         let outside = Pool { kind: PoolKind::Max, window: [1, 2], strides: [1, 1], pads: [2; 4], dilations: [1, 1] };
