@@ -139,17 +139,19 @@ fn constant_bias(graph: &Graph, conv: &Node, channels: usize, folding: &Folding)
     }
 }
 
-/// A factor for each slice `weights[i, j]`, from those of the result's channels.
+/// A factor for each of the equal slices of the weights, from those of the result's channels: for `weights[i]`, of a transposed convolution
+/// for `weights[i, j]`.
 fn weight_factors(spec: &NodeSpec, weights: &Shape, factors: &[f64]) -> Option<Vec<f64>> {
     let (rows, columns) = (*weights.dims().first()?, *weights.dims().get(1)?);
-    let channel = |row: usize, column: usize| match &spec.op {
-        Op::Conv(_) => Some(row),
+    match &spec.op {
+        Op::Conv(_) => (rows == factors.len()).then(|| factors.to_vec()),
         // The rows of one group of input channels lead to one group of output channels.
-        Op::ConvTranspose(op) => Some(row / (rows / op.group).max(1) * columns + column),
+        Op::ConvTranspose(op) => {
+            let each = (0..rows).map(|row| factors.get(row / (rows / op.group).max(1) * columns..)?.get(..columns));
+            Some(each.collect::<Option<Vec<_>>>()?.concat())
+        }
         _ => None,
-    };
-    let pairs = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    pairs.map(|(row, column)| factors.get(channel(row, column)?).copied()).collect()
+    }
 }
 
 /// The weights times a factor for each of their equal slices.
@@ -159,9 +161,12 @@ fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, Con
     let make = move |inputs: &[Tensor]| {
         let (weights, factors) = (inputs[0].elements::<f32>(), inputs[1].elements::<f64>());
         let (Some(weights), Some(factors)) = (weights, factors) else { return Err("its parts are no floats".into()) };
-        let factor = |i: usize| factors[(i / slice).min(factors.len() - 1)];
-        let scaled: Vec<f32> = weights.iter().enumerate().map(|(i, w)| (f64::from(*w) * factor(i)) as f32).collect();
-        Tensor::from_elements(inputs[0].shape().clone(), &scaled).map_err(|error| error.to_string())
+        let mut scaled = Tensor::zeroed(inputs[0].spec().clone());
+        let slices = scaled.elements_mut::<f32>().ok_or("it is not of its own")?.chunks_mut(slice);
+        for ((scaled, weights), factor) in slices.zip(weights.chunks(slice)).zip(factors) {
+            scaled.iter_mut().zip(weights).for_each(|(scaled, weight)| *scaled = (f64::from(*weight) * factor) as f32);
+        }
+        Ok(scaled)
     };
     let (spec, inputs) = (weights.spec().clone(), vec![weights, factors.into()]);
     (spec.dtype == DType::F32).then(|| Constant::made(spec, "multiplied".into(), inputs, make))

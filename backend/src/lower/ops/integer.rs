@@ -129,7 +129,7 @@ fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Opt
 }
 
 /// The product of operands on grids, of which the second may be stored transposed, as one of integers, if they are. (Convolutions on grids
-/// stay in floats, where they take less time.)
+/// stay in floats: as integers two networks take 1.25 and 2.3 times as long, with dot products of bytes.)
 pub(super) fn grid_product(
     builder: &mut Builder,
     a: &View,

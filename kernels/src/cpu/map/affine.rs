@@ -1,6 +1,7 @@
 //! The form with which nearly all epilogues begin, `clamp(x · scale + bias + residual)`: recognised in an expression, and applied to runs
 //! of elements.
 
+use super::chain::reciprocal;
 use super::source::Source;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
@@ -123,11 +124,11 @@ enum Stage {
     Done,
 }
 
-/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two.
+/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two. (Where a bias is added in the same step, as behind depthwise
+/// windows, quotient and sum are rounded once instead of twice, as a factor and a bias are.)
 fn exact_reciprocal(divisor: f32) -> Option<f32> {
     const MANTISSA: u32 = (1 << (f32::MANTISSA_DIGITS - 1)) - 1;
-    let reciprocal = 1.0 / divisor;
-    (divisor.is_normal() && reciprocal.is_normal() && divisor.to_bits() & MANTISSA == 0).then_some(reciprocal)
+    reciprocal(divisor).filter(|_| divisor.to_bits() & MANTISSA == 0)
 }
 
 /// A step as a function of the current register and one term.
@@ -227,7 +228,7 @@ mod tests {
                 assert!((x / divisor).to_bits() == (x * factor).to_bits() || x.is_nan(), "{x} / {divisor}");
             }
         }
-        // Others, and those whose reciprocal has fewer digits, are left to division.
+        // Others, and those whose reciprocal has fewer digits, are left to what comes behind products.
         for divisor in [3.0f32, 0.0, 2f32.powi(127), 1e-45, f32::INFINITY, f32::NAN] {
             assert!(scale(divisor.into()) == Some(Term::Constant(1.0)), "{divisor}");
         }

@@ -91,10 +91,9 @@ impl Chain {
 
     /// The chain followed by a function of it and a constant.
     pub(crate) fn then_constant(self, function: Binary, constant: f32) -> Option<Self> {
-        let reciprocal = 1.0 / constant;
         match function {
             Binary::Multiply => self.times(constant),
-            Binary::Divide if constant.is_normal() && reciprocal.is_normal() => self.times(reciprocal),
+            Binary::Divide => self.times(reciprocal(constant)?),
             Binary::Add => self.plus(constant),
             Binary::Subtract => self.plus(-constant),
             Binary::Max if !constant.is_nan() => self.at_least(constant),
@@ -167,6 +166,12 @@ impl Chain {
             Stage::Join | Stage::Last | Stage::End => None,
         }
     }
+}
+
+/// `1 / divisor`, if both are normal numbers: multiplying by it differs from dividing by two roundings at most.
+pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
+    let reciprocal = 1.0 / divisor;
+    (divisor.is_normal() && reciprocal.is_normal()).then_some(reciprocal)
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ use std::ops::Range;
 /// Elements, read and written, that are worth a hand-over to another thread.
 const PIECE: usize = 16 * 1024;
 
-/// Elements along an axis up to which windows may reach, beside twice the input's: [`TOGETHER`] rows with their padding are held in memory.
+/// Elements along an axis up to which windows may reach, beside twice the input's: the rows that [`TOGETHER`] rows of the output are made of
+/// are held in memory with their padding, 17 at most.
 const MOST_PADDED: usize = 1 << 19;
 
 /// Elements ahead of those that are read, which are asked for then: images come from far, row after row.
@@ -228,7 +229,9 @@ impl CpuKernel for PoolKernel {
             with_workspace(rows + outputs, |memory| {
                 let (rows, counts) = memory.split_at_mut(rows);
                 if let PoolKind::Average { .. } = self.op.kind {
-                    counts.iter_mut().enumerate().for_each(|(x, count)| *count = self.count(1, x) as f32);
+                    // What is beyond the last output is divided by, too, and not stored.
+                    let count = |x| if x < self.output[1] { self.count(1, x) as f32 } else { 1.0 };
+                    counts.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
                 }
                 let source = &source[piece * planes * from..][..target.len() / to * from];
                 self.planes(copied, source, [rows, counts], target);
@@ -246,10 +249,10 @@ mod tests {
 
     #[test]
     fn a_stride_that_is_never_made_takes_no_memory() {
-        let pool = |kind| Pool { kind, window: [2, 2], strides: [1, 1 << 40], pads: [0; 4], dilations: [1; 2] };
+        let pool = |kind| Pool { kind, window: [2, 2], strides: [1, 1 << 61], pads: [0; 4], dilations: [1; 2] };
         for kind in [PoolKind::Max, PoolKind::Average { count_padding: false }] {
             pooled(pool(kind), [1, 2, 3, 2], [1, 2, 2, 1]);
-            let high = Pool { strides: [1 << 40, 1], ..pool(kind) };
+            let high = Pool { strides: [1 << 61, 1], ..pool(kind) };
             pooled(high, [1, 2, 2, 3], [1, 2, 1, 2]);
         }
     }
@@ -298,6 +301,9 @@ mod tests {
             pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 2, 37, 83], [1, 2, 19, 42]);
             pooled(pool([4, 5], [1, 2], [0, 2, 0, 2], [1, 3]), [1, 2, 21, 50], [1, 2, 18, 21]);
             pooled(pool([1, 5], [2, 1], [0, 2, 0, 2], [1, 1]), [1, 1, 21, 50], [1, 1, 11, 50]);
+            // Pieces that begin within the images.
+            pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 40, 30, 30], [1, 40, 15, 15]);
+            pooled(pool([2, 2], [2, 2], [0, 0, 0, 0], [1, 1]), [1, 40, 30, 30], [1, 40, 15, 15]);
             // Small windows: where they are, copied, of a single row or column, and with a last plane that ends with its memory.
             for (window, strides, pads) in [2, 3].into_iter().flat_map(|window| {
                 let strides = [[1, 1], [2, 2], [1, 2], [2, 1]];
@@ -320,19 +326,31 @@ mod tests {
 
     #[test]
     fn the_greatest_of_a_window_with_nan_is_nan() {
-        let [h, w] = [20, 35];
-        for (window, stride, at) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (5, 2), (2, 3)]
+        // Of three planes the middle one has NaN: neither neighbour may.
+        for (window, stride, w, padded) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (5, 2), (2, 3)]
             .into_iter()
-            .flat_map(|(window, stride)| (0..h * w).step_by(17).map(move |at| (window, stride, at)))
+            .flat_map(|(window, stride)| [5, 14, 35, 64, 65].map(move |w| (window, stride, w)))
+            .flat_map(|(window, stride, w)| (0..4).map(move |padded| (window, stride, w, padded)))
         {
-            let input = tensor(DType::F32, &[1, 1, h, w], |i| if i == at { f64::NAN } else { (i % 31) as f64 });
-            let (strides, out) = ([stride; 2], [h, w].map(|size| (size - window) / stride + 1));
-            let op = Pool { kind: PoolKind::Max, window: [window; 2], strides, pads: [0; 4], dilations: [1, 1] };
-            let got = computed::<f32>(Op::Pool(op), &[input], &[1, 1, out[0], out[1]]);
-            for (index, got) in got.iter().enumerate() {
-                let holds = |place: usize, size: usize| (place * stride..place * stride + window).contains(&size);
-                let want = holds(index / out[1], at / w) && holds(index % out[1], at % w);
-                assert_eq!(got.is_nan(), want, "window {window} by {stride}, NaN at {at}, output {index}");
+            let (h, far) = (20, window - 1);
+            let pads = [[0; 4], [far.min(1); 4], [0, far, far, 0], [far, 0, 0, far]][padded];
+            let (strides, out) = (
+                [stride; 2],
+                [(h, 0), (w, 1)].map(|(size, axis)| (size + pads[axis] + pads[axis + 2] - window) / stride + 1),
+            );
+            for at in (0..h * w).step_by(17) {
+                let is_nan = |i: usize| i == h * w + at;
+                let input = tensor(DType::F32, &[1, 3, h, w], |i| if is_nan(i) { f64::NAN } else { (i % 31) as f64 });
+                let op = Pool { kind: PoolKind::Max, window: [window; 2], strides, pads, dilations: [1, 1] };
+                let got = computed::<f32>(Op::Pool(op), &[input], &[1, 3, out[0], out[1]]);
+                for (index, got) in got.iter().enumerate() {
+                    let (plane, index) = (index / (out[0] * out[1]), index % (out[0] * out[1]));
+                    let holds = |place: usize, at: usize| (place * stride..place * stride + window).contains(&at);
+                    let inside = holds(index / out[1], at / w + pads[0]) && holds(index % out[1], at % w + pads[1]);
+                    let case =
+                        format!("window {window} by {stride} over {w}, pads {pads:?}, NaN at {at}, output {index}");
+                    assert_eq!(got.is_nan(), plane == 1 && inside, "{case} of plane {plane}");
+                }
             }
         }
     }

@@ -15,7 +15,10 @@ const MOST_COPIED: usize = 64;
 pub(super) struct Copied {
     /// Elements from row to row.
     row: usize,
+    /// None where every window is read where it is.
     rows: usize,
+    /// Elements from the first that is read of a row to the last.
+    needed: usize,
 }
 
 impl Copied {
@@ -25,13 +28,18 @@ impl Copied {
         let (size, stride) = (op.window[0], kernel.stride());
         let near = op.dilations == [1; 2] && op.pads.iter().all(|pad| *pad < size) && !input.contains(&0);
         let step = if output[0] == 1 { 1 } else { op.strides[0] };
-        let wide = op.pads != [0; 4] && input[1] > MOST_COPIED;
-        if op.window != [size; 2] || !(2..=3).contains(&size) || stride.max(step) > 2 || !near || wide {
+        if op.window != [size; 2] || !(2..=3).contains(&size) || stride.max(step) > 2 || !near {
             return None;
         }
-        let padded = stride * first_of_last(output[1]) + span(size, stride) - op.pads[1];
-        let row = LANES + input[1].max(padded).next_multiple_of(LANES);
-        Some(Self { row, rows: (TOGETHER - 1) * step + size })
+        let needed = stride * first_of_last(output[1]) + span(size, stride);
+        let reach = [(output[0] - 1) * step + size, (output[1] - 1) * stride + size];
+        let within = op.pads[..2] == [0; 2] && (0..2).all(|axis| reach[axis] <= input[axis]);
+        if !within && input[1] > MOST_COPIED {
+            return None;
+        }
+        let row = LANES + input[1].max(needed - op.pads[1]).next_multiple_of(LANES);
+        let in_place = within && needed <= input[1];
+        Some(Self { row, rows: if in_place { 0 } else { (TOGETHER.min(output[0]) - 1) * step + size }, needed })
     }
 
     pub(super) fn elements(self) -> usize {
@@ -86,7 +94,6 @@ impl<J: Join> Small<'_, J> {
         let Self { kernel: PoolKernel { op, input: [height, width], output: [high, wide] }, copied, .. } = self;
         let (step, [top, left, ..]) = (op.strides[0], op.pads);
         let last = first_of_last(*wide);
-        let needed = STRIDE * last + span(SIZE, STRIDE);
         let beside = left == 0 && (wide - 1) * STRIDE + SIZE <= *width;
         self.copy.fill(J::NEUTRAL);
         let mut lost = false;
@@ -98,13 +105,13 @@ impl<J: Join> Small<'_, J> {
                 let first = block * TOGETHER * step;
                 let behind = first + (target.len() / wide - 1) * step + SIZE;
                 if !J::KEEPS_NAN {
-                    let end = behind.saturating_sub(top).min(*height).max(seen);
+                    let end = behind.saturating_sub(top).min(*height);
                     lost |= plane[seen * width..end * width].iter().fold(false, |found, x| found | x.is_nan());
                     seen = end;
                 }
                 let within = beside && first >= top && behind <= top + height;
                 // What is loaded beyond a row makes outputs that are not stored.
-                let (rows, distance) = if within && (behind - 1 - top) * width + needed <= plane.len() {
+                let (rows, distance) = if within && (behind - 1 - top) * width + copied.needed <= plane.len() {
                     (&plane[(first - top) * width..], *width)
                 } else {
                     for (row, line) in (first..behind).zip(self.copy.chunks_exact_mut(copied.row)) {
@@ -117,12 +124,16 @@ impl<J: Join> Small<'_, J> {
                 };
                 for (line, target) in target.chunks_exact_mut(*wide).enumerate() {
                     let rows = &rows[line * step * distance..];
+                    let count = match op.kind {
+                        PoolKind::Average { .. } => self.kernel.count(0, block * TOGETHER + line) as f32,
+                        PoolKind::Max => 1.0,
+                    };
                     for start in (0..*wide).step_by(LANES) {
                         let start = start.min(last);
                         let mut all = window::<I, J, SIZE, STRIDE>(&rows[STRIDE * start..], distance);
                         if let PoolKind::Average { .. } = op.kind {
-                            let rows = I::splat(self.kernel.count(0, block * TOGETHER + line) as f32);
-                            let counts = I::fused_lanes(rows, load::<I>(&self.counts[start..]), I::splat(0.0));
+                            let counts =
+                                I::fused_lanes(I::splat(count), load::<I>(&self.counts[start..]), I::splat(0.0));
                             all = I::quotient(all, counts);
                         }
                         let to = &mut target[start..(*wide).min(start + LANES)];
