@@ -17,7 +17,6 @@ const SHOWN: [usize; 2] = [1200, 600];
 /// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of writing are
 /// escaped.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    let acts = |c: char| (c.is_control() && c != '\n') || DIRECTIONS.contains(&c);
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
@@ -28,10 +27,29 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Characters that turn the direction of what follows, or separate lines.
-const DIRECTIONS: [char; 14] = [
-    '\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}',
-    '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}', '\u{2069}',
+/// Whether a terminal would act on it.
+fn acts(c: char) -> bool {
+    (c.is_control() && c != '\n') || DIRECTIONS.contains(&c)
+}
+
+/// JSON in which what a terminal would act on is escaped, as it may be within its texts.
+pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(acts) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        // All of them have 16 bits.
+        if acts(c) { safe.push_str(&format!("\\u{:04x}", u32::from(c))) } else { safe.push(c) }
+    }
+    Cow::Owned(safe)
+}
+
+/// Characters that turn the direction of what follows, separate lines, or have no width.
+const DIRECTIONS: [char; 19] = [
+    '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}', '\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}',
+    '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
+    '\u{2069}',
 ];
 
 /// A message as a terminal may be given it: [`printable`], and without the middle of one that nobody would read.
@@ -145,6 +163,10 @@ mod tests {
         let long = message(&format!("node `{}` fails; do this", "ä".repeat(100_000)));
         assert!(long.starts_with("node `ää") && long.ends_with("ä` fails; do this"), "{long}");
         assert!(long.chars().count() < 2000 && message(text) == safe);
+        let json = serde_json::to_string_pretty(&[text, "\u{200b}\u{feff}"]).expect("texts");
+        let safe = printable_json(&json);
+        assert!(!safe.contains(acts) && safe.contains("\\u009b2J\\u202e"), "{safe}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&safe).expect("JSON"), [text, "\u{200b}\u{feff}"]);
     }
 
     #[test]

@@ -164,6 +164,20 @@ fn a_failed_write_is_told_and_leaves_the_earlier_file() {
 }
 
 #[test]
+fn a_limit_of_file_sizes_is_a_failed_write_and_no_signal() {
+    let command = Anabranch::new();
+    fs::write(command.path("out.npz"), "kept").expect("writable");
+    let program =
+        format!("ulimit -f 0; exec '{}' run --no-gpu --no-learn --output out.npz", env!("CARGO_BIN_EXE_anabranch"));
+    let mut shell = std::process::Command::new("sh");
+    let ended = shell.args(["-c", &program]).current_dir(command.path(".")).output().expect("a shell");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(2) && said.contains("out.npz") && said.contains("too large"), "{ended:?}");
+    assert_eq!(command.read("out.npz"), "kept");
+    assert_eq!(files(&command.path(".")), [command.path("./out.npz")]);
+}
+
+#[test]
 fn every_output_has_a_file_and_none_leaves_its_directory() {
     let command = Anabranch::new();
     let outputs = ["a/b", "a:b", "../../escaped", "/escaped", ".."];

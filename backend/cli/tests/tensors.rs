@@ -119,6 +119,15 @@ fn a_test_of_the_standard_is_one_short_command() {
 }
 
 #[test]
+fn a_path_of_an_input_may_hold_the_sign_that_names_end_with() {
+    let command = Anabranch::new();
+    std::fs::create_dir(command.path("a=b")).expect("writable");
+    std::fs::copy(bundled("mlp.npz"), command.path("a=b/x.npz")).expect("copied");
+    let report = command.json(&["run", &bundled("mlp.onnx"), "--no-gpu", "--repeat", "1", "--input", "a=b/x.npz"]);
+    assert!(report["latency_ms"]["median"].is_number(), "{report}");
+}
+
+#[test]
 fn outputs_that_are_not_as_expected_end_with_a_status_of_their_own() {
     let command = Anabranch::new();
     let (model, reference) = (bundled("mlp.onnx"), bundled("mlp.npz"));

@@ -2,6 +2,7 @@
 //! lowering computes the result.
 
 mod grids;
+mod norms;
 mod recurrent;
 
 use anabranch::Tensor;

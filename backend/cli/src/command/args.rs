@@ -8,6 +8,7 @@ use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
 use anabranch::session::OnDeviceLoss;
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -66,7 +67,7 @@ pub(crate) struct ModelArgs {
             Images are for inputs of four dimensions with 1 or 3 channels: scaled until they cover height and width, cut around the centre, \
             and normalised (--image-norm)"
     )]
-    pub(crate) input: Vec<String>,
+    pub(crate) input: Vec<OsString>,
     /// What becomes of images' values [default: imagenet for three channels, unit for one; u8 inputs get them as they are]
     #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
     pub(crate) image_norm: Option<Norm>,

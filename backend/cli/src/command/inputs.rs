@@ -8,6 +8,7 @@ use anabranch::did_you_mean;
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::TensorSpec;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Reads all `--input` arguments, or else the `folder` of a test. Names are the model's; in archives a prefix `in__` is ignored, and
@@ -19,16 +20,21 @@ pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Ses
         return read_file(None, folder, session, inputs);
     }
     for argument in &args.input {
-        let (name, file) = match argument.split_once('=') {
-            Some((name, file)) => (Some(name), Path::new(file)),
-            None => (None, Path::new(argument)),
-        };
+        let (name, file) = named(argument);
         inputs = match is_image(file) {
             true => read_image(args, name, file, session, inputs)?,
             false => read_file(name, file, session, inputs)?,
         };
     }
     Ok(inputs)
+}
+
+/// The name and the file of `NAME=FILE`; of the path of something that is there, which may have that sign in it, all is the file.
+pub(super) fn named(argument: &OsStr) -> (Option<&str>, &Path) {
+    match argument.to_str().and_then(|text| text.split_once('=')) {
+        Some((name, file)) if !Path::new(argument).exists() => (Some(name), Path::new(file)),
+        _ => (None, Path::new(argument)),
+    }
 }
 
 /// The inputs with those of a file of tensors.

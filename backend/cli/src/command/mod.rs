@@ -59,7 +59,7 @@ pub(crate) use flow::{timeline as flow_timeline, trace as flow_trace};
 pub(crate) use html::typed;
 pub(crate) use run::reported;
 
-use crate::text::{message, printable};
+use crate::text::{message, printable, printable_json};
 use anabranch::files as on_disk;
 use anabranch_kernels::OutOfMemory;
 use clap::{Parser, Subcommand};
@@ -257,7 +257,7 @@ impl Output {
     }
 
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), CliError> {
-        finish(io::stdout().write_all(pretty(value)?.as_bytes()))
+        finish(io::stdout().write_all(printable_json(&pretty(value)?).as_bytes()))
     }
 
     /// Prints a text, or the value where JSON is wanted.

@@ -21,6 +21,7 @@ use report::Report;
 use rounds::Rounds;
 use sink::Sink;
 use source::Source;
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -63,7 +64,7 @@ pub(crate) struct PipeCommand {
     batch: NonZeroUsize,
     /// An input that is the same in all data sets; may be repeated
     #[arg(long, value_name = "NAME=FILE")]
-    input: Vec<String>,
+    input: Vec<OsString>,
     /// Size of a symbolic dimension, as in length=64; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,

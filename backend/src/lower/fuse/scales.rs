@@ -8,6 +8,11 @@ use crate::lower::fold::Folding;
 use crate::program::Node;
 use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register, Step};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::ops::Range;
+
+/// Magnitudes of factors that weights are multiplied by: beyond them a weight may become infinite or lose digits where the product of a result
+/// does not.
+const FACTORS: Range<f64> = 5e-20..2e19;
 
 /// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
 pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
@@ -44,6 +49,10 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
             return None;
         }
         let mut line = line_of(graph, node, at, channels, folding)?;
+        let bounded = |factor: &f64| *factor == 0.0 || FACTORS.contains(&factor.abs());
+        if !line.factor.iter().all(bounded) || !line.offset.iter().all(|offset| offset.is_finite()) {
+            return None;
+        }
         let weights = graph.constant_input(conv, 1)?;
         let factors = weight_factors(&conv.spec, weights.shape(), &line.factor)?;
         let old_bias = constant_bias(graph, conv, channels, folding)?;

@@ -299,3 +299,20 @@ fn fused_programs_compute_what_they_did_before() {
     .budget_ms(800);
     assert!(fewer > 0, "no program was fused");
 }
+
+#[test]
+fn factors_of_usual_size_go_into_weights_and_others_stay() {
+    for (divisor, stays) in
+        [(7.0f32, false), (-1e-3, false), (0.0, true), (2f32.powi(-126), true), (f32::INFINITY, false)]
+    {
+        let mut maker = Maker::new();
+        let (x, weights) = (maker.input(&[1, 1, 2, 3]), maker.constant(&[1, 1, 1, 1], |_| 6.0));
+        let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
+        let conv = maker.node(Op::Conv(op), &[x, weights], &[1, 1, 2, 3]);
+        let divisor = maker.constant(&[], |_| divisor);
+        let quotient = maker.node(map(Expression::binary(Binary::Divide)), &[conv, divisor], &[1, 1, 2, 3]);
+        let program = maker.finish(&[quotient]);
+        let fused = fuse(program, Rewrites::NONE.with(Rewrite::Scales), &mut Folding::new(1 << 24));
+        assert_eq!(fused.nodes.len(), if stays { 2 } else { 1 });
+    }
+}

@@ -12,6 +12,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("AveragePool", average_pool),
     ("LpPool", norm_pool),
     ("GlobalMaxPool", |o, b| global(o, b, ReduceKind::Max)),
+    ("GlobalLpPool", global_norm),
     ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
 
@@ -89,7 +90,7 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let x = operator.float_input(0)?;
     let p = operator.size("p", 1, 2)? as f64;
     if operator.flag("ceil_mode", false)? {
-        return Err(Fault::unsupported("windows that reach beyond the border"));
+        return Err(Fault::unsupported("`ceil_mode` 1: windows that reach beyond the border"));
     }
     let powers = builder.map(Domain::F32, [x], DType::F32, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
     let kind = PoolKind::Average { count_padding: true };
@@ -107,6 +108,16 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         let sum = mean * count as f64;
         sum.with(Binary::Power, 1.0 / p)
     })?])
+}
+
+/// `(Σ |x|^p)^(1/p)` over all but the first two axes.
+fn global_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.float_input(0)?;
+    let p = operator.size("p", 1, 2)? as f64;
+    let axes: Vec<_> = (2..operator.ranked(0, 3)?.rank()).collect();
+    let powers = builder.map(Domain::F32, [x], DType::F32, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
+    let sum = builder.reduced(&powers, ReduceKind::Sum, &axes)?;
+    Ok(vec![builder.map(Domain::F32, [&sum], x.dtype(), |[sum]| sum.with(Binary::Power, 1.0 / p))?])
 }
 
 fn global(operator: &Operator<'_>, builder: &mut Builder, kind: ReduceKind) -> Result<Vec<View>, Fault> {

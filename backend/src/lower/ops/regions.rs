@@ -76,7 +76,7 @@ impl Regions {
     fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
         let points = operator.size("sampling_ratio", 0, 0)?;
         if points == 0 {
-            return Err(Fault::unsupported("as many points as each region's size says"));
+            return Err(Fault::unsupported("`sampling_ratio` 0: as many points as each region's size says"));
         }
         let usual = if operator.opset < 16 { "output_half_pixel" } else { "half_pixel" };
         let half_pixel = match operator.string("coordinate_transformation_mode", usual)? {

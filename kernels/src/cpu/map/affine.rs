@@ -1,7 +1,7 @@
 //! The form with which nearly all epilogues begin, `clamp(x · scale + bias + residual)`: recognised in an expression, and applied to runs
 //! of elements.
 
-use super::chain::reciprocal;
+use super::chain::exact_reciprocal;
 use super::source::Source;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
@@ -69,6 +69,8 @@ impl Affine {
                 self.scale = term;
                 Some(Stage::Bias)
             }
+            // Where a bias is added in the same step, as behind depthwise windows, both are rounded once instead of twice, as a factor and a
+            // bias are.
             (Binary::Divide, Term::Constant(divisor), Stage::Scale) => {
                 self.scale = Term::Constant(exact_reciprocal(divisor)?);
                 Some(Stage::Bias)
@@ -122,13 +124,6 @@ enum Stage {
     Least,
     Greatest,
     Done,
-}
-
-/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two. (Where a bias is added in the same step, as behind depthwise
-/// windows, quotient and sum are rounded once instead of twice, as a factor and a bias are.)
-fn exact_reciprocal(divisor: f32) -> Option<f32> {
-    const MANTISSA: u32 = (1 << (f32::MANTISSA_DIGITS - 1)) - 1;
-    reciprocal(divisor).filter(|_| divisor.to_bits() & MANTISSA == 0)
 }
 
 /// A step as a function of the current register and one term.

@@ -47,6 +47,9 @@ pub(crate) struct Chain {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Scale,
+    /// The scale is a reciprocal that was rounded: only a smooth function may follow, for a step of a staircase may lie between the product
+    /// and the quotient. Alone, it is a quotient.
+    Quotient,
     Shift,
     Middle,
     Upper,
@@ -79,6 +82,7 @@ impl Chain {
     /// The chain followed by a function of one operand, if it has room for that.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {
+            Unary::Relu | Unary::Negate if self.stage == Stage::Quotient => None,
             Unary::Relu => self.at_least(0.0),
             Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
             Unary::Sigmoid => self.then_middle(Middle::Sigmoid, Stage::Factor),
@@ -92,8 +96,15 @@ impl Chain {
     /// The chain followed by a function of it and a constant.
     pub(crate) fn then_constant(self, function: Binary, constant: f32) -> Option<Self> {
         match function {
+            _ if self.stage == Stage::Quotient => None,
             Binary::Multiply => self.times(constant),
-            Binary::Divide => self.times(reciprocal(constant)?),
+            Binary::Divide => match exact_reciprocal(constant) {
+                Some(factor) => self.times(factor),
+                None if self.stage == Stage::Scale => {
+                    Some(Self { scale: reciprocal(constant)?, stage: Stage::Quotient, ..self })
+                }
+                None => None,
+            },
             Binary::Add => self.plus(constant),
             Binary::Subtract => self.plus(-constant),
             Binary::Max if !constant.is_nan() => self.at_least(constant),
@@ -108,7 +119,7 @@ impl Chain {
     pub(crate) fn after_constant(self, function: Binary, constant: f32) -> Option<Self> {
         match function {
             Binary::Multiply | Binary::Add => self.then_constant(function, constant),
-            Binary::Subtract => self.times(-1.0)?.plus(constant),
+            Binary::Subtract if self.stage != Stage::Quotient => self.times(-1.0)?.plus(constant),
             _ => None,
         }
     }
@@ -120,7 +131,8 @@ impl Chain {
             Binary::Add => Join::Plus,
             _ => return None,
         };
-        (self.stage <= Stage::Join).then_some(Self { join, stage: Stage::Last, ..self })
+        let has_room = self.stage <= Stage::Join && self.stage != Stage::Quotient;
+        has_room.then_some(Self { join, stage: Stage::Last, ..self })
     }
 
     fn then_middle(self, middle: Middle, stage: Stage) -> Option<Self> {
@@ -153,7 +165,7 @@ impl Chain {
                 Some(Self { factor, stage: Stage::Offset, ..self })
             }
             Stage::Offset | Stage::Join | Stage::Last => Some(Self { last: factor, stage: Stage::End, ..self }),
-            Stage::End => None,
+            Stage::Quotient | Stage::End => None,
         }
     }
 
@@ -163,9 +175,15 @@ impl Chain {
             Stage::Middle | Stage::Upper | Stage::Factor | Stage::Offset => {
                 Some(Self { offset: summand, stage: Stage::Join, ..self })
             }
-            Stage::Join | Stage::Last | Stage::End => None,
+            Stage::Quotient | Stage::Join | Stage::Last | Stage::End => None,
         }
     }
+}
+
+/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two.
+pub(super) fn exact_reciprocal(divisor: f32) -> Option<f32> {
+    const MANTISSA: u32 = (1 << (f32::MANTISSA_DIGITS - 1)) - 1;
+    reciprocal(divisor).filter(|_| divisor.to_bits() & MANTISSA == 0)
 }
 
 /// `1 / divisor`, if both are normal numbers: multiplying by it differs from dividing by two roundings at most.
@@ -192,7 +210,7 @@ mod tests {
             .and_then(|c| c.then_constant(Binary::Max, 0.0))
             .and_then(|c| c.then_constant(Binary::Min, 6.0))
             .and_then(|c| c.then_join(Binary::Multiply))
-            .and_then(|c| c.then_constant(Binary::Divide, 6.0));
+            .and_then(|c| c.then_constant(Binary::Divide, 8.0));
         assert!(hard_swish.is_some_and(|c| c.middle == Middle::Clamp(0.0, 6.0) && c.shift == 3.0));
         let within_tanh = Chain::EMPTY
             .then_constant(Binary::Power, 3.0)
@@ -209,6 +227,16 @@ mod tests {
         assert_eq!(tanh.then_constant(Binary::Divide, 0.0), None);
         assert_eq!(tanh.then_constant(Binary::Power, 2.0), None);
         assert_eq!(Chain::EMPTY.then_constant(Binary::Power, 2.5), None);
+        // A rounded reciprocal stands before smooth functions alone.
+        let seventh = Chain::EMPTY.then_constant(Binary::Divide, 7.0).expect("fits");
+        assert!(seventh.then_unary(Unary::Erf).is_some());
+        assert_eq!(seventh.then_unary(Unary::Relu), None);
+        assert_eq!(seventh.then_constant(Binary::Add, 1.0), None);
+        assert_eq!(seventh.then_join(Binary::Multiply), None);
+        assert_eq!(seventh.after_constant(Binary::Subtract, 1.0), None);
+        let positive = Chain::EMPTY.then_unary(Unary::Relu).expect("fits");
+        assert_eq!(positive.then_constant(Binary::Divide, 7.0), None);
+        assert!(positive.then_constant(Binary::Divide, 0.25).is_some_and(|c| c.factor == 4.0));
         let joined = tanh.then_join(Binary::Add).expect("fits");
         assert_eq!(joined.then_join(Binary::Add), None);
         assert_eq!(joined.then_constant(Binary::Add, 1.0), None);

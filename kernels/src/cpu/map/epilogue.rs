@@ -4,7 +4,7 @@
 //! prepared and then takes one pass, and end there or in an activation, which takes another; what else follows is interpreted.
 
 use super::affine::{Affine, Beside, Term};
-use super::chain::{Chain, Join};
+use super::chain::{Chain, Join, reciprocal};
 use super::chain_f32;
 use super::code::{Action, Code, Instruction, Operand};
 use super::interpret::Inputs;
@@ -13,7 +13,7 @@ use super::source::Source;
 use crate::cpu::elements::elements;
 use crate::cpu::team::Tile;
 use crate::error::KernelError;
-use crate::op::{Expression, NodeSpec, Register, Step};
+use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step};
 use crate::shape::Shape;
 
 /// An expression whose register 0 is an element of a result, and whose other inputs are operands broadcast to the
@@ -232,7 +232,8 @@ impl Rest {
         if *expression == Expression::identity() {
             return Ok(Self::Nothing);
         }
-        let code = Code::new(expression, &vec![true; expression.inputs()])?;
+        let scaled = scaled_product(expression);
+        let code = Code::new(scaled.as_ref().unwrap_or(expression), &vec![true; expression.inputs()])?;
         let activation = match code.instructions[..] {
             [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] => {
                 (chain.join == Join::Nothing || second == Operand::Input(0)).then_some(chain)
@@ -244,6 +245,22 @@ impl Rest {
         };
         Ok(activation.map_or(Self::Interpreted(code), Self::Activation))
     }
+}
+
+/// A product over a constant that ends the expression, as hard swish does, as one times the constant's reciprocal: a place more is rounded, and
+/// the whole stays one pass.
+fn scaled_product(expression: &Expression) -> Option<Expression> {
+    let step = |register: Register| expression.steps().get(usize::from(register.0).checked_sub(expression.inputs())?);
+    let (Step::Binary(Binary::Divide, product, divisor), steps) = expression.steps().split_last()? else { return None };
+    let (Step::Binary(Binary::Multiply, ..), Step::Constant(Literal::Float(divisor))) =
+        (step(*product)?, step(*divisor)?)
+    else {
+        return None;
+    };
+    let factor = reciprocal(*divisor as f32)?;
+    let at = Register((expression.registers() - 1) as u16);
+    let last = [Step::Constant(Literal::Float(factor.into())), Step::Binary(Binary::Multiply, *product, at)];
+    Expression::new(expression.inputs(), [steps, &last].concat()).ok()
 }
 
 /// The expression without its first `done` steps, with register `value` for input 0; `None` if it reads another that is computed there.
@@ -275,7 +292,7 @@ fn rest(expression: &Expression, value: Register, done: usize) -> Option<Express
 mod tests {
     use super::*;
     use crate::cpu::testing::shape;
-    use crate::op::{Binary, Literal, Unary};
+    use crate::op::Unary;
 
     fn chain(steps: &[Expression]) -> Expression {
         steps.iter().fold(Expression::identity(), |whole, next| whole.then(next, 0).expect("fits"))
@@ -348,6 +365,7 @@ mod tests {
             ],
         )
         .expect("sound");
+        // What ends an expression is scaled, what goes on is divided.
         fn swished(x: f32) -> f32 {
             (x + 3.0).clamp(0.0, 6.0) * x * (1.0 / 6.0)
         }
@@ -366,7 +384,9 @@ mod tests {
             (Expression::identity(), Affine, |x, _| x),
             (hard_swish.clone(), Activation, |x, e| swished(x + e[0])),
             (line, Activation, |x, e| (x + e[0]) * ((x + e[0]) * 0.25 + 0.5).clamp(0.0, 1.0)),
-            (chain(&[hard_swish, add.clone()]), Interpreted, |x, e| swished(x + e[0]) + e[1]),
+            (chain(&[hard_swish, add.clone()]), Interpreted, |x, e| {
+                (x + e[0] + 3.0).clamp(0.0, 6.0) * (x + e[0]) / 6.0 + e[1]
+            }),
         ];
         let output = shape(&[2, 3, 5, 7]);
         let operands = [vec![3, 1, 1], vec![7], vec![2, 3, 5, 7], vec![], vec![2, 1, 5, 1], vec![3, 5, 7]];

@@ -442,6 +442,34 @@ mod tests {
     }
 
     #[test]
+    fn quotients_beneath_a_staircase_are_rounded_once() {
+        let (x, [value, constant, quotient]) = (Register(0), [1, 2, 3].map(Register));
+        for before in [Step::Unary(Unary::Relu, x), Step::Binary(Binary::Multiply, x, x)] {
+            for divisor in (1..300).map(f64::from) {
+                let steps = vec![
+                    before,
+                    Step::Constant(Literal::Float(divisor)),
+                    Step::Binary(Binary::Divide, value, constant),
+                    Step::Unary(Unary::Floor, quotient),
+                ];
+                let expression = Expression::new(1, steps).expect("each step reads earlier ones");
+                let input = tensor(DType::F32, &[40], |i| match before {
+                    Step::Unary(..) => i as f64 * divisor,
+                    _ => i as f64,
+                });
+                let node = node(Domain::F32, expression, &[&input], (DType::F32, &[40]));
+                let made = run(&node, std::slice::from_ref(&input)).expect("runs");
+                let want = |i: usize| match before {
+                    Step::Unary(..) => i as f32,
+                    _ => ((i * i) as f64 / divisor).floor() as f32,
+                };
+                let made: &[f32] = made[0].elements().expect("f32");
+                assert!(made.iter().enumerate().all(|(i, made)| *made == want(i)), "{divisor}: {made:?}");
+            }
+        }
+    }
+
+    #[test]
     fn integer_division_by_zero_is_an_error() {
         let (a, b) = (Tensor::from_i64s(&[1, 2, 3]), Tensor::from_i64s(&[1, 0, 3]));
         let expression = Expression::binary(Binary::Divide);

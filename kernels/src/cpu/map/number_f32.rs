@@ -173,7 +173,7 @@ impl Number for f32 {
             Unary::Cosh => scalar(f32::cosh, a, out),
             Unary::Asinh => scalar(|x| math::asinh_f64(f64::from(x)) as f32, a, out),
             Unary::Acosh => scalar(|x| math::acosh_f64(f64::from(x)) as f32, a, out),
-            Unary::Atanh => scalar(f32::atanh, a, out),
+            Unary::Atanh => scalar(|x| math::atanh_f64(f64::from(x)) as f32, a, out),
         }
         Ok(())
     }

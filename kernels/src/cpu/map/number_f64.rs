@@ -40,7 +40,7 @@ impl Number for f64 {
             Unary::Cosh => each(a, out, f64::cosh),
             Unary::Asinh => each(a, out, math::asinh_f64),
             Unary::Acosh => each(a, out, math::acosh_f64),
-            Unary::Atanh => each(a, out, f64::atanh),
+            Unary::Atanh => each(a, out, math::atanh_f64),
             Unary::Tanh => each(a, out, f64::tanh),
             Unary::Sigmoid => each(a, out, |x| 1.0 / (1.0 + (-x).exp())),
             Unary::Erf => each(a, out, math::erf_f64),

@@ -1,4 +1,4 @@
-//! Inverse hyperbolic functions over the whole range: the standard library's overflow where twice their argument does.
+//! Inverse hyperbolic functions over the whole range: two of the standard library's overflow where twice their argument does.
 
 use std::f64::consts::LN_2;
 
@@ -15,9 +15,14 @@ pub(crate) fn acosh_f64(x: f64) -> f64 {
     if x < LARGE || !x.is_finite() { x.acosh() } else { x.ln() + LN_2 }
 }
 
+/// `artanh x`, by the positive one: the standard library's loses the digits of what is left near −1.
+pub(crate) fn atanh_f64(x: f64) -> f64 {
+    x.abs().atanh().copysign(x)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{acosh_f64, asinh_f64};
+    use super::{acosh_f64, asinh_f64, atanh_f64};
 
     #[test]
     fn the_greatest_arguments_have_finite_values() {
@@ -29,5 +34,15 @@ mod tests {
         }
         assert_eq!([asinh_f64(f64::INFINITY), asinh_f64(-0.0), acosh_f64(1.0)], [f64::INFINITY, -0.0, 0.0]);
         assert!(asinh_f64(f64::NAN).is_nan() && acosh_f64(0.5).is_nan() && acosh_f64(f64::NEG_INFINITY).is_nan());
+    }
+
+    #[test]
+    fn the_inverse_tangent_is_odd() {
+        for x in [1.0 - 1e-12, 0.999_999, 0.5, 1e-300, 0.0, 1.0] {
+            assert_eq!(atanh_f64(-x).to_bits(), (-atanh_f64(x)).to_bits(), "{x}");
+        }
+        // ln((1 + x) / (1 − x)) / 2.
+        assert!((atanh_f64(-0.999_999) + 7.254_328_619_247_669).abs() < 1e-9);
+        assert!(atanh_f64(-1.5).is_nan());
     }
 }

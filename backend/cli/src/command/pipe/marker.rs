@@ -2,6 +2,7 @@
 
 use super::PipeCommand;
 use super::source::Source;
+use crate::command::inputs::named;
 use crate::command::{CliError, read_file, write_file};
 use anabranch::compiled::is_compiled;
 use anabranch::import::data_files;
@@ -40,9 +41,9 @@ impl Marker {
         let fuse = Some(command.fuse.rewrites()).filter(|fuse| *fuse != Rewrites::ALL);
         let names = |fuse: Rewrites| fuse.iter().map(|rewrite| rewrite.to_string()).collect::<Vec<_>>().join(",");
         let fuse = fuse.map(|fuse| Ok(format!("fused: {}", names(fuse))));
-        let given = command.input.iter().map(|input| match input.split_once('=') {
-            Some((name, path)) => Ok(format!("{name}={}", state(Path::new(path))?)),
-            None => state(Path::new(input)),
+        let given = command.input.iter().map(|input| match named(input) {
+            (Some(name), path) => Ok(format!("{name}={}", state(path)?)),
+            (None, path) => state(path),
         });
         Ok(Self {
             model,
