@@ -7,7 +7,7 @@ use general::Planes;
 use small::{Copied, Small};
 
 use super::elements::{elements, elements_mut};
-use super::team::with_workspace;
+use super::team::{Grid, with_workspace};
 use super::vector::{Isa, LANES, vectorised};
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -27,6 +27,9 @@ const AHEAD: usize = 1024;
 
 /// Rows of the output that are computed together.
 const TOGETHER: usize = 8;
+
+/// Elements that are joined in one part, at most, where a row of the output has fewer: some milliseconds, after which a run can be left.
+const MOST_JOINED: usize = 1 << 24;
 
 /// Pooling of images of one size.
 struct PoolKernel {
@@ -213,37 +216,78 @@ impl PoolKernel {
     }
 }
 
-impl CpuKernel for PoolKernel {
-    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+impl PoolKernel {
+    /// Rows of the output that are worth a part.
+    fn band(&self) -> usize {
+        let joined = [0, 1].map(|axis| self.op.window[axis].saturating_mul([self.input[1], self.output[1]][axis]));
+        (MOST_JOINED / joined[0].saturating_add(joined[1]).max(1)).max(1)
+    }
+
+    /// The pooling of an image's rows that makes these rows of its output, and the first and the last of them.
+    fn of_rows(&self, rows: &Range<usize>) -> (Self, Range<usize>) {
+        let ([top, left, bottom, right], height) = (self.op.pads, self.input[0]);
+        // Of the padded image.
+        let first = rows.start * self.op.strides[0];
+        let behind = (rows.end - 1) * self.op.strides[0] + (self.op.window[0] - 1) * self.op.dilations[0] + 1;
+        let within = |row: usize| row.saturating_sub(top).min(height);
+        let below = behind.min(top + height + bottom).saturating_sub(first.max(top + height));
+        let op = Pool { pads: [top.saturating_sub(first), left, below, right], ..self.op.clone() };
+        let read = within(first)..within(behind);
+        (Self { op, input: [read.len(), self.input[1]], output: [rows.len(), self.output[1]] }, read)
+    }
+
+    /// Pools images that follow each other, with a workspace of this thread.
+    fn pool(&self, source: &[f32], target: &mut [f32]) {
+        let (copied, [reach, outputs]) = (Copied::of(self), self.workspace());
+        let rows = copied.map_or(TOGETHER * reach, Copied::elements);
+        with_workspace(rows + outputs, |memory| {
+            let (rows, counts) = memory.split_at_mut(rows);
+            if let PoolKind::Average { .. } = self.op.kind {
+                // What is beyond the last output is divided by, too, and not stored.
+                let count = |x| if x < self.output[1] { self.count(1, x) as f32 } else { 1.0 };
+                counts.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
+            }
+            self.planes(copied, source, [rows, counts], target);
+        });
+    }
+
+    /// Pools all images, each by bands of so many rows of its output if it has more of them.
+    fn run_by_bands(&self, call: Call<'_>, band: usize) {
         let source: &[f32] = elements(call.inputs[0]);
         let target: &mut [f32] = elements_mut(call.outputs[0]);
         let (from, to) = (self.input[0] * self.input[1], self.output[0] * self.output[1]);
         if target.is_empty() {
-            return Ok(());
+            return;
         }
-        let (copied, [reach, outputs]) = (Copied::of(self), self.workspace());
-        let rows = copied.map_or(TOGETHER * reach, Copied::elements);
+        if band < self.output[0] {
+            let [rows, columns] = self.output;
+            let grid = Grid { batch: target.len() / to, rows, columns, tile_rows: band, tile_columns: columns };
+            return call.team.run_tiles(target, grid, &|mut tile| {
+                let (kernel, read) = self.of_rows(&tile.rows);
+                let source = &source[tile.matrix * from..][..from];
+                kernel.pool(&source[read.start * self.input[1]..read.end * self.input[1]], tile.whole_rows());
+            });
+        }
         // Small planes go together, so that a part is worth a hand-over.
         let planes = (PIECE / (from + to)).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
-            with_workspace(rows + outputs, |memory| {
-                let (rows, counts) = memory.split_at_mut(rows);
-                if let PoolKind::Average { .. } = self.op.kind {
-                    // What is beyond the last output is divided by, too, and not stored.
-                    let count = |x| if x < self.output[1] { self.count(1, x) as f32 } else { 1.0 };
-                    counts.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
-                }
-                let source = &source[piece * planes * from..][..target.len() / to * from];
-                self.planes(copied, source, [rows, counts], target);
-            });
+            self.pool(&source[piece * planes * from..][..target.len() / to * from], target);
         });
+    }
+}
+
+impl CpuKernel for PoolKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        self.run_by_bands(call, self.band());
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{Call, PoolKernel};
     use crate::DType;
+    use crate::cpu::Team;
     use crate::cpu::testing::{computed, tensor};
     use crate::op::{Op, Pool, PoolKind};
 
@@ -322,6 +366,45 @@ mod tests {
         // Windows that lie outside.
         let outside = Pool { kind: PoolKind::Max, window: [1, 2], strides: [1, 1], pads: [2; 4], dilations: [1, 1] };
         pooled(outside, [1, 1, 3, 3], [1, 1, 7, 6]);
+    }
+
+    #[test]
+    fn bands_of_rows_have_the_bits_of_whole_images() {
+        let average = |count_padding| PoolKind::Average { count_padding };
+        for (kind, [window, stride, dilation, pad, more]) in
+            [PoolKind::Max, average(true), average(false)].into_iter().flat_map(|kind| {
+                let sizes = [
+                    [3, 1, 1, 1, 0],
+                    [2, 2, 1, 0, 1],
+                    [3, 2, 1, 1, 1],
+                    [5, 3, 2, 4, 2],
+                    [9, 1, 1, 8, 0],
+                    [40, 2, 1, 0, 9],
+                ];
+                sizes.map(|sizes| (kind, sizes))
+            })
+        {
+            let (pads, reach, [height, wide]) = ([pad, 1, pad + 1, 0], (window - 1) * dilation + 1, [41, 50]);
+            let op = Pool { kind, window: [window; 2], strides: [stride; 2], pads, dilations: [dilation; 2] };
+            // Also windows that reach beyond the padding.
+            let high = (height + pads[0] + pads[2] + more - reach) / stride + 1;
+            let kernel = PoolKernel { op, input: [height, wide], output: [high, (wide + 1 - reach) / stride + 1] };
+            let input = tensor(DType::F32, &[2, height, wide], |i| {
+                if i == 700 { f64::NAN } else { (i * 37 % 101) as f64 / 7.0 - 5.0 }
+            });
+            let pooled = |band: usize| {
+                let mut output = vec![0f32; 2 * high * kernel.output[1]];
+                let outputs: &mut [&mut [u8]] = &mut [bytemuck::cast_slice_mut(&mut output)];
+                let call =
+                    Call { inputs: &[input.bytes()], outputs, rows: 0..1, scratch: &mut [], team: &Team::solo() };
+                kernel.run_by_bands(call, band);
+                output.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            };
+            let whole = pooled(high);
+            for band in [1, 2, 7, high - 1] {
+                assert_eq!(pooled(band), whole, "{band} rows of {:?}", kernel.op);
+            }
+        }
     }
 
     #[test]
