@@ -127,6 +127,23 @@ fn a_path_of_an_input_may_hold_the_sign_that_names_end_with() {
     assert!(report["latency_ms"]["median"].is_number(), "{report}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_path_of_an_input_need_not_be_utf8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let (command, folder) = (Anabranch::new(), standard("node/test_abs"));
+    let file = command.path(".").join(OsStr::from_bytes(b"\xff.pb"));
+    std::fs::copy(format!("{folder}/test_data_set_0/input_0.pb"), file).expect("copied");
+    let model = format!("{folder}/model.onnx");
+    for input in [&b"x=\xff.pb"[..], b"\xff.pb"] {
+        let mut run = std::process::Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        run.args(["run", &model, "--no-gpu", "--no-learn", "--repeat", "1", "--input"]).arg(OsStr::from_bytes(input));
+        let ended = run.current_dir(command.path(".")).output().expect("runs");
+        assert!(ended.status.success(), "{ended:?}");
+    }
+}
+
 #[test]
 fn outputs_that_are_not_as_expected_end_with_a_status_of_their_own() {
     let command = Anabranch::new();

@@ -31,10 +31,23 @@ pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Ses
 
 /// The name and the file of `NAME=FILE`; of the path of something that is there, which may have that sign in it, all is the file.
 pub(super) fn named(argument: &OsStr) -> (Option<&str>, &Path) {
-    match argument.to_str().and_then(|text| text.split_once('=')) {
+    match split(argument) {
         Some((name, file)) if !Path::new(argument).exists() => (Some(name), Path::new(file)),
         _ => (None, Path::new(argument)),
     }
+}
+
+/// What is before the first `=` and what is behind it, which need not be UTF-8.
+#[cfg(unix)]
+fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let at = argument.as_bytes().iter().position(|byte| *byte == b'=')?;
+    Some((str::from_utf8(&argument.as_bytes()[..at]).ok()?, OsStr::from_bytes(&argument.as_bytes()[at + 1..])))
+}
+
+#[cfg(not(unix))]
+fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
+    argument.to_str()?.split_once('=').map(|(name, file)| (name, OsStr::new(file)))
 }
 
 /// The inputs with those of a file of tensors.

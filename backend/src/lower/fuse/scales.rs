@@ -1,5 +1,8 @@
 //! Puts a constant factor and offset for each channel of a convolution's result into its weights and bias: what a batch
 //! normalisation comes to after training.
+//!
+//! A sum of products that were scaled each is rounded otherwise than their sum is when it is scaled: where rounding to integers follows, as
+//! behind fake quantisation, what lies beside a half may be another integer.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, folded};
@@ -50,14 +53,18 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
         }
         let mut line = line_of(graph, node, at, channels, folding)?;
         let bounded = |factor: &f64| *factor == 0.0 || FACTORS.contains(&factor.abs());
-        if !line.factor.iter().all(bounded) || !line.offset.iter().all(|offset| offset.is_finite()) {
+        if !line.factor.iter().all(bounded) {
             return None;
         }
         let weights = graph.constant_input(conv, 1)?;
         let factors = weight_factors(&conv.spec, weights.shape(), &line.factor)?;
         let old_bias = constant_bias(graph, conv, channels, folding)?;
         let bias = line.offset.iter_mut().zip(&line.factor).zip(&old_bias);
-        let bias = bias.map(|((offset, factor), bias)| (*offset + factor * f64::from(*bias)) as f32).collect();
+        let bias =
+            bias.map(|((offset, factor), bias)| (*offset + factor * f64::from(*bias)) as f32).collect::<Vec<f32>>();
+        if !bias.iter().all(|bias| bias.is_finite()) {
+            return None;
+        }
         let weights = folding.noted(multiplied(weights, &factors)?)?;
         let mut conv = conv.clone();
         conv.name = node.name.clone();

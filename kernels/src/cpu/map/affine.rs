@@ -69,8 +69,7 @@ impl Affine {
                 self.scale = term;
                 Some(Stage::Bias)
             }
-            // Where a bias is added in the same step, as behind depthwise windows, both are rounded once instead of twice, as a factor and a
-            // bias are.
+            // Also where a bias is added in the same step, as behind depthwise windows: only a quotient below the normal numbers is rounded.
             (Binary::Divide, Term::Constant(divisor), Stage::Scale) => {
                 self.scale = Term::Constant(exact_reciprocal(divisor)?);
                 Some(Stage::Bias)

@@ -48,7 +48,7 @@ pub(crate) struct Chain {
 pub(crate) enum Stage {
     Scale,
     /// The scale is a reciprocal that was rounded: only a smooth function may follow, for a step of a staircase may lie between the product
-    /// and the quotient. Alone, it is a quotient.
+    /// and the quotient. A chain of this step alone is computed as the step, not as a chain.
     Quotient,
     Shift,
     Middle,
@@ -82,7 +82,7 @@ impl Chain {
     /// The chain followed by a function of one operand, if it has room for that.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {
-            Unary::Relu | Unary::Negate if self.stage == Stage::Quotient => None,
+            Unary::Relu if self.stage == Stage::Quotient => None,
             Unary::Relu => self.at_least(0.0),
             Unary::Exp => self.then_middle(Middle::Exp, Stage::Factor),
             Unary::Sigmoid => self.then_middle(Middle::Sigmoid, Stage::Factor),
@@ -119,7 +119,7 @@ impl Chain {
     pub(crate) fn after_constant(self, function: Binary, constant: f32) -> Option<Self> {
         match function {
             Binary::Multiply | Binary::Add => self.then_constant(function, constant),
-            Binary::Subtract if self.stage != Stage::Quotient => self.times(-1.0)?.plus(constant),
+            Binary::Subtract => self.times(-1.0)?.plus(constant),
             _ => None,
         }
     }

@@ -13,7 +13,7 @@ use super::source::Source;
 use crate::cpu::elements::elements;
 use crate::cpu::team::Tile;
 use crate::error::KernelError;
-use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step};
+use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step, Unary};
 use crate::shape::Shape;
 
 /// An expression whose register 0 is an element of a result, and whose other inputs are operands broadcast to the
@@ -232,9 +232,18 @@ impl Rest {
         if *expression == Expression::identity() {
             return Ok(Self::Nothing);
         }
-        let scaled = scaled_product(expression);
-        let code = Code::new(scaled.as_ref().unwrap_or(expression), &vec![true; expression.inputs()])?;
-        let activation = match code.instructions[..] {
+        let code_of = |expression: &Expression| Code::new(expression, &vec![true; expression.inputs()]);
+        let scaled = scaled_activation(expression).map(|expression| code_of(&expression)).transpose()?;
+        if let Some(chain) = scaled.and_then(|code| Self::activation(&code)) {
+            return Ok(Self::Activation(chain));
+        }
+        let code = code_of(expression)?;
+        Ok(Self::activation(&code).map_or(Self::Interpreted(code), Self::Activation))
+    }
+
+    /// The one chain that all of it is, of the kernel's result alone.
+    fn activation(code: &Code<f32>) -> Option<Chain> {
+        match code.instructions[..] {
             [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] => {
                 (chain.join == Join::Nothing || second == Operand::Input(0)).then_some(chain)
             }
@@ -242,21 +251,25 @@ impl Rest {
                 Chain::EMPTY.then_unary(function)
             }
             _ => None,
-        };
-        Ok(activation.map_or(Self::Interpreted(code), Self::Activation))
+        }
     }
 }
 
-/// A product over a constant that ends the expression, as hard swish does, as one times the constant's reciprocal: a place more is rounded, and
-/// the whole stays one pass.
-fn scaled_product(expression: &Expression) -> Option<Expression> {
+/// Something times something within bounds over a constant, as hard swish is, with the constant's reciprocal as a factor: a place more is
+/// rounded, and it may be one pass.
+fn scaled_activation(expression: &Expression) -> Option<Expression> {
     let step = |register: Register| expression.steps().get(usize::from(register.0).checked_sub(expression.inputs())?);
     let (Step::Binary(Binary::Divide, product, divisor), steps) = expression.steps().split_last()? else { return None };
-    let (Step::Binary(Binary::Multiply, ..), Step::Constant(Literal::Float(divisor))) =
+    let (Step::Binary(Binary::Multiply, a, b), Step::Constant(Literal::Float(divisor))) =
         (step(*product)?, step(*divisor)?)
     else {
         return None;
     };
+    let bounds =
+        |step: &Step| matches!(step, Step::Binary(Binary::Min | Binary::Max, ..) | Step::Unary(Unary::Relu, _));
+    if ![a, b].into_iter().any(|of| step(*of).is_some_and(bounds)) {
+        return None;
+    }
     let factor = reciprocal(*divisor as f32)?;
     let at = Register((expression.registers() - 1) as u16);
     let last = [Step::Constant(Literal::Float(factor.into())), Step::Binary(Binary::Multiply, *product, at)];
@@ -292,7 +305,6 @@ fn rest(expression: &Expression, value: Register, done: usize) -> Option<Express
 mod tests {
     use super::*;
     use crate::cpu::testing::shape;
-    use crate::op::Unary;
 
     fn chain(steps: &[Expression]) -> Expression {
         steps.iter().fold(Expression::identity(), |whole, next| whole.then(next, 0).expect("fits"))

@@ -96,7 +96,7 @@ impl PoolKernel {
     }
 
     /// Numbers of a thread's workspace: a row with its padding, as far as the windows of all outputs reach, of whole vectors where these are
-    /// near; and the counts of a mean.
+    /// near; and the counts of a mean, or the columns where NaN is.
     fn workspace(&self) -> [usize; 2] {
         let outputs = self.output[1].next_multiple_of(LANES);
         let (last, [left, width]) = ((self.op.window[1] - 1) * self.op.dilations[1], [self.op.pads[1], self.input[1]]);
@@ -105,7 +105,7 @@ impl PoolKernel {
             2 => 2 * (outputs + LANES + last / 2).max(left / 2 + 1 + width.div_ceil(2).next_multiple_of(LANES)),
             stride => (self.output[1] * stride + last).max(left + width.next_multiple_of(2 * LANES)),
         };
-        [reach, outputs]
+        [reach, if let PoolKind::Max = self.op.kind { self.input[1] } else { outputs }]
     }
 
     /// Where the columns of even and of odd numbers of an input row go in a joined one that is parted.
@@ -169,17 +169,17 @@ impl Join for Sum {
 
 impl PoolKernel {
     /// Pools planes with a workspace as [`Self::run`] makes it.
-    fn planes(&self, copied: Option<Copied>, source: &[f32], [rows, counts]: [&mut [f32]; 2], target: &mut [f32]) {
+    fn planes(&self, copied: Option<Copied>, source: &[f32], [rows, beside]: [&mut [f32]; 2], target: &mut [f32]) {
         match self.op.kind {
             PoolKind::Max => {
-                if self.joined::<Greatest>(copied, source, [rows, counts], target) {
+                if self.joined::<Greatest>(copied, source, [rows, beside], target) {
                     let planes = source.chunks_exact(self.input[0] * self.input[1]);
                     let targets = target.chunks_exact_mut(self.output[0] * self.output[1]);
-                    planes.zip(targets).for_each(|(source, target)| self.spread_nan(source, target));
+                    planes.zip(targets).for_each(|(source, target)| self.spread_nan(source, beside, target));
                 }
             }
             PoolKind::Average { .. } => {
-                self.joined::<Sum>(copied, source, [rows, counts], target);
+                self.joined::<Sum>(copied, source, [rows, beside], target);
             }
         }
     }
@@ -199,18 +199,21 @@ impl PoolKernel {
         }
     }
 
-    /// Makes NaN of each output whose window holds NaN.
-    fn spread_nan(&self, source: &[f32], target: &mut [f32]) {
-        for (at, target) in target.iter_mut().enumerate() {
-            let (rows, top) = self.window(0, at / self.output[1]);
-            let (columns, left) = self.window(1, at % self.output[1]);
-            let place = |start: isize, axis: usize, i: usize| (start + (i * self.op.dilations[axis]) as isize) as usize;
-            let mut row = |row| {
-                let row = place(top, 0, row) * self.input[1];
-                columns.clone().any(|column| source[row + place(left, 1, column)].is_nan())
-            };
-            if rows.into_iter().any(&mut row) {
-                *target = f32::NAN;
+    /// Makes NaN of each output whose window holds NaN, by the columns where it is in each row of windows.
+    fn spread_nan(&self, source: &[f32], columns: &mut [f32], target: &mut [f32]) {
+        let place = |start: isize, axis: usize, i: usize| (start + (i * self.op.dilations[axis]) as isize) as usize;
+        for (y, target) in target.chunks_exact_mut(self.output[1]).enumerate() {
+            let (rows, top) = self.window(0, y);
+            columns.fill(0.0);
+            for row in rows.map(|row| place(top, 0, row)) {
+                let row = &source[row * self.input[1]..][..self.input[1]];
+                columns.iter_mut().zip(row).filter(|(_, x)| x.is_nan()).for_each(|(column, _)| *column = 1.0);
+            }
+            for (x, target) in target.iter_mut().enumerate() {
+                let (mut window, left) = self.window(1, x);
+                if window.any(|column| columns[place(left, 1, column)] != 0.0) {
+                    *target = f32::NAN;
+                }
             }
         }
     }
@@ -223,7 +226,7 @@ impl PoolKernel {
         (MOST_JOINED / joined[0].saturating_add(joined[1]).max(1)).max(1)
     }
 
-    /// The pooling of an image's rows that makes these rows of its output, and the first and the last of them.
+    /// The pooling that makes these rows of an image's output, and which rows of the image it reads.
     fn of_rows(&self, rows: &Range<usize>) -> (Self, Range<usize>) {
         let ([top, left, bottom, right], height) = (self.op.pads, self.input[0]);
         // Of the padded image.
@@ -238,16 +241,16 @@ impl PoolKernel {
 
     /// Pools images that follow each other, with a workspace of this thread.
     fn pool(&self, source: &[f32], target: &mut [f32]) {
-        let (copied, [reach, outputs]) = (Copied::of(self), self.workspace());
+        let (copied, [reach, beside]) = (Copied::of(self), self.workspace());
         let rows = copied.map_or(TOGETHER * reach, Copied::elements);
-        with_workspace(rows + outputs, |memory| {
-            let (rows, counts) = memory.split_at_mut(rows);
+        with_workspace(rows + beside, |memory| {
+            let (rows, beside) = memory.split_at_mut(rows);
             if let PoolKind::Average { .. } = self.op.kind {
                 // What is beyond the last output is divided by, too, and not stored.
                 let count = |x| if x < self.output[1] { self.count(1, x) as f32 } else { 1.0 };
-                counts.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
+                beside.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
             }
-            self.planes(copied, source, [rows, counts], target);
+            self.planes(copied, source, [rows, beside], target);
         });
     }
 
@@ -269,7 +272,7 @@ impl PoolKernel {
             });
         }
         // Small planes go together, so that a part is worth a hand-over.
-        let planes = (PIECE / (from + to)).max(1);
+        let planes = (PIECE / (from + to)).min(band / self.output[0]).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
             self.pool(&source[piece * planes * from..][..target.len() / to * from], target);
         });
@@ -371,32 +374,31 @@ mod tests {
     #[test]
     fn bands_of_rows_have_the_bits_of_whole_images() {
         let average = |count_padding| PoolKind::Average { count_padding };
-        for (kind, [window, stride, dilation, pad, more]) in
-            [PoolKind::Max, average(true), average(false)].into_iter().flat_map(|kind| {
-                let sizes = [
-                    [3, 1, 1, 1, 0],
-                    [2, 2, 1, 0, 1],
-                    [3, 2, 1, 1, 1],
-                    [5, 3, 2, 4, 2],
-                    [9, 1, 1, 8, 0],
-                    [40, 2, 1, 0, 9],
-                ];
-                sizes.map(|sizes| (kind, sizes))
-            })
-        {
-            let (pads, reach, [height, wide]) = ([pad, 1, pad + 1, 0], (window - 1) * dilation + 1, [41, 50]);
-            let op = Pool { kind, window: [window; 2], strides: [stride; 2], pads, dilations: [dilation; 2] };
-            // Also windows that reach beyond the padding.
-            let high = (height + pads[0] + pads[2] + more - reach) / stride + 1;
-            let kernel = PoolKernel { op, input: [height, wide], output: [high, (wide + 1 - reach) / stride + 1] };
-            let input = tensor(DType::F32, &[2, height, wide], |i| {
-                if i == 700 { f64::NAN } else { (i * 37 % 101) as f64 / 7.0 - 5.0 }
-            });
+        // Window, strides, dilation, padding, rows beyond it, width. Small windows are read in place in some bands and copied in others.
+        let sizes = [
+            ([3, 1, 1, 1], [1, 1, 2, 0], 0, 50),
+            ([2, 2, 2, 1], [0, 1, 1, 0], 1, 50),
+            ([3, 2, 2, 1], [1, 0, 1, 0], 1, 130),
+            ([3, 3, 1, 1], [1, 0, 1, 0], 0, 130),
+            ([3, 3, 2, 1], [2, 0, 1, 0], 0, 40),
+            ([5, 3, 3, 2], [4, 1, 5, 0], 2, 50),
+            ([9, 1, 1, 1], [8, 1, 8, 0], 0, 50),
+            ([40, 2, 1, 1], [0, 1, 1, 0], 9, 50),
+        ];
+        let (team, kinds) = (Team::new(3, |_| ()), [PoolKind::Max, average(true), average(false)]);
+        for (kind, (sizes, pads, more, wide)) in kinds.into_iter().flat_map(|kind| sizes.map(|sizes| (kind, sizes))) {
+            let ([window, down, across, dilation], height) = (sizes, 41);
+            let reach = (window - 1) * dilation + 1;
+            let op = Pool { kind, window: [window; 2], strides: [down, across], pads, dilations: [dilation; 2] };
+            let high = (height + pads[0] + pads[2] + more - reach) / down + 1;
+            let columns = (wide + pads[1] + pads[3] - reach) / across + 1;
+            let kernel = PoolKernel { op, input: [height, wide], output: [high, columns] };
+            let number = |i: usize| if i == 700 { f64::NAN } else { (i * 37 % 101) as f64 / 7.0 - 5.0 };
+            let input = tensor(DType::F32, &[2, height, wide], number);
             let pooled = |band: usize| {
-                let mut output = vec![0f32; 2 * high * kernel.output[1]];
+                let mut output = vec![0f32; 2 * high * columns];
                 let outputs: &mut [&mut [u8]] = &mut [bytemuck::cast_slice_mut(&mut output)];
-                let call =
-                    Call { inputs: &[input.bytes()], outputs, rows: 0..1, scratch: &mut [], team: &Team::solo() };
+                let call = Call { inputs: &[input.bytes()], outputs, rows: 0..1, scratch: &mut [], team: &team };
                 kernel.run_by_bands(call, band);
                 output.into_iter().map(f32::to_bits).collect::<Vec<_>>()
             };
