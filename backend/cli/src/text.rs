@@ -17,12 +17,23 @@ const SHOWN: [usize; 2] = [1200, 600];
 /// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of writing are
 /// escaped.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c, safe| safe.extend(c.escape_default()))
+}
+
+/// JSON in which what a terminal would act on is escaped, as it may be within its texts.
+pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
+    // All of them have 16 bits.
+    escaped(json, |c, safe| safe.push_str(&format!("\\u{:04x}", u32::from(c))))
+}
+
+/// A text in which what a terminal would act on is written in other characters.
+fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if acts(c) { safe.extend(c.escape_default()) } else { safe.push(c) }
+        if acts(c) { escape(c, &mut safe) } else { safe.push(c) }
     }
     Cow::Owned(safe)
 }
@@ -30,19 +41,6 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 /// Whether a terminal would act on it.
 fn acts(c: char) -> bool {
     (c.is_control() && c != '\n') || DIRECTIONS.contains(&c)
-}
-
-/// JSON in which what a terminal would act on is escaped, as it may be within its texts.
-pub(crate) fn printable_json(json: &str) -> Cow<'_, str> {
-    if !json.contains(acts) {
-        return Cow::Borrowed(json);
-    }
-    let mut safe = String::with_capacity(json.len() + 16);
-    for c in json.chars() {
-        // All of them have 16 bits.
-        if acts(c) { safe.push_str(&format!("\\u{:04x}", u32::from(c))) } else { safe.push(c) }
-    }
-    Cow::Owned(safe)
 }
 
 /// Characters that turn the direction of what follows, separate lines, or have no width.
