@@ -8,7 +8,8 @@ use super::SPIN;
 use std::any::Any;
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
@@ -42,7 +43,8 @@ struct Padded<T>(T);
 
 struct Shared {
     state: Padded<AtomicU64>,
-    next_part: Padded<AtomicUsize>,
+    /// For each member, which of its share of the job's parts nobody has claimed.
+    shares: Vec<Padded<Share>>,
     /// Whether a call is in progress.
     busy: AtomicBool,
     job: UnsafeCell<Job>,
@@ -52,6 +54,9 @@ struct Shared {
     /// How long a helper looks for a job before it sleeps, in nanoseconds.
     linger: AtomicU64,
 }
+
+/// Consecutive parts of a job, counted from the first of them: `next` in the upper half, `end` in the lower one.
+struct Share(AtomicU64);
 
 /// Where one helper sleeps.
 struct Berth {
@@ -72,7 +77,7 @@ impl Crew {
         let berth = |_| Padded(Berth { asleep: AtomicBool::new(false), thread: OnceLock::new() });
         let shared = Arc::new(Shared {
             state: Padded(AtomicU64::new(0)),
-            next_part: Padded(AtomicUsize::new(0)),
+            shares: (0..=helpers).map(|_| Padded(Share(AtomicU64::new(0)))).collect(),
             busy: AtomicBool::new(false),
             job: UnsafeCell::new(Job { body: std::ptr::null(), parts: 0 }),
             panic: Mutex::new(None),
@@ -110,11 +115,12 @@ impl Crew {
     /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
     pub(super) fn run(&self, parts: usize, body: Body<'_>) {
         let shared = &*self.shared;
-        if shared.busy.swap(true, Ordering::Acquire) {
+        // So many parts that a share's numbers do not fit are never done.
+        if u32::try_from(parts).is_err() || shared.busy.swap(true, Ordering::Acquire) {
             return (0..parts).for_each(body);
         }
         shared.publish(Job { body: std::ptr::from_ref(&body).cast(), parts });
-        shared.work(body, parts);
+        shared.work(0, body, parts);
         shared.close();
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         shared.busy.store(false, Ordering::Release);
@@ -141,7 +147,9 @@ impl Shared {
         // SAFETY: the caller holds `busy`, and the job before was closed and left by all helpers (`close`), so nobody
         // reads the cell until the state is opened below.
         unsafe { *self.job.get() = job };
-        self.next_part.0.store(0, Ordering::Relaxed);
+        for (member, share) in self.shares.iter().enumerate() {
+            share.0.fill(self.share(member, job.parts).len());
+        }
         let closed = self.state.0.load(Ordering::Relaxed);
         // Sequentially consistent, as are the accesses in `sleep`: either this thread sees the helper asleep or the helper
         // sees the job. Only `ENDING` could be set meanwhile, and then `Crew` is being dropped and nobody calls.
@@ -162,15 +170,22 @@ impl Shared {
         }
     }
 
-    /// Claims and runs parts until none is left.
-    fn work(&self, body: Body<'_>, parts: usize) {
-        loop {
-            let part = self.next_part.0.fetch_add(1, Ordering::Relaxed);
-            if part >= parts {
-                return;
-            }
-            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(part))) {
-                self.keep_panic(part, payload);
+    /// The parts of a job that fall to a member.
+    fn share(&self, member: usize, parts: usize) -> Range<usize> {
+        let first = |member: usize| member * parts / self.shares.len();
+        first(member)..first(member + 1)
+    }
+
+    /// Claims and runs parts until none is left: the member's own, then those that the others have not come to, from the last on.
+    fn work(&self, member: usize, body: Body<'_>, parts: usize) {
+        let members = self.shares.len();
+        for owner in (member..members).chain(0..member) {
+            let (share, first) = (&self.shares[owner].0, self.share(owner, parts).start);
+            while let Some(at) = share.claim(owner == member) {
+                let part = first + at;
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(part))) {
+                    self.keep_panic(part, payload);
+                }
             }
         }
     }
@@ -237,7 +252,7 @@ impl Shared {
         };
         self.wake(2 * helper + 2, parts);
         self.wake(2 * helper + 3, parts);
-        self.work(body, parts);
+        self.work(helper + 1, body, parts);
         self.state.0.fetch_sub(1, Ordering::Release);
         true
     }
@@ -252,6 +267,25 @@ impl Shared {
             thread::park();
         }
         berth.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+impl Share {
+    /// Makes `count` parts, fewer than 2³², claimable. They are nobody's yet: the job that has them is published later.
+    fn fill(&self, count: usize) {
+        self.0.store(count as u64, Ordering::Relaxed);
+    }
+
+    /// The first or the last part that nobody has claimed. What the part reads is ordered by the job's state.
+    fn claim(&self, first: bool) -> Option<usize> {
+        let parts = |share: u64| (share >> 32, share & u64::from(u32::MAX));
+        let take = |share| match parts(share) {
+            (next, end) if next >= end => None,
+            (next, end) if first => Some((next + 1) << 32 | end),
+            (next, end) => Some(next << 32 | (end - 1)),
+        };
+        let claimed = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).map(parts).ok();
+        claimed.map(|(next, end)| if first { next as usize } else { end as usize - 1 })
     }
 }
 
