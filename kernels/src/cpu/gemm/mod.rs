@@ -28,7 +28,7 @@ mod view;
 
 pub(crate) use finish::{Affine, Finish, Summand, Then};
 pub(crate) use micro::MicroKernel;
-pub(crate) use pack::{Panels, pack_left, pack_panels, pack_rows};
+pub(crate) use pack::{Panels, pack_panels, pack_rows};
 pub(crate) use product::{Left, PanelSource, Product, Right};
 pub(crate) use transpose::transpose;
 pub(crate) use vector::matrix_vector;

@@ -87,28 +87,6 @@ pub(crate) fn pack_rows(rows: &[f32], first: usize, [depth, columns, width]: [us
     }
 }
 
-/// Elements of a block's step that are copied at a time; what is more than the block has is overwritten by the next step.
-const TOGETHER: usize = 16;
-
-/// Copies a block of rows of A, which is given transposed: `rows` are columns of `transposed`, whose rows are contiguous and the steps. The
-/// block has room for `height` rows in each step; those beyond the last are not set.
-pub(crate) fn pack_left(
-    transposed: View<'_>,
-    steps: Range<usize>,
-    rows: Range<usize>,
-    height: usize,
-    block: &mut [f32],
-) {
-    for (at, step) in steps.enumerate() {
-        let from = transposed.from(step, rows.start);
-        let to = &mut block[at * height..];
-        match (from.first_chunk::<TOGETHER>(), to.first_chunk_mut::<TOGETHER>()) {
-            (Some(from), Some(to)) if height <= TOGETHER => *to = *from,
-            _ => to[..rows.len()].copy_from_slice(&from[..rows.len()]),
-        }
-    }
-}
-
 /// Copies `from` and fills the rest with zeros.
 fn copy_padded(from: &[f32], to: &mut [f32]) {
     // Of a length known ahead, a copy is a few instructions rather than a call.

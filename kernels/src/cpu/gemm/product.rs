@@ -19,6 +19,9 @@ const SLICE: usize = 384;
 /// Fewer blocks of rows than this are computed before memory has answered.
 const FEW: usize = 4;
 
+/// Elements of a line of a cache.
+const LINE: usize = 16;
+
 /// Columns of panels of which a row is one line of a cache.
 const NARROW: usize = 16;
 
@@ -155,7 +158,7 @@ impl<'a> Product<'a> {
         for first in (0..tile.columns.len()).step_by(self.kernel.columns) {
             let columns = first..tile.columns.len().min(first + self.kernel.columns);
             let right = self.right_panel(tile.columns.start, first, steps, panels);
-            let ahead = self.ahead(tile, columns.end, steps, whole_blocks, panels.is_empty());
+            let ahead = self.ahead(tile, &columns, steps, whole_blocks, panels.is_empty());
             let mut run = |top: usize, count: usize, rows: usize| {
                 if count > 0 && rows > 0 {
                     let (left, distance) = self.left_block(tile.rows.start, top, steps, copies);
@@ -168,37 +171,50 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// What is fetched while the panel before column `end` of the tile is multiplied: of a B that is read where it is the rows of the next panel;
-    /// of a packed one, which usually comes from memory, the next panel, or the first one of the next slice, some of it by each block.
+    /// What is fetched while the panel of these columns of the tile is multiplied, some of it by each block: of a packed B, which usually comes
+    /// from memory, the next panel, or the first one of the next slice; of one that is read where it is the rows of the next panel; of one
+    /// that is packed tile by tile a part of what will be packed next. Tiles are taken from the left to the right.
     /// C's lines are fetched from further away where a panel has few blocks.
     fn ahead(
         &self,
         tile: &mut Tile<'_, f32>,
-        end: usize,
+        panel: &Range<usize>,
         steps: &Range<usize>,
         blocks: usize,
         in_place: bool,
     ) -> Ahead {
-        let columns = self.kernel.columns * if blocks < FEW { 3 } else { 1 };
-        let packed = match self.right {
-            Right::Packed(packed) => packed,
-            Right::View(view) if in_place && end < tile.columns.len() => {
-                let data = view.from(steps.start, tile.columns.start + end).as_ptr();
-                return Ahead { data, step: view.row_stride(), block: 0, last: 0, columns };
+        let (width, end) = (self.kernel.columns, panel.end);
+        let columns = width * if blocks < FEW { 3 } else { 1 };
+        // An address that has no page would be looked for with each step.
+        let nothing = Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0, columns };
+        let within = end < tile.columns.len();
+        let (row, column) = match self.right {
+            Right::View(_) if within && in_place => (steps.start, tile.columns.start + end),
+            Right::Packed(_) if within => (steps.start, tile.columns.start + end),
+            _ if steps.end < self.left.depth() => (steps.end, tile.columns.start),
+            _ => (0, tile.columns.end),
+        };
+        match self.right {
+            Right::Packed(packed) => {
+                let next = packed.from(row, column);
+                let step = self.kernel.lanes;
+                let block = steps.len() * step;
+                Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks), columns }
             }
-            // An address that has no page would be looked for with each step.
-            _ => return Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0, columns },
-        };
-        let next = if end < tile.columns.len() {
-            packed.from(steps.start, tile.columns.start + end)
-        } else if steps.end < packed.depth() {
-            packed.from(steps.end, tile.columns.start)
-        } else {
-            packed.from(0, tile.columns.start + end)
-        };
-        let step = self.kernel.lanes;
-        let block = steps.len() * step;
-        Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks), columns }
+            Right::View(view) if view.column_stride() == 1 && column < view.columns() => {
+                // One line more than the columns fill, as rows begin within lines.
+                let (first, lines) = if in_place {
+                    (0, width.div_ceil(LINE) + 1)
+                } else {
+                    let panels = tile.columns.len().div_ceil(width);
+                    let lines = (tile.columns.len().div_ceil(LINE) + 1).div_ceil(panels);
+                    (panel.start / width * lines, lines)
+                };
+                let data = view.from(row, column).as_ptr().wrapping_add(first * LINE);
+                Ahead { data, step: view.row_stride(), block: LINE, last: lines - 1, columns }
+            }
+            Right::View(_) | Right::Source(_) => nothing,
+        }
     }
 
     /// Copies the tile's rows of A for some steps, unless they are read where they are.

@@ -69,6 +69,32 @@ impl ProductEpilogue {
         }
     }
 
+    /// Whether products that are computed transposed, pixels by maps, can end in registers: their epilogue is the same for all pixels.
+    pub(crate) fn suits_transposed(&self) -> bool {
+        self.registers.as_ref().is_some_and(InRegisters::is_shared)
+    }
+
+    /// As [`with`](Self::with) for the transposed product; nothing becomes of it where that does not [suit](Self::suits_transposed).
+    pub(crate) fn with_transposed<R>(
+        epilogue: Option<&Self>,
+        matrix: usize,
+        extras: &[&[u8]],
+        body: impl FnOnce(Finish<'_>) -> R,
+    ) -> R {
+        let epilogue = epilogue.filter(|epilogue| epilogue.suits_transposed());
+        let Some((epilogue, registers)) = epilogue.and_then(|epilogue| Some((epilogue, epilogue.registers.as_ref()?)))
+        else {
+            return body(Finish::Nothing);
+        };
+        let activate = |tile: &mut Tile<'_, f32>| epilogue.epilogue.activate(tile);
+        let affine = registers.of_product(matrix, extras);
+        // What columns share is a row now.
+        let before = affine.before.map(|before| Summand { row: 0, shared: before.row == 0, ..before });
+        let affine = gemm::Affine { before, ..affine };
+        let then = epilogue.epilogue.has_activation().then_some(&activate as gemm::Then<'_>);
+        body(Finish::Affine(affine, then))
+    }
+
     /// Applies the epilogue to consecutive elements, the first of which is in this product, row and column.
     pub(crate) fn apply(&self, [matrix, row, column]: [usize; 3], run: &mut [f32], extras: &[&[u8]]) {
         let [rows, columns] = self.size;
@@ -99,6 +125,15 @@ impl InRegisters {
         };
         let in_registers = scale.is_one() && after.as_ref().is_none_or(|after| !after.is_shared());
         in_registers.then_some(Self { before, scale, after, least: affine.least, greatest: affine.greatest })
+    }
+
+    /// Whether all columns share all operands, whose elements beside neighbouring rows are one or neighbours.
+    fn is_shared(&self) -> bool {
+        let shared = |value: &Value| match value {
+            Value::Constant(_) => true,
+            Value::Extra(_, place) => place.shared && place.row <= 1,
+        };
+        self.after.is_none() && self.before.as_ref().is_none_or(shared)
     }
 
     fn of_product<'a>(&'a self, matrix: usize, extras: &[&'a [u8]]) -> gemm::Affine<'a> {

@@ -124,6 +124,12 @@ impl<'a, T> Tile<'a, T> {
         Self { start: matrix.as_mut_ptr(), stride: columns, matrix: 0, rows, columns: 0..columns, data: PhantomData }
     }
 
+    /// The same elements as the tile of another matrix that begins at this row and column.
+    pub(crate) fn at(self, [row, column]: [usize; 2]) -> Self {
+        let (rows, columns) = (row..row + self.rows.len(), column..column + self.columns.len());
+        Self { rows, columns, ..self }
+    }
+
     /// A slice as a tile of one row.
     pub(crate) fn of(row: &'a mut [T]) -> Self {
         let columns = row.len();

@@ -3,7 +3,7 @@
 //! filters'; the products of a tile are transformed to its outputs.
 //!
 //! Tiles are taken block by block, so that what is transformed and the products stay in near caches. A block's products are computed for a
-//! panel of maps at a time, and become outputs at once. Where an image has few blocks, its inputs are transformed ahead and shared
+//! panel of maps at a time, and become outputs at once. Where images have too few blocks for a team, inputs are transformed ahead and shared
 //! by parts that compute a panel of maps each.
 //!
 //! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
@@ -36,7 +36,7 @@ use transform::{F2, F4, Transform};
 /// Tiles of a block, about: enough for products that are not limited by the weights' bandwidth.
 const BLOCK_TILES: usize = 64;
 
-/// Blocks that keep a team busy.
+/// Blocks that keep a team busy if they cannot be shared out equally.
 const ENOUGH_BLOCKS: usize = 16;
 
 /// Parts of a panel of a block that keep a small team busy: smaller blocks read the weights more often.
@@ -50,10 +50,8 @@ pub(super) struct Kernel {
     /// The transformed filters.
     weights: Packed,
     blocks: Blocks,
-    /// Parts of the output: rows of tiles, of all maps or of a panel.
+    /// Parts of the output that are blocks, of all maps.
     parts: Grid,
-    /// Whether the inputs are transformed ahead.
-    ahead: bool,
     epilogue: Option<Epilogue>,
 }
 
@@ -101,16 +99,10 @@ impl Kernel {
         let Geometry { images, channels, maps, output: [_, wide], .. } = geometry;
         Shape::new([filtering.positions(), channels, maps.next_multiple_of(micro.columns)])?;
         let blocks = Blocks::new(&geometry, filtering, maps.div_ceil(micro.columns));
-        let ahead = images * blocks.count < ENOUGH_BLOCKS;
-        let parts = Grid {
-            batch: images,
-            rows: maps,
-            columns: geometry.pixels(),
-            tile_rows: if ahead { micro.columns } else { maps },
-            tile_columns: blocks.down * filtering.outputs() * wide,
-        };
+        let tile_columns = blocks.down * filtering.outputs() * wide;
+        let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
         let weights = Packed::new(1, Layout::filters([maps, channels], filtering, micro.columns));
-        Ok(Self { micro, geometry, filtering, weights, blocks, parts, ahead, epilogue: Epilogue::of(node)? })
+        Ok(Self { micro, geometry, filtering, weights, blocks, parts, epilogue: Epilogue::of(node)? })
     }
 
     /// The transformed inputs of some blocks: for each block and position a matrix of tiles and channels. Its rows fall into different
@@ -238,7 +230,8 @@ impl Kernel {
 
 impl CpuKernel for Kernel {
     fn scratch_bytes(&self) -> usize {
-        let blocks = if self.ahead { self.geometry.images * self.blocks.count } else { 0 };
+        // Whether they are used depends on the team.
+        let blocks = if self.parts.tiles() < ENOUGH_BLOCKS { self.parts.tiles() } else { 0 };
         self.input_floats(blocks) * size_of::<f32>()
     }
 
@@ -256,15 +249,16 @@ impl CpuKernel for Kernel {
         let (output, block) = (elements_mut(call.outputs[0]), self.input_floats(1));
         let number =
             |part: &Tile<'_, f32>| part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
-        if self.ahead {
+        let (blocks, threads) = (self.parts.tiles(), call.team.threads());
+        if blocks < ENOUGH_BLOCKS && !blocks.is_multiple_of(threads) {
             let inputs = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
-            let blocks = self.inputs(self.geometry.images * self.blocks.count);
-            call.team.run_tiles(inputs, blocks, &|mut strip| {
+            call.team.run_tiles(inputs, self.inputs(blocks), &|mut strip| {
                 let number = strip.matrix;
                 with_workspace(self.transform_floats(), |space| self.transform(&mut strip, number, input, space));
             });
             let inputs = &*inputs;
-            call.team.run_tiles(output, self.parts, &|mut part| {
+            let panels = Grid { tile_rows: self.micro.columns, ..self.parts };
+            call.team.run_tiles(output, panels, &|mut part| {
                 let inputs = &inputs[number(&part) * block..][..block];
                 with_workspace(self.compute_floats(), |space| self.compute(&mut part, inputs, extras, space));
             });
