@@ -17,6 +17,10 @@ use std::sync::Arc;
 /// Tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
 const ENOUGH_COLUMN_TILES: usize = 16;
 
+/// Pixels below which threads take maps rather than pixels where there are not fewer maps than channels: what they read is less than what
+/// they write, and the depthwise layer behind takes maps too.
+const FEW_PIXELS: usize = 1024;
+
 /// Rows of a panel that are written at a time when all panels are written ahead.
 const PANEL_ROWS: usize = 256;
 
@@ -149,7 +153,16 @@ impl CpuKernel for Kernel {
         }
         let (weights, panels, extras) = (&*weights, &*panels, &call.inputs[2..]);
         let output = elements_mut(call.outputs[0]);
-        call.team.run_tiles(output, self.grid, &|mut tile| self.compute(&mut tile, input, weights, panels, extras));
+        let (threads, Grid { batch, rows, columns, .. }) = (call.team.threads(), self.grid);
+        let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, input, weights, panels, extras);
+        if threads > 1 && self.windows == Windows::Image && columns < FEW_PIXELS && rows >= self.geometry.depth() {
+            let height = self.micro.block_height(rows);
+            let stripes = (2 * threads).div_ceil(batch.max(1));
+            let tile_rows = rows.div_ceil(stripes).next_multiple_of(height).min(self.grid.tile_rows);
+            call.team.run_by_rows(output, Grid { tile_rows, ..self.grid }, &run);
+        } else {
+            call.team.run_tiles(output, self.grid, &run);
+        }
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ impl Kernel {
     /// If the epilogue does not fit the node, or the intermediate results do not fit the address space.
     pub(super) fn new(micro: &'static MicroKernel, geometry: Geometry, node: &NodeSpec) -> Result<Self, KernelError> {
         let (maps, depth) = (geometry.group_maps(), geometry.depth());
-        Shape::new([geometry.images * geometry.group, maps + depth, MOST_PIXELS])?;
+        Shape::new([geometry.images * geometry.group, depth, MOST_PIXELS])?;
         let weights = Packed::new(1, Layout::windows(geometry.weights(), micro.columns));
         let coverage = Coverage::new(&geometry, node)?;
         let epilogue = ProductEpilogue::of(node, [maps, geometry.pixels()])?;
@@ -63,7 +63,8 @@ impl Kernel {
         self.geometry.images * self.geometry.group
     }
 
-    /// Parts of the output for so many threads: maps of whole panels, of all pixels if these are enough parts, since each reads the maps' weights.
+    /// Parts of the output for so many threads: maps of whole panels, of all pixels if these are enough parts or one thread takes them, since
+    /// each part reads its maps' weights.
     fn parts(&self, threads: usize) -> Grid {
         let (rows, columns, depth) = (self.geometry.group_maps(), self.geometry.pixels(), self.geometry.depth());
         let few = threads > 1 && rows.div_ceil(self.micro.columns) < PANELS * threads;

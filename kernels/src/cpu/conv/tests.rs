@@ -26,6 +26,31 @@ fn node_of(
     Some(NodeSpec { op: Op::Conv(op.clone()), inputs: vec![input, weights], outputs: vec![output] })
 }
 
+/// A convolution whose output is small and has many maps, several images, several groups, or a depth of several slices.
+fn random_small_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
+    let window = *u.choose(&[1, 1, 3])?;
+    let op = Conv {
+        strides: [u.int_in_range(1..=2)?; 2],
+        pads: [window / 2; 4],
+        dilations: [1, 1],
+        group: u.int_in_range(1..=2)?,
+        epilogue: None,
+    };
+    let parts = [*u.choose(&[1, 7, 40, 250])?, u.int_in_range(32..=210)?];
+    let size = [u.int_in_range(1..=8)?, u.int_in_range(1..=8)?];
+    let Some(node) = node_of(&op, u.int_in_range(1..=2)?, parts, size, [window; 2]) else { return Ok(None) };
+    with_epilogue(u, op, node).map(Some)
+}
+
+fn with_epilogue(u: &mut Unstructured<'_>, op: Conv, mut node: NodeSpec) -> Arbitrary<(Conv, NodeSpec)> {
+    let output = node.outputs[0].shape.dims().to_vec();
+    let (expression, extras) = epilogue(u, &output, &[1, output[1], 1, 1])?;
+    node.inputs.extend(extras.iter().map(|dims| spec(dims)));
+    let op = Conv { epilogue: expression, ..op };
+    node.op = Op::Conv(op.clone());
+    Ok((op, node))
+}
+
 fn random_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let mut size = |most: usize| u.int_in_range(1..=most);
     let op = Conv {
@@ -37,15 +62,10 @@ fn random_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> 
     };
     let parts = if size(2)? == 1 && op.group > 1 { [1, size(2)?] } else { [size(9)?, size(20)?] };
     let images = size(3)? - 1;
-    let Some(mut node) = node_of(&op, images, parts, [size(14)?, size(40)?], [size(4)?, size(4)?]) else {
+    let Some(node) = node_of(&op, images, parts, [size(14)?, size(40)?], [size(4)?, size(4)?]) else {
         return Ok(None);
     };
-    let output = node.outputs[0].shape.dims().to_vec();
-    let (expression, extras) = epilogue(u, &output, &[1, output[1], 1, 1])?;
-    node.inputs.extend(extras.iter().map(|dims| spec(dims)));
-    let op = Conv { epilogue: expression, ..op };
-    node.op = Op::Conv(op.clone());
-    Ok(Some((op, node)))
+    with_epilogue(u, op, node).map(Some)
 }
 
 fn inputs_of(node: &NodeSpec) -> Vec<Tensor> {
@@ -98,6 +118,19 @@ fn convolutions_agree_with_the_definition() {
 }
 
 #[test]
+fn small_images_agree_with_the_definition() {
+    arbtest::arbtest(|u| {
+        if let Some((op, node)) = random_small_node(u)? {
+            let micro = *u.choose(&MicroKernel::available())?;
+            let inputs = inputs_of(&node);
+            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, true));
+        }
+        Ok(())
+    })
+    .budget(Duration::from_millis(900));
+}
+
+#[test]
 fn the_layers_of_networks_agree_with_the_definition() {
     let plain =
         |stride, pad, group| Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None };
@@ -112,6 +145,8 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (Conv { strides: [55, 55], ..plain(1, 0, 32) }, 1, [1, 1], [55, 55], [55, 55]),
         (plain(2, 1, 1), 2, [40, 130], [15, 15], [3, 3]),
         (plain(1, 0, 1), 2, [50, 30], [14, 14], [1, 1]),
+        (plain(1, 0, 2), 2, [20, 150], [14, 14], [1, 1]),
+        (plain(1, 0, 1), 1, [260, 21], [28, 28], [1, 1]),
         (plain(2, 0, 1), 1, [33, 40], [14, 14], [1, 1]),
         (plain(1, 1, 40), 1, [1, 1], [30, 70], [3, 3]),
         (plain(2, 1, 6), 2, [1, 1], [29, 130], [3, 3]),

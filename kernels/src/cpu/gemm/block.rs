@@ -12,7 +12,7 @@ const AHEAD: usize = 1024;
 const LINGERING: usize = 32;
 
 /// Elements of a line of a cache.
-const LINE: usize = 16;
+pub(super) const LINE: usize = 16;
 
 /// Operands and result of one call of a micro-kernel: blocks of rows below each other. Distances are in elements.
 #[derive(Clone, Copy, Debug)]

@@ -68,11 +68,11 @@ pub(crate) fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usi
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, height)
 }
 
-/// As [`grid`] of products whose right-hand matrix is packed tile by tile: tiles are higher, so that little of it is packed again.
+/// As [`grid`] of products whose right-hand matrix may be packed tile by tile: tiles are higher, so that little of it is packed again.
 pub(crate) fn given_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     let height = kernel.block_height(rows);
     let least = TILE_BLOCKS * height;
-    let tile_rows = even_cut(rows, least.max(TILE_LEFT / product::slice(depth) / height * height), height);
+    let tile_rows = even_cut(rows, least.max(TILE_LEFT / product::slice(kernel, depth) / height * height), height);
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, least.min(tile_rows))
 }
 

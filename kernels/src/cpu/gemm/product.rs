@@ -5,7 +5,7 @@
 //! 4, with the two inner loops exchanged). An affine finish enters the sums of the first and of the last slice in registers,
 //! any other is applied row by row when the tile is complete.
 
-use super::block::{Ahead, Blocks};
+use super::block::{Ahead, Blocks, LINE};
 use super::finish::Finish;
 use super::micro::MicroKernel;
 use super::pack::{Panels, pack_panels};
@@ -16,18 +16,18 @@ use std::ops::Range;
 /// Most steps of the depth that are added up in one sweep over a tile.
 const SLICE: usize = 384;
 
+/// Elements of a panel's part of one slice, at most: three quarters of a first-level cache of 48 KiB. A smaller cache was not tried with wide panels.
+const PANEL: usize = 9 << 10;
+
 /// Fewer blocks of rows than this are computed before memory has answered.
 const FEW: usize = 4;
 
-/// Elements of a line of a cache.
-const LINE: usize = 16;
-
-/// Columns of panels of which a row is one line of a cache.
-const NARROW: usize = 16;
+/// Sets of the first-level cache over which rows spread so far that they are read as fast as copies of them.
+const SPREAD: usize = 4;
 
 /// Steps of each slice of the depth, of which the last may have fewer.
-pub(super) fn slice(depth: usize) -> usize {
-    even_cut(depth, SLICE, 1)
+pub(super) fn slice(kernel: &MicroKernel, depth: usize) -> usize {
+    even_cut(depth, SLICE.min(PANEL / kernel.columns), 1)
 }
 
 /// The left-hand operand of a product.
@@ -121,8 +121,8 @@ impl<'a> Product<'a> {
             tile.rows.start.is_multiple_of(height) && tile.columns.start.is_multiple_of(self.kernel.columns),
             "a tile between blocks"
         );
-        let slice = slice(depth);
-        let packed = if self.in_place(slice, tile.rows.len()) { 0 } else { slice * self.padded(tile.columns.len()) };
+        let slice = slice(self.kernel, depth);
+        let packed = if self.in_place(tile.rows.len()) { 0 } else { slice * self.padded(tile.columns.len()) };
         let copied = if self.copies_rows(tile.columns.len()) { tile.rows.len() * row_distance(slice) } else { 0 };
         with_workspace(packed + copied, |workspace| {
             let (panels, copies) = workspace.split_at_mut(packed);
@@ -173,7 +173,8 @@ impl<'a> Product<'a> {
 
     /// What is fetched while the panel of these columns of the tile is multiplied, some of it by each block: of a packed B, which usually comes
     /// from memory, the next panel, or the first one of the next slice; of one that is read where it is the rows of the next panel; of one
-    /// that is packed tile by tile a part of what will be packed next. Tiles are taken from the left to the right.
+    /// that is packed tile by tile a part of what will be packed next. That the next tile is the one to the right is a guess, which is right
+    /// where a tile has all rows.
     /// C's lines are fetched from further away where a panel has few blocks.
     fn ahead(
         &self,
@@ -189,8 +190,7 @@ impl<'a> Product<'a> {
         let nothing = Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0, columns };
         let within = end < tile.columns.len();
         let (row, column) = match self.right {
-            Right::View(_) if within && in_place => (steps.start, tile.columns.start + end),
-            Right::Packed(_) if within => (steps.start, tile.columns.start + end),
+            _ if within && in_place => (steps.start, tile.columns.start + end),
             _ if steps.end < self.left.depth() => (steps.end, tile.columns.start),
             _ => (0, tile.columns.end),
         };
@@ -282,16 +282,14 @@ impl<'a> Product<'a> {
     }
 
     /// Whether B is read where it is: it is packed, or its rows are contiguous and packing would not pay, because few
-    /// blocks of rows read it or the panel's rows spread over enough sets of the first-level cache. A narrow panel's rows are
-    /// read faster than they are packed wherever they do not all fall into the same few sets.
-    fn in_place(&self, slice: usize, rows: usize) -> bool {
+    /// blocks of rows read it or the rows do not all fall into the same few sets of the first-level cache.
+    fn in_place(&self, rows: usize) -> bool {
         match self.right {
             Right::Packed(_) => true,
             Right::Source(_) => false,
             Right::View(view) => {
-                let (few, sets) = (rows <= 2 * self.kernel.rows, cache_sets(view.row_stride()));
-                let spread = slice <= 8 * sets || self.kernel.columns <= NARROW && sets >= 4;
-                view.column_stride() == 1 && (few || spread)
+                let few = rows <= 2 * self.kernel.rows;
+                view.column_stride() == 1 && (few || cache_sets(view.row_stride()) >= SPREAD)
             }
         }
     }
@@ -302,7 +300,7 @@ impl<'a> Product<'a> {
         match self.left {
             Left::Packed(_) => false,
             Left::View(view) => {
-                view.column_stride() == 1 && columns > 2 * self.kernel.columns && cache_sets(view.row_stride()) < 4
+                view.column_stride() == 1 && columns > 2 * self.kernel.columns && cache_sets(view.row_stride()) < SPREAD
             }
         }
     }

@@ -71,19 +71,22 @@ impl ProductEpilogue {
 
     /// Whether products that are computed transposed, pixels by maps, can end in registers: their epilogue is the same for all pixels.
     pub(crate) fn suits_transposed(&self) -> bool {
-        self.registers.as_ref().is_some_and(InRegisters::is_shared)
+        self.transposed().is_some()
     }
 
-    /// As [`with`](Self::with) for the transposed product; nothing becomes of it where that does not [suit](Self::suits_transposed).
+    fn transposed(&self) -> Option<&InRegisters> {
+        self.registers.as_ref().filter(|registers| registers.suits_transposed())
+    }
+
+    /// As [`with`](Self::with) for the transposed product, whose sums are left as they are where that does not
+    /// [suit](Self::suits_transposed).
     pub(crate) fn with_transposed<R>(
         epilogue: Option<&Self>,
         matrix: usize,
         extras: &[&[u8]],
         body: impl FnOnce(Finish<'_>) -> R,
     ) -> R {
-        let epilogue = epilogue.filter(|epilogue| epilogue.suits_transposed());
-        let Some((epilogue, registers)) = epilogue.and_then(|epilogue| Some((epilogue, epilogue.registers.as_ref()?)))
-        else {
+        let Some((epilogue, registers)) = epilogue.and_then(|epilogue| Some((epilogue, epilogue.transposed()?))) else {
             return body(Finish::Nothing);
         };
         let activate = |tile: &mut Tile<'_, f32>| epilogue.epilogue.activate(tile);
@@ -128,7 +131,7 @@ impl InRegisters {
     }
 
     /// Whether all columns share all operands, whose elements beside neighbouring rows are one or neighbours.
-    fn is_shared(&self) -> bool {
+    fn suits_transposed(&self) -> bool {
         let shared = |value: &Value| match value {
             Value::Constant(_) => true,
             Value::Extra(_, place) => place.shared && place.row <= 1,

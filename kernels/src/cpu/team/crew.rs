@@ -115,7 +115,7 @@ impl Crew {
     /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
     pub(super) fn run(&self, parts: usize, body: Body<'_>) {
         let shared = &*self.shared;
-        // So many parts that a share's numbers do not fit are never done.
+        // A share counts in 32 bits; nobody lives to see more parts end.
         if u32::try_from(parts).is_err() || shared.busy.swap(true, Ordering::Acquire) {
             return (0..parts).for_each(body);
         }
@@ -170,9 +170,10 @@ impl Shared {
         }
     }
 
-    /// The parts of a job that fall to a member.
+    /// The parts of a job that fall to a member: one each to the first members if there are fewer than members, as those are woken.
     fn share(&self, member: usize, parts: usize) -> Range<usize> {
-        let first = |member: usize| member * parts / self.shares.len();
+        let sharers = self.shares.len().min(parts).max(1);
+        let first = |member: usize| (member.min(sharers) as u64 * parts as u64 / sharers as u64) as usize;
         first(member)..first(member + 1)
     }
 
@@ -317,5 +318,59 @@ impl Spinner {
             }
         }
         waited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_claimed_from_both_ends() {
+        let share = Share(AtomicU64::new(0));
+        assert_eq!(share.claim(true), None);
+        for count in [1, 2, 5] {
+            share.fill(count);
+            let (first, last) = (share.claim(true), share.claim(false));
+            assert_eq!((first, last), (Some(0), (count > 1).then(|| count - 1)));
+            let rest: Vec<_> = std::iter::from_fn(|| share.claim(true)).collect();
+            assert!(rest.into_iter().eq(1..(count - 1).max(1)));
+            assert_eq!([share.claim(true), share.claim(false)], [None; 2]);
+        }
+    }
+
+    #[test]
+    fn shares_are_consecutive_and_nearly_equal() {
+        let crew = Crew::new(2, |_| {}).expect("two threads");
+        for parts in [0, 1, 2, 3, 100] {
+            let shares: Vec<_> = (0..3).map(|member| crew.shared.share(member, parts)).collect();
+            assert!(shares.iter().cloned().flatten().eq(0..parts), "{shares:?}");
+            assert!(parts > 3 || shares.iter().take(parts).all(|share| share.len() == 1), "{shares:?}");
+            assert!(shares.iter().all(|share| share.len().abs_diff(parts / 3) <= 1), "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn members_begin_with_their_own_parts() {
+        let crew = Crew::new(1, |_| {}).expect("a thread");
+        let takers = Mutex::new(vec![None; 10]);
+        crew.run(10, &|part| {
+            takers.lock().expect("no part panics")[part] = Some(thread::current().id());
+            // Each waits until the other has begun, or one could take all.
+            while takers
+                .lock()
+                .expect("no part panics")
+                .iter()
+                .flatten()
+                .collect::<std::collections::HashSet<_>>()
+                .len()
+                < 2
+            {
+                thread::yield_now();
+            }
+        });
+        let takers = takers.into_inner().expect("no part panics");
+        assert_eq!(takers[0], Some(thread::current().id()), "the caller is member 0");
+        assert_ne!(takers[5], takers[0], "the helper's share begins with part 5");
     }
 }

@@ -1,9 +1,10 @@
 //! A team of threads that work on one kernel at a time: fork and join over numbered parts.
 //!
-//! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Parts are claimed one by one
-//! from a shared counter, so a slow or late helper delays nobody: a call returns when all parts are done, whoever did
-//! them. A helper that has nothing to do looks for more for a while ([`Team::linger`]), because the next kernel of a graph usually
-//! follows within microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
+//! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Each member has a share of consecutive
+//! parts, so that from kernel to kernel it reads what it wrote before, which is in its core's cache; who has done its own takes the
+//! last parts of the others' shares, so a slow or late helper delays nobody: a call returns when all parts are done, whoever did them.
+//! A helper that has nothing to do looks for more for a while ([`Team::linger`]), because the next kernel of a graph usually follows
+//! within microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
 
 mod crew;
 mod rounds;
@@ -131,6 +132,14 @@ impl Team {
     /// If `data` has not as many elements as `grid` says.
     pub(crate) fn run_tiles<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
         tiles::run(self, data, grid, body);
+    }
+
+    /// As [`run_tiles`](Self::run_tiles), but neighbouring tiles, which the same thread takes, are those of the same rows.
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn run_by_rows<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
+        tiles::run_by_rows(self, data, grid, body);
     }
 
     /// Runs `body` on each tile of `grid`, which is one matrix, in each of so many `rounds`, one after the other. A tile is computed by the

@@ -30,6 +30,14 @@ impl Grid {
         self.batch * self.rows.div_ceil(self.tile_rows.max(1)) * across
     }
 
+    /// The number of the tile that is this one if those of each matrix are counted from the left to the right within a stripe of rows.
+    fn by_rows(&self, tile: usize) -> usize {
+        let (down, across) =
+            (self.rows.div_ceil(self.tile_rows.max(1)), self.columns.div_ceil(self.tile_columns.max(1)));
+        let (matrix, within) = (tile / (down * across), tile % (down * across));
+        (matrix * across + within % across) * down + within / across
+    }
+
     /// Matrix, rows and columns of a tile. Tiles are numbered matrix by matrix, within one from the left to the right, and
     /// within a stripe of columns downwards: neighbours in time read the same columns of a right-hand operand.
     fn place(&self, tile: usize) -> (usize, Range<usize>, Range<usize>) {
@@ -49,6 +57,16 @@ pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn 
     let tiles = Tiles::new(data, grid);
     // SAFETY: `Team::run` runs each part at most once, so each tile is claimed at most once.
     team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(part) }));
+}
+
+/// As [`run`], with tiles in the order of rows.
+///
+/// # Panics
+/// As there.
+pub(super) fn run_by_rows<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
+    let tiles = Tiles::new(data, grid);
+    // SAFETY: as above; each part has another tile.
+    team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(grid.by_rows(part)) }));
 }
 
 /// A slice together with its grid, whose tiles can be claimed.
@@ -213,6 +231,27 @@ mod tests {
             let want: Vec<_> = (1..=data.len()).collect();
             assert_eq!(data, want, "{grid:?}");
         }
+    }
+
+    #[test]
+    fn in_the_order_of_rows_tiles_are_the_same() {
+        let grid = Grid { batch: 2, rows: 7, columns: 5, tile_rows: 3, tile_columns: 2 };
+        let mut data = vec![0; 70];
+        run_by_rows(&Team::new(2, |_| {}), &mut data, grid, &|mut tile| {
+            (0..tile.rows.len()).for_each(|row| tile.row(row).iter_mut().for_each(|element| *element += 1));
+        });
+        assert_eq!(data, [1; 70]);
+        let places: Vec<_> = (0..grid.tiles()).map(|part| grid.place(grid.by_rows(part))).collect();
+        assert!(places.is_sorted_by_key(|(matrix, rows, columns)| (*matrix, rows.start, columns.start)), "{places:?}");
+    }
+
+    #[test]
+    fn a_tile_is_found_elsewhere() {
+        let mut data = [0; 6];
+        let mut tile = Tile::whole(&mut data, 3).at([4, 9]);
+        tile.row(1)[2] = 1;
+        assert_eq!((&tile.rows, &tile.columns), (&(4..6), &(9..12)));
+        assert_eq!(data, [0, 0, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! filters'; the products of a tile are transformed to its outputs.
 //!
 //! Tiles are taken block by block, so that what is transformed and the products stay in near caches. A block's products are computed for a
-//! panel of maps at a time, and become outputs at once. Where images have too few blocks for a team, inputs are transformed ahead and shared
-//! by parts that compute a panel of maps each.
+//! panel of maps at a time, and become outputs at once. Where images have few blocks, which cannot be shared out equally, or one, inputs are
+//! transformed ahead and shared by parts that compute a panel of maps each.
 //!
 //! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
 //! whose windows do not touch it, and one that is not finite, or whose multiples are not, makes all outputs of its tiles not a number.
@@ -103,6 +103,11 @@ impl Kernel {
         let parts = Grid { batch: images, rows: maps, columns: geometry.pixels(), tile_rows: maps, tile_columns };
         let weights = Packed::new(1, Layout::filters([maps, channels], filtering, micro.columns));
         Ok(Self { micro, geometry, filtering, weights, blocks, parts, epilogue: Epilogue::of(node)? })
+    }
+
+    /// Parts of the output that are blocks, of a panel of maps.
+    fn parts_by_panels(&self) -> Grid {
+        Grid { tile_rows: self.micro.columns, ..self.parts }
     }
 
     /// The transformed inputs of some blocks: for each block and position a matrix of tiles and channels. Its rows fall into different
@@ -250,15 +255,14 @@ impl CpuKernel for Kernel {
         let number =
             |part: &Tile<'_, f32>| part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
         let (blocks, threads) = (self.parts.tiles(), call.team.threads());
-        if blocks < ENOUGH_BLOCKS && !blocks.is_multiple_of(threads) {
+        if blocks == 1 || blocks < ENOUGH_BLOCKS && !blocks.is_multiple_of(threads) {
             let inputs = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
             call.team.run_tiles(inputs, self.inputs(blocks), &|mut strip| {
                 let number = strip.matrix;
                 with_workspace(self.transform_floats(), |space| self.transform(&mut strip, number, input, space));
             });
             let inputs = &*inputs;
-            let panels = Grid { tile_rows: self.micro.columns, ..self.parts };
-            call.team.run_tiles(output, panels, &|mut part| {
+            call.team.run_tiles(output, self.parts_by_panels(), &|mut part| {
                 let inputs = &inputs[number(&part) * block..][..block];
                 with_workspace(self.compute_floats(), |space| self.compute(&mut part, inputs, extras, space));
             });
