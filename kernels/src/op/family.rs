@@ -178,7 +178,7 @@ impl NodeSpec {
         let (flops, windows) = (2.0 * self.written() * depth, images * group * depth * pixels);
         if group == channels && (channels > 1.0 || maps == 1.0) {
             // Small windows of large planes are read where they are.
-            let name = if taps <= 9.0 && pixels > 64.0 { "conv depthwise" } else { "conv depthwise other" };
+            let name = if taps <= 25.0 && pixels > 64.0 { "conv depthwise" } else { "conv depthwise other" };
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
         if let Some(filtering) = Filtering::of(op, self) {

@@ -72,11 +72,13 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Of each channel by itself, of channels in groups, and transposed.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 22] = [
+    let layers: [Layer; 24] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
-        ([40, 56, 56], 40, 5, 1, 40, Relu),
+        ([384, 14, 14], 384, 7, 1, 384, Nothing),
+        ([240, 14, 14], 240, 5, 2, 240, Silu),
+        ([768, 7, 7], 768, 7, 1, 768, Nothing),
         ([672, 7, 7], 672, 5, 1, 672, Nothing),
         ([16, 16, 16], 16, 5, 1, 16, Nothing),
         ([16, 16, 16], 16, 3, 1, 16, Nothing),

@@ -68,6 +68,24 @@ fn random_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> 
     with_epilogue(u, op, node).map(Some)
 }
 
+/// A depthwise convolution by windows that have kernels of their own, over narrow planes and wide ones.
+fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
+    let window = *u.choose(&[3, 5, 5, 7])?;
+    let stride = u.int_in_range(1..=3)?;
+    let mut pad = || u.int_in_range(0..=window);
+    let op = Conv {
+        pads: [pad()?, pad()?, pad()?, pad()?],
+        strides: [*u.choose(&[stride, stride, 1])?, stride],
+        dilations: [*u.choose(&[1, 1, 2])?, *u.choose(&[1, 1, 2])?],
+        group: u.int_in_range(2..=40)?,
+        epilogue: None,
+    };
+    let size = [u.int_in_range(1..=20)?, *u.choose(&[1, 5, 7, 8, 14, 16, 17, 28, 33, 40, 70])?];
+    let parts = [1, u.int_in_range(1..=2)?];
+    let Some(node) = node_of(&op, u.int_in_range(1..=2)?, parts, size, [window; 2]) else { return Ok(None) };
+    with_epilogue(u, op, node).map(Some)
+}
+
 fn inputs_of(node: &NodeSpec) -> Vec<Tensor> {
     node.inputs.iter().zip(1..).map(|(spec, seed)| tensor(spec.shape.dims(), seed)).collect()
 }
@@ -131,6 +149,19 @@ fn small_images_agree_with_the_definition() {
 }
 
 #[test]
+fn channels_by_themselves_agree_with_the_definition() {
+    arbtest::arbtest(|u| {
+        if let Some((op, node)) = random_depthwise_node(u)? {
+            let micro = *u.choose(&MicroKernel::available())?;
+            let inputs = inputs_of(&node);
+            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, u.arbitrary()?));
+        }
+        Ok(())
+    })
+    .budget(Duration::from_millis(900));
+}
+
+#[test]
 fn the_layers_of_networks_agree_with_the_definition() {
     let plain =
         |stride, pad, group| Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None };
@@ -153,6 +184,10 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (plain(1, 3, 37), 2, [1, 1], [7, 7], [7, 7]),
         (plain(1, 3, 20), 1, [1, 1], [60, 61], [7, 7]),
         (plain(2, 1, 33), 1, [1, 1], [14, 14], [3, 3]),
+        (plain(1, 1, 45), 2, [1, 1], [7, 7], [3, 3]),
+        (plain(1, 2, 101), 1, [1, 1], [7, 7], [5, 5]),
+        (plain(2, 2, 27), 2, [1, 2], [16, 15], [5, 5]),
+        (plain(1, 1, 9), 1, [1, 1], [40, 8], [3, 3]),
         (plain(2, 2, 16), 1, [1, 2], [29, 30], [5, 5]),
         (plain(1, 3, 3), 1, [1, 1], [21, 40], [7, 7]),
         (plain(1, 1, 8), 1, [4, 4], [28, 28], [3, 3]),

@@ -8,7 +8,7 @@ use super::chain::{Chain, Join, reciprocal};
 use super::chain_f32;
 use super::code::{Action, Code, Instruction, Operand};
 use super::interpret::Inputs;
-use super::layout::Layout;
+use super::layout::{Layout, Rows};
 use super::source::Source;
 use crate::cpu::elements::elements;
 use crate::cpu::team::Tile;
@@ -121,36 +121,73 @@ impl Epilogue {
     }
 
     /// As [`uniform`](Self::uniform) for each of many runs: where the first begins, from one to the next, and the length of each.
-    pub(crate) fn uniforms(
-        &self,
-        [start, distance, length]: [usize; 3],
-        extras: &[&[u8]],
-    ) -> impl Iterator<Item = Option<Uniform>> {
+    pub(crate) fn uniforms<'a>(&'a self, [start, distance, length]: [usize; 3], extras: &[&'a [u8]]) -> Uniforms<'a> {
         // Divisions once: runs may be short planes.
         let width = self.layout.row();
-        let (down, across) = if distance < width { (0, distance) } else { (distance / width, distance % width) };
-        let (mut row, mut column) = (start / width, start % width);
-        std::iter::from_fn(move || {
-            let uniform = self.uniform_at([row, column], length, extras);
-            (row, column) = (row + down, column + across);
-            if column >= width {
-                (row, column) = (row + 1, column - width);
-            }
-            Some(uniform)
-        })
+        let step = if distance < width { (0, distance) } else { (distance / width, distance % width) };
+        let affine = self.affine().filter(|affine| affine.residual.is_neutral());
+        let terms =
+            affine.and_then(|affine| Some([self.beside(affine.scale, extras)?, self.beside(affine.bias, extras)?]));
+        let clamp = affine.map_or((0.0, 0.0), |affine| (affine.least, affine.greatest));
+        Uniforms { terms, clamp, at: (start / width, start % width), step, width, length }
     }
 
-    fn uniform_at(&self, [row, column]: [usize; 2], length: usize, extras: &[&[u8]]) -> Option<Uniform> {
-        let Affine { scale, bias, residual, least, greatest } = *self.affine()?;
-        if !residual.is_neutral() {
-            return None;
+    /// What `term` is beside each row; `None` if it is not the same beside a row's elements.
+    fn beside<'a>(&'a self, term: Term, extras: &[&'a [u8]]) -> Option<PerRow<'a>> {
+        match term {
+            Term::Constant(value) => Some(PerRow::Constant(value)),
+            Term::Extra(extra) if self.layout.varies(extra) => None,
+            Term::Extra(extra) => Some(PerRow::Rows(elements(extras[extra]), self.layout.rows(extra))),
         }
-        let value = |term: Term| match term {
-            Term::Constant(value) => Some(value),
-            Term::Extra(extra) if self.layout.varies(extra) || column + length > self.layout.row() => None,
-            Term::Extra(extra) => Some(elements::<f32>(extras[extra])[self.layout.offset(extra, row)]),
-        };
-        Some(Uniform { scale: value(scale)?, bias: value(bias)?, least, greatest })
+    }
+}
+
+/// [What becomes of runs](Epilogue::uniforms).
+pub(crate) struct Uniforms<'a> {
+    /// Scale and bias, if they are the same for runs inside of a row.
+    terms: Option<[PerRow<'a>; 2]>,
+    clamp: (f32, f32),
+    /// Row and column.
+    at: (usize, usize),
+    step: (usize, usize),
+    width: usize,
+    length: usize,
+}
+
+/// One operand of the rows of an output.
+enum PerRow<'a> {
+    Constant(f32),
+    Rows(&'a [f32], Rows<'a>),
+}
+
+impl Iterator for Uniforms<'_> {
+    type Item = Option<Uniform>;
+
+    // Inlined always, or numbers would be stored one by one and loaded together, for which processors wait.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (row, column) = self.at;
+        self.at = (row + self.step.0, column + self.step.1);
+        if self.at.1 >= self.width {
+            self.at = (self.at.0 + 1, self.at.1 - self.width);
+        }
+        let inside = column + self.length <= self.width;
+        let (least, greatest) = self.clamp;
+        let Some([scale, bias]) = &mut self.terms else { return Some(None) };
+        let (Some(scale), Some(bias)) = (scale.at(row, inside), bias.at(row, inside)) else { return Some(None) };
+        Some(Some(Uniform { scale, bias, least, greatest }))
+    }
+}
+
+impl PerRow<'_> {
+    /// Beside a run of this row; `None` if it goes on behind the row.
+    #[inline(always)]
+    fn at(&mut self, row: usize, inside: bool) -> Option<f32> {
+        match self {
+            Self::Constant(value) => Some(*value),
+            Self::Rows(values, rows) if inside => Some(values[rows.offset(row)]),
+            Self::Rows(..) => None,
+        }
     }
 }
 
@@ -161,6 +198,12 @@ pub(crate) struct Uniform {
     pub(crate) bias: f32,
     pub(crate) least: f32,
     pub(crate) greatest: f32,
+}
+
+impl Default for Uniform {
+    fn default() -> Self {
+        Self::IDENTITY
+    }
 }
 
 impl Uniform {

@@ -24,6 +24,7 @@ pub(super) struct Direct {
     /// element `i` from where the vector begins, of the second element `i + lanes`.
     masks: Vec<[u16; 2]>,
     run: Run,
+    shares_rows: bool,
 }
 
 /// Masks of a kernel at most: 16 MiB of them.
@@ -35,24 +36,28 @@ impl Direct {
         let Geometry { size: [height, width], output, window, steps, .. } = *geometry;
         let stride = steps.strides[1];
         let dense = steps.dilations[0] == 1 && (stride == 1 || steps.dilations[1] == 1);
-        let common = window == [3, 3] && dense && steps.strides[0] == stride;
-        let run: Run = match (micro.name, stride) {
+        let square = |side: usize| window == [side, side] && dense && steps.strides[0] == stride;
+        let (run, shares_rows): (Run, bool) = match (micro.name, stride) {
             #[cfg(target_arch = "x86_64")]
-            ("AVX-512", 1) if common => avx512::run_three::<1>,
+            ("AVX-512", 1) if square(3) => (avx512::run_square::<1, 3>, true),
             #[cfg(target_arch = "x86_64")]
-            ("AVX-512", 2) if common => avx512::run_three::<2>,
+            ("AVX-512", 2) if square(3) => (avx512::run_square::<2, 3>, true),
             #[cfg(target_arch = "x86_64")]
-            ("AVX-512", 1) => avx512::run::<1>,
+            ("AVX-512", 1) if square(5) => (avx512::run_square::<1, 5>, true),
             #[cfg(target_arch = "x86_64")]
-            ("AVX-512", 2) => avx512::run::<2>,
+            ("AVX-512", 2) if square(5) => (avx512::run_square::<2, 5>, true),
             #[cfg(target_arch = "x86_64")]
-            ("AVX2", 1) if common => avx2::run_three::<1>,
+            ("AVX-512", 1) => (avx512::run::<1>, false),
             #[cfg(target_arch = "x86_64")]
-            ("AVX2", 2) if common => avx2::run_three::<2>,
+            ("AVX-512", 2) => (avx512::run::<2>, false),
             #[cfg(target_arch = "x86_64")]
-            ("AVX2", 1) => avx2::run::<1>,
+            ("AVX2", 1) if square(3) => (avx2::run_square::<1, 3>, true),
             #[cfg(target_arch = "x86_64")]
-            ("AVX2", 2) => avx2::run::<2>,
+            ("AVX2", 2) if square(3) => (avx2::run_square::<2, 3>, true),
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 1) => (avx2::run::<1>, false),
+            #[cfg(target_arch = "x86_64")]
+            ("AVX2", 2) => (avx2::run::<2>, false),
             _ => return None,
         };
         // Rows as long as pads in a file make them have no table: another kernel takes them.
@@ -79,7 +84,13 @@ impl Direct {
             pads,
             masks,
             run,
+            shares_rows,
         })
+    }
+
+    /// Whether rows of outputs share the rows of the image that they cover, so that large windows pay too.
+    pub(super) fn shares_rows(&self) -> bool {
+        self.shares_rows
     }
 
     /// Bytes of the masks.
@@ -164,13 +175,13 @@ macro_rules! direct_kernel {
                 $lesser($splat(finish.greatest), $greater($splat(finish.least), sums))
             }
 
-            /// As [`run`], for windows of 3 × 3 without vertical dilation, nor any if the stride is 2, and for equal strides: several output rows at once
-            /// share the input rows that they both cover.
+            /// As [`run`], for windows of `SIDE` × `SIDE` without vertical dilation, nor any if the stride is 2, and for equal strides: several output
+            /// rows at once share the input rows that they both cover.
             ///
             /// # Safety
             /// As [`run`]; the window is of that kind.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn run_three<const STRIDE: usize>(
+            pub(super) unsafe fn run_square<const STRIDE: usize, const SIDE: usize>(
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
@@ -178,8 +189,8 @@ macro_rules! direct_kernel {
                 first: usize,
                 out: &mut [f32],
             ) {
-                let mut window = [[$zero(); 3]; 3];
-                for (row, weights) in window.iter_mut().zip(weights.as_chunks::<3>().0) {
+                let mut window = [[$zero(); SIDE]; SIDE];
+                for (row, weights) in window.iter_mut().zip(weights.as_chunks::<SIDE>().0) {
                     *row = weights.map(|weight| $splat(weight));
                 }
                 let width = direct.output[1];
@@ -192,16 +203,17 @@ macro_rules! direct_kernel {
                         _ => 4,
                     };
                     let (now, later) = out.split_at_mut(rows * width);
-                    for (x, masks) in (0..width).step_by(LANES).zip(direct.masks.as_chunks::<3>().0) {
+                    for (x, masks) in (0..width).step_by(LANES).zip(direct.masks.as_chunks::<SIDE>().0) {
                         let all = u16::MAX >> (16 - LANES);
                         let whole = masks.iter().all(|[low, high]| *low == all && (STRIDE == 1 || *high == all));
+                        let at = (y, x);
                         // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
                         unsafe {
                             match (rows, whole) {
-                                (1, _) => three::<STRIDE, 1, false>(direct, plane, &window, finish, (y, x), now),
-                                (2, _) => three::<STRIDE, 2, false>(direct, plane, &window, finish, (y, x), now),
-                                (_, false) => three::<STRIDE, 4, false>(direct, plane, &window, finish, (y, x), now),
-                                (_, true) => three::<STRIDE, 4, true>(direct, plane, &window, finish, (y, x), now),
+                                (1, _) => square::<STRIDE, SIDE, 1, false>(direct, plane, &window, finish, at, now),
+                                (2, _) => square::<STRIDE, SIDE, 2, false>(direct, plane, &window, finish, at, now),
+                                (_, false) => square::<STRIDE, SIDE, 4, false>(direct, plane, &window, finish, at, now),
+                                (_, true) => square::<STRIDE, SIDE, 4, true>(direct, plane, &window, finish, at, now),
                             }
                         }
                     }
@@ -212,27 +224,29 @@ macro_rules! direct_kernel {
             /// Computes one vector of each of `ROWS` rows from row `y` and column `x` on.
             ///
             /// # Safety
-            /// As [`run_three`]; `out` has so many rows; if `WHOLE`, all that the vector's windows cover lies in the rows.
+            /// As [`run_square`]; `out` has so many rows; if `WHOLE`, all that the vector's windows cover lies in the rows.
             #[inline]
             #[target_feature(enable = $features)]
-            unsafe fn three<const STRIDE: usize, const ROWS: usize, const WHOLE: bool>(
+            unsafe fn square<const STRIDE: usize, const SIDE: usize, const ROWS: usize, const WHOLE: bool>(
                 direct: &Direct,
                 plane: &[f32],
-                window: &[[$vector; 3]; 3],
+                window: &[[$vector; SIDE]; SIDE],
                 finish: Uniform,
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) {
-                let masks: [[u16; 2]; 3] = [0, 1, 2].map(|kx| direct.masks[x / LANES * 3 + kx]);
+                let masks: [[u16; 2]; SIDE] = std::array::from_fn(|kx| direct.masks[x / LANES * SIDE + kx]);
                 let mut sums = [$zero(); ROWS];
                 // Below, `covered` is constant once the loops are unrolled.
-                for below in 0..3 * STRIDE + 3 {
+                for below in 0..(ROWS - 1) * STRIDE + SIDE {
                     let row = (y * STRIDE + below).wrapping_sub(direct.pads[0]);
-                    if below >= (ROWS - 1) * STRIDE + 3 || row >= direct.height {
+                    if row >= direct.height {
                         continue;
                     }
-                    let mut values = [$zero(); 3];
-                    for kx in 0..3 {
+                    let mut values = [$zero(); SIDE];
+                    // What lies behind the two vectors of columns, where the stride is 2.
+                    let mut behind = $zero();
+                    for kx in 0..SIDE {
                         let column = (x * STRIDE + kx * direct.dilations[1]).wrapping_sub(direct.pads[1]);
                         let from = plane.as_ptr().wrapping_add((row * direct.width).wrapping_add(column));
                         let [low, high] = masks[kx];
@@ -249,19 +263,19 @@ macro_rules! direct_kernel {
                                     let (low, high) = ($load(low, from), $load(high, from.wrapping_add(LANES)));
                                     (values[0], values[1]) = ($every_second(low, high), $every_other(low, high));
                                 }
-                                (_, 1) => {}
-                                // Only the last lane covers an element that was not loaded, the last but one of these.
-                                _ => {
-                                    let last = high >> (LANES - 2) & 1;
-                                    values[2] = $shifted(values[0], $load(last, from.wrapping_add(2 * LANES - 2)));
+                                (_, 1) => {
+                                    // The last elements that the window's last column covers.
+                                    let [_, last] = masks[SIDE - 1];
+                                    behind = $load(last >> (LANES + 1 - SIDE), from.wrapping_add(2 * LANES - 1));
                                 }
+                                _ => values[kx] = $shifted(kx, values[kx % 2], behind),
                             }
                         }
                     }
                     for r in 0..ROWS {
-                        let covered = below >= r * STRIDE && below < r * STRIDE + 3;
+                        let covered = below >= r * STRIDE && below < r * STRIDE + SIDE;
                         if covered {
-                            for kx in 0..3 {
+                            for kx in 0..SIDE {
                                 sums[r] = $fused(window[below - r * STRIDE][kx], values[kx], sums[r]);
                             }
                         }
@@ -406,11 +420,16 @@ mod x86 {
         _mm512_permutex2var_ps(low, odd, high)
     }
 
-    /// The lanes after the first, and then the first of `behind`.
+    /// Every second element from column `column` of 2, 3 and 4 on: `lanes` are those from its first or second on, `behind` is what follows them all.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    pub(super) fn shifted_512(lanes: __m512, behind: __m512) -> __m512 {
-        _mm512_castsi512_ps(_mm512_alignr_epi32::<1>(_mm512_castps_si512(behind), _mm512_castps_si512(lanes)))
+    pub(super) fn shifted_512(column: usize, lanes: __m512, behind: __m512) -> __m512 {
+        let from = match column {
+            2 => _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16),
+            3 => _mm512_setr_epi32(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17),
+            _ => _mm512_setr_epi32(2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 18),
+        };
+        _mm512_permutex2var_ps(lanes, from, behind)
     }
 
     /// # Safety
@@ -445,10 +464,10 @@ mod x86 {
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
     }
 
-    /// The lanes after the first, and then the first of `behind`.
+    /// As [`shifted_512`], of column 2 only.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn shifted_256(lanes: __m256, behind: __m256) -> __m256 {
+    pub(super) fn shifted_256(_: usize, lanes: __m256, behind: __m256) -> __m256 {
         let next = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
         _mm256_permutevar8x32_ps(_mm256_blend_ps::<1>(lanes, behind), next)
     }

@@ -1,11 +1,12 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows over large planes are read where they are (`direct`), larger ones over long rows from lines with the zeros around them
-//! (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
+//! Small windows over large planes are read where they are (`direct`), over planes of short rows two planes at a time (`paired`), larger ones over
+//! long rows from lines with the zeros around them (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
 
 mod channels;
 mod direct;
 mod lined;
+mod paired;
 
 use super::geometry::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
@@ -45,6 +46,11 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
+    if micro.name == "AVX-512"
+        && let Some(kernel) = paired::Kernel::new(geometry, node)?
+    {
+        return Ok(Some(Box::new(kernel)));
+    }
     // Where a vector is two registers, too few are left for the sums of `channels`.
     if geometry.taps() > SMALL_WINDOW
         && micro.name == "AVX2"
@@ -53,9 +59,9 @@ pub(super) fn prepare(
         return Ok(Some(Box::new(Rows::new(Method::Lined(lined), geometry, node)?)));
     }
     // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
-    let large = geometry.taps() > SMALL_WINDOW || geometry.pixels() <= SMALL_PLANE;
-    let pays = large && 2 * geometry.maps >= LANES;
     let direct = Direct::new(micro, &geometry);
+    let large = geometry.taps() > SMALL_WINDOW && !direct.as_ref().is_some_and(Direct::shares_rows);
+    let pays = (large || geometry.pixels() <= SMALL_PLANE) && 2 * geometry.maps >= LANES;
     if (pays || direct.is_none())
         && let Some(kernel) = channels::Kernel::new(geometry, node, constants)?
     {
@@ -98,28 +104,32 @@ impl Rows {
     /// Computes the tile's rows, which may be of several channels.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], extras: &[&[u8]]) {
         let Geometry { channels, maps, output: [height, width], .. } = self.geometry;
-        let (plane, taps) = (self.geometry.plane(), self.geometry.taps());
+        let (plane, taps, each) = (self.geometry.plane(), self.geometry.taps(), maps / channels);
         let (first, end) = (tile.rows.start, tile.rows.end);
         let out = tile.whole_rows();
+        // Divisions once: planes may be short.
+        let (mut y, planes) = (first % height, first / height);
+        let (mut image, mut map) = (planes / maps, planes % maps);
+        let pixels = height * width;
+        let mut uniforms =
+            self.epilogue.as_ref().map(|epilogue| epilogue.uniforms([planes * pixels, pixels, pixels], extras));
         // What is not yet activated: planes may be too short for a pass of their own.
         let mut waiting = 0..0;
         let mut row = first;
         while row < end {
-            let (map, y) = (row / height, row % height);
             let next = end.min(row + height - y);
             let place = (row - first) * width..(next - first) * width;
-            let (image, map) = (map / maps, map % maps);
-            let channel = image * channels + map / (maps / channels);
+            let channel = image * channels + if each == 1 { map } else { map / each };
             let weights = &weights[map * taps..][..taps];
-            let uniform = match &self.epilogue {
+            let uniform = match &mut uniforms {
                 None => Some(Uniform::IDENTITY),
-                Some(epilogue) => epilogue.uniform(row * width, place.len(), extras),
+                Some(uniforms) => uniforms.next().flatten(),
             };
             let finish = uniform.unwrap_or(Uniform::IDENTITY);
-            let (image, rows) = (&input[channel * plane..][..plane], &mut out[place.clone()]);
+            let (source, rows) = (&input[channel * plane..][..plane], &mut out[place.clone()]);
             match &self.method {
-                Method::Direct(direct) => direct.compute(image, weights, finish, y, rows),
-                Method::Lined(lined) => lined.compute(image, weights, finish, y, rows),
+                Method::Direct(direct) => direct.compute(source, weights, finish, y, rows),
+                Method::Lined(lined) => lined.compute(source, weights, finish, y, rows),
             }
             if let Some(epilogue) = &self.epilogue {
                 waiting.end = if uniform.is_some() { place.end } else { place.start };
@@ -131,7 +141,10 @@ impl Rows {
                     epilogue.apply(row, 0, &mut out[place], extras);
                 }
             }
-            row = next;
+            (row, y, map) = (next, 0, map + 1);
+            if map == maps {
+                (image, map) = (image + 1, 0);
+            }
         }
     }
 }
