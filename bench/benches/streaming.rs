@@ -4,14 +4,13 @@
 //! tensor, against one block that takes it chunk by chunk, and against the time of a plain copy, which reads and writes the
 //! tensor once. Each figure is the median over rounds of ratios within the round.
 
-use anabranch_bench::cpu::Prepared;
+use anabranch_bench::cpu::{Prepared, copy, touched};
 use anabranch_bench::nodes::{spec, values};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{
     Binary, Block, Domain, Expression, Map, Member, NodeSpec, Op, Operand, Reduce, ReduceKind, Unary,
 };
 use anabranch_kernels::{Buffer, Tensor};
-use std::hint::black_box;
 use std::time::Instant;
 
 const ROWS: usize = 16_384;
@@ -29,7 +28,7 @@ fn main() {
         for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
             for length in [2, 4, 8] {
                 let chain = Chain::new(ops, length);
-                let mut rivals = [chain.one_by_one(&team), chain.block(CHUNK, &team), copy(&team)];
+                let mut rivals = [chain.one_by_one(&team), chain.block(CHUNK, &team), copied(&team)];
                 let times = measure(&mut rivals);
                 let ratio = |rival: usize| median(times.iter().map(|t| t[rival] / t[1]).collect());
                 let own = median(times.iter().map(|t| t[1]).collect());
@@ -41,7 +40,7 @@ fn main() {
         for (name, ops) in [("simple", &SIMPLE), ("heavy", &HEAVY)] {
             let chain = Chain::new(ops, 4);
             let mut rivals: Vec<_> = sizes.iter().map(|size| chain.block(*size, &team)).collect();
-            rivals.push(copy(&team));
+            rivals.push(copied(&team));
             let times = measure(&mut rivals);
             for (at, size) in sizes.iter().enumerate() {
                 let ratio = median(times.iter().map(|t| t[sizes.len()] / t[at]).collect());
@@ -124,20 +123,9 @@ impl Chain {
 /// A way of going through the tensor.
 type Rival<'a> = Box<dyn FnMut() + 'a>;
 
-fn copy(team: &Team) -> Rival<'_> {
-    let (from, mut to, piece) = (touched(BYTES), touched(BYTES), 1 << 18);
-    Box::new(move || {
-        team.run_pieces(to.bytes_mut(), piece, &|index, to| {
-            to.copy_from_slice(&from.bytes()[index * piece..][..to.len()]);
-        });
-        black_box(to.bytes());
-    })
-}
-
-fn touched(bytes: usize) -> Buffer {
-    let mut buffer = Buffer::zeroed(bytes);
-    buffer.bytes_mut().fill(1);
-    buffer
+fn copied(team: &Team) -> Rival<'_> {
+    let (mut to, copy) = copy(BYTES, team);
+    Box::new(move || copy(&mut to))
 }
 
 /// The rivals' times in each round, in seconds; they take turns, so that what disturbs one disturbs the others.

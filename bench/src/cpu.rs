@@ -5,28 +5,29 @@ use anabranch_kernels::cpu::{Call, CpuKernel, Team, prepare_with};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Buffer, Tensor};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Throughput};
+use criterion::{BenchmarkGroup, BenchmarkId};
 use std::hint::black_box;
 
-/// Times the standard library's copy of so many bytes, on one thread and on two: the ceiling of what is bound by memory. Its rate counts
-/// bytes read and written.
-pub fn copies(group: &mut BenchmarkGroup<'_, WallTime>, bytes: usize) {
-    let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
-    group.throughput(Throughput::Bytes(2 * bytes as u64));
-    for threads in [1, 2] {
-        let part = bytes.div_ceil(threads);
-        let mut copy = || {
-            std::thread::scope(|scope| {
-                let mut parts = from.chunks(part).zip(to.chunks_mut(part));
-                let own = parts.next();
-                for (from, to) in parts {
-                    scope.spawn(|| black_box(to).copy_from_slice(black_box(from)));
-                }
-                own.into_iter().for_each(|(from, to)| black_box(to).copy_from_slice(black_box(from)));
-            })
-        };
-        group.bench_function(BenchmarkId::new("copy", threads), |bencher| bencher.iter(&mut copy));
-    }
+/// A buffer of so many bytes, and what copies another one into it, in parts by the threads of a team: the ceiling of what is bound by memory.
+pub fn copy(bytes: usize, team: &Team) -> (Buffer, impl Fn(&mut Buffer)) {
+    let [from, to] = [touched(bytes), touched(bytes)];
+    let copy = move |to: &mut Buffer| {
+        team.run_pieces(to.bytes_mut(), COPIED, &|index, to| {
+            to.copy_from_slice(&from.bytes()[index * COPIED..][..to.len()]);
+        });
+        black_box(to.bytes());
+    };
+    (to, copy)
+}
+
+/// Bytes of a part that one thread copies.
+const COPIED: usize = 1 << 18;
+
+/// A buffer whose pages are there.
+pub fn touched(bytes: usize) -> Buffer {
+    let mut buffer = Buffer::zeroed(bytes);
+    buffer.bytes_mut().fill(1);
+    buffer
 }
 
 /// A prepared kernel and its scratch memory.
@@ -80,11 +81,6 @@ impl CpuRun {
         let inputs: Vec<Tensor> = node.inputs.iter().map(values).collect();
         let constants: Vec<_> =
             inputs.iter().zip(constant).map(|(input, constant)| constant.then(|| input.clone())).collect();
-        let touched = |bytes: usize| {
-            let mut output = Buffer::zeroed(bytes);
-            output.bytes_mut().fill(1);
-            output
-        };
         let outputs = node.outputs.iter().map(|output| touched(output.bytes())).collect();
         Self { prepared: Prepared::new(node, &constants), inputs, outputs }
     }

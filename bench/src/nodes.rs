@@ -1,7 +1,7 @@
 //! The nodes that the kernels' benches measure, and values for them.
 
 use anabranch_kernels::op::{
-    Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Map, MatMul, NearestRounding,
+    Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Literal, Map, MatMul, NearestRounding,
     NodeSpec, Normalize, Op, Pool, PoolKind, Recurrent, RecurrentKind, Reduce, ReduceKind, Register, Resize, Softmax,
     Step, Transpose, Unary,
 };
@@ -32,6 +32,21 @@ pub fn map(expression: Expression, dims: &[usize]) -> NodeSpec {
 /// The product of `[m, k]` and `[k, n]`.
 pub fn matmul([m, n, k]: [usize; 3]) -> NodeSpec {
     node(Op::MatMul(MatMul::default()), &[&[m, k], &[k, n]], &[m, n])
+}
+
+/// `x / 2 · (1 + erf(x / √2))`, as exporters write it.
+pub fn gelu() -> Expression {
+    let steps = vec![
+        Step::Constant(Literal::Float(std::f64::consts::SQRT_2)),
+        Step::Binary(Binary::Divide, Register(0), Register(1)),
+        Step::Unary(Unary::Erf, Register(2)),
+        Step::Constant(Literal::Float(1.0)),
+        Step::Binary(Binary::Add, Register(3), Register(4)),
+        Step::Binary(Binary::Multiply, Register(0), Register(5)),
+        Step::Constant(Literal::Float(0.5)),
+        Step::Binary(Binary::Multiply, Register(6), Register(7)),
+    ];
+    Expression::new(1, steps).expect("each step reads earlier ones")
 }
 
 /// Reductions of a matrix and the nodes built on them, by name.

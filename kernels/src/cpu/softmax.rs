@@ -50,7 +50,7 @@ impl Loop for Rows<'_> {
             let (most, _) = extreme_inside::<I, true>(data);
             let mut sum = 0.0;
             for (out, data) in out.chunks_mut(PART).zip(data.chunks(PART)) {
-                sum += exponentials::<I>(data, most, out);
+                sum += exponentials::<I>(data, most, out, count);
             }
             if log {
                 // In this order nothing is lost to a great distance of all elements from 0.
@@ -64,14 +64,18 @@ impl Loop for Rows<'_> {
     }
 }
 
-/// `out = e^(x − most)`, and their sum.
+/// `out = e^(x − most)`, and their sum. What lies `next` elements further in both is asked for, as it is the next row.
 #[inline(always)]
-fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32]) -> f32 {
+fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32], next: usize) -> f32 {
     // Vectors by name, which stay in registers where an array of sums does not.
     let (mut low, mut high) = (I::splat(0.0), I::splat(0.0));
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     let (made, last) = out.as_chunks_mut::<BLOCK>();
     for (made, block) in made.iter_mut().zip(blocks) {
+        for half in [0, LANES] {
+            I::prefetch(block.as_ptr().wrapping_add(next + half));
+            I::prefetch(made.as_ptr().wrapping_add(next + half));
+        }
         let (made, block) = (made.as_chunks_mut().0, block.as_chunks().0);
         let (first, second) = (exponential::<I>(&block[0], most), exponential::<I>(&block[1], most));
         I::store(first, &mut made[0]);
