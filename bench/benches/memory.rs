@@ -5,7 +5,7 @@
 
 use anabranch_bench::cpu::{CpuRun, copy};
 use anabranch_bench::nodes::{gelu, map, reductions};
-use anabranch_bench::turns::{Failure, in_turn};
+use anabranch_bench::turns::{Failure, in_turn, median};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{Binary, Expression, NodeSpec, Unary};
 
@@ -48,10 +48,4 @@ fn main() -> Result<(), Failure> {
         println!("| {name} |{cells}");
     }
     Ok(())
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

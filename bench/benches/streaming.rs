@@ -6,6 +6,7 @@
 
 use anabranch_bench::cpu::{Prepared, copy, touched};
 use anabranch_bench::nodes::{spec, values};
+use anabranch_bench::turns::median;
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{
     Binary, Block, Domain, Expression, Map, Member, NodeSpec, Op, Operand, Reduce, ReduceKind, Unary,
@@ -30,8 +31,8 @@ fn main() {
                 let chain = Chain::new(ops, length);
                 let mut rivals = [chain.one_by_one(&team), chain.block(CHUNK, &team), copied(&team)];
                 let times = measure(&mut rivals);
-                let ratio = |rival: usize| median(times.iter().map(|t| t[rival] / t[1]).collect());
-                let own = median(times.iter().map(|t| t[1]).collect());
+                let ratio = |rival: usize| median(times.iter().map(|t| t[rival] / t[1]));
+                let own = median(times.iter().map(|t| t[1]));
                 println!("{name:7} {length} {:6.2} {:6.2} {:8.2} ms", ratio(0), ratio(2), own * 1e3);
             }
         }
@@ -43,7 +44,7 @@ fn main() {
             rivals.push(copied(&team));
             let times = measure(&mut rivals);
             for (at, size) in sizes.iter().enumerate() {
-                let ratio = median(times.iter().map(|t| t[sizes.len()] / t[at]).collect());
+                let ratio = median(times.iter().map(|t| t[sizes.len()] / t[at]));
                 println!("{name:7} {:6} KiB {ratio:6.2}", size >> 10);
             }
         }
@@ -137,9 +138,4 @@ fn measure(rivals: &mut [Rival<'_>]) -> Vec<Vec<f64>> {
     };
     rivals.iter_mut().for_each(|rival| rival());
     (0..ROUNDS).map(|_| rivals.iter_mut().map(time).collect()).collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

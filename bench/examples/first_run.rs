@@ -15,7 +15,7 @@ use anabranch::program::NodeId;
 use anabranch::session::Inputs;
 use anabranch::{Session, SessionOptions};
 use anabranch_bench::models::models;
-use anabranch_bench::turns::Failure;
+use anabranch_bench::turns::{Failure, median};
 use clap::Parser;
 use serde_json::{Value, json};
 use shared::{Common, name};
@@ -170,11 +170,6 @@ fn measured(
         }
     }
     Ok(times)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 impl NodeRun {

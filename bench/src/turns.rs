@@ -53,3 +53,10 @@ fn batch(call: &mut Call<'_>, count: u32) -> Result<f64, Failure> {
     }
     Ok(started.elapsed().as_secs_f64())
 }
+
+/// The middle one, the upper of two; 0 of none.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

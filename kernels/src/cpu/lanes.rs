@@ -104,6 +104,15 @@ impl<const GREATEST: bool> Loop for Extreme<'_, GREATEST> {
     }
 }
 
+/// How far beyond an element of a row of `count` what is asked for lies while the row is in work: the next row, of which processors fetch nothing by
+/// themselves where it begins another page; nothing of long rows, two of which the second-level cache would not hold beside their results.
+pub(super) fn next_row(count: usize) -> usize {
+    if count <= LONG_ROW { count } else { 0 }
+}
+
+/// Elements of a row from which on the next one is not asked for: 128 KiB.
+const LONG_ROW: usize = 32 << 10;
+
 /// The greatest number, or the least, of those that are not NaN, and whether one may be: one is not finite. Inlined always.
 #[inline(always)]
 pub(super) fn extreme_inside<I: Isa, const GREATEST: bool>(data: &[f32]) -> (f32, bool) {
@@ -187,6 +196,33 @@ impl Fold for Sum {
     }
 }
 
+/// The sum of the distances from a number.
+#[derive(Clone, Copy)]
+pub(super) struct DistancesFrom(pub(super) f32);
+
+impl Fold for DistancesFrom {
+    type Number = f32;
+
+    fn empty(self) -> f32 {
+        0.0
+    }
+
+    #[inline(always)]
+    fn add<I: Isa>(self, so_far: f32, element: f32) -> f32 {
+        so_far + (element - self.0)
+    }
+
+    #[inline(always)]
+    fn join(self, a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    #[inline(always)]
+    fn join_all<I: Isa>(self, lanes: [f32; SIDE_BY_SIDE]) -> f32 {
+        total::<I>(lanes)
+    }
+}
+
 /// The sum of the squared distances from a number.
 #[derive(Clone, Copy)]
 pub(super) struct SquaresAround(pub(super) f32);
@@ -230,6 +266,7 @@ mod tests {
             assert_eq!(fold(By { empty: 0, add: plus, join: plus }, &integers) as f64, exact);
         }
         assert_eq!(fold(SquaresAround(2.0), &[1.0, 2.0, 4.0]), 5.0);
+        assert_eq!(fold(DistancesFrom(2.0), &[1.0, 2.0, 4.5]), 1.5);
     }
 
     #[test]

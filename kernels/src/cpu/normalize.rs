@@ -1,7 +1,7 @@
 //! Normalisation of rows to zero mean and unit variance, in two passes over a row that is in cache.
 
 use super::elements::{elements, elements_mut};
-use super::lanes::{SquaresAround, Sum, fold_inside};
+use super::lanes::{DistancesFrom, SquaresAround, fold_inside, next_row};
 use super::map::{Beside, Epilogue};
 use super::team::Tile;
 use super::vector::{Isa, LANES, Loop, vectorised};
@@ -45,16 +45,17 @@ impl Loop for Rows<'_> {
     #[inline(always)]
     fn run<I: Isa>(self) {
         let Self { kernel: NormalizeKernel { columns, epsilon, center, .. }, source, form, target } = self;
-        let count = *columns as f32;
+        let (count, next) = (*columns as f32, next_row(*columns));
         for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
-            let mean = if *center { fold_inside::<I, _>(Sum, source) / count } else { 0.0 };
+            // From the row's first element, or rounding a mean would be as much as what nearly equal elements differ by.
+            let from = source[0];
+            let mean = if *center { from + fold_inside::<I, _>(DistancesFrom(from), source) / count } else { 0.0 };
             let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
             if (variance + epsilon).is_normal() {
                 let scale = 1.0 / (variance + epsilon).sqrt();
                 for (to, from) in target.chunks_mut(LANES).zip(source.chunks(LANES)) {
-                    // The next row: processors ask for nothing beyond a page by themselves.
-                    I::prefetch(from.as_ptr().wrapping_add(*columns));
-                    I::prefetch(to.as_ptr().wrapping_add(*columns));
+                    I::prefetch(from.as_ptr().wrapping_add(next));
+                    I::prefetch(to.as_ptr().wrapping_add(next));
                     to.iter_mut().zip(from).for_each(|(to, from)| *to = (*from - mean) * scale);
                 }
             } else {
@@ -135,6 +136,16 @@ mod tests {
                 let want = naive(input.elements().expect("f32"), dims[axis..].iter().product(), 1e-5, center);
                 assert!(got.iter().zip(want).all(|(g, w)| (f64::from(*g) - w).abs() < 2e-4), "{dims:?}");
             }
+        }
+    }
+
+    #[test]
+    fn constant_rows_become_zeros() {
+        for (columns, value) in [(1, 3.3), (17, 1.879_264_2), (33, 3.3), (100, 100.7), (1001, 100.7), (5000, -1e30)] {
+            let input = tensor(DType::F32, &[2, columns], |_| value);
+            let op = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None });
+            let got: Vec<f32> = computed(op, &[input], &[2, columns]);
+            assert!(got.iter().all(|x| *x == 0.0), "{columns} of {value}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Softmax: exponentials over their sum, both relative to the greatest element so that nothing overflows.
 
 use super::elements::{elements, elements_mut};
-use super::lanes::extreme_inside;
+use super::lanes::{extreme_inside, next_row};
 use super::math::exp_below_one;
 use super::team::with_workspace;
 use super::vector::{Isa, LANES, Loop, joined, vectorised};
@@ -49,8 +49,9 @@ impl Loop for Rows<'_> {
             // What is NaN does not count: it makes the sum NaN.
             let (most, _) = extreme_inside::<I, true>(data);
             let mut sum = 0.0;
+            let next = next_row(count);
             for (out, data) in out.chunks_mut(PART).zip(data.chunks(PART)) {
-                sum += exponentials::<I>(data, most, out, count);
+                sum += exponentials::<I>(data, most, out, next);
             }
             if log {
                 // In this order nothing is lost to a great distance of all elements from 0.

@@ -177,8 +177,14 @@ impl NodeSpec {
         let depth = self.size(1, 1) * taps;
         let (flops, windows) = (2.0 * self.written() * depth, images * group * depth * pixels);
         if group == channels && (channels > 1.0 || maps == 1.0) {
-            // Small windows of large planes are read where they are.
-            let name = if taps <= 25.0 && pixels > 64.0 { "conv depthwise" } else { "conv depthwise other" };
+            let (window, wide) = ([self.size(1, 2), self.size(1, 3)], self.outputs[0].shape.dims()[3]);
+            let common = window == [3.0; 2] || window == [5.0; 2];
+            let name = match (common, wide <= 8 && self.size(0, 3) <= LANES) {
+                (true, true) => "conv depthwise narrow",
+                // Windows of few elements, or whose rows several outputs share, are read where they are.
+                _ if taps <= 9.0 || common && op.strides[0] == op.strides[1] && op.strides[0] <= 2 => "conv depthwise",
+                _ => "conv depthwise other",
+            };
             return (name, vec![flops, self.read(0), self.written(), self.rows_written()]);
         }
         if let Some(filtering) = Filtering::of(op, self) {

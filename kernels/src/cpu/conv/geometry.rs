@@ -81,6 +81,12 @@ impl Geometry {
         self.channels / self.group
     }
 
+    /// The channel that a map of a [depthwise](Self::is_depthwise) convolution reads.
+    pub(crate) fn read_by(&self, map: usize) -> usize {
+        // Most channels have one map, and a division takes as long as a short row.
+        if self.maps == self.channels { map } else { map / (self.maps / self.channels) }
+    }
+
     pub(crate) fn taps(&self) -> usize {
         self.window[0] * self.window[1]
     }

@@ -100,8 +100,13 @@ impl Kernel {
         finishes.fill(numbers(Uniform::IDENTITY));
         let mut same = true;
         if let Some(epilogue) = &self.epilogue {
-            let uniforms = epilogue.uniforms([row * wide, high * wide, rows * wide], extras);
-            same = finishes.iter_mut().zip(uniforms).all(|(to, this)| this.map(|this| *to = numbers(this)).is_some());
+            let mut uniforms = epilogue.uniforms([row * wide, high * wide, rows * wide], extras);
+            let mut uniform = Uniform::IDENTITY;
+            same = finishes.iter_mut().all(|to| {
+                let same = uniforms.next(&mut uniform);
+                *to = numbers(uniform);
+                same
+            });
             if !same {
                 finishes.fill(numbers(Uniform::IDENTITY));
             }

@@ -71,8 +71,8 @@ fn random_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> 
 /// A depthwise convolution by windows that have kernels of their own, over narrow planes and wide ones.
 fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let window = *u.choose(&[3, 5, 5, 7])?;
-    let stride = u.int_in_range(1..=3)?;
-    let mut pad = || u.int_in_range(0..=window);
+    let stride = u.int_in_range(1..=4)?;
+    let mut pad = || u.int_in_range(0..=window + 4);
     let op = Conv {
         pads: [pad()?, pad()?, pad()?, pad()?],
         strides: [*u.choose(&[stride, stride, 1])?, stride],
@@ -188,6 +188,8 @@ fn the_layers_of_networks_agree_with_the_definition() {
         (plain(1, 2, 101), 1, [1, 1], [7, 7], [5, 5]),
         (plain(2, 2, 27), 2, [1, 2], [16, 15], [5, 5]),
         (plain(1, 1, 9), 1, [1, 1], [40, 8], [3, 3]),
+        (Conv { strides: [3, 1], pads: [4, 1, 0, 1], ..plain(1, 0, 2) }, 2, [1, 1], [1, 8], [3, 3]),
+        (Conv { strides: [1, 1 << 40], ..plain(1, 1, 16) }, 1, [1, 1], [9, 5], [3, 3]),
         (plain(2, 2, 16), 1, [1, 2], [29, 30], [5, 5]),
         (plain(1, 3, 3), 1, [1, 1], [21, 40], [7, 7]),
         (plain(1, 1, 8), 1, [4, 4], [28, 28], [3, 3]),

@@ -114,13 +114,8 @@ impl Epilogue {
         }))
     }
 
-    /// What becomes of each of `length` elements of the output from `start` on before they are [activated](Self::activate), if it is
-    /// the same for all and has this form, and nothing is interpreted.
-    pub(crate) fn uniform(&self, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
-        self.uniforms([start, 0, length], extras).next()?
-    }
-
-    /// As [`uniform`](Self::uniform) for each of many runs: where the first begins, from one to the next, and the length of each.
+    /// What becomes of the elements of each of many runs before they are [activated](Self::activate), where it is the same for all of a run and
+    /// has this form, and nothing is interpreted. Told are where the first run begins, from one to the next, and the length of each.
     pub(crate) fn uniforms<'a>(&'a self, [start, distance, length]: [usize; 3], extras: &[&'a [u8]]) -> Uniforms<'a> {
         // Divisions once: runs may be short planes.
         let width = self.layout.row();
@@ -142,7 +137,7 @@ impl Epilogue {
     }
 }
 
-/// [What becomes of runs](Epilogue::uniforms).
+/// [What becomes of runs](Epilogue::uniforms), one after the other without end.
 pub(crate) struct Uniforms<'a> {
     /// Scale and bias, if they are the same for runs inside of a row.
     terms: Option<[PerRow<'a>; 2]>,
@@ -160,22 +155,22 @@ enum PerRow<'a> {
     Rows(&'a [f32], Rows<'a>),
 }
 
-impl Iterator for Uniforms<'_> {
-    type Item = Option<Uniform>;
-
-    // Inlined always, or numbers would be stored one by one and loaded together, for which processors wait.
+impl Uniforms<'_> {
+    /// Writes what becomes of the next run, and tells whether it is the same for all of it; if not, nothing is written.
+    // Number by number where it is read from, or processors would wait for what was stored in parts and is copied as a whole.
     #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
+    pub(crate) fn next(&mut self, uniform: &mut Uniform) -> bool {
         let (row, column) = self.at;
         self.at = (row + self.step.0, column + self.step.1);
         if self.at.1 >= self.width {
             self.at = (self.at.0 + 1, self.at.1 - self.width);
         }
         let inside = column + self.length <= self.width;
-        let (least, greatest) = self.clamp;
-        let Some([scale, bias]) = &mut self.terms else { return Some(None) };
-        let (Some(scale), Some(bias)) = (scale.at(row, inside), bias.at(row, inside)) else { return Some(None) };
-        Some(Some(Uniform { scale, bias, least, greatest }))
+        let Some([scale, bias]) = &mut self.terms else { return false };
+        let (Some(scale), Some(bias)) = (scale.at(row, inside), bias.at(row, inside)) else { return false };
+        (uniform.scale, uniform.bias) = (scale, bias);
+        (uniform.least, uniform.greatest) = self.clamp;
+        true
     }
 }
 
@@ -381,6 +376,11 @@ mod tests {
     }
 
     /// Every expression over every mix of operands, in runs that begin anywhere, against the scalar definition.
+    fn uniform(epilogue: &Epilogue, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
+        let mut uniform = Uniform::IDENTITY;
+        epilogue.uniforms([start, 0, length], extras).next(&mut uniform).then_some(uniform)
+    }
+
     #[test]
     fn recognised_and_interpreted_forms_agree_with_the_definition() {
         let (add, multiply) = (Expression::binary(Binary::Add), Expression::binary(Binary::Multiply));
@@ -486,16 +486,16 @@ mod tests {
         let epilogue = Epilogue::new(&both, &output, &[&channels, &channels]).expect("sound");
         for (plane, part) in (0..6).flat_map(|plane| [(plane, 0..35), (plane, 7..20)]) {
             let want = Uniform { scale: scale[plane % 3], bias: bias[plane % 3], least: -1.0, greatest: 2.0 };
-            assert_eq!(epilogue.uniform(plane * 35 + part.start, part.len(), &extras), Some(want));
+            assert_eq!(uniform(&epilogue, plane * 35 + part.start, part.len(), &extras), Some(want));
         }
-        assert_eq!(epilogue.uniform(34, 2, &extras), None, "two planes");
+        assert_eq!(uniform(&epilogue, 34, 2, &extras), None, "two planes");
         for operand in [shape(&[7]), output.clone()] {
             let varying = Epilogue::new(&add, &output, &[&operand]).expect("sound");
-            assert_eq!(varying.uniform(0, 7, &[bytemuck::cast_slice(&[0f32; 210])]), None);
+            assert_eq!(uniform(&varying, 0, 7, &[bytemuck::cast_slice(&[0f32; 210])]), None);
         }
         let residual = chain(&[add.clone(), add]);
         let residual = Epilogue::new(&residual, &output, &[&channels, &output]).expect("sound");
-        assert_eq!(residual.uniform(0, 7, &extras), None);
+        assert_eq!(uniform(&residual, 0, 7, &extras), None);
     }
 
     #[test]

@@ -219,8 +219,11 @@ impl Finish {
     /// That of so many runs of elements, as [`Epilogue::uniforms`] tells them; `None` if the epilogue has another form.
     fn of(epilogue: &Epilogue, runs: [usize; 3], count: usize, extras: &[&[u8]]) -> Option<Self> {
         let mut finish = Self::default();
-        for (lane, uniform) in epilogue.uniforms(runs, extras).take(count).enumerate() {
-            let uniform = uniform?;
+        let (mut uniforms, mut uniform) = (epilogue.uniforms(runs, extras), Uniform::IDENTITY);
+        for lane in 0..count {
+            if !uniforms.next(&mut uniform) {
+                return None;
+            }
             (finish.scale[lane], finish.bias[lane]) = (uniform.scale, uniform.bias);
             (finish.least, finish.greatest) = (uniform.least, uniform.greatest);
         }

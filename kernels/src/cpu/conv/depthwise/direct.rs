@@ -1,5 +1,7 @@
 //! Depthwise convolution by vectors read where they are, for processors whose loads can leave out lanes.
 //!
+//! Of common windows, several rows of outputs share each row of the image that they cover.
+//!
 //! An output vector is a sum over the window of input vectors that begin one window element further each time. Lanes
 //! that lie on the padding are masked off, so nothing is copied. With a stride of 2 an input vector is every second
 //! element of two loads.
@@ -9,7 +11,7 @@ use crate::cpu::gemm::MicroKernel;
 use crate::cpu::map::Uniform;
 
 /// Computes output rows from the one of this number on: of a channel, with its weights and what becomes of the sums.
-type Run = unsafe fn(&Direct, &[f32], &[f32], Uniform, usize, &mut [f32]);
+type Run = unsafe fn(&Direct, &[f32], &[f32], &Uniform, usize, &mut [f32]);
 
 /// What one shape of convolution needs beside its data.
 pub(super) struct Direct {
@@ -102,7 +104,7 @@ impl Direct {
     ///
     /// # Panics
     /// If the sizes do not go together.
-    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: Uniform, first: usize, out: &mut [f32]) {
+    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: &Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.height * self.width, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
         let rows = out.len() / self.output[1];
@@ -132,7 +134,7 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
-                finish: Uniform,
+                finish: &Uniform,
                 first: usize,
                 out: &mut [f32],
             ) {
@@ -169,7 +171,7 @@ macro_rules! direct_kernel {
             /// What becomes of sums.
             #[inline]
             #[target_feature(enable = $features)]
-            fn finished(sums: $vector, finish: Uniform) -> $vector {
+            fn finished(sums: $vector, finish: &Uniform) -> $vector {
                 let sums = $fused(sums, $splat(finish.scale), $splat(finish.bias));
                 // The second operand is what comes of NaN.
                 $lesser($splat(finish.greatest), $greater($splat(finish.least), sums))
@@ -185,7 +187,7 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
-                finish: Uniform,
+                finish: &Uniform,
                 first: usize,
                 out: &mut [f32],
             ) {
@@ -194,10 +196,10 @@ macro_rules! direct_kernel {
                     *row = weights.map(|weight| $splat(weight));
                 }
                 let width = direct.output[1];
-                let mut y = first;
-                let mut out = out;
-                while !out.is_empty() {
-                    let rows = match out.len() / width {
+                let (mut y, mut out) = (first, out);
+                let end = first + out.len() / width;
+                while y < end {
+                    let rows = match end - y {
                         1 => 1,
                         2 | 3 => 2,
                         _ => 4,
@@ -210,10 +212,18 @@ macro_rules! direct_kernel {
                         // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
                         unsafe {
                             match (rows, whole) {
-                                (1, _) => square::<STRIDE, SIDE, 1, false>(direct, plane, &window, finish, at, now),
-                                (2, _) => square::<STRIDE, SIDE, 2, false>(direct, plane, &window, finish, at, now),
-                                (_, false) => square::<STRIDE, SIDE, 4, false>(direct, plane, &window, finish, at, now),
-                                (_, true) => square::<STRIDE, SIDE, 4, true>(direct, plane, &window, finish, at, now),
+                                (1, _) => {
+                                    square::<STRIDE, SIDE, 1, false>(direct, plane, &window, masks, finish, at, now)
+                                }
+                                (2, _) => {
+                                    square::<STRIDE, SIDE, 2, false>(direct, plane, &window, masks, finish, at, now)
+                                }
+                                (_, false) => {
+                                    square::<STRIDE, SIDE, 4, false>(direct, plane, &window, masks, finish, at, now)
+                                }
+                                (_, true) => {
+                                    square::<STRIDE, SIDE, 4, true>(direct, plane, &window, masks, finish, at, now)
+                                }
                             }
                         }
                     }
@@ -231,11 +241,11 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 window: &[[$vector; SIDE]; SIDE],
-                finish: Uniform,
+                masks: &[[u16; 2]; SIDE],
+                finish: &Uniform,
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) {
-                let masks: [[u16; 2]; SIDE] = std::array::from_fn(|kx| direct.masks[x / LANES * SIDE + kx]);
                 let mut sums = [$zero(); ROWS];
                 // Below, `covered` is constant once the loops are unrolled.
                 for below in 0..(ROWS - 1) * STRIDE + SIDE {
@@ -298,7 +308,7 @@ macro_rules! direct_kernel {
                 direct: &Direct,
                 plane: &[f32],
                 weights: &[f32],
-                finish: Uniform,
+                finish: &Uniform,
                 (y, x): (usize, usize),
                 out: &mut [f32],
             ) -> usize {
@@ -467,7 +477,8 @@ mod x86 {
     /// As [`shifted_512`], of column 2 only.
     #[inline]
     #[target_feature(enable = "avx2")]
-    pub(super) fn shifted_256(_: usize, lanes: __m256, behind: __m256) -> __m256 {
+    pub(super) fn shifted_256(column: usize, lanes: __m256, behind: __m256) -> __m256 {
+        debug_assert_eq!(column, 2, "windows of three columns");
         let next = _mm256_setr_epi32(1, 2, 3, 4, 5, 6, 7, 0);
         _mm256_permutevar8x32_ps(_mm256_blend_ps::<1>(lanes, behind), next)
     }

@@ -58,7 +58,7 @@ impl Lined {
     ///
     /// # Panics
     /// If the sizes do not go together.
-    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: Uniform, first: usize, out: &mut [f32]) {
+    pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: &Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.plane, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
         let rows = out.len() / self.output[1];
@@ -79,7 +79,7 @@ struct Sums<'a> {
     lined: &'a Lined,
     lines: &'a [f32],
     weights: &'a [f32],
-    finish: Uniform,
+    finish: &'a Uniform,
     out: &'a mut [f32],
 }
 
@@ -119,7 +119,7 @@ impl Sums<'_> {
                 }
             }
         }
-        let Uniform { scale, bias, least, greatest } = self.finish;
+        let Uniform { scale, bias, least, greatest } = *self.finish;
         let [scale, bias, least, greatest] = [scale, bias, least, greatest].map(|number| I::splat(number));
         let wide = self.lined.output[1];
         let mut out = &mut self.out[row * wide..];
@@ -176,13 +176,13 @@ mod tests {
                 lined.lines.fill(&plane, 0, &mut lines);
                 let mut out = vec![f32::NAN; rows * wide];
                 let (lines, weights) = (&lines, &weights);
-                vectorised_at(level, Sums { lined: &lined, lines, weights, finish, out: &mut out });
+                vectorised_at(level, Sums { lined: &lined, lines, weights, finish: &finish, out: &mut out });
                 check(&out, 0, &format!("level {level}"));
             }
             // All bands, and from the middle of a plane on.
             for first in [0, high / 2] {
                 let mut out = vec![f32::NAN; (high - first) * wide];
-                lined.compute(&plane, &weights, finish, first, &mut out);
+                lined.compute(&plane, &weights, &finish, first, &mut out);
                 check(&out, first, "all bands");
             }
         }

@@ -1,11 +1,13 @@
 //! Convolutions of each channel by itself, of which there is no product to gain from.
 //!
-//! Small windows over large planes are read where they are (`direct`), over planes of short rows two planes at a time (`paired`), larger ones over
-//! long rows from lines with the zeros around them (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the instruction set.
+//! Small windows are read where they are (`direct`), those over planes of short rows two planes at a time (`paired`), larger ones over long rows
+//! from lines with the zeros around them (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the
+//! instruction set.
 
 mod channels;
 mod direct;
 mod lined;
+#[cfg(target_arch = "x86_64")]
 mod paired;
 
 use super::geometry::Geometry;
@@ -29,7 +31,7 @@ const ENOUGH_PLANES: usize = 16;
 /// Outputs that are activated at once, about: they are in a first-level cache still.
 const ACTIVATED: usize = 2 << 10;
 
-/// Elements of a window that is read where it is.
+/// Elements of a window that is read where it is, although rows of outputs do not share what they read.
 const SMALL_WINDOW: usize = 9;
 
 /// Pixels of an output of which short rows would leave many lanes empty.
@@ -46,9 +48,8 @@ pub(super) fn prepare(
     node: &NodeSpec,
     constants: &[bool],
 ) -> Result<Option<Box<dyn CpuKernel>>, KernelError> {
-    if micro.name == "AVX-512"
-        && let Some(kernel) = paired::Kernel::new(geometry, node)?
-    {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(kernel) = paired::Kernel::new(micro, geometry, node)? {
         return Ok(Some(Box::new(kernel)));
     }
     // Where a vector is two registers, too few are left for the sums of `channels`.
@@ -104,7 +105,7 @@ impl Rows {
     /// Computes the tile's rows, which may be of several channels.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], extras: &[&[u8]]) {
         let Geometry { channels, maps, output: [height, width], .. } = self.geometry;
-        let (plane, taps, each) = (self.geometry.plane(), self.geometry.taps(), maps / channels);
+        let (plane, taps) = (self.geometry.plane(), self.geometry.taps());
         let (first, end) = (tile.rows.start, tile.rows.end);
         let out = tile.whole_rows();
         // Divisions once: planes may be short.
@@ -119,25 +120,22 @@ impl Rows {
         while row < end {
             let next = end.min(row + height - y);
             let place = (row - first) * width..(next - first) * width;
-            let channel = image * channels + if each == 1 { map } else { map / each };
+            let channel = image * channels + self.geometry.read_by(map);
             let weights = &weights[map * taps..][..taps];
-            let uniform = match &mut uniforms {
-                None => Some(Uniform::IDENTITY),
-                Some(uniforms) => uniforms.next().flatten(),
-            };
-            let finish = uniform.unwrap_or(Uniform::IDENTITY);
+            let mut finish = Uniform::IDENTITY;
+            let uniform = uniforms.as_mut().is_none_or(|uniforms| uniforms.next(&mut finish));
             let (source, rows) = (&input[channel * plane..][..plane], &mut out[place.clone()]);
             match &self.method {
-                Method::Direct(direct) => direct.compute(source, weights, finish, y, rows),
-                Method::Lined(lined) => lined.compute(source, weights, finish, y, rows),
+                Method::Direct(direct) => direct.compute(source, weights, &finish, y, rows),
+                Method::Lined(lined) => lined.compute(source, weights, &finish, y, rows),
             }
             if let Some(epilogue) = &self.epilogue {
-                waiting.end = if uniform.is_some() { place.end } else { place.start };
-                if waiting.len() >= ACTIVATED || next == end || uniform.is_none() {
+                waiting.end = if uniform { place.end } else { place.start };
+                if waiting.len() >= ACTIVATED || next == end || !uniform {
                     epilogue.activate(&mut Tile::of(&mut out[waiting]));
                     waiting = place.end..place.end;
                 }
-                if uniform.is_none() {
+                if !uniform {
                     epilogue.apply(row, 0, &mut out[place], extras);
                 }
             }

@@ -7,6 +7,7 @@
 use super::{ACTIVATED, TILE_WORK};
 use crate::cpu::conv::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
+use crate::cpu::gemm::MicroKernel;
 use crate::cpu::map::{Epilogue, Uniform};
 use crate::cpu::team::{Grid, Tile, with_workspace};
 use crate::cpu::{Call, CpuKernel};
@@ -18,6 +19,12 @@ const HALF: usize = 8;
 
 /// Columns of an image at most: a register's.
 const WIDEST: usize = 2 * HALF;
+
+/// Outputs of a row at least: of fewer most lanes would have none.
+const FEWEST: usize = 4;
+
+/// What a pair of planes costs beside its multiply-adds, in these.
+const PAIR: usize = 30;
 
 /// Vectors of what is covered at most: half of a first-level cache.
 const MOST: usize = 256;
@@ -41,28 +48,31 @@ struct Column {
 }
 
 impl Kernel {
-    /// `None` if planes are too wide, windows neither 3 × 3 nor 5 × 5 or too far apart, or the processor is another.
+    /// `None` if planes are too wide or too narrow, windows neither 3 × 3 nor 5 × 5 or too far apart, or the processor is another.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
-    pub(super) fn new(geometry: Geometry, node: &NodeSpec) -> Result<Option<Self>, KernelError> {
-        let Geometry { images, maps, size, output, window, .. } = geometry;
-        let (pixels, square) = (geometry.pixels(), window == [3, 3] || window == [5, 5]);
-        let few = lines(&geometry).saturating_mul(window[1]) <= MOST;
-        let fits = output[1] <= HALF && (1..=WIDEST).contains(&size[1]);
-        if !(fits && square && few) || pixels == 0 || !x86::is_there() {
+    pub(super) fn new(micro: &MicroKernel, geometry: Geometry, node: &NodeSpec) -> Result<Option<Self>, KernelError> {
+        let Geometry { images, maps, size, output: [high, wide], window: [side, across], .. } = geometry;
+        let lines = lines(&geometry);
+        let fits = (FEWEST..=HALF).contains(&wide) && (1..=WIDEST).contains(&size[1]) && high > 0;
+        let square = side == across && (side == 3 || side == 5) && lines.saturating_mul(side) <= MOST;
+        if micro.name != "AVX-512" || !fits || !square {
             return Ok(None);
         }
-        let planes = (TILE_WORK / (pixels * geometry.taps()).max(1)).max(1).next_multiple_of(2);
+        // Tiles alike, and as many for each of two threads.
+        let pair = side * (lines + side * high) + PAIR;
+        let tiles = maps.div_ceil(2 * (TILE_WORK / WIDEST / pair).max(1));
+        let tiles = if tiles > 1 { tiles.next_multiple_of(2) } else { 1 };
+        let (planes, pixels) = (maps.div_ceil(tiles).next_multiple_of(2), geometry.pixels());
         let grid = Grid { batch: images, rows: maps, columns: pixels, tile_rows: planes, tile_columns: pixels };
-        let columns = (0..window[1]).map(|kx| Column::new(&geometry, kx)).collect();
+        let columns = (0..across).map(|kx| Column::new(&geometry, kx)).collect();
         Ok(Some(Self { geometry, columns, grid, epilogue: Epilogue::of(node)? }))
     }
 
     /// Computes some maps of an image.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], extras: &[&[u8]]) {
         let Geometry { channels, maps, .. } = self.geometry;
-        let each = maps / channels;
         let (pixels, plane, taps) = (self.geometry.pixels(), self.geometry.plane(), self.geometry.taps());
         let image = &input[tile.matrix * channels * plane..][..channels * plane];
         let (first, vectors) = (tile.matrix * maps, lines(&self.geometry) * self.columns.len());
@@ -76,25 +86,29 @@ impl Kernel {
                 let start = (first + map) * pixels;
                 let mut uniforms =
                     self.epilogue.as_ref().map(|epilogue| epilogue.uniforms([start, pixels, pixels], extras));
+                // The same for all planes, as they begin and end with rows of the epilogue or lie in one.
+                let mut uniform = true;
                 for out in out.chunks_mut(2 * pixels) {
                     let mut operands = [Operands::default(); 2];
-                    let next = map + out.len() / pixels;
-                    for (map, operands) in [map, next - 1].into_iter().zip(&mut operands) {
-                        operands.plane = &image[if each == 1 { map } else { map / each } * plane..][..plane];
+                    let count = out.len() / pixels;
+                    for (map, operands) in (map..map + count).zip(&mut operands) {
+                        operands.plane = &image[self.geometry.read_by(map) * plane..][..plane];
                         operands.weights = &weights[map * taps..][..taps];
-                        if let Some(Some(uniform)) = uniforms.as_mut().and_then(Iterator::next) {
-                            operands.finish = uniform;
+                        if let Some(uniforms) = &mut uniforms {
+                            uniform &= uniforms.next(&mut operands.finish);
                         }
+                    }
+                    if count == 1 {
+                        operands[1] = operands[0];
                     }
                     // SAFETY: `new` saw that the processor is right; the slices are of the kernel's sizes.
                     unsafe { x86::pair(self, &operands, covered, out) };
-                    map = next;
+                    map += count;
                 }
-                let Some(epilogue) = &self.epilogue else { continue };
-                if epilogue.uniform(start, pixels, extras).is_some() {
-                    epilogue.activate(&mut Tile::of(out));
-                } else {
-                    epilogue.apply(start / self.geometry.output[1], 0, out, extras);
+                match &self.epilogue {
+                    Some(epilogue) if uniform => epilogue.activate(&mut Tile::of(out)),
+                    Some(epilogue) => epilogue.apply(start / self.geometry.output[1], 0, out, extras),
+                    None => {}
                 }
             }
         });
@@ -116,10 +130,12 @@ impl Column {
         let (mut from, mut inside) = ([0; WIDEST], 0);
         for (lane, from) in from.iter_mut().enumerate() {
             let (plane, x) = (lane / HALF, lane % HALF);
-            let at = (x * steps.strides[1] + number * steps.dilations[1]).wrapping_sub(steps.pads[1]);
-            if x < wide && at < width {
-                *from = (plane * WIDEST + at) as i32;
-                inside |= 1 << lane;
+            if x < wide {
+                let at = (x * steps.strides[1] + number * steps.dilations[1]).wrapping_sub(steps.pads[1]);
+                if at < width {
+                    *from = (plane * WIDEST + at) as i32;
+                    inside |= 1 << lane;
+                }
             }
         }
         Self { from, inside }
@@ -146,19 +162,14 @@ impl CpuKernel for Kernel {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::{Geometry, HALF, Kernel, Lanes, Operands, WIDEST};
     use std::arch::x86_64::*;
 
-    pub(super) fn is_there() -> bool {
-        is_x86_feature_detected!("avx512f")
-    }
-
     /// Computes two planes of outputs one behind the other, or one if there is but one. What is covered is zero above and below the image.
     ///
     /// # Safety
-    /// The processor [has the instructions](is_there); images, weights and outputs are of the kernel's sizes.
+    /// The processor has the instructions; images, weights and outputs are of the kernel's sizes.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn pair(kernel: &Kernel, operands: &[Operands<'_>; 2], covered: &mut [Lanes], out: &mut [f32]) {
         // SAFETY: passed on to the caller.
@@ -183,9 +194,11 @@ mod x86 {
     ) {
         cover(kernel, operands, lines);
         let high = kernel.geometry.output[0];
+        // Equal parts: few rows would wait for each other's multiply-adds.
+        let most = high.div_ceil(high.div_ceil(8));
         let mut row = 0;
         while row < high {
-            row += match high - row {
+            row += match most.min(high - row) {
                 1 => rows::<SIDE, 1>(kernel, lines, operands, row, out),
                 2 => rows::<SIDE, 2>(kernel, lines, operands, row, out),
                 3 => rows::<SIDE, 3>(kernel, lines, operands, row, out),
@@ -211,7 +224,7 @@ mod x86 {
         }
         let present = u16::MAX >> (WIDEST - width);
         let (first, second) = (&first.plane[..height * width], &second.plane[..height * width]);
-        for (row, line) in lines[steps.pads[0]..].iter_mut().take(height).enumerate() {
+        for (row, line) in lines.iter_mut().skip(steps.pads[0]).take(height).enumerate() {
             // SAFETY: the mask selects a row of an image.
             let (first, second) = unsafe {
                 let (first, second) = (first.as_ptr().add(row * width), second.as_ptr().add(row * width));
@@ -276,16 +289,4 @@ mod x86 {
         }
         ROWS
     }
-}
-
-/// Other processors have other kernels.
-#[cfg(not(target_arch = "x86_64"))]
-mod x86 {
-    use super::{Kernel, Lanes, Operands};
-
-    pub(super) fn is_there() -> bool {
-        false
-    }
-
-    pub(super) unsafe fn pair(_: &Kernel, _: &[Operands<'_>; 2], _: &mut [Lanes], _: &mut [f32]) {}
 }
