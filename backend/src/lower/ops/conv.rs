@@ -113,14 +113,17 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.cast(&result, x.dtype())?])
 }
 
-fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize) -> Result<(), Fault> {
-    let sound = channels.is_multiple_of(group) && filters.is_multiple_of(group) && channels / group == in_each;
-    if sound {
+/// Whether groups divide channels and filters, which are over `in_each` channels.
+pub(super) fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize) -> Result<(), Fault> {
+    if !channels.is_multiple_of(group) || !filters.is_multiple_of(group) {
+        let counts = format!("{channels} channels and {filters} filters, which {group} groups have to divide");
+        return Err(Fault::invalid(counts));
+    }
+    let read = channels / group;
+    if read == in_each {
         return Ok(());
     }
-    Err(Fault::invalid(format!(
-        "{channels} channels in {group} groups, to {filters} filters over {in_each} channels each"
-    )))
+    Err(Fault::invalid(format!("filters over {in_each} channels, where each of {group} groups has {read}")))
 }
 
 /// A value added to each channel of the result, where input 2 gives one.

@@ -2,6 +2,7 @@
 //!
 //! With zero points, `Σ (a − z) (b − y) = Σ a (b − y) − z Σ (b − y)`: the last sum is of B alone, which is mostly constant.
 
+use super::conv::check_channels;
 use super::quantize::{along, rounded};
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View};
@@ -250,9 +251,7 @@ fn convolved(
     let group = operator.size("group", 1, 1)?;
     let &[count, depth, high, wide] = filters.dims() else { return Err(Fault::missing(1)) };
     let (images, channels) = (image.dims()[0], image.dims()[1]);
-    if depth.checked_mul(group) != Some(channels) || !count.is_multiple_of(group) {
-        return Err(Fault::invalid(format!("{channels} channels in {group} groups, to {count} filters")));
-    }
+    check_channels(channels, depth, count, group)?;
     if x.zero_point.as_ref().is_some_and(|zero| zero.elements() != 1) {
         return Err(Fault::unsupported("images with more than one zero point"));
     }
