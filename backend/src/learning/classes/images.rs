@@ -72,13 +72,14 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Of each channel by itself, of channels in groups, and transposed.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 28] = [
+    let layers: [Layer; 29] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
         ([384, 14, 14], 384, 7, 1, 384, Nothing),
         ([240, 14, 14], 240, 5, 2, 240, Silu),
         ([768, 7, 7], 768, 7, 1, 768, Nothing),
+        ([16, 16, 16], 16, 7, 1, 16, Relu),
         ([48, 56, 56], 48, 7, 1, 48, Nothing),
         ([192, 20, 20], 192, 7, 1, 192, Relu),
         ([120, 7, 7], 120, 3, 1, 120, Nothing),
