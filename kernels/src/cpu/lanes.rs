@@ -169,32 +169,8 @@ impl<T: Pod, A: Fn(T, T) -> T + Copy, J: Fn(T, T) -> T + Copy> Fold for By<T, A,
     }
 }
 
-/// The sum.
-#[derive(Clone, Copy)]
-pub(super) struct Sum;
-
-impl Fold for Sum {
-    type Number = f32;
-
-    fn empty(self) -> f32 {
-        0.0
-    }
-
-    #[inline(always)]
-    fn add<I: Isa>(self, so_far: f32, element: f32) -> f32 {
-        so_far + element
-    }
-
-    #[inline(always)]
-    fn join(self, a: f32, b: f32) -> f32 {
-        a + b
-    }
-
-    #[inline(always)]
-    fn join_all<I: Isa>(self, lanes: [f32; SIDE_BY_SIDE]) -> f32 {
-        total::<I>(lanes)
-    }
-}
+/// The sum: distances from nothing, which are the elements as they are.
+pub(super) const SUM: DistancesFrom = DistancesFrom(0.0);
 
 /// The sum of the distances from a number.
 #[derive(Clone, Copy)]
@@ -260,7 +236,7 @@ mod tests {
         for length in [0, 1, 15, 16, 17, 31, 32, 33, 4096, 4097, 100_000] {
             let data: Vec<f32> = (0..length).map(|i| ((i * 31) % 97) as f32).collect();
             let exact: f64 = data.iter().map(|v| f64::from(*v)).sum();
-            assert!((f64::from(fold(Sum, &data)) - exact).abs() <= 1e-6 * exact, "{length}");
+            assert!((f64::from(fold(SUM, &data)) - exact).abs() <= 1e-6 * exact, "{length}");
             let integers: Vec<i64> = data.iter().map(|v| *v as i64).collect();
             let plus = |a: i64, b: i64| a + b;
             assert_eq!(fold(By { empty: 0, add: plus, join: plus }, &integers) as f64, exact);

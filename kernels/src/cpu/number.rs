@@ -1,6 +1,6 @@
 //! How numbers of each type are folded by reductions.
 
-use super::lanes::{self, By, SquaresAround, Sum};
+use super::lanes::{self, By, SUM, SquaresAround};
 use super::vector::{Isa, Loop, vectorised};
 use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
@@ -161,7 +161,7 @@ macro_rules! float_number {
 
 float_number!(
     f32,
-    |elements: &[f32]| lanes::fold(Sum, elements),
+    |elements: &[f32]| lanes::fold(SUM, elements),
     |elements: &[f32]| lanes::fold(SquaresAround(0.0), elements),
     lanes::extreme::<true>,
     lanes::extreme::<false>

@@ -179,7 +179,7 @@ impl NodeSpec {
         if group == channels && (channels > 1.0 || maps == 1.0) {
             let (window, wide) = ([self.size(1, 2), self.size(1, 3)], self.outputs[0].shape.dims()[3]);
             let common = window == [3.0; 2] || window == [5.0; 2];
-            let name = match (common, wide <= 8 && self.size(0, 3) <= LANES) {
+            let name = match (common, (4..=8).contains(&wide) && self.size(0, 3) <= LANES) {
                 (true, true) => "conv depthwise narrow",
                 // Windows of few elements, or whose rows several outputs share, are read where they are.
                 _ if taps <= 9.0 || common && op.strides[0] == op.strides[1] && op.strides[0] <= 2 => "conv depthwise",
@@ -346,6 +346,8 @@ mod tests {
         assert_eq!(found, ("conv filtered", want));
         assert_eq!(family(conv(1, 1, 2), &[&[1, 8, 10, 10], &[32, 4, 3, 3]], &[1, 32, 10, 10]).0, "conv grouped");
         assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 10, 10], &[8, 1, 3, 3]], &[1, 8, 10, 10]).0, "conv depthwise");
+        assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 7, 7], &[8, 1, 3, 3]], &[1, 8, 7, 7]).0, "conv depthwise narrow");
+        assert_eq!(family(conv(1, 1, 8), &[&[1, 8, 9, 9], &[8, 1, 7, 7]], &[1, 8, 5, 5]).0, "conv depthwise other");
     }
 
     #[test]

@@ -59,8 +59,8 @@ pub(super) fn prepare(
     {
         return Ok(Some(Box::new(Rows::new(Method::Lined(lined), geometry, node)?)));
     }
-    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
     let direct = Direct::new(micro, &geometry);
+    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
     let large = geometry.taps() > SMALL_WINDOW && !direct.as_ref().is_some_and(Direct::shares_rows);
     let pays = (large || geometry.pixels() <= SMALL_PLANE) && 2 * geometry.maps >= LANES;
     if (pays || direct.is_none())
