@@ -58,7 +58,7 @@ pub struct History {
     pub mean: f64,
     /// Their population variance, in square nanoseconds.
     pub variance: f64,
-    /// The least of them.
+    /// The least of all warm ones, of those before the last change as well.
     pub min: f64,
     /// When the last sample was taken, in seconds since 1970.
     pub measured_at: u64,
@@ -148,8 +148,8 @@ impl History {
         self.at_most(sorted.get(sorted.len().saturating_sub(1) / 4).copied())
     }
 
-    /// The least of all samples since the last change. For what every run takes beside its work: runs that are short enough for that to
-    /// count have few nodes, inputs and outputs, and longer ones only add to it.
+    /// The least of all samples. For what every run takes beside its work: runs that are short enough for that to count have few nodes,
+    /// inputs and outputs, and longer ones only add to it, which is no change of the machine.
     pub fn least(&self) -> Option<Estimate> {
         self.at_most((self.count > 0).then_some(self.min))
     }
@@ -246,8 +246,10 @@ impl History {
         let newest = self.recent.split_off(self.recent.len() - NEWEST);
         let before = self.count - NEWEST as u64;
         self.faded = self.faded.saturating_add(before);
-        (self.count, self.mean, self.variance, self.min) = (0, 0.0, 0.0, 0.0);
+        let least = self.min;
+        (self.count, self.mean, self.variance) = (0, 0.0, 0.0);
         newest.iter().for_each(|time| self.sum(*time));
+        self.min = least.min(self.min);
         self.recent = newest;
     }
 

@@ -86,7 +86,6 @@ fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32], next: usize) -
     }
     for (made, part) in last.chunks_mut(LANES).zip(rest.chunks(LANES)) {
         let mut lanes = [0.0; LANES];
-        // Not the infinity in the place of no element: processors take long for subnormal exponentials.
         I::store(I::load_part(part, I::splat(most)), &mut lanes);
         let found = exponential::<I>(&lanes, most);
         I::store_part(found, made);

@@ -12,8 +12,14 @@ use Finish::{Nothing, Relu, Silu};
 
 /// From three channels to many, of windows 3 × 3 and larger, near to each other and apart, and along one axis alone.
 pub(super) fn windows() -> Vec<Probe> {
-    let layers: [Layer; 19] = [
+    let layers: [Layer; 25] = [
         ([4, 24, 24], 4, 3, 1, 1, Nothing),
+        ([3, 24, 24], 20, 6, 6, 1, Nothing),
+        ([6, 15, 15], 10, 5, 1, 1, Relu),
+        ([3, 18, 18], 14, 3, 1, 1, Relu),
+        ([3, 36, 36], 12, 3, 2, 1, Silu),
+        ([12, 18, 18], 24, 3, 2, 1, Nothing),
+        ([1, 24, 24], 8, 5, 1, 1, Relu),
         ([8, 12, 12], 16, 3, 1, 1, Relu),
         ([8, 24, 24], 16, 1, 2, 1, Relu),
         ([24, 16, 16], 24, 3, 1, 1, Relu),

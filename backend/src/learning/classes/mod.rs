@@ -1,22 +1,25 @@
 //! The classes of kernels that calibration measures: for each a program of nodes in the sizes that networks have, small and large.
 //!
 //! Every node has weights of its own and reads what an element-wise node has just made, as in a network: weights come from memory or a
-//! far cache, what was made last from a near one. Small nodes stand together, for small networks stay in near caches from run to run.
-//! The element-wise nodes are measured as well.
+//! far cache, what was made last from a near one. Tiny nodes of all classes follow each other in one program: small networks stay in near
+//! caches from run to run, but most of their nodes begin with code that the one before did not use. The element-wise nodes are measured as well.
 
 mod images;
 mod products;
 mod rows;
 
 use crate::program::{Node, NodeId, Origin, Program, ValueId, floats, map};
-use anabranch_kernels::op::{Binary, Expression, NodeSpec, Op, Register, Step, Unary};
+use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register, Step, Unary};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use half::f16;
+use std::f64::consts::FRAC_1_SQRT_2;
 use std::fmt;
 
 /// A class of kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
+    /// The tiny nodes of all other classes.
+    Tiny,
     /// Convolutions of windows.
     Windows,
     /// Convolutions of pixels, and to small images.
@@ -44,6 +47,7 @@ pub(crate) enum Class {
 impl fmt::Display for Class {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Tiny => "tiny nodes of all kinds",
             Self::Windows => "convolutions of windows",
             Self::Pointwise => "pointwise convolutions",
             Self::Grouped => "grouped and transposed convolutions",
@@ -59,8 +63,11 @@ impl fmt::Display for Class {
     }
 }
 
-/// Bytes up to which nodes are tiny, and small.
-const SIZES: [f64; 2] = [65_536.0, 2_097_152.0];
+/// Bytes up to which nodes are tiny, …
+const TINY: f64 = 65_536.0;
+
+/// … and small.
+const SMALL: f64 = 2_097_152.0;
 
 /// Bytes of the small nodes of a program at most: a small network's weights stay in a cache of this size.
 const NETWORK: f64 = 4.0 * 1024.0 * 1024.0;
@@ -74,7 +81,8 @@ struct Probe {
 
 impl Class {
     /// All of them, those first on which networks spend most.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Tiny,
         Self::Windows,
         Self::Pointwise,
         Self::MatMul,
@@ -88,13 +96,12 @@ impl Class {
         Self::Narrow,
     ];
 
-    /// Its nodes, each behind an element-wise one, in programs of nodes of one size: those that are not small in one.
+    /// Its nodes, each behind an element-wise one: small ones in programs of the size of a small network, those that are not in one.
     pub(crate) fn programs(self) -> impl Iterator<Item = Program> {
-        let mut programs: [Vec<(f64, Vec<Probe>)>; SIZES.len() + 1] = Default::default();
+        let mut programs: [Vec<(f64, Vec<Probe>)>; 2] = Default::default();
         for probe in self.probes() {
-            let bytes = probe.spec.work().bytes();
-            let size = SIZES.iter().filter(|size| bytes > **size).count();
-            let most = if size < SIZES.len() { NETWORK } else { f64::INFINITY };
+            let bytes = probe.bytes();
+            let (size, most) = if bytes <= SMALL { (0, NETWORK) } else { (1, f64::INFINITY) };
             match programs[size].last_mut() {
                 Some((sum, probes)) if *sum + bytes <= most => {
                     *sum += bytes;
@@ -127,6 +134,22 @@ impl Class {
 
     fn probes(self) -> Vec<Probe> {
         match self {
+            Self::Tiny => {
+                let others = Self::ALL.into_iter().filter(|class| *class != Self::Tiny);
+                let tiny = others.flat_map(|class| class.listed().into_iter().filter(Probe::is_tiny).enumerate());
+                let mut tiny: Vec<_> = tiny.collect();
+                // The first of each class, then the second of each.
+                tiny.sort_by_key(|(number, _)| *number);
+                tiny.into_iter().map(|(_, probe)| probe).collect()
+            }
+            class => class.listed().into_iter().filter(|probe| !probe.is_tiny()).collect(),
+        }
+    }
+
+    /// The nodes of a class of kernels, tiny ones among them.
+    fn listed(self) -> Vec<Probe> {
+        match self {
+            Self::Tiny => Vec::new(),
             Self::Windows => images::windows(),
             Self::Pointwise => images::pointwise(),
             Self::Grouped => images::grouped(),
@@ -150,6 +173,10 @@ enum Finish {
     Relu,
     /// A bias and `x · sigmoid(x)`.
     Silu,
+    /// A bias and `x · (1 + erf(x / √2)) / 2`.
+    Gelu,
+    /// A scale and a mask, as of attention's scores.
+    Masked,
 }
 
 impl Finish {
@@ -161,6 +188,28 @@ impl Finish {
             Self::Nothing => return None,
             Self::Relu => vec![added, Step::Unary(Unary::Relu, sum)],
             Self::Silu => vec![added, Step::Unary(Unary::Sigmoid, sum), Step::Binary(Binary::Multiply, sum, gate)],
+            Self::Gelu => {
+                let [root, scaled, erf, one, more, product, half] = [3, 4, 5, 6, 7, 8, 9].map(Register);
+                vec![
+                    added,
+                    Step::Constant(Literal::Float(FRAC_1_SQRT_2)),
+                    Step::Binary(Binary::Multiply, sum, root),
+                    Step::Unary(Unary::Erf, scaled),
+                    Step::Constant(Literal::Float(1.0)),
+                    Step::Binary(Binary::Add, erf, one),
+                    Step::Binary(Binary::Multiply, sum, more),
+                    Step::Constant(Literal::Float(0.5)),
+                    Step::Binary(Binary::Multiply, product, half),
+                ]
+            }
+            Self::Masked => {
+                let [factor, scaled] = [2, 3].map(Register);
+                vec![
+                    Step::Constant(Literal::Float(0.125)),
+                    Step::Binary(Binary::Multiply, result, factor),
+                    Step::Binary(Binary::Add, scaled, bias),
+                ]
+            }
         };
         Some(Expression::new(2, steps).expect("each step reads what is before it"))
     }
@@ -171,6 +220,14 @@ impl Probe {
     fn new(op: Op, made: usize, inputs: &[&[usize]], output: &[usize]) -> Self {
         let inputs = inputs.iter().map(|dims| floats(dims)).collect();
         Self { spec: NodeSpec { op, inputs, outputs: vec![floats(output)] }, made }
+    }
+
+    fn bytes(&self) -> f64 {
+        self.spec.work().bytes()
+    }
+
+    fn is_tiny(&self) -> bool {
+        self.bytes() <= TINY
     }
 }
 

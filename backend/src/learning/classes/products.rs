@@ -1,6 +1,6 @@
 //! Products of matrices and recurrent layers as networks have them.
 
-use super::Finish::{self, Nothing, Relu, Silu};
+use super::Finish::{self, Gelu, Masked, Nothing, Relu, Silu};
 use super::{Probe, tensor};
 use crate::program::floats;
 use anabranch_kernels::DType;
@@ -13,9 +13,13 @@ type Weighed = ([usize; 3], bool, Finish);
 
 /// With weights: of many rows, and of one with weights that no cache keeps from run to run.
 pub(super) fn shared() -> Vec<Probe> {
-    let sizes: [Weighed; 14] = [
+    let sizes: [Weighed; 18] = [
         ([4, 32, 16], false, Nothing),
         ([16, 64, 64], false, Relu),
+        ([20, 24, 96], false, Gelu),
+        ([10, 80, 160], false, Gelu),
+        ([28, 40, 120], false, Silu),
+        ([64, 128, 512], true, Gelu),
         ([512, 64, 64], false, Nothing),
         ([32, 128, 512], true, Relu),
         ([100, 80, 768], true, Relu),
@@ -120,28 +124,38 @@ fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {
 
 /// Of batches, as in attention, and with vectors; of one row with weights that stay in a cache: small ones belong to small networks.
 pub(super) fn batched() -> Vec<Probe> {
-    let sizes: [([usize; 4], bool); 14] = [
-        ([2, 16, 16, 16], false),
-        ([4, 50, 32, 50], true),
-        ([12, 8, 64, 8], true),
-        ([12, 8, 8, 64], false),
-        ([8, 128, 64, 128], true),
-        ([8, 128, 128, 64], false),
-        ([3, 197, 64, 197], true),
-        ([12, 256, 64, 256], false),
-        ([4, 1, 32, 16], false),
-        ([12, 1, 64, 128], true),
-        ([12, 1, 128, 64], false),
-        ([8, 1, 64, 1000], false),
-        ([1, 512, 512, 1], false),
-        ([1, 100, 300, 1], false),
+    let sizes: [([usize; 4], bool, Finish); 19] = [
+        ([2, 16, 16, 16], false, Nothing),
+        ([3, 10, 12, 10], true, Masked),
+        ([3, 10, 10, 12], false, Nothing),
+        ([6, 20, 8, 20], true, Masked),
+        ([6, 20, 20, 8], false, Nothing),
+        ([4, 50, 32, 50], true, Masked),
+        ([12, 8, 64, 8], true, Nothing),
+        ([12, 8, 8, 64], false, Nothing),
+        ([8, 128, 64, 128], true, Nothing),
+        ([8, 128, 128, 64], false, Nothing),
+        ([8, 100, 32, 100], true, Masked),
+        ([3, 197, 64, 197], true, Nothing),
+        ([12, 256, 64, 256], false, Nothing),
+        ([4, 1, 32, 16], false, Nothing),
+        ([12, 1, 64, 128], true, Nothing),
+        ([12, 1, 128, 64], false, Nothing),
+        ([8, 1, 64, 1000], false, Nothing),
+        ([1, 512, 512, 1], false, Nothing),
+        ([1, 100, 300, 1], false, Nothing),
     ];
-    let probe = |([batch, rows, depth, columns], transpose_b): ([usize; 4], bool)| {
+    let probe = |([batch, rows, depth, columns], transpose_b, finish): ([usize; 4], bool, Finish)| {
         let right: [usize; 3] = if transpose_b { [batch, columns, depth] } else { [batch, depth, columns] };
-        let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue: None });
-        Probe::new(op, 2, &[&[batch, rows, depth], &right], &[batch, rows, columns])
+        let epilogue = finish.expression();
+        let inputs: [&[usize]; 3] = [&[batch, rows, depth], &right, &[rows, columns]];
+        let given = if epilogue.is_some() { 3 } else { 2 };
+        let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
+        Probe::new(op, 2, &inputs[..given], &[batch, rows, columns])
     };
-    let rows: [Weighed; 7] = [
+    let rows: [Weighed; 9] = [
+        ([1, 40, 100], false, Gelu),
+        ([1, 32, 6], true, Nothing),
         ([1, 300, 900], false, Relu),
         ([1, 1000, 400], true, Relu),
         ([1, 64, 64], false, Nothing),

@@ -30,8 +30,11 @@ pub(super) fn reductions() -> Vec<Probe> {
         let kept: Vec<usize> = (0..dims.len()).filter(|axis| !axes.contains(axis)).map(|axis| dims[axis]).collect();
         Probe::new(Op::Reduce(Reduce { kind, axes: axes.to_vec() }), 1, &[dims], &kept)
     };
-    let axes: [(&[usize], usize); 11] = [
+    let axes: [(&[usize], usize); 14] = [
         (&[4, 16], 1),
+        (&[40, 9], 1),
+        (&[120, 20], 1),
+        (&[400, 100], 1),
         (&[1, 1000], 1),
         (&[64, 197], 1),
         (&[12, 128, 128], 2),
@@ -51,7 +54,7 @@ pub(super) fn reductions() -> Vec<Probe> {
     };
     let softmax =
         |&(dims, axis): &(&[usize], usize)| Probe::new(Op::Softmax(Softmax { axis, log: false }), 1, &[dims], dims);
-    let rows = [(16, 64), (197, 192), (128, 512), (1, 768), (32, 6272), (512, 256), (64, 1024)];
+    let rows = [(16, 64), (10, 40), (197, 192), (128, 512), (1, 768), (32, 6272), (512, 256), (64, 1024)];
     let normalized = rows.into_iter().enumerate().map(|(at, (rows, length))| normalize(rows, length, at % 2 == 1));
     let along = axes.iter().map(searched).chain(axes.iter().map(softmax)).collect::<Vec<_>>();
     reduces.into_iter().map(reduce).chain(along).chain(normalized).collect()
@@ -69,10 +72,12 @@ fn normalize(rows: usize, length: usize, affine: bool) -> Probe {
 
 /// Transposition of matrices, heads and channels, slices, concatenation, borders and tables.
 pub(super) fn moves() -> Vec<Probe> {
-    let transposes: [(&[usize], &[usize]); 16] = [
+    let transposes: [(&[usize], &[usize]); 18] = [
         (&[1, 8, 100, 64], &[0, 2, 1, 3]),
         (&[1, 4, 256, 32], &[0, 2, 1, 3]),
         (&[4, 6, 8], &[1, 0, 2]),
+        (&[1, 20, 5, 10], &[0, 2, 1, 3]),
+        (&[12, 3, 4, 8], &[1, 2, 0, 3]),
         (&[1, 128, 8, 64], &[0, 2, 1, 3]),
         (&[1, 50, 3, 32], &[0, 2, 1, 3]),
         (&[1, 8, 7, 8, 7, 32], &[0, 1, 3, 2, 4, 5]),
@@ -91,10 +96,12 @@ pub(super) fn moves() -> Vec<Probe> {
         let moved: Vec<usize> = permutation.iter().map(|axis| dims[*axis]).collect();
         Probe::new(Op::Transpose(Transpose { permutation: permutation.to_vec() }), 1, &[dims], &moved)
     };
-    let slices: [(&[usize], &[isize], &[usize]); 6] = [
+    let slices: [(&[usize], &[isize], &[usize]); 8] = [
         (&[128, 1536], &[1, 1], &[128, 512]),
         (&[1, 64, 28, 28], &[1; 4], &[1, 32, 28, 28]),
         (&[1, 96, 57, 57], &[1; 4], &[1, 96, 56, 56]),
+        (&[20, 96], &[1, 1], &[20, 32]),
+        (&[3, 12, 40], &[1; 3], &[1, 12, 40]),
         (&[64, 256], &[1, 2], &[64, 128]),
         (&[4, 10], &[1, 2], &[4, 5]),
         (&[1, 3, 112, 112], &[1, 1, 2, 2], &[1, 3, 56, 56]),
@@ -163,7 +170,7 @@ fn tables() -> Vec<Probe> {
 /// Of few and many steps, of dear functions, with broadcasts, and from one type to another.
 pub(super) fn maps() -> Vec<Probe> {
     let add = || Expression::binary(Binary::Add);
-    let expressions: [(Expression, &[&[usize]]); 16] = [
+    let expressions: [(Expression, &[&[usize]]); 19] = [
         (add(), &[&[64], &[64]]),
         (add(), &[&[64, 64], &[64, 64]]),
         (add(), &[&[1, 64, 56, 56], &[1, 64, 56, 56]]),
@@ -172,6 +179,9 @@ pub(super) fn maps() -> Vec<Probe> {
         (Expression::binary(Binary::Multiply), &[&[1, 960, 7, 7], &[1, 960, 1, 1]]),
         (add(), &[&[128, 512], &[512]]),
         (add(), &[&[8, 128, 128], &[128, 128]]),
+        (add(), &[&[5, 12, 12], &[5, 1, 12]]),
+        (add(), &[&[40, 24], &[24]]),
+        (Expression::binary(Binary::Multiply), &[&[200, 48], &[200, 1]]),
         (Expression::unary(Unary::Exp), &[&[16, 16]]),
         (Expression::unary(Unary::Tanh), &[&[64, 64]]),
         (Expression::unary(Unary::Sigmoid), &[&[256, 256]]),

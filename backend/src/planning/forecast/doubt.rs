@@ -2,7 +2,7 @@
 
 use super::{Script, read_seconds};
 use crate::plan::Transfer;
-use crate::profile::{History, NodeCost, interval};
+use crate::profile::{CostSource, History, NodeCost, interval};
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 
@@ -47,5 +47,8 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
     };
     let ends = [fixed(Group::Start, &script.run.start), fixed(Group::Finish, &script.run.finish)];
     let moved = copies.map(copy).chain(reads).chain(ends.into_iter().flatten());
-    interval(makespan, program.node_ids().filter_map(node).chain(moved))
+    let foreign = program.node_ids().filter_map(|node| costs[node.index()][plan.device_of(node).index()]);
+    let foreign = foreign.filter(|cost| !matches!(cost.source, CostSource::Measured { .. } | CostSource::Cold { .. }));
+    let foreign = foreign.map(|cost| cost.seconds).sum();
+    interval(makespan, program.node_ids().filter_map(node).chain(moved), foreign)
 }

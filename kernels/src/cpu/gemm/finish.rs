@@ -12,8 +12,8 @@ pub(crate) enum Finish<'a> {
     Nothing,
     /// Every element is changed while it is in a register; then the function is called.
     Affine(Affine<'a>, Option<Then<'a>>),
-    /// Called with each run of a row of C that a tile has: its row and first column in the matrix, and the elements.
-    Rows(&'a dyn Fn(usize, usize, &mut [f32])),
+    /// Called with runs of consecutive elements of C: row and column of the first, and the elements, which may be those of several rows.
+    Runs(&'a dyn Fn(usize, usize, &mut [f32])),
 }
 
 /// `min(max((before + x) · scale + after, least), greatest)`: the sums begin with `before`, each other operation is rounded by itself; NaN

@@ -136,7 +136,10 @@ impl<'a> Product<'a> {
         });
         match finish {
             Finish::Affine(_, Some(then)) => then(tile),
-            Finish::Rows(finish) => {
+            Finish::Runs(finish) if tile.columns.len() == tile.stride() => {
+                finish(tile.rows.start, 0, tile.whole_rows())
+            }
+            Finish::Runs(finish) => {
                 (0..tile.rows.len()).for_each(|row| finish(tile.rows.start + row, tile.columns.start, tile.row(row)))
             }
             Finish::Nothing | Finish::Affine(_, None) => {}
@@ -375,7 +378,7 @@ fn run_blocks(
     let (place, size) = ([tile.rows.start + top, tile.columns.start + columns.start], [all, columns.len()]);
     let affine = match ends.finish {
         Finish::Affine(affine, _) => Some(affine),
-        Finish::Nothing | Finish::Rows(_) => None,
+        Finish::Nothing | Finish::Runs(_) => None,
     };
     let c = tile.as_mut_ptr().wrapping_add(top * tile.stride() + columns.start);
     let blocks = Blocks {

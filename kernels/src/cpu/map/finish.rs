@@ -65,7 +65,7 @@ impl ProductEpilogue {
                 let then = epilogue.epilogue.has_activation().then_some(&activate as gemm::Then<'_>);
                 body(Finish::Affine(registers.of_product(matrix, extras), then))
             }
-            None => body(Finish::Rows(&|row, column, run| epilogue.apply([matrix, row, column], run, extras))),
+            None => body(Finish::Runs(&|row, column, run| epilogue.apply([matrix, row, column], run, extras))),
         }
     }
 

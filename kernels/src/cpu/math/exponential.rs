@@ -19,13 +19,17 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
     mantissa * power_of_two(half) * power_of_two(exponent.wrapping_sub(half))
 }
 
-/// [`exp`] of a number that is not positive.
+/// Below this [`exp_below_one`] is 0: `e^x` would be less than 1.7·10⁻³⁸, and close to the least normal number.
+const LEAST: f32 = -87.0;
+
+/// [`exp`] of a number that is not positive, without subnormal results: processors take a hundred times as long for those, and
+/// masks of attention make them by the row.
 #[inline(always)]
 pub(crate) fn exp_below_one<I: Isa>(x: f32) -> f32 {
-    let x = if x < -104.0 { -104.0 } else { x };
-    let (mantissa, exponent) = reduced::<I>(x);
-    // The exponent is at least −150: 24 more is that of a normal number, and the constant does the rest.
-    mantissa * power_of_two(exponent.wrapping_add(24)) * (1.0 / 16_777_216.0)
+    let clamped = if x < LEAST { LEAST } else { x };
+    let (mantissa, exponent) = reduced::<I>(clamped);
+    let made = mantissa * power_of_two(exponent);
+    if x < LEAST { 0.0 } else { made }
 }
 
 /// `e^x` as `mantissa · 2^exponent`, the mantissa in about 0.7…1.5.
@@ -39,7 +43,7 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
     (I::fused(rest * rest, tail, rest) + 1.0, exponent)
 }
 
-/// `1 / (1 + e^−x)`: at most 2.5 units in the last place.
+/// `1 / (1 + e^−x)`: at most 2.5 units in the last place; 0 below −87.
 #[inline(always)]
 pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     // Of the two equal forms the one whose exponential is at most 1.
