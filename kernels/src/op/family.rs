@@ -3,6 +3,7 @@
 //! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
 //! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
 
+use super::shallow::Across;
 use super::{
     Binary, Conv, Domain, Expression, Filtering, IntegerConv, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary,
 };
@@ -191,14 +192,16 @@ impl NodeSpec {
             return ("conv filtered", self.filtered_amounts(filtering, flops));
         }
         let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
-        if op.is_shallow(self) {
-            return ("conv shallow", amounts);
+        match op.shallow(self) {
+            Some(Across::Pixels) => return ("conv shallow", amounts),
+            Some(Across::Maps) => return ("conv grouped", amounts),
+            None => {}
         }
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
         let name = match (small, taps == 1.0 && op.strides == [1, 1], group > 1.0) {
             (true, ..) => "conv small",
             (_, true, _) => "conv pointwise",
-            (.., true) => "conv grouped",
+            (.., true) => "conv grouped other",
             (.., false) => "conv windows",
         };
         (name, amounts)

@@ -24,6 +24,9 @@ const TRANSFORM: f64 = 20.0;
 /// Products for which an element of a window could be written.
 const WINDOW: f64 = 4.0;
 
+/// Products for which the product of a position could be begun and ended.
+const BEGUN: f64 = 20_000.0;
+
 /// Least channels and maps: fewer leave vectors empty.
 const LEAST: usize = 16;
 
@@ -87,7 +90,7 @@ fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usi
         Some(filtering) => {
             let tiles = filtering.tiles(images, size) as f64;
             let transforms = TRANSFORM * (channels + maps);
-            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights)
+            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights + BEGUN)
         }
     }
 }
@@ -117,12 +120,14 @@ mod tests {
         let plain = |images, channels, size| chosen(images, channels, size, |_| ());
         for (images, channels, size, want) in [
             (1, [48, 48], 24, Some(Filtering::Four)),
-            (1, [16, 32], 20, Some(Filtering::Four)),
+            (1, [32, 32], 20, Some(Filtering::Four)),
             (1, [160, 160], 16, Some(Filtering::Four)),
             (1, [192, 192], 10, Some(Filtering::Two)),
             (1, [96, 96], 6, Some(Filtering::Two)),
             // Images share their weights.
             (8, [96, 96], 12, Some(Filtering::Four)),
+            // Few tiles for what each position takes to begin.
+            (1, [16, 32], 20, None),
             // Few pixels for the weights; empty vectors; no pixels.
             (1, [320, 320], 4, None),
             (1, [8, 64], 40, None),

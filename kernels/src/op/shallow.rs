@@ -4,8 +4,14 @@
 use super::{Conv, NodeSpec};
 use crate::tensor::TensorSpec;
 
-/// Most channels of a group.
+/// Most channels where there is one group, …
 const MOST_CHANNELS: usize = 4;
+
+/// … of each of several groups, …
+const MOST_GROUPED: usize = 8;
+
+/// … and of those whose maps fill vectors.
+const MOST_ACROSS_MAPS: usize = 32;
 
 /// Maps of a panel of weights.
 pub(crate) const PANEL: usize = 8;
@@ -16,21 +22,34 @@ const LANES: usize = 16;
 /// Greatest distance of columns for which rows taken apart are not mostly empty.
 const MOST_STRIDE: usize = 4;
 
+/// What neighbours along vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Across {
+    /// Outputs of a row.
+    Pixels,
+    /// Maps of a group.
+    Maps,
+}
+
 impl Conv {
-    /// Whether it has few channels, as the first of a network, or few maps and one group, as the last of one that makes images; outputs that are near each
-    /// other; and rows that mostly fill vectors, and maps that mostly fill panels if there are several.
-    pub(crate) fn is_shallow(&self, node: &NodeSpec) -> bool {
+    /// Whether it has few channels, as the first of a network or each of many groups, or few maps and one group, as the last of one that makes
+    /// images; and outputs that are near each other. Along the vectors lie maps of groups where these fill them; else outputs, of rows that
+    /// mostly fill vectors, and maps that mostly fill panels if there are several.
+    pub(crate) fn shallow(&self, node: &NodeSpec) -> Option<Across> {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
-        let weights = dims(node.inputs.get(1));
-        let (Some([maps, channels, rows, columns]), Some([.., wide])) = (weights, dims(node.outputs.first())) else {
-            return false;
-        };
-        let filled = |count: usize, block: usize| 4 * count >= 3 * count.next_multiple_of(block);
-        let is_window = [rows, columns] != [1, 1] && self.strides[1] <= MOST_STRIDE;
-        let maps = maps / self.group.max(1);
-        let is_first = (1..=MOST_CHANNELS).contains(&channels) && filled(maps, PANEL);
-        let is_last = channels > 0 && (1..=PANEL).contains(&maps) && self.group == 1;
-        (is_first || is_last) && is_window && filled(wide, LANES)
+        let ([maps, channels, rows, columns], [.., wide]) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
+        let filled = |count: usize, block: usize| count > 0 && 4 * count >= 3 * count.next_multiple_of(block);
+        let (maps, groups) = (maps / self.group.max(1), self.group > 1);
+        if [rows, columns] == [1, 1] || self.strides[1] > MOST_STRIDE || channels == 0 {
+            return None;
+        }
+        let full = 8 * maps >= 7 * maps.next_multiple_of(LANES) && maps > 0;
+        if groups && channels <= MOST_ACROSS_MAPS && full {
+            return Some(Across::Maps);
+        }
+        let is_first = channels <= if groups { MOST_GROUPED } else { MOST_CHANNELS } && filled(maps, PANEL);
+        let is_last = (1..=PANEL).contains(&maps) && !groups;
+        ((is_first || is_last) && filled(wide, LANES)).then_some(Across::Pixels)
     }
 }
 
@@ -42,25 +61,33 @@ mod tests {
 
     #[test]
     fn other_kernels_have_what_would_be_left_empty() {
-        let is_shallow = |[channels, maps, group]: [usize; 3], [window, stride]: [usize; 2], wide: usize| {
+        let shallow = |[channels, maps, group]: [usize; 3], [window, stride]: [usize; 2], wide: usize| {
             let op = Conv { strides: [stride; 2], pads: [0; 4], dilations: [1; 2], group, epilogue: None };
             let weights = [maps, channels / group, window, window];
             let inputs = vec![spec(&[1, channels, 20, 20 * stride]), spec(&weights)];
             let node = NodeSpec { op: Op::Conv(op.clone()), inputs, outputs: vec![spec(&[1, maps, 18, wide])] };
-            op.is_shallow(&node)
+            op.shallow(&node)
         };
-        assert!(is_shallow([3, 16, 1], [3, 1], 48) && is_shallow([6, 16, 2], [3, 2], 48));
-        assert!(is_shallow([64, 3, 1], [3, 1], 48) && is_shallow([3, 4, 1], [3, 1], 48));
-        for (parts, window, wide) in [
-            ([5, 16, 1], [3, 1], 48),
-            ([3, 9, 1], [3, 1], 48),
-            ([64, 3, 1], [1, 1], 48),
-            ([64, 16, 4], [3, 1], 48),
-            ([3, 16, 1], [3, 1], 18),
-            ([3, 16, 1], [1, 1], 48),
-            ([3, 16, 1], [8, 8], 48),
+        for (parts, window, wide, want) in [
+            ([3, 16, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([6, 16, 2], [3, 2], 48, Some(Across::Pixels)),
+            ([64, 64, 8], [3, 1], 48, Some(Across::Pixels)),
+            ([64, 3, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([3, 4, 1], [3, 1], 48, Some(Across::Pixels)),
+            ([64, 64, 4], [3, 1], 7, Some(Across::Maps)),
+            ([12, 64, 4], [3, 2], 48, Some(Across::Maps)),
+            ([5, 16, 1], [3, 1], 48, None),
+            ([3, 9, 1], [3, 1], 48, None),
+            ([64, 16, 1], [1, 1], 48, None),
+            ([64, 16, 4], [3, 1], 48, None),
+            ([64, 64, 8], [3, 1], 7, None),
+            ([66, 64, 2], [3, 1], 7, None),
+            ([64, 40, 2], [3, 1], 7, None),
+            ([3, 16, 1], [3, 1], 18, None),
+            ([3, 16, 1], [1, 1], 48, None),
+            ([3, 16, 1], [8, 8], 48, None),
         ] {
-            assert!(!is_shallow(parts, window, wide), "{parts:?} {window:?} {wide}");
+            assert_eq!(shallow(parts, window, wide), want, "{parts:?} {window:?} {wide}");
         }
     }
 }

@@ -12,7 +12,7 @@ use Finish::{Nothing, Relu, Silu};
 
 /// From three channels to many, of windows 3 × 3 and larger, near to each other and apart, and along one axis alone.
 pub(super) fn windows() -> Vec<Probe> {
-    let layers: [Layer; 25] = [
+    let layers: [Layer; 28] = [
         ([4, 24, 24], 4, 3, 1, 1, Nothing),
         ([3, 24, 24], 20, 6, 6, 1, Nothing),
         ([6, 15, 15], 10, 5, 1, 1, Relu),
@@ -20,6 +20,9 @@ pub(super) fn windows() -> Vec<Probe> {
         ([3, 36, 36], 12, 3, 2, 1, Silu),
         ([12, 18, 18], 24, 3, 2, 1, Nothing),
         ([1, 24, 24], 8, 5, 1, 1, Relu),
+        ([32, 20, 20], 32, 3, 1, 1, Relu),
+        ([48, 12, 12], 48, 3, 1, 1, Nothing),
+        ([24, 32, 32], 24, 3, 1, 1, Relu),
         ([8, 12, 12], 16, 3, 1, 1, Relu),
         ([8, 24, 24], 16, 1, 2, 1, Relu),
         ([24, 16, 16], 24, 3, 1, 1, Relu),
@@ -78,7 +81,7 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Of each channel by itself, of channels in groups, and transposed.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 29] = [
+    let layers: [Layer; 34] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
@@ -108,6 +111,11 @@ pub(super) fn grouped() -> Vec<Probe> {
         ([64, 16, 16], 64, 3, 1, 16, Nothing),
         ([128, 28, 28], 128, 3, 1, 32, Relu),
         ([256, 28, 28], 256, 3, 2, 32, Relu),
+        ([32, 8, 8], 32, 3, 1, 2, Relu),
+        ([400, 7, 7], 400, 3, 1, 25, Relu),
+        ([128, 14, 14], 128, 3, 1, 4, Silu),
+        ([24, 20, 20], 24, 3, 1, 2, Nothing),
+        ([160, 14, 14], 160, 3, 1, 4, Relu),
     ];
     let spread: [Layer; 7] = [
         ([4, 8, 8], 4, 2, 2, 1, Nothing),

@@ -72,9 +72,12 @@ impl Loop for Fill<'_> {
         for (at, line) in self.lines.chunks_exact_mut(self.shape.length()).enumerate() {
             let row = (self.first + at).wrapping_sub(steps.pads[0]);
             let row = if row < height { &self.plane[row * width..][..width] } else { &[] };
-            for part in line.chunks_exact_mut(self.shape.part) {
-                let zeros = steps.pads[1].div_ceil(LANES);
-                part.as_chunks_mut().0.iter_mut().take(zeros).for_each(|zero| I::store(I::splat(0.0), zero));
+            // The first vector by itself: a loop would become a call for each line.
+            for part in (0..steps.strides[1]).map(|at| at * self.shape.part) {
+                if steps.pads[1] > 0 {
+                    zero::<I>(line, part..part + 1);
+                    zero::<I>(line, part + LANES..part + steps.pads[1]);
+                }
             }
             match steps.strides[1] {
                 1 => copy::<I>(row, self.shape, line),
@@ -89,17 +92,14 @@ impl Loop for Fill<'_> {
 #[inline(always)]
 fn copy<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let line = &mut line[shape.geometry.steps.pads[1]..];
-    if row.len() < LANES {
-        for (to, x) in line.iter_mut().zip(row) {
-            *to = *x;
-        }
-    } else {
-        // Vectors may overlap: the last ends with the row, and what is less than one would be copied slowly.
-        let last = row.len() - LANES;
+    if let Some(last) = row.len().checked_sub(LANES) {
+        // Vectors may overlap: the last ends with the row.
         for at in (0..last).step_by(LANES) {
             copy_vector::<I>(row, at, line);
         }
         copy_vector::<I>(row, last, line);
+    } else {
+        I::store(I::load_part(row, I::splat(0.0)), &mut line.as_chunks_mut().0[0]);
     }
     zero::<I>(line, row.len()..shape.end);
 }
@@ -124,7 +124,7 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let (first, second) = line.split_at_mut(shape.part);
     let (even, odd) = if left.is_multiple_of(2) { (first, second) } else { (second, first) };
     let (even, odd) = (&mut even[left / 2..], &mut odd[left.div_ceil(2)..]);
-    let mut done = 0;
+    let done;
     // As above; the last pair of vectors begins with an even column.
     if let Some(last) = row.len().checked_sub(2 * LANES) {
         let last = last & !1;
@@ -133,6 +133,11 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
         }
         halve_vectors::<I>(row, last, even, odd);
         done = last / 2 + LANES;
+    } else {
+        let (low, high) = row.split_at(row.len().min(LANES));
+        let pair = [low, high].map(|part| I::load_part(part, I::splat(0.0)));
+        halved::<I>(pair, even, odd);
+        done = row.len();
     }
     for (at, x) in row.iter().enumerate().skip(2 * done) {
         let half = if at % 2 == 0 { &mut *even } else { &mut *odd };
@@ -146,9 +151,13 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
 #[inline(always)]
 fn halve_vectors<I: Isa>(row: &[f32], at: usize, even: &mut [f32], odd: &mut [f32]) {
     let pair = &row[at..].as_chunks().0[..2];
-    let (low, high) = (I::load(&pair[0]), I::load(&pair[1]));
-    I::store(I::even(low, high), &mut even[at / 2..].as_chunks_mut().0[0]);
-    I::store(I::odd(low, high), &mut odd[at / 2..].as_chunks_mut().0[0]);
+    halved::<I>([I::load(&pair[0]), I::load(&pair[1])], &mut even[at / 2..], &mut odd[at / 2..]);
+}
+
+#[inline(always)]
+fn halved<I: Isa>([low, high]: [I::Vector; 2], even: &mut [f32], odd: &mut [f32]) {
+    I::store(I::even(low, high), &mut even.as_chunks_mut().0[0]);
+    I::store(I::odd(low, high), &mut odd.as_chunks_mut().0[0]);
 }
 
 /// A row whose columns are far apart.

@@ -1,7 +1,7 @@
 //! Two-dimensional convolutions, with an epilogue.
 //!
 //! A convolution is a product of the weights with the image's windows. Where every window is one pixel, the image is that
-//! matrix; where each channel is convolved by itself, there is a kernel without products; windows of 3 × 3 are
+//! matrix; where each channel is convolved by itself or with few others, there are kernels without products; windows of 3 × 3 are
 //! filtered with fewer products where that pays; else the windows are written panel by panel as the product needs them.
 
 mod dense;
@@ -41,8 +41,8 @@ fn prepare_for(
     {
         return Ok(kernel);
     }
-    if op.is_shallow(node)
-        && let Some(kernel) = shallow::Kernel::new(geometry, node, constants)?
+    if let Some(across) = op.shallow(node)
+        && let Some(kernel) = shallow::Kernel::new(geometry, across, node, constants)?
     {
         return Ok(Box::new(kernel));
     }

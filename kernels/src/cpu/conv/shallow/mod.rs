@@ -1,7 +1,10 @@
-//! Convolutions of few channels, as the first of a network, or of few maps, as its last.
+//! Convolutions of few channels, as the first of a network, of few maps, as its last, or of both in many groups.
 //!
 //! Panels of windows would cost much beside the products of few maps or channels, so windows are read where they are, from [`Lines`]: a block of
-//! maps and of neighbouring outputs of a row is summed up in registers.
+//! maps and of neighbouring outputs of a row is summed up in registers, with the ones or the others along the vectors.
+
+mod maps;
+mod pixels;
 
 use super::geometry::Geometry;
 use super::lines::Lines;
@@ -10,28 +13,28 @@ use crate::cpu::gemm::Panels;
 use crate::cpu::layout::{Layout, PackedInput, PackedMatrices, Packing};
 use crate::cpu::map::{Epilogue, Uniform};
 use crate::cpu::team::{Grid, Tile, with_workspace};
-use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
+use crate::cpu::vector::{LANES, vectorised};
 use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
-use crate::op::shallow::PANEL;
+use crate::op::shallow::{Across, PANEL};
 use crate::tensor::Buffer;
+use maps::AcrossMaps;
+use pixels::AcrossPixels;
 use std::sync::Arc;
-
-/// Maps that are computed at once where there are few registers.
-const HALF: usize = PANEL / 2;
-
-/// Vectors of a row that are computed at once, beside a panel of maps.
-const VECTORS: usize = 3;
 
 /// Rows of outputs of a tile.
 const ROWS: usize = 4;
 
-/// Numbers of a tile's lines, at most.
+/// Numbers of a tile's lines, at most …
 const MOST: usize = 1 << 16;
+
+/// … and where they are read once for each vector of maps: what lies in the nearest cache beside weights and sums.
+const NEAR: usize = 6 << 10;
 
 pub(super) struct Kernel {
     geometry: Geometry,
+    across: Across,
     lines: Lines,
     /// The weights of each group, in panels of maps.
     weights: PackedInput,
@@ -44,19 +47,28 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// For a convolution that is [shallow](crate::op::Conv::is_shallow); `None` if its lines are too long.
+    /// For a convolution that is [shallow](crate::op::Conv::shallow); `None` if its lines are too long.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
-    pub(super) fn new(geometry: Geometry, node: &NodeSpec, constants: &[bool]) -> Result<Option<Self>, KernelError> {
+    pub(super) fn new(
+        geometry: Geometry,
+        across: Across,
+        node: &NodeSpec,
+        constants: &[bool],
+    ) -> Result<Option<Self>, KernelError> {
         let Geometry { images, output: [high, wide], window, .. } = geometry;
         let (channels, maps) = (geometry.group_channels(), geometry.group_maps());
         let lines = Lines::new(&geometry);
         let channel = |rows: usize| lines.count(rows).saturating_mul(lines.length());
-        let fits = |rows: &usize| channel(*rows).saturating_mul(channels) <= MOST;
+        let fits = |rows: usize, most: usize| channel(rows).saturating_mul(channels) <= most;
+        let (panel, most) = match across {
+            Across::Pixels => (PANEL, ROWS),
+            Across::Maps => (LANES, (1..=high).take_while(|rows| fits(*rows, NEAR)).last().unwrap_or(1)),
+        };
         // An image without rows has a tile of none.
-        let most = ROWS.min(high);
-        let Some(rows) = (most.min(1)..=most).rev().find(fits) else { return Ok(None) };
+        let most = most.min(high);
+        let Some(rows) = (most.min(1)..=most).rev().find(|rows| fits(*rows, MOST)) else { return Ok(None) };
         let channel = channel(rows);
         let taps = (0..window[0]).flat_map(|y| (0..window[1]).map(move |x| (y, x)));
         let offsets =
@@ -64,8 +76,9 @@ impl Kernel {
         let (batch, columns) = (images * geometry.group, high * wide);
         Ok(Some(Self {
             geometry,
+            across,
             lines,
-            weights: PackedInput::new(1, Layout::windows(geometry.weights(), PANEL), constants),
+            weights: PackedInput::new(1, Layout::windows(geometry.weights(), panel), constants),
             offsets,
             channel,
             grid: Grid { batch, rows: maps, columns, tile_rows: maps, tile_columns: rows * wide },
@@ -73,9 +86,11 @@ impl Kernel {
         }))
     }
 
-    /// Numbers of a thread's workspace: the lines, and what becomes of each map.
-    fn workspace(&self) -> [usize; 2] {
-        [self.geometry.group_channels() * self.channel, self.grid.rows * size_of::<Finish>() / size_of::<f32>()]
+    /// Numbers of a thread's workspace: the lines, what becomes of each map, and sums that are not in the output's order.
+    fn workspace(&self) -> [usize; 3] {
+        let finishes = self.grid.rows * size_of::<Finish>() / size_of::<f32>();
+        let made = if self.across == Across::Maps { 4 * LANES * self.grid.tile_columns } else { 0 };
+        [self.geometry.group_channels() * self.channel, finishes, made]
     }
 
     /// Computes rows of all maps of a group.
@@ -89,7 +104,9 @@ impl Kernel {
     ) {
         let ([high, wide], plane, maps) = (self.geometry.output, self.geometry.plane(), self.grid.rows);
         let (first, rows) = (tile.columns.start / wide, tile.columns.len() / wide);
-        let (lines, finishes) = workspace.split_at_mut(self.workspace()[0]);
+        let [of_lines, of_finishes, _] = self.workspace();
+        let (lines, workspace) = workspace.split_at_mut(of_lines);
+        let (finishes, made) = workspace.split_at_mut(of_finishes);
         let image = &input[tile.matrix * self.geometry.group_channels() * plane..];
         for (channel, lines) in lines.chunks_exact_mut(self.channel).enumerate() {
             let lines = &mut lines[..self.lines.count(rows) * self.lines.length()];
@@ -112,7 +129,11 @@ impl Kernel {
             }
         }
         let weights = weights.panels(tile.matrix % self.geometry.group);
-        vectorised(Sums { kernel: self, lines, weights, finishes, tile });
+        let sums = Sums { kernel: self, lines, weights, finishes, tile };
+        match self.across {
+            Across::Pixels => vectorised(AcrossPixels(sums)),
+            Across::Maps => vectorised(AcrossMaps { sums, made }),
+        }
         if let Some(epilogue) = &self.epilogue {
             if same {
                 epilogue.activate(tile);
@@ -130,91 +151,13 @@ fn numbers(Uniform { scale, bias, least, greatest }: Uniform) -> Finish {
     [scale, bias, least, greatest]
 }
 
-/// The outputs of a tile.
+/// The outputs of a tile, whose kernel sums them up.
 struct Sums<'a, 'b> {
     kernel: &'a Kernel,
     lines: &'a [f32],
     weights: Panels<'a>,
     finishes: &'a [Finish],
     tile: &'a mut Tile<'b, f32>,
-}
-
-impl Loop for Sums<'_, '_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<I: Isa>(mut self) {
-        let wide = self.kernel.geometry.output[1];
-        let vectors = if I::WIDE { VECTORS } else { 1 };
-        // So few maps leave half of a panel empty, whatever registers there are.
-        if self.finishes.len() <= HALF {
-            for row in 0..self.tile.columns.len() / wide {
-                (0..wide).step_by(LANES).for_each(|x| self.block::<I, HALF, 1>(row, x, 0, 0));
-            }
-            return;
-        }
-        // A panel's outputs one after the other: writing all maps in turn would touch a page for each.
-        for panel in (0..self.finishes.len()).step_by(PANEL) {
-            for row in 0..self.tile.columns.len() / wide {
-                for x in (0..wide).step_by(vectors * LANES) {
-                    match (wide - x).div_ceil(LANES).min(vectors) {
-                        _ if !I::WIDE => {
-                            self.block::<I, HALF, 1>(row, x, panel, 0);
-                            self.block::<I, HALF, 1>(row, x, panel, HALF);
-                        }
-                        1 => self.block::<I, PANEL, 1>(row, x, panel, 0),
-                        2 => self.block::<I, PANEL, 2>(row, x, panel, 0),
-                        _ => self.block::<I, PANEL, VECTORS>(row, x, panel, 0),
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Sums<'_, '_> {
-    /// Computes vectors of outputs from a row and a column on, for maps from `first` of a panel on, of which there may be fewer.
-    #[inline(always)]
-    fn block<I: Isa, const MAPS: usize, const VECTORS: usize>(
-        &mut self,
-        row: usize,
-        x: usize,
-        panel: usize,
-        first: usize,
-    ) {
-        let Kernel { geometry, lines, offsets, .. } = self.kernel;
-        let from = &self.lines[row * geometry.steps.strides[0] * lines.length() + x..];
-        let mut sums = [[I::splat(0.0); VECTORS]; MAPS];
-        let weights = self.weights.from(0, panel).as_chunks::<PANEL>().0;
-        for (offset, weights) in offsets.iter().zip(weights) {
-            let values = &from[*offset..].as_chunks().0[..VECTORS];
-            let values: [I::Vector; VECTORS] = std::array::from_fn(|v| I::load(&values[v]));
-            for (sums, weight) in sums.iter_mut().zip(&weights[first..]) {
-                let weight = I::splat(*weight);
-                for (sum, value) in sums.iter_mut().zip(values) {
-                    *sum = I::fused_lanes(weight, value, *sum);
-                }
-            }
-        }
-        // Numbers of turns that are known ahead, or the sums would not stay in registers.
-        let wide = geometry.output[1];
-        for (m, sums) in sums.into_iter().enumerate() {
-            let map = panel + first + m;
-            if map >= self.finishes.len() {
-                return;
-            }
-            let [scale, bias, least, greatest] = self.finishes[map].map(|number| I::splat(number));
-            let out = &mut self.tile.row(map)[row * wide..][x..wide];
-            for (v, sum) in sums.into_iter().enumerate() {
-                let sum = I::lesser(greatest, I::greater(least, I::fused_lanes(sum, scale, bias)));
-                let out = out.get_mut(v * LANES..).unwrap_or(&mut []);
-                match out.first_chunk_mut() {
-                    Some(whole) => I::store(sum, whole),
-                    None => I::store_part(sum, out),
-                }
-            }
-        }
-    }
 }
 
 impl CpuKernel for Kernel {
@@ -267,23 +210,30 @@ mod tests {
             inputs: inputs.map(|dims| spec(&dims)).into(),
             outputs: outputs.map(|dims| spec(&dims)).into(),
         };
-        let kernel = Kernel::new(geometry, &node, &[]).expect("a sound node");
+        let across = if group > 1 { Across::Maps } else { Across::Pixels };
+        let kernel = Kernel::new(geometry, across, &node, &[]).expect("a sound node");
         (node, kernel)
     }
 
     #[test]
     fn sums_of_every_instruction_set_are_those_of_the_definition() {
-        for (channels, maps, size, window, strides, dilations) in [
-            (3, 16, [9, 60], [3, 3], [2, 2], [1, 1]),
-            (1, 8, [7, 61], [5, 4], [1, 1], [1, 1]),
-            (4, 15, [11, 31], [2, 7], [2, 2], [2, 1]),
-            (2, 31, [8, 45], [3, 2], [1, 3], [1, 2]),
-            (9, 3, [9, 60], [3, 3], [1, 1], [1, 1]),
-            (40, 5, [9, 61], [3, 5], [1, 2], [1, 1]),
-            (90, 1, [9, 120], [3, 3], [2, 1], [1, 1]),
+        // The first group of several has maps along the vectors.
+        for (group, channels, maps, size, window, strides, dilations) in [
+            (2, 16, 16, [14, 14], [3, 3], [1, 1], [1, 1]),
+            (3, 5, 32, [7, 7], [3, 3], [1, 1], [1, 1]),
+            (2, 8, 47, [13, 30], [5, 3], [2, 2], [1, 2]),
+            (2, 32, 30, [6, 1], [2, 2], [1, 3], [1, 1]),
+            (2, 31, 64, [9, 61], [3, 3], [2, 2], [1, 1]),
+            (1, 3, 16, [9, 60], [3, 3], [2, 2], [1, 1]),
+            (1, 1, 8, [7, 61], [5, 4], [1, 1], [1, 1]),
+            (1, 4, 15, [11, 31], [2, 7], [2, 2], [2, 1]),
+            (1, 2, 31, [8, 45], [3, 2], [1, 3], [1, 2]),
+            (1, 9, 3, [9, 60], [3, 3], [1, 1], [1, 1]),
+            (1, 40, 5, [9, 61], [3, 5], [1, 2], [1, 1]),
+            (1, 90, 1, [9, 120], [3, 3], [2, 1], [1, 1]),
         ] {
             let steps = Steps { strides, pads: [1, 2, 0, 1], dilations };
-            let (node, kernel) = kernel([channels, maps, 1], size, window, steps);
+            let (node, kernel) = kernel([group * channels, group * maps, group], size, window, steps);
             let kernel = kernel.expect("few channels or maps, and wide rows");
             let numbers = |count: usize| (0..count).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect::<Vec<_>>();
             let (image, raw) = (numbers(channels * size[0] * size[1]), numbers(node.inputs[1].shape.elements()));
@@ -293,7 +243,7 @@ mod tests {
             let [high, wide] = kernel.geometry.output;
             let mut lines = vec![f32::NAN; kernel.workspace()[0]];
             let rows = kernel.grid.tile_columns / wide;
-            assert!(rows == ROWS.min(high) || channels == 90, "what all rows need fits");
+            assert!(group > 1 || rows == ROWS.min(high) || channels == 90, "what all rows need fits");
             for (lines, plane) in lines.chunks_exact_mut(kernel.channel).zip(image.chunks_exact(size[0] * size[1])) {
                 kernel.lines.fill(plane, 0, lines);
             }
@@ -302,7 +252,12 @@ mod tests {
                 let mut out = vec![f32::NAN; maps * rows * wide];
                 let (kernel, lines, finishes) = (&kernel, &lines, &finishes);
                 let tile = &mut Tile::whole(&mut out, rows * wide);
-                vectorised_at(level, Sums { kernel, lines, weights, finishes, tile });
+                let mut made = vec![f32::NAN; kernel.workspace()[2]];
+                let sums = Sums { kernel, lines, weights, finishes, tile };
+                match kernel.across {
+                    Across::Pixels => vectorised_at(level, AcrossPixels(sums)),
+                    Across::Maps => vectorised_at(level, AcrossMaps { sums, made: &mut made }),
+                }
                 for (at, found) in out.iter().enumerate() {
                     let (map, y, x) = (at / (rows * wide), at / wide % rows, at % wide);
                     let taps = window[0] * window[1];
@@ -326,6 +281,6 @@ mod tests {
     fn other_kernels_have_lines_that_are_too_long() {
         let steps = Steps { strides: [1, 1], pads: [0; 4], dilations: [1; 2] };
         assert!(kernel([3, 16, 1], [4, 1 << 20], [3, 3], steps).1.is_none());
-        assert!(kernel([6, 16, 2], [20, 40], [3, 3], steps).1.is_some());
+        assert!(kernel([6, 32, 2], [20, 40], [3, 3], steps).1.is_some());
     }
 }

@@ -1,0 +1,111 @@
+//! Sums with maps along the vectors.
+
+use super::Sums;
+use crate::cpu::gemm;
+use crate::cpu::vector::{Isa, LANES, Loop};
+
+/// Outputs of a row that are computed at once, where there are many registers: with these, and with two vectors of maps, sums fill them.
+const MANY: usize = 14;
+
+/// The same for what is left of a row, and …
+const SOME: usize = 8;
+
+/// … where there are few registers.
+const FEW: usize = 4;
+
+/// [`Sums`] over panels of a vector of maps. `made` has room for two of them, over all outputs of the tile, and once more for these in
+/// the output's order.
+pub(super) struct AcrossMaps<'a, 'b> {
+    pub(super) sums: Sums<'a, 'b>,
+    pub(super) made: &'a mut [f32],
+}
+
+impl Loop for AcrossMaps<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<I: Isa>(self) {
+        let Self { sums, made } = self;
+        let (maps, pixels) = (sums.finishes.len(), sums.tile.columns.len());
+        let (made, turned) = made.split_at_mut(made.len() / 2);
+        let mut panel = 0;
+        while panel < maps {
+            let vectors = if I::WIDE && maps - panel > LANES { 2 } else { 1 };
+            match vectors {
+                2 => sums.panel::<I, 2>(panel, made),
+                _ => sums.panel::<I, 1>(panel, made),
+            }
+            for (vector, made) in made.chunks_exact(LANES * pixels).take(vectors).enumerate() {
+                let first = panel + vector * LANES;
+                let count = LANES.min(maps - first);
+                gemm::transpose(made, (LANES, 1), (pixels, count), turned, pixels);
+                turned.chunks_exact(pixels).take(count).enumerate().for_each(|(map, run)| {
+                    sums.tile.row(first + map).copy_from_slice(run);
+                });
+            }
+            panel += vectors * LANES;
+        }
+    }
+}
+
+impl Sums<'_, '_> {
+    /// Computes all outputs of the tile for vectors of maps from `panel` on: one vector's after the other's, those of an output side by side.
+    #[inline(always)]
+    fn panel<I: Isa, const VECTORS: usize>(&self, panel: usize, made: &mut [f32]) {
+        let (wide, pixels) = (self.kernel.geometry.output[1], self.tile.columns.len());
+        let ends: [[I::Vector; 4]; VECTORS] = std::array::from_fn(|v| {
+            std::array::from_fn(|at| {
+                let end = |lane: usize| self.finishes.get(panel + v * LANES + lane).map_or(0.0, |finish| finish[at]);
+                I::load(&std::array::from_fn(end))
+            })
+        });
+        for row in 0..pixels / wide {
+            let mut x = 0;
+            while x < wide {
+                x += match wide - x {
+                    _ if !I::WIDE => self.outputs::<I, FEW, VECTORS>([row, x], panel, &ends, made),
+                    left if left > SOME => self.outputs::<I, MANY, VECTORS>([row, x], panel, &ends, made),
+                    _ => self.outputs::<I, SOME, VECTORS>([row, x], panel, &ends, made),
+                };
+            }
+        }
+    }
+
+    /// Computes outputs of a row from a column on, of which there may be fewer. Returns how many.
+    #[inline(always)]
+    fn outputs<I: Isa, const OUTPUTS: usize, const VECTORS: usize>(
+        &self,
+        [row, x]: [usize; 2],
+        panel: usize,
+        ends: &[[I::Vector; 4]; VECTORS],
+        made: &mut [f32],
+    ) -> usize {
+        let geometry = &self.kernel.geometry;
+        let (wide, pixels) = (geometry.output[1], self.tile.columns.len());
+        let from = &self.lines[row * geometry.steps.strides[0] * self.kernel.lines.length() + x..];
+        let weights: [&[[f32; LANES]]; VECTORS] =
+            std::array::from_fn(|v| self.weights.from(0, panel + v * LANES).as_chunks().0);
+        let mut sums = [[I::splat(0.0); VECTORS]; OUTPUTS];
+        for (step, offset) in self.kernel.offsets.iter().enumerate() {
+            let values: &[f32; OUTPUTS] = from[*offset..].first_chunk().expect("lines go on behind a row");
+            let weights: [I::Vector; VECTORS] = std::array::from_fn(|v| I::load(&weights[v][step]));
+            for (sums, value) in sums.iter_mut().zip(values) {
+                let value = I::splat(*value);
+                for (sum, weight) in sums.iter_mut().zip(weights) {
+                    *sum = I::fused_lanes(value, weight, *sum);
+                }
+            }
+        }
+        for (v, [scale, bias, least, greatest]) in ends.iter().copied().enumerate() {
+            let made = made[(v * pixels + row * wide + x) * LANES..].as_chunks_mut().0;
+            // Numbers of turns that are known ahead, or the sums would not stay in registers.
+            for (at, sums) in sums.iter().enumerate() {
+                if x + at < wide {
+                    let sum = I::fused_lanes(sums[v], scale, bias);
+                    I::store(I::lesser(greatest, I::greater(least, sum)), &mut made[at]);
+                }
+            }
+        }
+        OUTPUTS
+    }
+}
