@@ -81,7 +81,7 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Of each channel by itself, of channels in groups, and transposed.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 34] = [
+    let layers: [Layer; 35] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
@@ -114,6 +114,7 @@ pub(super) fn grouped() -> Vec<Probe> {
         ([32, 8, 8], 32, 3, 1, 2, Relu),
         ([400, 7, 7], 400, 3, 1, 25, Relu),
         ([128, 14, 14], 128, 3, 1, 4, Silu),
+        ([12, 9, 9], 12, 3, 1, 2, Relu),
         ([24, 20, 20], 24, 3, 1, 2, Nothing),
         ([160, 14, 14], 160, 3, 1, 4, Relu),
     ];
