@@ -33,9 +33,9 @@ const ROUNDS: usize = 100;
 /// caches. Without this, intervals held 88 and 97 of 100 nodes of seven networks that nothing was fitted to, in two runs.
 const CONTEXT: f64 = 0.1;
 
-/// By how many seconds a node takes longer behind nodes of other kinds than behind its like, or less: its code is in the caches, and its
-/// branches are known. Half of what products, copies and normalisations of a few hundred elements take.
-const CODE: f64 = 0.25e-6;
+/// How many seconds a node's time depends on what ran before it: behind nodes of other kinds its code must come from a farther cache and its branches
+/// are not predicted yet. Small products, copies and normalisations take about half of that longer or shorter.
+const COLD_CODE: f64 = 0.25e-6;
 
 /// The least time that is predicted, in seconds.
 const SHORTEST: f64 = 1e-9;
@@ -86,7 +86,7 @@ impl Law {
             amounts.len() == self.most.len() && amounts.iter().zip(&self.most).all(|(a, most)| *a <= REACH * most);
         let (deviation, spread) = self.residuals.at(amounts);
         let seconds = at(&self.coefficients, amounts) * deviation.exp();
-        let spread = spread.hypot(self.scatter).hypot(CONTEXT).hypot((CODE / seconds).ln_1p());
+        let spread = spread.hypot(self.scatter).hypot(CONTEXT).hypot((COLD_CODE / seconds).ln_1p());
         reached.then(|| (seconds, spread.exp()))
     }
 }

@@ -42,6 +42,8 @@ impl Since for History {
         if new.count > 0 {
             new.count = added.min(self.count).max(new.count);
             new.faded = added - new.count;
+            // It may be of a sample that is no longer known: the least of both histories all the same.
+            new.min = new.min.min(self.min);
         }
         Some(new)
     }
@@ -153,6 +155,18 @@ mod tests {
             assert!((merged.mean - after.mean).abs() < 1e-9 * after.mean);
             assert_eq!((merged.cold, merged.is_sane()), (after.cold, true));
         }
+    }
+
+    #[test]
+    fn the_least_is_kept_behind_many_others() {
+        let mut before = History::default();
+        add(&mut before, &[6.0; 3]);
+        let mut after = before.clone();
+        add(&mut after, &[5.0]);
+        add(&mut after, &[6.1; 40]);
+        let mut merged = before.clone();
+        merged.merge(&after.since(&before).expect("more"));
+        assert_eq!((merged.min, merged.is_sane()), (5.0, true));
     }
 
     #[test]

@@ -24,8 +24,8 @@ const TRANSFORM: f64 = 20.0;
 /// Products for which an element of a window could be written.
 const WINDOW: f64 = 4.0;
 
-/// Products for which the product of a position could be begun and ended.
-const BEGUN: f64 = 20_000.0;
+/// Multiplications that a position's product of matrices takes as long as to begin and to end.
+const START: f64 = 20_000.0;
 
 /// Least channels and maps: fewer leave vectors empty.
 const LEAST: usize = 16;
@@ -90,7 +90,7 @@ fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usi
         Some(filtering) => {
             let tiles = filtering.tiles(images, size) as f64;
             let transforms = TRANSFORM * (channels + maps);
-            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights + BEGUN)
+            filtering.positions() as f64 * (tiles * (weights + transforms) + WEIGHT * weights + START)
         }
     }
 }

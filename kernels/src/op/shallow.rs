@@ -10,8 +10,11 @@ const MOST_CHANNELS: usize = 4;
 /// … of each of several groups, …
 const MOST_GROUPED: usize = 8;
 
-/// … and of those whose maps fill vectors.
+/// … and of those whose maps fill vectors, …
 const MOST_ACROSS_MAPS: usize = 32;
+
+/// … for rows of outputs that mostly fill blocks of these, and are no longer than what near caches hold beside a tile's other rows.
+const WIDE_ACROSS_MAPS: std::ops::RangeInclusive<usize> = 4..=256;
 
 /// Maps of a panel of weights.
 pub(crate) const PANEL: usize = 8;
@@ -38,18 +41,21 @@ impl Conv {
     pub(crate) fn shallow(&self, node: &NodeSpec) -> Option<Across> {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
         let ([maps, channels, rows, columns], [.., wide]) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
-        let filled = |count: usize, block: usize| count > 0 && 4 * count >= 3 * count.next_multiple_of(block);
+        // A share of blocks, in eighths.
+        let filled = |count: usize, block: usize, share: usize| {
+            count > 0 && count.saturating_mul(8) >= count.div_ceil(block).saturating_mul(block).saturating_mul(share)
+        };
         let (maps, groups) = (maps / self.group.max(1), self.group > 1);
         if [rows, columns] == [1, 1] || self.strides[1] > MOST_STRIDE || channels == 0 {
             return None;
         }
-        let full = 8 * maps >= 7 * maps.next_multiple_of(LANES) && maps > 0;
-        if groups && channels <= MOST_ACROSS_MAPS && full {
+        let across_maps = channels <= MOST_ACROSS_MAPS && WIDE_ACROSS_MAPS.contains(&wide);
+        if groups && across_maps && filled(maps, LANES, 7) {
             return Some(Across::Maps);
         }
-        let is_first = channels <= if groups { MOST_GROUPED } else { MOST_CHANNELS } && filled(maps, PANEL);
+        let is_first = channels <= if groups { MOST_GROUPED } else { MOST_CHANNELS } && filled(maps, PANEL, 6);
         let is_last = (1..=PANEL).contains(&maps) && !groups;
-        ((is_first || is_last) && filled(wide, LANES)).then_some(Across::Pixels)
+        ((is_first || is_last) && filled(wide, LANES, 6)).then_some(Across::Pixels)
     }
 }
 
@@ -76,6 +82,8 @@ mod tests {
             ([3, 4, 1], [3, 1], 48, Some(Across::Pixels)),
             ([64, 64, 4], [3, 1], 7, Some(Across::Maps)),
             ([12, 64, 4], [3, 2], 48, Some(Across::Maps)),
+            ([64, 64, 4], [3, 1], 3, None),
+            ([64, 64, 4], [3, 1], 257, None),
             ([5, 16, 1], [3, 1], 48, None),
             ([3, 9, 1], [3, 1], 48, None),
             ([64, 16, 1], [1, 1], 48, None),

@@ -80,7 +80,7 @@ struct Probe {
 }
 
 impl Class {
-    /// All of them, those first on which networks spend most.
+    /// All of them: the tiny ones, then those first on which networks spend most.
     pub(crate) const ALL: [Self; 12] = [
         Self::Tiny,
         Self::Windows,
@@ -135,11 +135,14 @@ impl Class {
     fn probes(self) -> Vec<Probe> {
         match self {
             Self::Tiny => {
-                let others = Self::ALL.into_iter().filter(|class| *class != Self::Tiny);
-                let tiny = others.flat_map(|class| class.listed().into_iter().filter(Probe::is_tiny).enumerate());
-                let mut tiny: Vec<_> = tiny.collect();
-                // The first of each class, then the second of each.
-                tiny.sort_by_key(|(number, _)| *number);
+                let mut tiny: Vec<(f64, Probe)> = Vec::new();
+                for class in Self::ALL {
+                    let probes: Vec<Probe> = class.listed().into_iter().filter(Probe::is_tiny).collect();
+                    let count = probes.len() as f64;
+                    tiny.extend(probes.into_iter().enumerate().map(|(at, probe)| ((at as f64 + 0.5) / count, probe)));
+                }
+                // Each class is spread over all places.
+                tiny.sort_by(|(a, _), (b, _)| a.total_cmp(b));
                 tiny.into_iter().map(|(_, probe)| probe).collect()
             }
             class => class.listed().into_iter().filter(|probe| !probe.is_tiny()).collect(),

@@ -23,10 +23,9 @@ impl Lines {
         let (stride, left) = (steps.strides[1], steps.pads[1]);
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
-        let read = wide.next_multiple_of(LANES) + reach / stride;
-        // Zeros are written by vectors, of which the last may go on behind the end.
+        // Zeros are written by vectors, of which the last may go on behind the end, and read by blocks of at most a vector.
         let written = left.div_ceil(stride) + end.div_ceil(stride) + LANES;
-        let part = read.max(written).max(left).next_multiple_of(LANES);
+        let part = written.max(left).next_multiple_of(LANES);
         Self { geometry: *geometry, part, end }
     }
 
@@ -72,7 +71,7 @@ impl Loop for Fill<'_> {
         for (at, line) in self.lines.chunks_exact_mut(self.shape.length()).enumerate() {
             let row = (self.first + at).wrapping_sub(steps.pads[0]);
             let row = if row < height { &self.plane[row * width..][..width] } else { &[] };
-            // The first vector by itself: a loop would become a call for each line.
+            // The first vector by itself: a loop would become a call of `memset` for each line.
             for part in (0..steps.strides[1]).map(|at| at * self.shape.part) {
                 if steps.pads[1] > 0 {
                     zero::<I>(line, part..part + 1);

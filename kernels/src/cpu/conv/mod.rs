@@ -1,7 +1,7 @@
 //! Two-dimensional convolutions, with an epilogue.
 //!
 //! A convolution is a product of the weights with the image's windows. Where every window is one pixel, the image is that
-//! matrix; where each channel is convolved by itself or with few others, there are kernels without products; windows of 3 × 3 are
+//! matrix; where each channel is convolved by itself or with few others, there are kernels without products of matrices; windows of 3 × 3 are
 //! filtered with fewer products where that pays; else the windows are written panel by panel as the product needs them.
 
 mod dense;

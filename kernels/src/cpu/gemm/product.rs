@@ -3,7 +3,7 @@
 //! Loops, outermost first: slices of the depth; panels of columns, whose parts of B together fill at most half of the
 //! second-level cache; blocks of rows, which all multiply one panel in one call of the micro-kernel (Goto 2008, section
 //! 4, with the two inner loops exchanged). An affine finish enters the sums of the first and of the last slice in registers,
-//! any other is applied row by row when the tile is complete.
+//! any other is applied to rows when the tile is complete.
 
 use super::block::{Ahead, Blocks, LINE};
 use super::finish::Finish;
@@ -137,7 +137,7 @@ impl<'a> Product<'a> {
         match finish {
             Finish::Affine(_, Some(then)) => then(tile),
             Finish::Runs(finish) if tile.columns.len() == tile.stride() => {
-                finish(tile.rows.start, 0, tile.whole_rows())
+                finish(tile.rows.start, tile.columns.start, tile.whole_rows())
             }
             Finish::Runs(finish) => {
                 (0..tile.rows.len()).for_each(|row| finish(tile.rows.start + row, tile.columns.start, tile.row(row)))

@@ -1,4 +1,4 @@
-//! Epilogues of matrix products: in registers where the expression and its operands allow, else row by row.
+//! Epilogues of matrix products: in registers where the expression and its operands allow, else over rows.
 
 use super::affine::{Affine, Term};
 use super::epilogue::Epilogue;

@@ -4,7 +4,7 @@ use super::*;
 use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
 use crate::cpu::testing::run_windows;
 use crate::cpu::{Team, prepare};
-use crate::op::{Binary, Expression, Op, Unary};
+use crate::op::{Binary, Expression, Op, Register, Step, Unary};
 use crate::tensor::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
@@ -70,6 +70,30 @@ fn products_agree_with_the_definition() {
         Ok(())
     })
     .budget(Duration::from_millis(900));
+}
+
+#[test]
+fn expressions_behind_products_find_their_operands_in_every_tile() {
+    // Interpreted: an activation of the product, which a row's and an element's operand follow.
+    let [gate, scaled] = [3, 4].map(Register);
+    let steps = vec![
+        Step::Unary(Unary::Sigmoid, Register(0)),
+        Step::Binary(Binary::Multiply, gate, Register(1)),
+        Step::Binary(Binary::Max, scaled, Register(2)),
+    ];
+    let epilogue = Some(Expression::new(3, steps).expect("each step reads what is before it"));
+    // Rows of a tile that follow each other, and tiles of some columns.
+    for (m, n, k) in [(300, 20, 9), (90, 400, 70), (6, 6, 4)] {
+        let op = MatMul { transpose_a: false, transpose_b: false, epilogue: epilogue.clone() };
+        let inputs = [vec![2, m, k], vec![2, k, n], vec![m, 1], vec![2, m, n]];
+        let inputs = inputs.iter().map(|dims| spec(dims)).collect();
+        let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[2, m, n])] };
+        let inputs: Vec<Tensor> = node.inputs.iter().zip(1..).map(|(s, seed)| tensor(s.shape.dims(), seed)).collect();
+        for micro in MicroKernel::available() {
+            let kernel = Kernel::new(micro, &op, &node, &[false; 4]).expect("a sound node");
+            require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
+        }
+    }
 }
 
 #[test]

@@ -13,8 +13,8 @@ const SOME: usize = 8;
 /// … where there are few registers.
 const FEW: usize = 4;
 
-/// [`Sums`] over panels of a vector of maps. `made` has room for two of them, over all outputs of the tile, and once more for these in
-/// the output's order.
+/// [`Sums`] over panels of a vector of maps. `made` has room for three of them, over all outputs of the tile: two as they are summed up, one
+/// in the output's order.
 pub(super) struct AcrossMaps<'a, 'b> {
     pub(super) sums: Sums<'a, 'b>,
     pub(super) made: &'a mut [f32],
@@ -27,14 +27,16 @@ impl Loop for AcrossMaps<'_, '_> {
     fn run<I: Isa>(self) {
         let Self { sums, made } = self;
         let (maps, pixels) = (sums.finishes.len(), sums.tile.columns.len());
-        let (made, turned) = made.split_at_mut(made.len() / 2);
+        let (made, turned) = made.split_at_mut(2 * LANES * pixels);
         let mut panel = 0;
         while panel < maps {
-            let vectors = if I::WIDE && maps - panel > LANES { 2 } else { 1 };
-            match vectors {
-                2 => sums.panel::<I, 2>(panel, made),
-                _ => sums.panel::<I, 1>(panel, made),
-            }
+            let vectors = if I::WIDE && maps - panel > LANES {
+                sums.panel::<I, 2>(panel, made);
+                2
+            } else {
+                sums.panel::<I, 1>(panel, made);
+                1
+            };
             for (vector, made) in made.chunks_exact(LANES * pixels).take(vectors).enumerate() {
                 let first = panel + vector * LANES;
                 let count = LANES.min(maps - first);

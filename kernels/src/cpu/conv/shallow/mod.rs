@@ -29,8 +29,11 @@ const ROWS: usize = 4;
 /// Numbers of a tile's lines, at most …
 const MOST: usize = 1 << 16;
 
-/// … and where they are read once for each vector of maps: what lies in the nearest cache beside weights and sums.
+/// … and where they are read once for each two vectors of maps: what lies in a nearest cache beside the sums and most weights.
 const NEAR: usize = 6 << 10;
+
+/// Tiles into which few groups are cut, so that there are some for each thread of a team.
+const ENOUGH: usize = 16;
 
 pub(super) struct Kernel {
     geometry: Geometry,
@@ -64,7 +67,11 @@ impl Kernel {
         let fits = |rows: usize, most: usize| channel(rows).saturating_mul(channels) <= most;
         let (panel, most) = match across {
             Across::Pixels => (PANEL, ROWS),
-            Across::Maps => (LANES, (1..=high).take_while(|rows| fits(*rows, NEAR)).last().unwrap_or(1)),
+            Across::Maps => {
+                let stripes = ENOUGH.div_ceil(images.saturating_mul(geometry.group).max(1));
+                let most = high.div_ceil(stripes).max(1);
+                (LANES, (1..=most).take_while(|rows| fits(*rows, NEAR)).last().unwrap_or(1))
+            }
         };
         // An image without rows has a tile of none.
         let most = most.min(high);
@@ -89,7 +96,7 @@ impl Kernel {
     /// Numbers of a thread's workspace: the lines, what becomes of each map, and sums that are not in the output's order.
     fn workspace(&self) -> [usize; 3] {
         let finishes = self.grid.rows * size_of::<Finish>() / size_of::<f32>();
-        let made = if self.across == Across::Maps { 4 * LANES * self.grid.tile_columns } else { 0 };
+        let made = if self.across == Across::Maps { 3 * LANES * self.grid.tile_columns } else { 0 };
         [self.geometry.group_channels() * self.channel, finishes, made]
     }
 
