@@ -22,8 +22,8 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
 /// Below this [`exp_below_one`] is 0: `e^x` would be less than 1.7·10⁻³⁸, and close to the least normal number.
 const LEAST: f32 = -87.0;
 
-/// [`exp`] of a number that is not positive; 0 in the place of subnormal results: processors take a hundred times as long for those, and
-/// masks of attention make them by the row.
+/// [`exp`] of a number that is not positive; 0 in the place of subnormal results: a vector of those takes a tenth of a microsecond,
+/// and masks of attention make them by the row.
 #[inline(always)]
 pub(crate) fn exp_below_one<I: Isa>(x: f32) -> f32 {
     let clamped = if x < LEAST { LEAST } else { x };
