@@ -110,7 +110,8 @@ const AVX512: u8 = 3;
 static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 
 /// Runs `body` compiled for this processor.
-#[inline]
+// Always: a call would copy the body, parts of which were only just written, and the processor waits for that.
+#[inline(always)]
 pub(crate) fn vectorised<L: Loop>(body: L) -> L::Output {
     // Relaxed: every thread that detects finds the same value, and nothing else is published with it.
     let level = match LEVEL.load(Ordering::Relaxed) {
