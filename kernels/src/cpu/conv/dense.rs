@@ -3,15 +3,16 @@
 use super::geometry::Geometry;
 use super::image::Coverage;
 use crate::cpu::elements::{elements, elements_mut};
-use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Panels, Product, Right, View};
+use crate::cpu::gemm::{self, Left, MicroKernel, PanelSource, Panels, Product, Right, Sweep, View};
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::ProductEpilogue;
-use crate::cpu::team::{Grid, Tile};
+use crate::cpu::team::{Grid, Order, Tile};
 use crate::cpu::{Call, CpuKernel, Team};
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
 use crate::tensor::Buffer;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
@@ -20,6 +21,9 @@ const ENOUGH_COLUMN_TILES: usize = 16;
 /// Pixels below which threads take maps rather than pixels where there are not fewer maps than channels: what they read is less than what
 /// they write, and the depthwise layer behind takes maps too.
 const FEW_PIXELS: usize = 1024;
+
+/// Maps from which halves of them are blocks enough to read the image once more.
+const LEAST_MAPS: usize = 48;
 
 /// Rows of a panel that are written at a time when all panels are written ahead.
 const PANEL_ROWS: usize = 256;
@@ -33,6 +37,10 @@ pub(super) struct Kernel {
     weights: Option<Packed>,
     windows: Windows,
     grid: Grid,
+    /// Of a projection of many channels to few maps, how many maps are the upper half. It is computed in two rounds: in the first the first half
+    /// of the channels is added up for the upper maps and the second half for the lower ones, in the second round the other way round. So each
+    /// thread of two reads the channels that it has mostly written itself, and of the other's what has been added up to few maps.
+    upper: Option<usize>,
     epilogue: Option<ProductEpilogue>,
 }
 
@@ -69,11 +77,14 @@ impl Kernel {
         } else {
             (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
         };
-        let height = micro.block_height(rows);
+        let halved = constant && products == 1 && geometry.is_pointwise() && (LEAST_MAPS..=depth / 2).contains(&rows);
+        let height = micro.block_height(if halved { rows.div_ceil(2) } else { rows });
+        let upper = halved.then(|| rows.div_ceil(2).next_multiple_of(height));
+        let grid = upper.map_or(grid, |upper| gemm::halved_grid(micro, [rows, columns, depth], upper));
         let weights = constant.then(|| Packed::new(1, Layout::windows(geometry.weights(), height)));
         let coverage = Coverage::new(&geometry, node)?;
         let epilogue = ProductEpilogue::of(node, [rows, columns])?;
-        Ok(Self { micro, geometry, coverage, weights, windows, grid, epilogue })
+        Ok(Self { micro, geometry, coverage, weights, windows, grid, upper, epilogue })
     }
 
     /// Elements of the panels of one product, if they are written ahead.
@@ -101,7 +112,20 @@ impl Kernel {
         });
     }
 
-    fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], panels: &[f32], extras: &[&[u8]]) {
+    /// What is added up for a tile of a [halved](Self::upper) product in one of its two rounds.
+    fn sweep(&self, is_upper: bool, round: usize) -> Sweep {
+        let (depth, begins) = (self.geometry.depth(), round == 0);
+        let steps = if is_upper == begins { 0..depth / 2 } else { depth / 2..depth };
+        Sweep { steps, begins, ends: !begins }
+    }
+
+    /// Computes a tile, of a [halved](Self::upper) product in these rounds, from the input, weights and panels.
+    fn compute(
+        &self,
+        tile: &mut Tile<'_, f32>,
+        rounds: Range<usize>,
+        ([input, weights, panels], extras): ([&[f32]; 3], &[&[u8]]),
+    ) {
         let (product, depth, pixels) = (tile.matrix, self.geometry.depth(), self.geometry.pixels());
         let rows = self.geometry.group_maps();
         let group = product % self.geometry.group;
@@ -119,7 +143,13 @@ impl Kernel {
             }
         };
         let product_of = Product::new(self.micro, left, right);
-        ProductEpilogue::with(self.epilogue.as_ref(), product, extras, |finish| product_of.compute(tile, finish));
+        ProductEpilogue::with(self.epilogue.as_ref(), product, extras, |finish| match self.upper {
+            Some(upper) => {
+                let is_upper = tile.rows.start < upper;
+                rounds.for_each(|round| product_of.sweep(tile, &self.sweep(is_upper, round), finish));
+            }
+            None => product_of.compute(tile, finish),
+        });
     }
 }
 
@@ -151,15 +181,21 @@ impl CpuKernel for Kernel {
         if self.windows == Windows::Ahead {
             self.write_panels(call.team, input, panels);
         }
-        let (weights, panels, extras) = (&*weights, &*panels, &call.inputs[2..]);
+        let operands = ([input, &*weights, &*panels], &call.inputs[2..]);
         let output = elements_mut(call.outputs[0]);
         let (threads, Grid { batch, rows, columns, .. }) = (call.team.threads(), self.grid);
-        let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, input, weights, panels, extras);
-        if threads > 1 && self.windows == Windows::Image && columns < FEW_PIXELS && rows >= self.geometry.depth() {
+        let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, 0..2, operands);
+        if threads > 1 && self.upper.is_some() {
+            for (round, order) in [Order::Rows, Order::RowsBackwards].into_iter().enumerate() {
+                let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, round..round + 1, operands);
+                call.team.run_in_order(output, self.grid, order, &run);
+            }
+        } else if threads > 1 && self.windows == Windows::Image && columns < FEW_PIXELS && rows >= self.geometry.depth()
+        {
             let height = self.micro.block_height(rows);
             let stripes = (2 * threads).div_ceil(batch.max(1));
             let tile_rows = rows.div_ceil(stripes).next_multiple_of(height).min(self.grid.tile_rows);
-            call.team.run_by_rows(output, Grid { tile_rows, ..self.grid }, &run);
+            call.team.run_in_order(output, Grid { tile_rows, ..self.grid }, Order::Rows, &run);
         } else {
             call.team.run_tiles(output, self.grid, &run);
         }

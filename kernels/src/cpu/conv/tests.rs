@@ -86,6 +86,16 @@ fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, No
     with_epilogue(u, op, node).map(Some)
 }
 
+/// A projection of many channels to few maps, whose channels threads divide, to small images and others.
+fn random_projection(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
+    let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
+    let maps = u.int_in_range(30..=110)?;
+    let parts = [u.int_in_range(2 * maps - 3..=4 * maps)?, maps];
+    let size = [*u.choose(&[1, 4, 7, 9, 14])?, *u.choose(&[1, 5, 7, 11, 14, 28, 64])?];
+    let Some(node) = node_of(&op, *u.choose(&[1, 1, 2])?, parts, size, [1, 1]) else { return Ok(None) };
+    with_epilogue(u, op, node).map(Some)
+}
+
 fn inputs_of(node: &NodeSpec) -> Vec<Tensor> {
     node.inputs.iter().zip(1..).map(|(spec, seed)| tensor(spec.shape.dims(), seed)).collect()
 }
@@ -139,6 +149,19 @@ fn convolutions_agree_with_the_definition() {
 fn small_images_agree_with_the_definition() {
     arbtest::arbtest(|u| {
         if let Some((op, node)) = random_small_node(u)? {
+            let micro = *u.choose(&MicroKernel::available())?;
+            let inputs = inputs_of(&node);
+            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, true));
+        }
+        Ok(())
+    })
+    .budget(Duration::from_millis(900));
+}
+
+#[test]
+fn projections_agree_with_the_definition() {
+    arbtest::arbtest(|u| {
+        if let Some((op, node)) = random_projection(u)? {
             let micro = *u.choose(&MicroKernel::available())?;
             let inputs = inputs_of(&node);
             require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, true));

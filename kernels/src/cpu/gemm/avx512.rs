@@ -2,12 +2,13 @@
 
 use super::block::{Blocks, compute};
 use super::micro::MicroKernel;
+use super::quads;
 use super::simd::Simd;
 use std::arch::x86_64::*;
 
 pub(super) static KERNEL: MicroKernel = MicroKernel { name: "AVX-512", rows: 8, columns: 48, lanes: 16, run };
 
-struct Avx512;
+pub(super) struct Avx512;
 
 impl Simd for Avx512 {
     type Vector = __m512;
@@ -93,6 +94,8 @@ unsafe fn run(blocks: &Blocks) {
     // SAFETY: passed on to the caller.
     unsafe {
         match (blocks.columns.div_ceil(Avx512::LANES), blocks.whole) {
+            _ if quads::suit::<2>(blocks) => quads::run::<2, 8>(blocks),
+            _ if quads::suit::<1>(blocks) => quads::run::<1, 4>(blocks),
             (1, true) => by_rows::<1, true>(blocks),
             (1, false) => by_rows::<1, false>(blocks),
             (2, true) => by_rows::<2, true>(blocks),

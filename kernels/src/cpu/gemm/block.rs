@@ -79,7 +79,7 @@ pub(super) struct Term {
 }
 
 /// The sums of a block's elements, one vector for each row and [`Simd::LANES`] columns.
-type Sums<S, const ROWS: usize, const VECTORS: usize> = [[<S as Simd>::Vector; VECTORS]; ROWS];
+pub(super) type Sums<S, const ROWS: usize, const VECTORS: usize> = [[<S as Simd>::Vector; VECTORS]; ROWS];
 
 /// Where the operands of the next step are.
 struct Cursor<S: Simd> {
@@ -124,7 +124,6 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
     last: S::Mask,
 ) {
     let top = index * ROWS;
-    let c = block.c.wrapping_add(top * block.c_row);
     // SAFETY: `step` is called once for each step of the depth; all else touches elements of the block only, as the mask
     // selects the columns that the last vector has.
     unsafe {
@@ -134,6 +133,38 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
         for (i, a) in cursor.a.iter_mut().enumerate() {
             *a = a.wrapping_add(3 * i * block.a_row);
         }
+        fetch::<S, ROWS, VECTORS>(block, top);
+        let mut sums = [[[S::splat(0.0); VECTORS]; ROWS]; CHAINS];
+        if let Some(initial) = &block.initial {
+            begin::<S, ROWS, VECTORS>(initial, top, last, &mut sums[0]);
+        }
+        for _ in 0..block.depth / CHAINS {
+            for sums in &mut sums {
+                step::<S, ROWS, VECTORS, WHOLE>(block, &mut cursor, sums);
+            }
+        }
+        for _ in 0..block.depth % CHAINS {
+            step::<S, ROWS, VECTORS, WHOLE>(block, &mut cursor, &mut sums[0]);
+        }
+        let mut total = sums[0];
+        for chain in &sums[1..] {
+            for (sum, other) in total.as_flattened_mut().iter_mut().zip(chain.as_flattened()) {
+                *sum = S::add(*sum, *other);
+            }
+        }
+        complete::<S, ROWS, VECTORS>(block, top, last, total);
+    }
+}
+
+/// Asks for the lines of C, and of what is added to it, of the block whose first row is `top`, or of those after it.
+///
+/// # Safety
+/// The processor has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn fetch<S: Simd, const ROWS: usize, const VECTORS: usize>(block: &Blocks, top: usize) {
+    let c = block.c.wrapping_add(top * block.c_row);
+    // SAFETY: any address may be asked for.
+    unsafe {
         // The lines of a panel after this one: in a network they have left the caches, and so many rows at once are more streams than a processor
         // foresees.
         let soon = |line: usize| block.ahead.columns + line * LINE;
@@ -154,24 +185,23 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
                 S::prefetch_far(term.data.wrapping_add((top + i) * term.row + soon(line)));
             }
         }
-        let mut sums = [[[S::splat(0.0); VECTORS]; ROWS]; CHAINS];
-        if let Some(initial) = &block.initial {
-            begin::<S, ROWS, VECTORS>(initial, top, last, &mut sums[0]);
-        }
-        for _ in 0..block.depth / CHAINS {
-            for sums in &mut sums {
-                step::<S, ROWS, VECTORS, WHOLE>(block, &mut cursor, sums);
-            }
-        }
-        for _ in 0..block.depth % CHAINS {
-            step::<S, ROWS, VECTORS, WHOLE>(block, &mut cursor, &mut sums[0]);
-        }
-        let mut total = sums[0];
-        for chain in &sums[1..] {
-            for (sum, other) in total.as_flattened_mut().iter_mut().zip(chain.as_flattened()) {
-                *sum = S::add(*sum, *other);
-            }
-        }
+    }
+}
+
+/// Stores the sums of the block whose first row is `top`, added to C and changed as the block asks for.
+///
+/// # Safety
+/// As [`compute`].
+#[inline(always)]
+pub(super) unsafe fn complete<S: Simd, const ROWS: usize, const VECTORS: usize>(
+    block: &Blocks,
+    top: usize,
+    last: S::Mask,
+    mut total: Sums<S, ROWS, VECTORS>,
+) {
+    let c = block.c.wrapping_add(top * block.c_row);
+    // SAFETY: all that is touched are elements of the block, as the mask selects the columns that the last vector has.
+    unsafe {
         if block.accumulate {
             let sums = Term { data: block.c, row: block.c_row, shared: false };
             add::<S, ROWS, VECTORS>(&sums, top, last, &mut total);
@@ -230,7 +260,7 @@ unsafe fn step<S: Simd, const ROWS: usize, const VECTORS: usize, const WHOLE: bo
 /// # Safety
 /// As [`compute`].
 #[inline(always)]
-unsafe fn begin<S: Simd, const ROWS: usize, const VECTORS: usize>(
+pub(super) unsafe fn begin<S: Simd, const ROWS: usize, const VECTORS: usize>(
     initial: &Term,
     top: usize,
     last: S::Mask,

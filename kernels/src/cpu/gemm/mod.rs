@@ -19,6 +19,8 @@ mod micro;
 mod pack;
 mod portable;
 mod product;
+#[cfg(target_arch = "x86_64")]
+mod quads;
 mod simd;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,7 +31,7 @@ mod view;
 pub(crate) use finish::{Affine, Finish, Summand, Then};
 pub(crate) use micro::MicroKernel;
 pub(crate) use pack::{Panels, pack_panels, pack_rows};
-pub(crate) use product::{Left, PanelSource, Product, Right};
+pub(crate) use product::{Left, PanelSource, Product, Right, Sweep};
 pub(crate) use transpose::transpose;
 pub(crate) use vector::matrix_vector;
 pub(crate) use view::View;
@@ -79,6 +81,13 @@ pub(crate) fn given_grid(kernel: &MicroKernel, batch: usize, rows: usize, column
 /// The tiles of a stack of products whose right-hand matrix is costly to write: each is all rows of some columns.
 pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows.max(1))
+}
+
+/// The tiles of a product that is computed in two rounds, in each of which half of its steps are added up for each half of its rows: none has
+/// rows of both halves, of which the upper has `upper`.
+pub(crate) fn halved_grid(kernel: &MicroKernel, [rows, columns, depth]: [usize; 3], upper: usize) -> Grid {
+    let grid = Grid { tile_rows: upper, ..columns_of(kernel, 1, rows, columns) };
+    refined(kernel, depth / 2, grid, upper)
 }
 
 /// Stripes of all rows and as many columns as the cache holds.

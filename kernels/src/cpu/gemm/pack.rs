@@ -42,9 +42,10 @@ impl<'a> Panels<'a> {
         self.width
     }
 
-    /// The panel of this column, from this step on.
+    /// The panel of this column, from this step and this column on; nothing at the end of all panels if there is none.
     pub(crate) fn from(&self, step: usize, column: usize) -> &'a [f32] {
-        &self.data[column / self.width * self.width * self.depth + step * self.width..]
+        let first = column / self.width * self.width * self.depth + step * self.width + column % self.width;
+        &self.data[first.min(self.data.len())..]
     }
 }
 

@@ -87,7 +87,17 @@ struct Operands<'a> {
     ahead: Ahead,
 }
 
-/// What is special of the first and the last slice of the depth.
+/// Some steps of the depth, which are added up slice by slice.
+#[derive(Clone, Debug)]
+pub(crate) struct Sweep {
+    pub(crate) steps: Range<usize>,
+    /// Whether the sums begin with them, or are those that a sweep before has left in C.
+    pub(crate) begins: bool,
+    /// Whether the sums are complete then, and finished.
+    pub(crate) ends: bool,
+}
+
+/// What is special of the first and the last slice.
 #[derive(Clone, Copy)]
 struct Ends<'a> {
     first: bool,
@@ -109,32 +119,45 @@ impl<'a> Product<'a> {
     }
 
     /// Computes the elements of C in `tile` and finishes them. The first row of the tile is a multiple of the
-    /// [block height](MicroKernel::block_height) of the product's rows, its first column one of the kernel's columns.
+    /// [block height](MicroKernel::block_height) of the product's rows, its first column one of the kernel's columns, or of its lanes if the
+    /// tile lies within a panel.
     ///
     /// # Panics
     /// If the tile lies outside of the product, or does not begin at a block.
     pub(crate) fn compute(&self, tile: &mut Tile<'_, f32>, finish: Finish<'_>) {
+        self.sweep(tile, &Sweep { steps: 0..self.left.depth(), begins: true, ends: true }, finish);
+    }
+
+    /// As [`compute`](Self::compute), for some steps of the depth.
+    ///
+    /// # Panics
+    /// As there, or if the product has not these steps.
+    pub(crate) fn sweep(&self, tile: &mut Tile<'_, f32>, sweep: &Sweep, finish: Finish<'_>) {
         let (rows, columns, depth) = (self.left.rows(), self.right.columns(), self.left.depth());
+        let Range { start: from, end: to } = sweep.steps;
         assert!(tile.rows.end <= rows && tile.columns.end <= columns, "a tile outside of the product");
+        assert!(from <= to && to <= depth, "steps outside of the product");
         let height = self.left.height(self.kernel);
-        assert!(
-            tile.rows.start.is_multiple_of(height) && tile.columns.start.is_multiple_of(self.kernel.columns),
-            "a tile between blocks"
-        );
-        let slice = slice(self.kernel, depth);
+        let column = tile.columns.start % self.kernel.columns;
+        let within = column.is_multiple_of(self.kernel.lanes) && column + tile.columns.len() <= self.kernel.columns;
+        assert!(tile.rows.start.is_multiple_of(height) && (column == 0 || within), "a tile between blocks");
+        let slice = slice(self.kernel, to - from);
         let packed = if self.in_place(tile.rows.len()) { 0 } else { slice * self.padded(tile.columns.len()) };
         let copied = if self.copies_rows(tile.columns.len()) { tile.rows.len() * row_distance(slice) } else { 0 };
         with_workspace(packed + copied, |workspace| {
             let (panels, copies) = workspace.split_at_mut(packed);
             // A product of no depth is zero, which is finished too.
-            for start in (0..depth.max(1)).step_by(slice) {
-                let steps = start..depth.min(start + slice);
+            for start in (from..to.max(from + 1)).step_by(slice) {
+                let steps = start..to.min(start + slice);
+                let ends =
+                    Ends { first: sweep.begins && start == from, last: sweep.ends && steps.end == to, finish: &finish };
                 self.copy_rows(tile.rows.clone(), &steps, copies);
                 self.pack_columns(tile.columns.clone(), &steps, panels);
-                self.add_slice(tile, &steps, (panels, copies), &finish);
+                self.add_slice(tile, (&steps, &sweep.steps), (panels, copies), ends);
             }
         });
         match finish {
+            _ if !sweep.ends => {}
             Finish::Affine(_, Some(then)) => then(tile),
             Finish::Runs(finish) if tile.columns.len() == tile.stride() => {
                 finish(tile.rows.start, tile.columns.start, tile.whole_rows())
@@ -146,22 +169,21 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Stores the first slice, or adds a later one to what is there.
+    /// Stores the first slice, or adds a later one of all steps to what is there.
     fn add_slice(
         &self,
         tile: &mut Tile<'_, f32>,
-        steps: &Range<usize>,
+        (steps, all): (&Range<usize>, &Range<usize>),
         (panels, copies): (&[f32], &[f32]),
-        finish: &Finish<'_>,
+        ends: Ends<'_>,
     ) {
         let height = self.left.height(self.kernel);
         let (whole_blocks, rest) = (tile.rows.len() / height, tile.rows.len() % height);
         let padded = !matches!(self.right, Right::View(_)) || !panels.is_empty();
-        let ends = Ends { first: steps.start == 0, last: steps.end == self.left.depth(), finish };
         for first in (0..tile.columns.len()).step_by(self.kernel.columns) {
             let columns = first..tile.columns.len().min(first + self.kernel.columns);
             let right = self.right_panel(tile.columns.start, first, steps, panels);
-            let ahead = self.ahead(tile, &columns, steps, whole_blocks, panels.is_empty());
+            let ahead = self.ahead(tile, &columns, (steps, all), whole_blocks, panels.is_empty());
             let mut run = |top: usize, count: usize, rows: usize| {
                 if count > 0 && rows > 0 {
                     let (left, distance) = self.left_block(tile.rows.start, top, steps, copies);
@@ -183,7 +205,7 @@ impl<'a> Product<'a> {
         &self,
         tile: &mut Tile<'_, f32>,
         panel: &Range<usize>,
-        steps: &Range<usize>,
+        (steps, all): (&Range<usize>, &Range<usize>),
         blocks: usize,
         in_place: bool,
     ) -> Ahead {
@@ -194,15 +216,17 @@ impl<'a> Product<'a> {
         let within = end < tile.columns.len();
         let (row, column) = match self.right {
             _ if within && in_place => (steps.start, tile.columns.start + end),
-            _ if steps.end < self.left.depth() => (steps.end, tile.columns.start),
-            _ => (0, tile.columns.end),
+            _ if steps.end < all.end => (steps.end, tile.columns.start),
+            _ => (all.start, tile.columns.end),
         };
         match self.right {
             Right::Packed(packed) => {
                 let next = packed.from(row, column);
                 let step = self.kernel.lanes;
                 let block = steps.len() * step;
-                Ahead { data: next.as_ptr(), step, block, last: (next.len() / block.max(1)).min(blocks), columns }
+                // Behind the last panel is the first one of the next of several products.
+                let last = (next.len() / block.max(1)).max(width / step - 1).min(blocks);
+                Ahead { data: next.as_ptr(), step, block, last, columns }
             }
             Right::View(view) if view.column_stride() == 1 && column < view.columns() => {
                 // One line more than the columns fill, as rows begin within lines.

@@ -12,7 +12,7 @@ mod tiles;
 mod workspace;
 
 pub(crate) use rounds::{Memory, Part, Round};
-pub(crate) use tiles::{Grid, Tile};
+pub(crate) use tiles::{Grid, Order, Tile};
 pub(crate) use workspace::with_workspace;
 
 use crew::Crew;
@@ -131,15 +131,21 @@ impl Team {
     /// # Panics
     /// If `data` has not as many elements as `grid` says.
     pub(crate) fn run_tiles<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
-        tiles::run(self, data, grid, body);
+        self.run_in_order(data, grid, Order::Columns, body);
     }
 
-    /// As [`run_tiles`](Self::run_tiles), but neighbouring tiles, which the same thread takes, are those of the same rows.
+    /// As [`run_tiles`](Self::run_tiles), with this order of the tiles, of which each thread takes neighbours.
     ///
     /// # Panics
     /// As there.
-    pub(crate) fn run_by_rows<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
-        tiles::run_by_rows(self, data, grid, body);
+    pub(crate) fn run_in_order<T: Send>(
+        &self,
+        data: &mut [T],
+        grid: Grid,
+        order: Order,
+        body: &(dyn Fn(Tile<'_, T>) + Sync),
+    ) {
+        tiles::run(self, data, grid, order, body);
     }
 
     /// Runs `body` on each tile of `grid`, which is one matrix, in each of so many `rounds`, one after the other. A tile is computed by the

@@ -49,24 +49,30 @@ impl Grid {
     }
 }
 
+/// In which order tiles are numbered parts of a run: neighbours are computed by the same thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Stripes of columns from the left to the right, each downwards.
+    Columns,
+    /// Stripes of rows downwards, each from the left to the right.
+    Rows,
+    /// The same from the last to the first.
+    RowsBackwards,
+}
+
 /// Cuts `data` into the tiles of `grid` and runs `body` on each.
 ///
 /// # Panics
 /// If `data` has not exactly the grid's elements.
-pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
-    let tiles = Tiles::new(data, grid);
-    // SAFETY: `Team::run` runs each part at most once, so each tile is claimed at most once.
-    team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(part) }));
-}
-
-/// As [`run`], with tiles in the order of rows.
-///
-/// # Panics
-/// As there.
-pub(super) fn run_by_rows<T: Send>(team: &Team, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
-    let tiles = Tiles::new(data, grid);
-    // SAFETY: as above; each part has another tile.
-    team.run(grid.tiles(), &|part| body(unsafe { tiles.claim(grid.by_rows(part)) }));
+pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, order: Order, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
+    let (tiles, count) = (Tiles::new(data, grid), grid.tiles());
+    let tile = |part: usize| match order {
+        Order::Columns => part,
+        Order::Rows => grid.by_rows(part),
+        Order::RowsBackwards => grid.by_rows(count - 1 - part),
+    };
+    // SAFETY: `Team::run` runs each part at most once, and each part has another tile, so each tile is claimed at most once.
+    team.run(count, &|part| body(unsafe { tiles.claim(tile(part)) }));
 }
 
 /// A slice together with its grid, whose tiles can be claimed.
@@ -220,7 +226,7 @@ mod tests {
         ] {
             let grid = Grid { batch, rows, columns, tile_rows, tile_columns };
             let mut data = vec![0; batch * rows * columns];
-            run(&team, &mut data, grid, &|mut tile| {
+            run(&team, &mut data, grid, Order::Columns, &|mut tile| {
                 let (matrix, top, left) = (tile.matrix, tile.rows.start, tile.columns.start);
                 for row in 0..tile.rows.len() {
                     for (column, element) in tile.row(row).iter_mut().enumerate() {
@@ -234,13 +240,15 @@ mod tests {
     }
 
     #[test]
-    fn in_the_order_of_rows_tiles_are_the_same() {
+    fn in_any_order_tiles_are_the_same() {
         let grid = Grid { batch: 2, rows: 7, columns: 5, tile_rows: 3, tile_columns: 2 };
-        let mut data = vec![0; 70];
-        run_by_rows(&Team::new(2, |_| {}), &mut data, grid, &|mut tile| {
-            (0..tile.rows.len()).for_each(|row| tile.row(row).iter_mut().for_each(|element| *element += 1));
-        });
-        assert_eq!(data, [1; 70]);
+        for order in [Order::Columns, Order::Rows, Order::RowsBackwards] {
+            let mut data = vec![0; 70];
+            run(&Team::new(2, |_| {}), &mut data, grid, order, &|mut tile| {
+                (0..tile.rows.len()).for_each(|row| tile.row(row).iter_mut().for_each(|element| *element += 1));
+            });
+            assert_eq!(data, [1; 70], "{order:?}");
+        }
         let places: Vec<_> = (0..grid.tiles()).map(|part| grid.place(grid.by_rows(part))).collect();
         assert!(places.is_sorted_by_key(|(matrix, rows, columns)| (*matrix, rows.start, columns.start)), "{places:?}");
     }
@@ -258,7 +266,7 @@ mod tests {
     fn rows_as_wide_as_the_matrix_are_consecutive() {
         let mut data = vec![0; 15];
         let grid = Grid { batch: 1, rows: 5, columns: 3, tile_rows: 2, tile_columns: 3 };
-        run(&Team::solo(), &mut data, grid, &|mut tile| {
+        run(&Team::solo(), &mut data, grid, Order::Columns, &|mut tile| {
             let first = tile.rows.start;
             tile.whole_rows().fill(first + 1);
         });
@@ -279,7 +287,7 @@ mod tests {
         for (tile_columns, want) in [(14, 1), (7, 1), (3, 2), (5, 2), (35, 1)] {
             let mut data = vec![0; 2 * 35];
             let grid = Grid { batch: 1, rows: 2, columns: 35, tile_rows: 2, tile_columns };
-            run(&Team::solo(), &mut data, grid, &|mut tile| {
+            run(&Team::solo(), &mut data, grid, Order::Columns, &|mut tile| {
                 let mut at = 0;
                 assert!(tile.rectangles(7).count() <= want, "{tile_columns}");
                 for [rows, columns] in tile.rectangles(7) {
@@ -298,6 +306,6 @@ mod tests {
     #[should_panic(expected = "does not fit")]
     fn a_grid_larger_than_the_data_is_refused() {
         let grid = Grid { batch: 1, rows: 2, columns: 3, tile_rows: 1, tile_columns: 3 };
-        run(&Team::solo(), &mut [0; 5], grid, &|_| {});
+        run(&Team::solo(), &mut [0; 5], grid, Order::Columns, &|_| {});
     }
 }

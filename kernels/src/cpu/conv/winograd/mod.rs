@@ -3,8 +3,8 @@
 //! filters'; the products of a tile are transformed to its outputs.
 //!
 //! Tiles are taken block by block, so that what is transformed and the products stay in near caches. A block's products are computed for a
-//! panel of maps at a time, and become outputs at once. Where images have few blocks, which cannot be shared out equally, or one, inputs are
-//! transformed ahead and shared by parts that compute a panel of maps each.
+//! panel of maps at a time, and become outputs at once. Where images have few blocks, which threads cannot share equally, each thread computes
+//! some of the maps of all.
 //!
 //! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
 //! whose windows do not touch it, and one that is not finite, or whose multiples are not, makes all outputs of its tiles not a number.
@@ -20,7 +20,7 @@ use crate::cpu::gemm::{Finish, Left, MicroKernel, Product, Right, View};
 use crate::cpu::lanes::LANES;
 use crate::cpu::layout::{Layout, Packed, Packing};
 use crate::cpu::map::Epilogue;
-use crate::cpu::team::{Grid, Tile, with_workspace};
+use crate::cpu::team::{Grid, Order, Tile, with_workspace};
 use crate::cpu::vector::vectorised;
 use crate::cpu::{Call, CpuKernel, gemm};
 use crate::error::KernelError;
@@ -39,7 +39,7 @@ const BLOCK_TILES: usize = 64;
 /// Blocks that keep a team busy if they cannot be shared out equally.
 const ENOUGH_BLOCKS: usize = 16;
 
-/// Parts of a panel of a block that keep a small team busy: smaller blocks read the weights more often.
+/// Blocks times panels of maps that keep a small team busy: smaller blocks read the weights more often.
 const ENOUGH_PARTS: usize = 4;
 
 /// A convolution by minimal filtering, with constant weights.
@@ -105,22 +105,21 @@ impl Kernel {
         Ok(Self { micro, geometry, filtering, weights, blocks, parts, epilogue: Epilogue::of(node)? })
     }
 
-    /// Parts of the output that are blocks, of a panel of maps.
-    fn parts_by_panels(&self) -> Grid {
-        Grid { tile_rows: self.micro.columns, ..self.parts }
+    /// Parts of the output that are blocks, or some maps of blocks where threads cannot share these equally. Each part transforms its inputs
+    /// itself: they are a fraction of what they become, which would come slowly from another core's cache.
+    fn parts(&self, threads: usize) -> Grid {
+        let blocks = self.parts.tiles();
+        if blocks >= ENOUGH_BLOCKS || blocks.is_multiple_of(threads) {
+            return self.parts;
+        }
+        Grid { tile_rows: self.parts.rows.div_ceil(threads).next_multiple_of(LANES), ..self.parts }
     }
 
-    /// The transformed inputs of some blocks: for each block and position a matrix of tiles and channels. Its rows fall into different
-    /// sets of a first-level cache.
-    fn inputs(&self, blocks: usize) -> Grid {
+    /// The transformed inputs of a block, a matrix of tiles and channels for each position: the rows of all, and the distance of rows, which
+    /// fall into different sets of a first-level cache.
+    fn inputs(&self) -> [usize; 2] {
         let rows = self.filtering.positions() * self.blocks.tiles();
-        let columns = self.geometry.channels.next_multiple_of(LANES) | LANES;
-        Grid { batch: blocks, rows, columns, tile_rows: rows, tile_columns: LANES }
-    }
-
-    fn input_floats(&self, blocks: usize) -> usize {
-        let Grid { batch, rows, columns, .. } = self.inputs(blocks);
-        batch * rows * columns
+        [rows, self.geometry.channels.next_multiple_of(LANES) | LANES]
     }
 
     /// Rows of tiles in a block of an image.
@@ -172,8 +171,8 @@ impl Kernel {
         let tiles = self.rows_of(part.columns.start / self.parts.tile_columns) * self.blocks.across;
         let (sums, outputs) = workspace.split_at_mut(self.filtering.positions() * tiles * width);
         let maps = part.rows.clone();
-        for first in maps.clone().step_by(width) {
-            let panel = first..maps.end.min(first + width);
+        for panel in maps.start / width..maps.end.div_ceil(width) {
+            let panel = maps.start.max(panel * width)..maps.end.min((panel + 1) * width);
             let products = self.multiply(panel.clone(), tiles, inputs, sums);
             for first in panel.clone().step_by(LANES) {
                 let vector = first..panel.end.min(first + LANES);
@@ -187,16 +186,18 @@ impl Kernel {
         self.filtering.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
     }
 
-    /// The products of all positions of a block with so many tiles, for one panel of maps: matrices of so many rows and columns.
+    /// The products of all positions of a block with so many tiles, for maps of one panel: matrices of so many rows and columns.
     fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> [usize; 2] {
         let positions = self.filtering.positions();
-        let (panel, columns) = (maps.start / self.micro.columns * positions, maps.len().next_multiple_of(LANES));
-        let (distance, matrix) = (self.inputs(1).columns, self.input_floats(1) / positions);
+        let (panel, first) = (maps.start / self.micro.columns * positions, maps.start % self.micro.columns);
+        let columns = maps.len().next_multiple_of(LANES);
+        let [rows, distance] = self.inputs();
+        let matrix = rows / positions * distance;
         let products = sums.chunks_exact_mut(tiles * columns).zip(inputs.chunks_exact(matrix));
         for (position, (product, inputs)) in products.take(positions).enumerate() {
             let left = View::with_strides(inputs, tiles, self.geometry.channels, (distance, 1));
             let right = self.weights.panels(panel + position);
-            let product = &mut Tile::whole(product, columns);
+            let product = &mut Tile::whole(product, columns).at([0, first]);
             Product::new(self.micro, Left::View(left), Right::Packed(right)).compute(product, Finish::Nothing);
         }
         [tiles, columns]
@@ -234,12 +235,6 @@ impl Kernel {
 }
 
 impl CpuKernel for Kernel {
-    fn scratch_bytes(&self) -> usize {
-        // Whether they are used depends on the team.
-        let blocks = if self.parts.tiles() < ENOUGH_BLOCKS { self.parts.tiles() } else { 0 };
-        self.input_floats(blocks) * size_of::<f32>()
-    }
-
     fn packings(&self) -> Vec<Packing> {
         vec![self.weights.packing.clone()]
     }
@@ -251,31 +246,17 @@ impl CpuKernel for Kernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         self.weights.check()?;
         let (input, extras) = (elements(call.inputs[0]), &call.inputs[2..]);
-        let (output, block) = (elements_mut(call.outputs[0]), self.input_floats(1));
-        let number =
-            |part: &Tile<'_, f32>| part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
-        let (blocks, threads) = (self.parts.tiles(), call.team.threads());
-        if blocks == 1 || blocks < ENOUGH_BLOCKS && !blocks.is_multiple_of(threads) {
-            let inputs = elements_mut(&mut call.scratch[..self.scratch_bytes()]);
-            call.team.run_tiles(inputs, self.inputs(blocks), &|mut strip| {
-                let number = strip.matrix;
-                with_workspace(self.transform_floats(), |space| self.transform(&mut strip, number, input, space));
+        let [rows, columns] = self.inputs();
+        let parts = self.parts(call.team.threads());
+        call.team.run_in_order(elements_mut(call.outputs[0]), parts, Order::Rows, &|mut part| {
+            let block = part.matrix * self.blocks.count + part.columns.start / self.parts.tile_columns;
+            let floats = rows * columns;
+            with_workspace(floats + self.transform_floats().max(self.compute_floats()), |space| {
+                let (inputs, space) = space.split_at_mut(floats);
+                self.transform(&mut Tile::whole(inputs, columns), block, input, space);
+                self.compute(&mut part, inputs, extras, space);
             });
-            let inputs = &*inputs;
-            call.team.run_tiles(output, self.parts_by_panels(), &|mut part| {
-                let inputs = &inputs[number(&part) * block..][..block];
-                with_workspace(self.compute_floats(), |space| self.compute(&mut part, inputs, extras, space));
-            });
-        } else {
-            call.team.run_tiles(output, self.parts, &|mut part| {
-                with_workspace(block + self.transform_floats().max(self.compute_floats()), |space| {
-                    let (inputs, space) = space.split_at_mut(block);
-                    let tile = &mut Tile::whole(inputs, self.inputs(1).columns);
-                    self.transform(tile, number(&part), input, space);
-                    self.compute(&mut part, inputs, extras, space);
-                });
-            });
-        }
+        });
         Ok(())
     }
 }
