@@ -202,10 +202,10 @@ impl Layout {
         }
     }
 
-    /// Matrix `index` of a constant in this layout.
+    /// Matrix `index` of a constant in this layout; those that follow come behind it.
     pub(super) fn panels<'a>(&self, packed: &'a [u8], index: usize) -> Panels<'a> {
-        let floats = self.matrix_floats();
-        Panels::new(&elements(packed)[index * floats..][..floats], self.depth, self.lines, self.width)
+        let first = index * self.matrix_floats();
+        Panels::new(&elements(packed)[first..], self.depth, self.lines, self.width)
     }
 
     fn matrix_floats(&self) -> usize {

@@ -13,9 +13,9 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::machine::{Machine, least_seconds};
+use super::machine::{Machine, least_seconds, seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{NodeCost, RunCosts};
+use crate::profile::{History, NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -81,7 +81,7 @@ pub(super) fn forecast(
     }
     let spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
     let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
-    let end = spans.iter().map(|(_, end)| *end).fold(least_seconds(&script.run.start), f64::max);
+    let end = spans.iter().map(|(_, end)| *end).fold(script.starting(&script.run.start), f64::max);
     let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
         Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
         None => span(ends),
@@ -162,10 +162,16 @@ impl<'a> Script<'a> {
     fn push(&mut self, lane: usize, seconds: f64, mut after: Vec<(usize, f64)>) -> usize {
         if self.begun.insert(lane) {
             let start = if lane == HOST.index() { &self.run.start } else { &self.run.join };
-            after.push((CALL, least_seconds(start)));
+            after.push((CALL, self.starting(start)));
         }
         self.operations.push(Operation { lane, seconds, after });
         self.operations.len() - 1
+    }
+
+    /// Seconds until a thread begins: the least where only the caller's takes part. To wake another takes from microseconds to tens of them, and
+    /// how soon it once began says nothing of how soon it does.
+    fn starting(&self, history: &History) -> f64 {
+        if threads(self.plan) == 0 { least_seconds(history) } else { seconds(history) }
     }
 
     fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {

@@ -22,7 +22,7 @@ const ENOUGH_COLUMN_TILES: usize = 16;
 /// they write, and the depthwise layer behind takes maps too.
 const FEW_PIXELS: usize = 1024;
 
-/// Maps from which halves of them are blocks enough to read the image once more.
+/// Least maps that are computed in two halves, each of which reads the image: fewer do not make up for that.
 const LEAST_MAPS: usize = 48;
 
 /// Rows of a panel that are written at a time when all panels are written ahead.
@@ -77,7 +77,12 @@ impl Kernel {
         } else {
             (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
         };
-        let halved = constant && products == 1 && geometry.is_pointwise() && (LEAST_MAPS..=depth / 2).contains(&rows);
+        // Of one slice, half would be read and written once more.
+        let halved = constant
+            && products == 1
+            && geometry.is_pointwise()
+            && (LEAST_MAPS..=depth / 2).contains(&rows)
+            && gemm::is_sliced(micro, depth);
         let height = micro.block_height(if halved { rows.div_ceil(2) } else { rows });
         let upper = halved.then(|| rows.div_ceil(2).next_multiple_of(height));
         let grid = upper.map_or(grid, |upper| gemm::halved_grid(micro, [rows, columns, depth], upper));
@@ -117,6 +122,15 @@ impl Kernel {
         let (depth, begins) = (self.geometry.depth(), round == 0);
         let steps = if is_upper == begins { 0..depth / 2 } else { depth / 2..depth };
         Sweep { steps, begins, ends: !begins }
+    }
+
+    /// The tiles of a [halved](Self::upper) product, enough for so many threads: whole blocks of rows, so that sums stay the same.
+    fn halves(&self, upper: usize, threads: usize) -> Grid {
+        let height = self.micro.block_height(self.geometry.maps.div_ceil(2));
+        let blocks = upper / height;
+        let cuts = (1..=blocks).filter(|cut| blocks.is_multiple_of(*cut));
+        let mut grids = cuts.map(|cut| Grid { tile_rows: upper / cut, ..self.grid });
+        grids.find(|grid| grid.tiles() >= threads).unwrap_or(Grid { tile_rows: height, ..self.grid })
     }
 
     /// Computes a tile, of a [halved](Self::upper) product in these rounds, from the input, weights and panels.
@@ -185,10 +199,11 @@ impl CpuKernel for Kernel {
         let output = elements_mut(call.outputs[0]);
         let (threads, Grid { batch, rows, columns, .. }) = (call.team.threads(), self.grid);
         let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, 0..2, operands);
-        if threads > 1 && self.upper.is_some() {
+        if let Some(upper) = self.upper.filter(|_| threads > 1) {
+            let grid = self.halves(upper, threads);
             for (round, order) in [Order::Rows, Order::RowsBackwards].into_iter().enumerate() {
                 let run = |mut tile: Tile<'_, f32>| self.compute(&mut tile, round..round + 1, operands);
-                call.team.run_in_order(output, self.grid, order, &run);
+                call.team.run_in_order(output, grid, order, &run);
             }
         } else if threads > 1 && self.windows == Windows::Image && columns < FEW_PIXELS && rows >= self.geometry.depth()
         {
@@ -211,5 +226,34 @@ fn reorder(geometry: &Geometry, weights: &[f32], ordered: &mut [f32]) {
     }
     for (from, to) in weights.chunks_exact(taps * channels).zip(ordered.chunks_exact_mut(taps * channels)) {
         gemm::transpose(from, (taps, 1), (channels, taps), to, channels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::conv::geometry::Steps;
+    use crate::cpu::gemm::testing::spec;
+    use crate::op::{Conv, Op};
+
+    #[test]
+    fn halves_have_tiles_for_a_team() {
+        let steps = Steps { strides: [1; 2], pads: [0; 4], dilations: [1; 2] };
+        for (micro, (channels, maps, side)) in MicroKernel::available().into_iter().flat_map(|micro| {
+            [(400, 64, 14), (960, 160, 9), (1280, 320, 8), (2048, 512, 4), (1024, 256, 28)].map(|case| (micro, case))
+        }) {
+            let geometry = Geometry::of_image([channels, maps, 1], [side; 2], [1; 2], steps);
+            let op = Op::Conv(Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None });
+            let inputs = vec![spec(&[1, channels, side, side]), spec(&[maps, channels, 1, 1])];
+            let node = NodeSpec { op, inputs, outputs: vec![spec(&[1, maps, side, side])] };
+            let kernel = Kernel::new(micro, geometry, &node, true).expect("a sound node");
+            let upper = kernel.upper.expect("many channels and few maps");
+            for threads in [2, 3, 5, 8] {
+                let grid = kernel.halves(upper, threads);
+                let height = micro.block_height(maps.div_ceil(2));
+                assert!(grid.tiles() >= threads, "{}, {threads} threads: {grid:?}", micro.name);
+                assert!(grid.tile_rows.is_multiple_of(height) && upper.is_multiple_of(grid.tile_rows), "{grid:?}");
+            }
+        }
     }
 }

@@ -89,8 +89,8 @@ fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, No
 /// A projection of many channels to few maps, whose channels threads divide, to small images and others.
 fn random_projection(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
-    let maps = u.int_in_range(30..=110)?;
-    let parts = [u.int_in_range(2 * maps - 3..=4 * maps)?, maps];
+    let maps = u.int_in_range(30..=150)?;
+    let parts = [u.int_in_range(2 * maps - 3..=500)?, maps];
     let size = [*u.choose(&[1, 4, 7, 9, 14])?, *u.choose(&[1, 5, 7, 11, 14, 28, 64])?];
     let Some(node) = node_of(&op, *u.choose(&[1, 1, 2])?, parts, size, [1, 1]) else { return Ok(None) };
     with_epilogue(u, op, node).map(Some)

@@ -1,8 +1,8 @@
 //! The micro-kernel for AVX-512: blocks of up to 8 × 48, 24 of the 32 vector registers.
 
 use super::block::{Blocks, compute};
+use super::few_columns;
 use super::micro::MicroKernel;
-use super::quads;
 use super::simd::Simd;
 use std::arch::x86_64::*;
 
@@ -94,8 +94,8 @@ unsafe fn run(blocks: &Blocks) {
     // SAFETY: passed on to the caller.
     unsafe {
         match (blocks.columns.div_ceil(Avx512::LANES), blocks.whole) {
-            _ if quads::suit::<2>(blocks) => quads::run::<2, 8>(blocks),
-            _ if quads::suit::<1>(blocks) => quads::run::<1, 4>(blocks),
+            _ if few_columns::suit::<2>(blocks) => few_columns::run::<2, 8>(blocks),
+            _ if few_columns::suit::<1>(blocks) => few_columns::run::<1, 4>(blocks),
             (1, true) => by_rows::<1, true>(blocks),
             (1, false) => by_rows::<1, false>(blocks),
             (2, true) => by_rows::<2, true>(blocks),

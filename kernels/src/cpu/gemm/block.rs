@@ -47,7 +47,7 @@ pub(super) struct Blocks {
     pub(super) ahead: Ahead,
 }
 
-/// Memory that will soon be read: an element of it is fetched with each step. Any address will do.
+/// Memory that will soon be read: an element of it is fetched with each step, but by blocks of few columns. Any address will do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     pub(super) data: *const f32,

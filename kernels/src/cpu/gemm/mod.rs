@@ -5,22 +5,22 @@
 //! in `block`, one text for the instruction sets of `simd`. A product with a vector is limited by memory and has loops of
 //! its own, in `vector`.
 //!
-//! Every element is the sum over consecutive slices of the depth, each added up in order (in up to four interleaved
-//! chains, the first of which may begin with a summand), so it depends on the shape and the processor's instruction set,
-//! never on the number of threads.
+//! Every element is the sum over consecutive slices of the depth, beginning with a summand if there is one, each slice added up in order in up
+//! to four interleaved chains; where a product is computed in two rounds it is those of one half of the depth and then those of the other. So it
+//! depends on the shape and the processor's instruction set, never on the number of threads.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod block;
+#[cfg(target_arch = "x86_64")]
+mod few_columns;
 mod finish;
 mod micro;
 mod pack;
 mod portable;
 mod product;
-#[cfg(target_arch = "x86_64")]
-mod quads;
 mod simd;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -88,6 +88,11 @@ pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, colum
 pub(crate) fn halved_grid(kernel: &MicroKernel, [rows, columns, depth]: [usize; 3], upper: usize) -> Grid {
     let grid = Grid { tile_rows: upper, ..columns_of(kernel, 1, rows, columns) };
     refined(kernel, depth / 2, grid, upper)
+}
+
+/// Whether a product of this depth is added up in several slices.
+pub(crate) fn is_sliced(kernel: &MicroKernel, depth: usize) -> bool {
+    product::slice(kernel, depth) < depth
 }
 
 /// Stripes of all rows and as many columns as the cache holds.

@@ -10,6 +10,7 @@ use std::ops::Range;
 /// Packed panels to read: panel `p` holds the columns from `p · width` on, step by step. Of a left-hand operand, its rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels<'a> {
+    /// The panels, and what lies behind them.
     data: &'a [f32],
     depth: usize,
     columns: usize,
@@ -17,12 +18,13 @@ pub(crate) struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// Panels that were packed into `data`.
+    /// Panels that were packed into the beginning of `data`; what lies behind them is soon read, as of the next matrix.
     ///
     /// # Panics
     /// If `data` is too short.
     pub(crate) fn new(data: &'a [f32], depth: usize, columns: usize, width: usize) -> Self {
-        Self { data: &data[..Self::floats(width, depth, columns)], depth, columns, width }
+        assert!(data.len() >= Self::floats(width, depth, columns), "panels that are too short");
+        Self { data, depth, columns, width }
     }
 
     /// Elements that the panels of a `depth × columns` matrix take.
@@ -42,7 +44,7 @@ impl<'a> Panels<'a> {
         self.width
     }
 
-    /// The panel of this column, from this step and this column on; nothing at the end of all panels if there is none.
+    /// The panel of this column, from this step and this column on, and what follows; nothing beyond the end.
     pub(crate) fn from(&self, step: usize, column: usize) -> &'a [f32] {
         let first = column / self.width * self.width * self.depth + step * self.width + column % self.width;
         &self.data[first.min(self.data.len())..]

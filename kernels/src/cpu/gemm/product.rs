@@ -169,7 +169,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Stores the first slice, or adds a later one of all steps to what is there.
+    /// Stores the first slice of all steps of a sweep, or adds a later one to what is there.
     fn add_slice(
         &self,
         tile: &mut Tile<'_, f32>,
@@ -197,7 +197,7 @@ impl<'a> Product<'a> {
     }
 
     /// What is fetched while the panel of these columns of the tile is multiplied, some of it by each block: of a packed B, which usually comes
-    /// from memory, the next panel, or the first one of the next slice; of one that is read where it is the rows of the next panel; of one
+    /// from memory, the next panel, the first one of the next slice, or, behind the last one, that of the matrix that follows; of one that is read where it is the rows of the next panel; of one
     /// that is packed tile by tile a part of what will be packed next. That the next tile is the one to the right is a guess, which is right
     /// where a tile has all rows.
     /// C's lines are fetched from further away where a panel has few blocks.
@@ -217,16 +217,17 @@ impl<'a> Product<'a> {
         let (row, column) = match self.right {
             _ if within && in_place => (steps.start, tile.columns.start + end),
             _ if steps.end < all.end => (steps.end, tile.columns.start),
-            _ => (all.start, tile.columns.end),
+            _ => (all.start, tile.columns.end.next_multiple_of(width)),
         };
         match self.right {
             Right::Packed(packed) => {
                 let next = packed.from(row, column);
                 let step = self.kernel.lanes;
                 let block = steps.len() * step;
-                // Behind the last panel is the first one of the next of several products.
-                let last = (next.len() / block.max(1)).max(width / step - 1).min(blocks);
-                Ahead { data: next.as_ptr(), step, block, last, columns }
+                match next.len() / block.max(1) {
+                    0 => nothing,
+                    parts => Ahead { data: next.as_ptr(), step, block, last: (parts - 1).min(blocks), columns },
+                }
             }
             Right::View(view) if view.column_stride() == 1 && column < view.columns() => {
                 // One line more than the columns fill, as rows begin within lines.

@@ -3,8 +3,8 @@
 //! filters'; the products of a tile are transformed to its outputs.
 //!
 //! Tiles are taken block by block, so that what is transformed and the products stay in near caches. A block's products are computed for a
-//! panel of maps at a time, and become outputs at once. Where images have few blocks, which threads cannot share equally, each thread computes
-//! some of the maps of all.
+//! panel of maps at a time, and become outputs at once. Where there are few blocks, which threads cannot share equally, parts are some
+//! of the maps of blocks.
 //!
 //! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
 //! whose windows do not touch it, and one that is not finite, or whose multiples are not, makes all outputs of its tiles not a number.
@@ -38,6 +38,9 @@ const BLOCK_TILES: usize = 64;
 
 /// Blocks that keep a team busy if they cannot be shared out equally.
 const ENOUGH_BLOCKS: usize = 16;
+
+/// Least maps of a part: what it transforms should be less than what it multiplies.
+const LEAST_MAPS: usize = 2 * LANES;
 
 /// Blocks times panels of maps that keep a small team busy: smaller blocks read the weights more often.
 const ENOUGH_PARTS: usize = 4;
@@ -106,13 +109,16 @@ impl Kernel {
     }
 
     /// Parts of the output that are blocks, or some maps of blocks where threads cannot share these equally. Each part transforms its inputs
-    /// itself: they are a fraction of what they become, which would come slowly from another core's cache.
+    /// itself: what they become is several times as much, and would come slowly from another core's cache.
     fn parts(&self, threads: usize) -> Grid {
         let blocks = self.parts.tiles();
         if blocks >= ENOUGH_BLOCKS || blocks.is_multiple_of(threads) {
             return self.parts;
         }
-        Grid { tile_rows: self.parts.rows.div_ceil(threads).next_multiple_of(LANES), ..self.parts }
+        // As many stripes of maps as make the parts a multiple of the threads.
+        let stripes = (1..threads).find(|stripes| (blocks * stripes).is_multiple_of(threads)).unwrap_or(threads);
+        let maps = self.parts.rows.div_ceil(stripes).next_multiple_of(LANES);
+        Grid { tile_rows: maps.max(LEAST_MAPS), ..self.parts }
     }
 
     /// The transformed inputs of a block, a matrix of tiles and channels for each position: the rows of all, and the distance of rows, which

@@ -207,12 +207,20 @@ fn filters_that_were_not_given_are_an_error() {
 #[test]
 fn layers_of_many_channels_have_parts_for_a_team() {
     for micro in micro_kernels() {
-        let case = Case::new(1, [1024, 512], [32; 2], [1; 4]);
-        let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
-        let kernel = Kernel::new(micro, geometry, Filtering::Four, &case.node).expect("a sound node");
-        for threads in [2, 5, 8] {
-            let parts = kernel.parts(threads);
-            assert!(parts.tiles() >= threads, "{}, {threads} threads: {parts:?}", micro.name);
+        for (images, channels, size) in
+            [(1, [1024, 512], 32), (1, [64, 512], 14), (2, [64, 256], 28), (3, [64, 256], 14)]
+        {
+            let case = Case::new(images, channels, [size; 2], [1; 4]);
+            let geometry = geometry_of(&case.op, &case.node).expect("a sound node");
+            let kernel = Kernel::new(micro, geometry, Filtering::Four, &case.node).expect("a sound node");
+            for threads in [2, 3, 5, 8] {
+                let parts = kernel.parts(threads).tiles();
+                assert!(
+                    parts >= threads,
+                    "{}, {threads} threads: {parts} parts of {size}² by {channels:?}",
+                    micro.name
+                );
+            }
         }
     }
 }
