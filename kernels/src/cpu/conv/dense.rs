@@ -22,7 +22,7 @@ const ENOUGH_COLUMN_TILES: usize = 16;
 /// they write, and the depthwise layer behind takes maps too.
 const FEW_PIXELS: usize = 1024;
 
-/// Least maps that are computed in two halves, each of which reads the image: fewer do not make up for that.
+/// Least maps of a projection that is [halved](Kernel::upper): each half of them reads the image, which fewer do not make up for.
 const LEAST_MAPS: usize = 48;
 
 /// Rows of a panel that are written at a time when all panels are written ahead.

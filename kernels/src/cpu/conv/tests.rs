@@ -132,56 +132,41 @@ fn run_as(micro: &'static MicroKernel, op: &Conv, node: &NodeSpec, inputs: &[Ten
     run_by_teams(&*kernel, node, inputs)
 }
 
-#[test]
-fn convolutions_agree_with_the_definition() {
+/// Nodes of a kind by all methods, with weights that are constant, or constant or not where not `always`.
+fn agree_with_the_definition(
+    node: impl Fn(&mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>>,
+    always: bool,
+) {
     arbtest::arbtest(|u| {
-        if let Some((op, node)) = random_node(u)? {
+        if let Some((op, node)) = node(u)? {
             let micro = *u.choose(&MicroKernel::available())?;
             let inputs = inputs_of(&node);
-            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, u.arbitrary()?));
+            let constant = always || u.arbitrary()?;
+            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, constant));
         }
         Ok(())
     })
     .budget(Duration::from_millis(900));
+}
+
+#[test]
+fn convolutions_agree_with_the_definition() {
+    agree_with_the_definition(random_node, false);
 }
 
 #[test]
 fn small_images_agree_with_the_definition() {
-    arbtest::arbtest(|u| {
-        if let Some((op, node)) = random_small_node(u)? {
-            let micro = *u.choose(&MicroKernel::available())?;
-            let inputs = inputs_of(&node);
-            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, true));
-        }
-        Ok(())
-    })
-    .budget(Duration::from_millis(900));
+    agree_with_the_definition(random_small_node, true);
 }
 
 #[test]
 fn projections_agree_with_the_definition() {
-    arbtest::arbtest(|u| {
-        if let Some((op, node)) = random_projection(u)? {
-            let micro = *u.choose(&MicroKernel::available())?;
-            let inputs = inputs_of(&node);
-            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, true));
-        }
-        Ok(())
-    })
-    .budget(Duration::from_millis(900));
+    agree_with_the_definition(random_projection, true);
 }
 
 #[test]
 fn channels_by_themselves_agree_with_the_definition() {
-    arbtest::arbtest(|u| {
-        if let Some((op, node)) = random_depthwise_node(u)? {
-            let micro = *u.choose(&MicroKernel::available())?;
-            let inputs = inputs_of(&node);
-            require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, u.arbitrary()?));
-        }
-        Ok(())
-    })
-    .budget(Duration::from_millis(900));
+    agree_with_the_definition(random_depthwise_node, false);
 }
 
 #[test]

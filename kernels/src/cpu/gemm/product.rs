@@ -197,7 +197,8 @@ impl<'a> Product<'a> {
     }
 
     /// What is fetched while the panel of these columns of the tile is multiplied, some of it by each block: of a packed B, which usually comes
-    /// from memory, the next panel, the first one of the next slice, or, behind the last one, that of the matrix that follows; of one that is read where it is the rows of the next panel; of one
+    /// from memory, the next panel, the first one of the next slice, or, behind the last one, that of the matrix that follows; of one that is read where it is the
+    /// rows of the next panel; of one
     /// that is packed tile by tile a part of what will be packed next. That the next tile is the one to the right is a guess, which is right
     /// where a tile has all rows.
     /// C's lines are fetched from further away where a panel has few blocks.
