@@ -20,7 +20,7 @@ pub(super) fn suit<const QUADS: usize>(blocks: &Blocks) -> bool {
 /// Computes blocks of `QUADS · 4 = ROWS` rows and up to four columns.
 ///
 /// # Safety
-/// The pointers are valid as [`Blocks`] says, the blocks [suit](suit), and the processor has AVX-512F.
+/// The pointers are valid as [`Blocks`] says, the blocks [suit], and the processor has AVX-512F.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn run<const QUADS: usize, const ROWS: usize>(blocks: &Blocks) {
     const { assert!(ROWS == QUADS * QUAD) };
