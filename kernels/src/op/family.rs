@@ -3,9 +3,10 @@
 //! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
 //! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
 
-use super::shallow::Across;
+use super::shallow::{Across, PANEL};
 use super::{
-    Binary, Conv, Domain, Expression, Filtering, IntegerConv, NodeSpec, Op, RecurrentKind, ReduceKind, Step, Unary,
+    Binary, Conv, Domain, Expression, Filtering, IntegerConv, Interpolation, MatMul, NodeSpec, Op, RecurrentKind,
+    ReduceKind, Step, Unary,
 };
 use crate::dtype::DType;
 use crate::shape::merged;
@@ -15,6 +16,9 @@ const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 
 /// … where their pixels do not fill vectors of so many.
 const LANES: f64 = 16.0;
+
+/// Elements of a row that are added up side by side.
+const SIDE_BY_SIDE: f64 = 32.0;
 
 /// Rows that are multiplied by narrow weights at once.
 const NARROW_ROWS: f64 = 4.0;
@@ -29,6 +33,23 @@ pub struct Family {
     pub name: &'static str,
     /// What the time is about linear in: operations, elements moved, rows begun. As many for all nodes of the family.
     pub amounts: Vec<f64>,
+}
+
+/// Products of a stack of matrices.
+struct Product {
+    matrices: f64,
+    rows: f64,
+    depth: f64,
+    columns: f64,
+    /// Whether all have the same right matrix, which makes them one.
+    shared: bool,
+}
+
+impl Product {
+    /// Elements of the right matrices.
+    fn right(&self) -> f64 {
+        self.matrices * self.depth * self.columns
+    }
 }
 
 impl NodeSpec {
@@ -49,9 +70,9 @@ impl NodeSpec {
         let (read, written) = (self.read(0), self.written());
         match &self.op {
             Op::Map(map) => self.map_family(map.domain, &map.expression),
-            Op::MatMul(op) => self.product_family(op.transpose_a),
+            Op::MatMul(op) => self.product_family(op),
             Op::NarrowMatMul(_) => self.narrow_family(),
-            Op::IntegerMatMul(_) => ("matmul integer", self.product_family(false).1),
+            Op::IntegerMatMul(_) => ("matmul integer", self.product_amounts(&self.product(false))),
             Op::IntegerConv(op) => {
                 let depth = (1..4).map(|axis| self.size(1, axis)).product::<f64>();
                 let (flops, maps) = (2.0 * written * depth, self.size(1, 0) / op.group as f64);
@@ -78,7 +99,10 @@ impl NodeSpec {
             Op::Reduce(op) => {
                 let rows = op.axes.last().is_some_and(|last| *last + 1 == self.rank());
                 let summed = f64::from(u8::from(matches!(op.kind, ReduceKind::Sum | ReduceKind::Mean)));
-                let amounts = vec![read * summed, read * (1.0 - summed), written];
+                let mut amounts = vec![read * summed, read * (1.0 - summed), written];
+                if rows {
+                    amounts.push(summed * written * rest(read / written));
+                }
                 (if rows { "reduce rows" } else { "reduce columns" }, amounts)
             }
             Op::ArgReduce(op) => match op.axis + 1 == self.rank() {
@@ -91,8 +115,19 @@ impl NodeSpec {
                 true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),
                 false => ("softmax columns", vec![read, read / self.size(0, op.axis)]),
             },
-            Op::Normalize(op) => ("normalize", vec![read, self.before(op.axis)]),
-            Op::Resize(op) => ("resize", vec![written, written * op.interpolation.neighbours()]),
+            Op::Normalize(op) => {
+                let rows = self.before(op.axis);
+                ("normalize", vec![read, rows, rows * rest(read / rows)])
+            }
+            Op::Resize(op) => {
+                let taken = written * op.interpolation.neighbours();
+                let [linear, cubic] = match op.interpolation {
+                    Interpolation::Nearest(_) => [0.0, 0.0],
+                    Interpolation::Linear => [taken, 0.0],
+                    Interpolation::Cubic { .. } => [0.0, taken],
+                };
+                ("resize", vec![written, linear, cubic])
+            }
             Op::Recurrent(op) => self.recurrent_family(op.kind),
             Op::Transpose(op) => {
                 let strides = self.inputs.first().map_or(Vec::new(), |input| input.shape.strides());
@@ -136,8 +171,19 @@ impl NodeSpec {
         joined.last().map_or(1.0, |(size, _)| *size as f64)
     }
 
-    /// Operations, the elements of both matrices and of the result, and the bytes of the right ones beyond a cache's. Products that share their right matrix are one.
-    fn product_family(&self, transpose_a: bool) -> (&'static str, Vec<f64>) {
+    fn product_family(&self, op: &MatMul) -> (&'static str, Vec<f64>) {
+        let product = self.product(op.transpose_a);
+        let name = match (product.rows <= 1.0, product.columns <= 1.0, product.shared) {
+            (true, false, true) => "matmul row",
+            (true, ..) | (_, true, _) => "matmul vector",
+            (.., true) => "matmul",
+            (.., false) => return ("matmul batched", self.batched_amounts(&product, op.transpose_b)),
+        };
+        (name, self.product_amounts(&product))
+    }
+
+    /// The product of the first two inputs. Products that share their right matrix are one.
+    fn product(&self, transpose_a: bool) -> Product {
         let back = |tensor: usize, back: usize| {
             let dims = self.inputs.get(tensor).map_or(&[][..], |input| input.shape.dims());
             dims.len().checked_sub(back).map_or(0.0, |axis| dims[axis] as f64)
@@ -147,17 +193,22 @@ impl NodeSpec {
         let columns = right / depth;
         let shared = !transpose_a && self.read(1) <= right;
         let rows = if shared { self.written() / columns } else { own };
-        let matrices = self.written() / columns / rows;
-        let name = match (rows <= 1.0, columns <= 1.0, shared) {
-            (true, false, true) => "matmul row",
-            (true, ..) | (_, true, _) => "matmul vector",
-            (.., true) => "matmul",
-            (.., false) => "matmul batched",
-        };
-        let weights = right * matrices;
-        let amounts =
-            vec![2.0 * self.written() * depth, self.read(0), weights, self.written(), beyond_caches(4.0 * weights)];
-        (name, amounts)
+        Product { matrices: self.written() / columns / rows, rows, depth, columns, shared }
+    }
+
+    /// Operations, the elements of both matrices and of the result, and the bytes of the right ones beyond a cache's.
+    fn product_amounts(&self, product: &Product) -> Vec<f64> {
+        let (right, written) = (product.right(), self.written());
+        vec![2.0 * written * product.depth, self.read(0), right, written, beyond_caches(4.0 * right)]
+    }
+
+    /// Operations of whole vectors of columns, for what is left empty takes as long; the elements of the left matrices, of right ones that are
+    /// turned, and of the result; matrices, each of which is begun anew, and the bytes of the right ones beyond a cache's.
+    fn batched_amounts(&self, product: &Product, transpose_b: bool) -> Vec<f64> {
+        let Product { matrices, rows, depth, columns, .. } = *product;
+        let whole = 2.0 * matrices * rows * depth * (columns / LANES).ceil() * LANES;
+        let turned = if transpose_b { product.right() } else { 0.0 };
+        vec![whole, self.read(0), turned, self.written(), matrices, beyond_caches(4.0 * product.right())]
     }
 
     /// Operations, elements of the matrices and of the result, and the bytes of the weights beyond a cache's.
@@ -170,7 +221,8 @@ impl NodeSpec {
         (name, amounts)
     }
 
-    /// Of products: operations, elements of the windows that are written as the right matrices, weights, image and result.
+    /// Of products: operations, elements of the windows that are written as the right matrices, and the runs that these are written in, weights,
+    /// image and result.
     fn conv_family(&self, op: &Conv) -> (&'static str, Vec<f64>) {
         let [channels, maps, group] = [self.size(0, 1), self.size(1, 0), op.group as f64];
         let (taps, images) = (self.size(1, 2) * self.size(1, 3), self.size(0, 0));
@@ -191,20 +243,41 @@ impl NodeSpec {
         if let Some(filtering) = Filtering::of(op, self) {
             return ("conv filtered", self.filtered_amounts(filtering, flops));
         }
-        let amounts = vec![flops, windows, self.read(1), self.read(0), self.written()];
+        let (image, written) = (self.read(0), self.written());
+        let amounts = vec![flops, windows, self.read(1), image, written];
         match op.shallow(self) {
-            Some(Across::Pixels) => return ("conv shallow", amounts),
+            Some(Across::Pixels) => return ("conv shallow", vec![self.whole_flops(op, depth), image, written]),
             Some(Across::Maps) => return ("conv grouped", amounts),
             None => {}
         }
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
-        let name = match (small, taps == 1.0 && op.strides == [1, 1], group > 1.0) {
-            (true, ..) => "conv small",
-            (_, true, _) => "conv pointwise",
-            (.., true) => "conv grouped other",
-            (.., false) => "conv windows",
-        };
-        (name, amounts)
+        let pointwise = taps == 1.0 && op.strides == [1, 1];
+        match (small, pointwise, group > 1.0) {
+            (true, true, _) => ("conv small", vec![flops, 0.0, self.read(1), written]),
+            (true, ..) => ("conv small", vec![flops, windows, self.read(1), written]),
+            (_, true, _) => ("conv pointwise", amounts),
+            (.., true) => ("conv grouped other", amounts),
+            (.., false) => {
+                let runs = images * taps * self.runs(pixels);
+                ("conv windows", vec![flops, windows, runs, self.read(1), image, written])
+            }
+        }
+    }
+
+    /// Operations of whole vectors of a row's outputs and whole panels of maps: what is left empty takes as long.
+    fn whole_flops(&self, op: &Conv, depth: f64) -> f64 {
+        let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis] as f64);
+        let (groups, whole) = (op.group as f64, |count: f64, of: f64| (count / of).ceil() * of);
+        2.0 * images * groups * whole(maps / groups, PANEL as f64) * depth * high * whole(wide, LANES)
+    }
+
+    /// Runs of so many pixels that a row of the output has in common with a vector: where each comes from is found for each element of the
+    /// window anew.
+    fn runs(&self, pixels: f64) -> f64 {
+        let wide = self.outputs[0].shape.dims()[3];
+        let common = LANES * wide as f64 / f64::from(1 << wide.trailing_zeros().min(LANES.log2() as u32));
+        // They begin where a row or a vector does.
+        (pixels / LANES).ceil() + pixels / wide as f64 - (pixels / common).ceil()
     }
 
     /// Of products at all positions: operations, values of tiles' channels and of their maps, and weights; and the operations of sums of
@@ -217,11 +290,12 @@ impl NodeSpec {
         vec![2.0 * values * channels * maps, values * channels, values * maps, weights, flops]
     }
 
-    /// Operations, gates, the weights of all steps, and steps.
+    /// Operations, gates, the weights of all steps, steps, and the bytes of all steps' weights beyond a cache's.
     fn recurrent_family(&self, kind: RecurrentKind) -> (&'static str, Vec<f64>) {
         let name = if kind == RecurrentKind::Lstm { "lstm" } else { "gru" };
         let steps = self.size(0, 0);
-        (name, vec![self.work().flops, self.read(0), steps * self.read(1), steps])
+        let far = steps * beyond_caches(4.0 * self.read(1));
+        (name, vec![self.work().flops, self.read(0), steps * self.read(1), steps, far])
     }
 
     /// Bytes, and runs that are copied at once, of a copy whose input has these distances along the output's axes.
@@ -271,6 +345,11 @@ impl NodeSpec {
     }
 }
 
+/// Elements of a row behind those that are added up side by side: they come one by one.
+fn rest(row: f64) -> f64 {
+    row % SIDE_BY_SIDE
+}
+
 /// Bytes that come from farther than a core's own cache.
 fn beyond_caches(bytes: f64) -> f64 {
     (bytes - CACHE).max(0.0)
@@ -298,7 +377,7 @@ fn steps(expression: &Expression) -> [f64; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::{Conv, Gather, Map, MatMul, Recurrent, Slice, Transpose};
+    use crate::op::{Gather, Map, Normalize, Recurrent, Reduce, Slice, Transpose};
     use crate::{Shape, TensorSpec};
 
     fn family(op: Op, inputs: &[&[usize]], output: &[usize]) -> (&'static str, Vec<f64>) {
@@ -313,13 +392,14 @@ mod tests {
         let matmul = || Op::MatMul(MatMul::default());
         let want = vec![2.0 * 60.0 * 7.0, 84.0, 35.0, 60.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[7, 5]], &[3, 4, 5]), ("matmul", want));
-        let want = vec![2.0 * 60.0 * 7.0, 84.0, 105.0, 60.0, 0.0, 0.0, 0.0];
+        // Three, whose five columns take as long as sixteen.
+        let want = vec![2.0 * 12.0 * 7.0 * 16.0, 84.0, 0.0, 60.0, 3.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[3, 7, 5]], &[3, 4, 5]), ("matmul batched", want));
         assert_eq!(family(matmul(), &[&[1, 7], &[7, 5]], &[1, 5]).0, "matmul row");
         assert_eq!(family(matmul(), &[&[2, 1, 7], &[2, 7, 5]], &[2, 1, 5]).0, "matmul vector");
         assert_eq!(family(matmul(), &[&[9, 7], &[7, 1]], &[9, 1]).0, "matmul vector");
         let both = MatMul { transpose_a: true, transpose_b: true, epilogue: None };
-        let want = vec![2.0 * 20.0 * 7.0, 28.0, 35.0, 20.0, 0.0, 0.0, 0.0];
+        let want = vec![2.0 * 4.0 * 7.0 * 16.0, 28.0, 35.0, 20.0, 1.0, 0.0, 0.0, 0.0];
         assert_eq!(family(Op::MatMul(both), &[&[7, 4], &[5, 7]], &[4, 5]), ("matmul batched", want));
     }
 
@@ -329,12 +409,20 @@ mod tests {
             Op::Conv(Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None })
         };
         // 32 maps of 10 × 10 pixels, each from windows of 8 · 9 elements.
-        let want = vec![2.0 * 3200.0 * 72.0, 7200.0, 2304.0, 800.0, 3200.0, 0.0, 0.0];
+        // A vector and a row begin together at pixels 0 and 80, alone at 5 and 8 others.
+        let want = vec![2.0 * 3200.0 * 72.0, 7200.0, 9.0 * 15.0, 2304.0, 800.0, 3200.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]), ("conv windows", want));
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
-        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]).0, "conv small");
-        assert_eq!(family(conv(2, 1, 1), &[&[1, 3, 64, 64], &[16, 3, 3, 3]], &[1, 16, 32, 32]).0, "conv shallow");
+        // Whose windows are written, and the image itself.
+        let want = vec![2.0 * 1568.0 * 72.0, 72.0 * 49.0, 2304.0, 1568.0, 0.0, 0.0];
+        assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]), ("conv small", want));
+        let want = vec![2.0 * 1568.0 * 8.0, 0.0, 256.0, 1568.0, 0.0, 0.0];
+        assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 7, 7], &[32, 8, 1, 1]], &[1, 32, 7, 7]), ("conv small", want));
+        // 14 maps of rows of 28 are computed as 16 of 32.
+        let want = vec![2.0 * 16.0 * 27.0 * 28.0 * 32.0, 2352.0, 14.0 * 784.0, 0.0, 0.0];
+        let found = family(conv(1, 1, 1), &[&[1, 3, 28, 28], &[14, 3, 3, 3]], &[1, 14, 28, 28]);
+        assert_eq!(found, ("conv shallow", want));
         // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
         let want = vec![
             72.0 * 25.0 * 2048.0,
@@ -382,10 +470,21 @@ mod tests {
     }
 
     #[test]
+    fn rows_count_what_is_left_of_them() {
+        let mean = Op::Reduce(Reduce { kind: ReduceKind::Mean, axes: vec![2, 3] });
+        let pooled = family(mean, &[&[1, 20, 7, 7]], &[1, 20]);
+        assert_eq!(pooled, ("reduce rows", vec![980.0, 0.0, 20.0, 20.0 * 17.0]));
+        let most = Op::Reduce(Reduce { kind: ReduceKind::Max, axes: vec![1] });
+        assert_eq!(family(most, &[&[6, 40]], &[6]), ("reduce rows", vec![0.0, 240.0, 6.0, 0.0]));
+        let normalize = Op::Normalize(Normalize { axis: 1, epsilon: 1e-5, center: true, epilogue: None });
+        assert_eq!(family(normalize, &[&[6, 40]], &[6, 40]), ("normalize", vec![240.0, 6.0, 48.0, 0.0, 0.0]));
+    }
+
+    #[test]
     fn recurrent_layers_read_their_weights_at_every_step() {
         let op = Op::Recurrent(Recurrent { kind: RecurrentKind::Lstm, reverse: false });
         let inputs: [&[usize]; 5] = [&[5, 2, 32], &[32, 8], &[32], &[2, 8], &[2, 8]];
-        let want = vec![80.0 * 4.0 * 20.0, 320.0, 5.0 * 256.0, 5.0];
+        let want = vec![80.0 * 4.0 * 20.0, 320.0, 5.0 * 256.0, 5.0, 0.0];
         assert_eq!(family(op, &inputs, &[5, 2, 8]), ("lstm", want));
     }
 

@@ -52,7 +52,7 @@ pub(super) fn windows() -> Vec<Probe> {
 
 /// Of windows of one pixel, and to images of so few pixels that their channels lie along the vectors.
 pub(super) fn pointwise() -> Vec<Probe> {
-    let layers: [Layer; 22] = [
+    let layers: [Layer; 25] = [
         ([8, 10, 10], 8, 1, 1, 1, Nothing),
         ([3, 100, 100], 16, 1, 1, 1, Relu),
         ([16, 64, 64], 64, 1, 1, 1, Relu),
@@ -73,6 +73,9 @@ pub(super) fn pointwise() -> Vec<Probe> {
         ([512, 7, 7], 512, 3, 1, 1, Relu),
         ([960, 7, 7], 160, 1, 1, 1, Nothing),
         ([160, 7, 7], 960, 1, 1, 1, Silu),
+        ([48, 7, 7], 96, 3, 1, 1, Relu),
+        ([320, 5, 5], 256, 1, 1, 1, Relu),
+        ([64, 12, 12], 64, 3, 2, 1, Nothing),
         ([48, 4, 4], 32, 5, 2, 1, Relu),
         ([512, 1, 1], 128, 1, 1, 1, Nothing),
     ];
@@ -81,7 +84,7 @@ pub(super) fn pointwise() -> Vec<Probe> {
 
 /// Of each channel by itself, of channels in groups, and transposed.
 pub(super) fn grouped() -> Vec<Probe> {
-    let layers: [Layer; 35] = [
+    let layers: [Layer; 38] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
         ([240, 14, 14], 240, 3, 1, 240, Relu),
         ([144, 56, 56], 144, 3, 2, 144, Silu),
@@ -105,6 +108,9 @@ pub(super) fn grouped() -> Vec<Probe> {
         ([384, 14, 14], 384, 3, 1, 384, Relu),
         ([576, 14, 14], 576, 3, 2, 576, Relu),
         ([960, 7, 7], 960, 3, 1, 960, Silu),
+        ([64, 8, 8], 64, 3, 1, 64, Relu),
+        ([200, 8, 8], 200, 5, 1, 200, Silu),
+        ([256, 6, 6], 256, 3, 1, 256, Relu),
         ([16, 32, 32], 16, 3, 1, 4, Relu),
         ([32, 14, 14], 32, 3, 1, 2, Nothing),
         ([64, 56, 56], 64, 3, 1, 4, Relu),

@@ -153,9 +153,12 @@ pub(super) fn batched() -> Vec<Probe> {
         let op = Op::MatMul(MatMul { transpose_a: false, transpose_b, epilogue });
         Probe::new(op, 2, &inputs[..given], &[batch, rows, columns])
     };
-    let rows: [Weighed; 9] = [
+    let rows: [Weighed; 12] = [
         ([1, 40, 100], false, Gelu),
         ([1, 32, 6], true, Nothing),
+        ([1, 24, 64], false, Gelu),
+        ([1, 128, 48], true, Silu),
+        ([1, 16, 200], false, Nothing),
         ([1, 300, 900], false, Relu),
         ([1, 1000, 400], true, Relu),
         ([1, 64, 64], false, Nothing),
@@ -169,7 +172,8 @@ pub(super) fn batched() -> Vec<Probe> {
 
 /// Both cells, of few and many units, over few and many steps.
 pub(super) fn recurrent() -> Vec<Probe> {
-    let sizes = [[3, 1, 16], [20, 1, 32], [12, 8, 32], [10, 4, 64], [40, 1, 128], [8, 1, 512], [30, 1, 256]];
+    let sizes =
+        [[3, 1, 16], [20, 1, 32], [12, 8, 32], [10, 4, 64], [40, 1, 128], [8, 1, 512], [30, 1, 256], [10, 1, 400]];
     let gru = |linear_before_reset| RecurrentKind::Gru { linear_before_reset };
     let cells = sizes.iter().enumerate().flat_map(|(at, size)| [(RecurrentKind::Lstm, *size), (gru(at != 2), *size)]);
     cells.map(|(kind, size)| layer(kind, size)).collect()

@@ -10,7 +10,7 @@ use anabranch_kernels::op::{
 
 /// Along the innermost axes and along outer ones.
 pub(super) fn reductions() -> Vec<Probe> {
-    let reduces: [(&[usize], &[usize], ReduceKind); 14] = [
+    let reduces: [(&[usize], &[usize], ReduceKind); 17] = [
         (&[64, 256], &[1], ReduceKind::Max),
         (&[64, 256], &[0], ReduceKind::Max),
         (&[16, 32], &[1], ReduceKind::Sum),
@@ -19,6 +19,9 @@ pub(super) fn reductions() -> Vec<Probe> {
         (&[1, 64, 56, 56], &[2, 3], ReduceKind::Mean),
         (&[1, 512, 7, 7], &[2, 3], ReduceKind::Mean),
         (&[1, 1280, 7, 7], &[2, 3], ReduceKind::Mean),
+        (&[1, 200, 8, 8], &[2, 3], ReduceKind::Mean),
+        (&[40, 96], &[1], ReduceKind::Sum),
+        (&[24, 10], &[1], ReduceKind::Mean),
         (&[16, 32], &[0], ReduceKind::Sum),
         (&[128, 512], &[0], ReduceKind::Max),
         (&[1, 49, 768], &[1], ReduceKind::Mean),
@@ -54,7 +57,8 @@ pub(super) fn reductions() -> Vec<Probe> {
     };
     let softmax =
         |&(dims, axis): &(&[usize], usize)| Probe::new(Op::Softmax(Softmax { axis, log: false }), 1, &[dims], dims);
-    let rows = [(16, 64), (10, 40), (197, 192), (128, 512), (1, 768), (32, 6272), (512, 256), (64, 1024)];
+    let rows =
+        [(16, 64), (10, 40), (197, 192), (128, 512), (1, 768), (32, 6272), (512, 256), (64, 1024), (4, 48), (20, 96)];
     let normalized = rows.into_iter().enumerate().map(|(at, (rows, length))| normalize(rows, length, at % 2 == 1));
     let along = axes.iter().map(searched).chain(axes.iter().map(softmax)).collect::<Vec<_>>();
     reduces.into_iter().map(reduce).chain(along).chain(normalized).collect()
