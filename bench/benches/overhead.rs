@@ -106,7 +106,7 @@ fn overhead(criterion: &mut Criterion) {
     let two = DevicePool::new(vec![cpu(0, Vec::new()), cpu(1, Vec::new())]);
     let turns = || Chain::tiny(100, true).executor_on(&two, &PlanOptions::default());
     measure("100 nodes in turns on two CPU devices", turns(), &options);
-    let sleepy = RunOptions::default().with_spin(Duration::ZERO);
+    let sleepy = RunOptions::default().with_spin(Duration::ZERO).with_linger(Duration::ZERO);
     measure("100 nodes in turns on two CPU devices, no spinning", turns(), &sleepy);
     let mixed = gpu().and_then(|gpu| executor(100, &[cpu(0, Vec::new()), gpu], true));
     measure("100 nodes in turns on CPU and GPU", mixed, &options);

@@ -142,8 +142,9 @@ impl Engine {
         self.adopt(call.spare);
         self.give(&call.tensors);
         let threads = self.start(pool, &terms);
-        self.host(terms, call, &supervisor);
+        self.host(terms.on(pool.devices().first()), call, &supervisor);
         if threads > 0 {
+            let spin = if self.shares_cpus { spin.max(linger) } else { spin };
             pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
         }
         self.give(&GpuTensors::default());
@@ -191,7 +192,8 @@ impl Engine {
             pool.busy().enter(threads);
             self.exchange.port(HOST.0).show(Doing::Working);
             inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
-            let job = |worker| Job { engine: Arc::clone(self), worker, terms: terms.clone() };
+            let terms = |worker: u32| terms.on(pool.devices().get(worker as usize));
+            let job = |worker| Job { engine: Arc::clone(self), worker, terms: terms(worker) };
             inboxes().for_each(|(worker, inbox)| inbox.give(job(worker)));
         }
         threads

@@ -22,12 +22,13 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Whether to note when everything happened; costs a look at the clock a node.
     pub profile: bool,
-    /// How long a thread that waits for another looks again and again before it sleeps, at most: waking takes tens of microseconds.
-    /// Less where the plan expects a shorter wait, and nothing on a machine with one processing unit. Zero to sleep at once.
+    /// How long a thread of a GPU or a link that waits for another looks again and again before it sleeps, at most, and who queues for the
+    /// devices: waking takes tens of microseconds. Less where the plan expects a shorter wait, and nothing on a machine with one processing
+    /// unit. Zero to sleep at once. Of threads of CPU devices, where it is more than `linger`.
     pub spin: Duration,
-    /// How long the threads of a CPU device look for more work after a kernel before they sleep, at most: runs that follow within this
-    /// time need not wake them. After the first 50 µs they give their core to any other thread that wants it. Nothing on a machine with
-    /// one processing unit.
+    /// How long the threads of a CPU device look for more work before they sleep, at most: after a kernel, while another device makes what they
+    /// need, and after a run, so that what follows within this time need not wake them. After the first 50 µs they give their core to any
+    /// other thread that wants it. Nothing on a machine with one processing unit.
     pub linger: Duration,
     /// How long all workers may wait for each other before the run is called stalled.
     pub stall_after: Duration,

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// Looks between two looks at the clock, which takes longer than a look at what is waited for.
 const ROUNDS: u32 = 64;
 
+/// After so long who looks gives the core to any other thread that wants it, between two looks.
+const ALONE: Duration = Duration::from_micros(50);
+
 /// Waits as short as this are always worth their looks: falling asleep and waking takes longer.
 const SHORT: Duration = Duration::from_micros(10);
 
@@ -70,7 +73,8 @@ impl Waiter {
     }
 }
 
-/// Looks for as long as `time`; whether it is `ready`.
+/// Looks for as long as `time`; whether it is `ready`. Less where another thread takes the core meanwhile: looking on would take its time,
+/// and who never sleeps is late when there is something to do.
 pub(super) fn spin_until(time: Duration, ready: &impl Fn() -> bool) -> bool {
     if ready() {
         return true;
@@ -86,8 +90,15 @@ pub(super) fn spin_until(time: Duration, ready: &impl Fn() -> bool) -> bool {
                 return true;
             }
         }
-        if since.elapsed() >= time {
+        let waited = since.elapsed();
+        if waited >= time {
             return false;
+        }
+        if waited >= ALONE {
+            std::thread::yield_now();
+            if since.elapsed() - waited >= ALONE {
+                return ready();
+            }
         }
     }
 }

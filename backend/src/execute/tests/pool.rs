@@ -87,7 +87,7 @@ fn spinning_or_not_the_bits_are_the_same() {
         let executor = on(&pool(&placed, 1), &placed);
         for spin in [NO_SPIN, Duration::from_micros(1), Duration::from_millis(1)] {
             for _ in 0..30 {
-                assert_right(&executor, &RunOptions::default().with_spin(spin));
+                assert_right(&executor, &RunOptions::default().with_spin(spin).with_linger(spin));
             }
         }
     }
@@ -103,7 +103,8 @@ fn eight_callers_of_two_plans_all_get_their_runs() {
             for caller in 0..8 {
                 let executor = &executors[caller % 2];
                 scope.spawn(move || {
-                    (0..50).for_each(|_| assert_right(executor, &RunOptions::default().with_spin(spin)))
+                    let options = RunOptions::default().with_spin(spin).with_linger(spin);
+                    (0..50).for_each(|_| assert_right(executor, &options));
                 });
             }
         });
