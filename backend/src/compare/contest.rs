@@ -267,7 +267,9 @@ mod tests {
         for round in 0..15 {
             let order = turns(round, 24);
             assert_eq!(order, turns(round, 24));
-            order.windows(2).for_each(|pair| drop(before[pair[1]].insert(pair[0])));
+            for pair in order.windows(2) {
+                before[pair[1]].insert(pair[0]);
+            }
             let mut all = order;
             all.sort_unstable();
             assert!(all.into_iter().eq(0..24));

@@ -235,7 +235,7 @@ mod tests {
     use crate::plan::test_programs::{Maker, add, relu};
     use crate::plan::{MachineDevice, PlanOptions};
     use crate::planning::{Constraints, Lowered, Machine};
-    use crate::profile::{DeviceCosts, Laws, LinkCosts, MachineCosts, Rates};
+    use crate::profile::{DeviceCosts, Laws, LinkCosts, MachineCosts, Rates, Sample};
     use crate::program::Program;
     use anabranch_placement::platform::DeviceKind;
     use std::sync::Arc;
@@ -272,10 +272,14 @@ mod tests {
     }
 
     fn plan(constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
-        let (machine, weights) = (machine(), Arc::new(Weights::default()));
+        plan_on(&machine(), constraints, strategy, streaming)
+    }
+
+    fn plan_on(machine: &Machine, constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
+        let weights = Arc::new(Weights::default());
         let lowered = Lowered { program: Arc::new(branches()), weights, rest: None };
         let plan = PlanOptions::default().with_streaming(streaming);
-        let planner = Planner { lowered: &lowered, machine: &machine, constraints };
+        let planner = Planner { lowered: &lowered, machine, constraints };
         planner.plan(&PlanChoice { strategy, plan, ..PlanChoice::default() }).expect("there is room")
     }
 
@@ -309,5 +313,23 @@ mod tests {
         let free = Constraints::default();
         let [auto, off] = [StreamMode::Auto, StreamMode::Off].map(|mode| makespan(&plan(&free, Strategy::HEFT, mode)));
         assert!(auto <= off, "{auto} {off}");
+    }
+
+    /// To wake a thread once took 1 µs and takes 20.
+    #[test]
+    fn runs_of_several_threads_are_forecast_to_begin_as_they_usually_do() {
+        let mut known = machine();
+        for threads in [0, 1] {
+            let run = known.costs.runs.entry(MachineCosts::run_key(threads)).or_default();
+            for microseconds in [1.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0] {
+                let sample = Sample { nanoseconds: 1e3 * microseconds, cold: false, at: 0 };
+                assert!(run.start.add(sample) && run.join.add(sample));
+            }
+        }
+        for (strategy, begin) in [(Strategy::CPU, 1e-6), (Strategy::HEFT, 20e-6)] {
+            let [at_once, later] = [&machine(), &known]
+                .map(|machine| plan_on(machine, &Constraints::default(), strategy.clone(), StreamMode::Off));
+            assert!((makespan(&later) - makespan(&at_once) - begin).abs() < 1e-9, "{strategy}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The classes of kernels that calibration measures: for each a program of nodes in the sizes that networks have, small and large.
 //!
 //! Every node has weights of its own and reads what an element-wise node has just made, as in a network: weights come from memory or a
-//! far cache, what was made last from a near one. Tiny nodes of all classes follow each other in one program: small networks stay in near
+//! far cache, what was made last from a near one. Tiny nodes of all classes follow each other in programs of their own: tiny networks stay in near
 //! caches from run to run, but most of their nodes begin with code that the one before did not use. The element-wise nodes are measured as well.
 
 mod images;
@@ -69,6 +69,9 @@ const TINY: f64 = 65_536.0;
 /// … and small.
 const SMALL: f64 = 2_097_152.0;
 
+/// Bytes of the tiny nodes of a program at most: all of a tiny network stays in a core's own cache from run to run.
+const TINY_NETWORK: f64 = 1024.0 * 1024.0;
+
 /// Bytes of the small nodes of a program at most: a small network's weights stay in a cache of this size.
 const NETWORK: f64 = 4.0 * 1024.0 * 1024.0;
 
@@ -101,7 +104,8 @@ impl Class {
         let mut programs: [Vec<(f64, Vec<Probe>)>; 2] = Default::default();
         for probe in self.probes() {
             let bytes = probe.bytes();
-            let (size, most) = if bytes <= SMALL { (0, NETWORK) } else { (1, f64::INFINITY) };
+            let network = if self == Self::Tiny { TINY_NETWORK } else { NETWORK };
+            let (size, most) = if bytes <= SMALL { (0, network) } else { (1, f64::INFINITY) };
             match programs[size].last_mut() {
                 Some((sum, probes)) if *sum + bytes <= most => {
                     *sum += bytes;
