@@ -166,7 +166,7 @@ impl Machine {
 }
 
 /// What a history of submissions or of waking says; 0 where it says nothing.
-pub(super) fn seconds(history: &History) -> f64 {
+fn seconds(history: &History) -> f64 {
     history.undisturbed().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 

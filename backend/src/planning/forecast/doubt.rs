@@ -2,7 +2,7 @@
 
 use super::{Script, read_seconds};
 use crate::plan::Transfer;
-use crate::profile::{CostSource, History, NodeCost, interval};
+use crate::profile::{CostSource, NodeCost, interval};
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 
@@ -41,12 +41,12 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
         let seconds = read_seconds(&machine.costs, &machine.devices, plan.device_of(*node), reads);
         (Group::Reads, seconds, Some(READ_SPREAD))
     });
-    let fixed = |group: Group, history: &History| {
-        let estimate = history.least()?;
+    let ends = [(Group::Start, script.start(&script.run.start)), (Group::Finish, script.run.finish.least())];
+    let ends = ends.into_iter().filter_map(|(group, estimate)| {
+        let estimate = estimate?;
         Some((group, estimate.nanoseconds * 1e-9, Some(estimate.spread)))
-    };
-    let ends = [fixed(Group::Start, &script.run.start), fixed(Group::Finish, &script.run.finish)];
-    let moved = copies.map(copy).chain(reads).chain(ends.into_iter().flatten());
+    });
+    let moved = copies.map(copy).chain(reads).chain(ends);
     let foreign = program.node_ids().filter_map(|node| costs[node.index()][plan.device_of(node).index()]);
     let foreign = foreign.filter(|cost| !matches!(cost.source, CostSource::Measured { .. } | CostSource::Cold { .. }));
     let foreign = foreign.map(|cost| cost.seconds).sum();

@@ -13,9 +13,9 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::machine::{Machine, least_seconds, seconds};
+use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
-use crate::profile::{History, NodeCost, RunCosts};
+use crate::profile::{Estimate, History, NodeCost, RunCosts};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -168,10 +168,15 @@ impl<'a> Script<'a> {
         self.operations.len() - 1
     }
 
-    /// Seconds until a thread begins: the least where only the caller's takes part. To wake another takes from microseconds to tens of them, and
-    /// how soon it once began says nothing of how soon it does.
+    /// Seconds until a thread begins; 0 where nothing is known.
     fn starting(&self, history: &History) -> f64 {
-        if threads(self.plan) == 0 { least_seconds(history) } else { seconds(history) }
+        self.start(history).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+    }
+
+    /// The least where only the caller's thread takes part. To wake another takes from microseconds to tens of them, and how soon it once began
+    /// says nothing of how soon it does.
+    fn start(&self, history: &History) -> Option<Estimate> {
+        if threads(self.plan) == 0 { history.least() } else { history.undisturbed() }
     }
 
     fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
