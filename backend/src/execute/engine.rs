@@ -142,9 +142,10 @@ impl Engine {
         self.adopt(call.spare);
         self.give(&call.tensors);
         let threads = self.start(pool, &terms);
-        self.host(terms.on(pool.devices().first()), call, &supervisor);
+        let host = self.terms_on(HOST.0, pool, &terms);
+        let spin = host.spin;
+        self.host(host, call, &supervisor);
         if threads > 0 {
-            let spin = if self.shares_cpus { spin.max(linger) } else { spin };
             pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
         }
         self.give(&GpuTensors::default());
@@ -192,11 +193,18 @@ impl Engine {
             pool.busy().enter(threads);
             self.exchange.port(HOST.0).show(Doing::Working);
             inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
-            let terms = |worker: u32| terms.on(pool.devices().get(worker as usize));
-            let job = |worker| Job { engine: Arc::clone(self), worker, terms: terms(worker) };
+            let job = |worker| Job { engine: Arc::clone(self), worker, terms: self.terms_on(worker, pool, terms) };
             inboxes().for_each(|(worker, inbox)| inbox.give(job(worker)));
         }
         threads
+    }
+
+    /// The terms of one worker. The threads of several CPU devices look longer for what the others make and for the next run: what they wait for
+    /// takes as long as they do, and a thread that slept is late.
+    fn terms_on(&self, worker: u32, pool: &DevicePool, terms: &Terms) -> Terms {
+        let cpu = matches!(pool.devices().get(worker as usize), Some(ComputeDevice::Cpu(_)));
+        let spin = if cpu && self.shares_cpus { terms.spin.max(terms.linger) } else { terms.spin };
+        Terms { spin, ..terms.clone() }
     }
 
     /// The host's part, on the caller's thread.

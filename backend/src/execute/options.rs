@@ -22,13 +22,14 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Whether to note when everything happened; costs a look at the clock a node.
     pub profile: bool,
-    /// How long a thread of a GPU or a link that waits for another looks again and again before it sleeps, at most, and who queues for the
-    /// devices: waking takes tens of microseconds. Less where the plan expects a shorter wait, and nothing on a machine with one processing
-    /// unit. Zero to sleep at once. Of threads of CPU devices, where it is more than `linger`.
+    /// How long a thread that waits for another looks again and again before it sleeps, at most, and who queues for the devices: waking takes
+    /// tens of microseconds. Less where the plan expects a shorter wait, and nothing on a machine with one processing unit. The threads of
+    /// plans with several CPU devices look for the longer of this and `linger`; both zero to sleep at once.
     pub spin: Duration,
-    /// How long the threads of a CPU device look for more work before they sleep, at most: after a kernel, while another device makes what they
-    /// need, and after a run, so that what follows within this time need not wake them. After the first 50 µs they give their core to any
-    /// other thread that wants it. Nothing on a machine with one processing unit.
+    /// How long the threads of CPU devices look for more work before they sleep, at most: after a kernel, and where a plan has several CPU devices
+    /// after a run and while another device makes what they need, so that what follows within this time need not wake them. After the first
+    /// 50 µs they give their core to any other thread that wants it. A caller with a run in each such time keeps all cores of its plans
+    /// busy. Nothing on a machine with one processing unit.
     pub linger: Duration,
     /// How long all workers may wait for each other before the run is called stalled.
     pub stall_after: Duration,

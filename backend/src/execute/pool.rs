@@ -24,7 +24,8 @@ use std::time::Duration;
 
 /// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
 /// that is not the host's and for each link. Each is started or opened when the first plan is readied that has steps there, used by
-/// all plans, and ended when the pool and its executors are gone. Idle devices cost nothing.
+/// all plans, and ended when the pool and its executors are gone. Idle devices cost
+/// nothing beyond [`RunOptions::linger`](super::RunOptions::linger).
 ///
 /// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run), or, for a long run
 /// that finds the devices taken, by a thread of the pool.

@@ -1,7 +1,6 @@
 //! A worker: a device or a link with the state that it keeps between runs, and what it knows of the run that it is in.
 
 use super::cpu::CpuWorker;
-use super::device::ComputeDevice;
 use super::error::{Failure, Place};
 use super::event::Event;
 use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
@@ -74,17 +73,6 @@ pub(super) struct Terms {
     pub(super) linger: Duration,
     /// Whether the run is to be left, for kernels to ask between their parts; only where it has a token or a clock.
     pub(super) interrupt: Option<Interrupt>,
-}
-
-impl Terms {
-    /// For the worker of a device, or of a link: the threads of CPU devices look longer, for their cores have nothing better to do.
-    pub(super) fn on(&self, device: Option<&ComputeDevice>) -> Self {
-        let spin = match device {
-            Some(ComputeDevice::Cpu(_)) => self.spin.max(self.linger),
-            Some(ComputeDevice::Gpu(_)) | None => self.spin,
-        };
-        Self { spin, ..self.clone() }
-    }
 }
 
 /// A run as one worker sees it.

@@ -6,7 +6,7 @@
 
 use super::classes::Class;
 use super::observation::observe;
-use super::probe::{Probe, relay, side_by_side};
+use super::probe::{Probe, ROW_WEIGHTS, relay, rows, side_by_side};
 use super::record::{ProfiledRun, record, sample};
 use crate::device::Inventory;
 use crate::execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
@@ -50,6 +50,9 @@ const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
 
 /// Elements of what CPU devices read out of each other's caches: 4 KiB, which each core has near by, to 4 MiB, more than a core's caches.
 const READ: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 20];
+
+/// How many times a device's cache the weights are that it cannot hold.
+const FAR: u64 = 4;
 
 /// Nodes of a chain that two devices share.
 const RELAY: u32 = 16;
@@ -250,6 +253,7 @@ impl<'a> Calibrator<'a> {
 
     /// Measures the rates of a device, and the affine law of its links.
     fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        self.learn_far(device, known)?;
         let mut trials = Vec::new();
         for probe in Probe::ALL {
             let trial = self.run(probe.program(), &|_| device, false)?;
@@ -268,6 +272,22 @@ impl<'a> Calibrator<'a> {
         }
         let seconds = |probe: Probe| trials.iter().find(|(p, _)| *p == probe).map_or(0.0, |(_, seconds)| *seconds);
         known.devices.entry(self.devices[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
+        Ok(())
+    }
+
+    /// Runs products of a row with weights that a CPU device's own cache holds, then with more than that: what they take longer. Before all else,
+    /// for it is taken out of what is measured.
+    fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let target = &self.devices[device.index()];
+        let room = target.cache * target.threads as u64;
+        let matrices = (FAR * room).min(Self::ROOM / 2) / ROW_WEIGHTS;
+        if target.kind != DeviceKind::Cpu || room < ROW_WEIGHTS || matrices * ROW_WEIGHTS < 2 * room {
+            return Ok(());
+        }
+        let usual = |matrices: u64| self.run(rows(matrices), &|_| device, false).map(|trial| trial.usual_node(device));
+        let longer = usual(matrices)? - usual(1)?;
+        let seconds = longer * f64::from(1 << 20) / ROW_WEIGHTS as f64;
+        known.devices.entry(target.key.clone()).or_default().far.add(sample(seconds, false));
         Ok(())
     }
 

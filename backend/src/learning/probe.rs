@@ -1,8 +1,8 @@
 //! The programs that calibration runs: each stresses one rate of a device, or one link.
 
 use crate::program::{Origin, Program, floats, map};
-use anabranch_kernels::Tensor;
 use anabranch_kernels::op::{Binary, Conv, Expression, MatMul, Op, Register, Step, Unary};
+use anabranch_kernels::{Tensor, TensorSpec};
 
 /// What a probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,36 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
     program
 }
 
+/// Bytes of the weights of a node of [`rows`].
+pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW * ROW;
+
+/// Columns and rows of these weights.
+const ROW: u64 = 384;
+
+/// Products of a row with so many matrices of 576 KiB, one after the other, then as many again.
+pub(crate) fn rows(matrices: u64) -> Program {
+    let mut program = Program::default();
+    let spec = floats(&[ROW as usize; 2]);
+    let weights: Vec<_> = (0..matrices)
+        .map(|at| {
+            program.add_value(format!("weights{at}"), spec.clone(), Origin::Constant(small(&spec, at as usize).into()))
+        })
+        .collect();
+    let mut last = program.add_input("x", floats(&[1, ROW as usize]));
+    for (index, weights) in weights.iter().chain(&weights).enumerate() {
+        let op = Op::MatMul(MatMul::default());
+        last = program.add_node(format!("y{index}"), op, &[last, *weights], floats(&[1, ROW as usize]));
+    }
+    program.add_output("y", last);
+    program
+}
+
+/// A tensor of small elements, another for each number: equal ones would be kept once.
+fn small(spec: &TensorSpec, number: usize) -> Tensor {
+    let elements: Vec<f32> = (0..spec.shape.elements()).map(|i| ((i + number) % 257) as f32 * 1e-4).collect();
+    Tensor::from_elements(spec.shape.clone(), &elements).expect("one element for each of the shape's")
+}
+
 fn negate() -> Op {
     map(Expression::unary(Unary::Negate))
 }
@@ -77,8 +107,7 @@ fn add_chain(program: &mut Program, name: &str, dims: &[usize], constant: Option
     let mut last = program.add_input(format!("{name}x"), floats(dims));
     let weights = constant.map(|dims| {
         let spec = floats(dims);
-        let elements: Vec<f32> = (0..spec.shape.elements()).map(|i| (i % 17) as f32 * 1e-3).collect();
-        let tensor = Tensor::from_elements(spec.shape.clone(), &elements).expect("one element for each of the shape's");
+        let tensor = small(&spec, 0);
         program.add_value(format!("{name}weights"), spec, Origin::Constant(tensor.into()))
     });
     for index in 0..length {

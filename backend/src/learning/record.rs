@@ -3,7 +3,7 @@
 use super::observation::{NodeTime, Observed, observe};
 use crate::execute::RunOutput;
 use crate::plan::Plan;
-use crate::planning::{MachineDevice, first_reads, link, read_seconds, threads};
+use crate::planning::{MachineDevice, far_seconds, first_reads, link, read_seconds, threads};
 use crate::profile::{MachineCosts, Sample};
 use crate::program::Program;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const BESIDE: f64 = 0.7;
 /// … and alone if no other was for more than this.
 const ALONE: f64 = 0.1;
 
-/// At most this share of a node's time is taken for reads out of another device's cache.
+/// At most this share of a node's time is taken for reads out of another device's cache, and for constants from beyond its own.
 const MOST_READ: f64 = 0.8;
 
 /// Samples that a node's time must rest on before it tells a slowdown.
@@ -59,6 +59,7 @@ pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
     }
     let mut observed = observe(profiled.program, profiled.plan, profiled.run);
     discount_reads(known, &mut observed, profiled);
+    discount_far(known, &mut observed, profiled);
     if !profiled.cold {
         record_slowdowns(known, &observed, profiled);
     }
@@ -89,6 +90,14 @@ fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: Profi
             let reading = read_seconds(known, profiled.devices, node.device, reads);
             node.seconds -= reading.min(node.seconds * MOST_READ);
         }
+    }
+}
+
+/// Takes from the nodes' times what their constants took longer to come from beyond a core's own cache, likewise.
+fn discount_far(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
+    let far = far_seconds(profiled.program, profiled.devices, known, |node| profiled.plan.device_of(node));
+    for node in &mut observed.nodes {
+        node.seconds -= far[node.node.index()].min(node.seconds * MOST_READ);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
+use super::far::far_seconds;
 use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
@@ -95,13 +96,17 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
+        // As though all were there.
+        let far: Vec<_> = ids.clone().map(|at| far_seconds(program, devices, &machine.costs, |_| at)).collect();
         let costs = program
-            .nodes
-            .iter()
-            .zip(&allowed)
-            .map(|(node, allowed)| {
+            .node_ids()
+            .map(|id| (id, program.node(id), allowed[id.index()]))
+            .map(|(id, node, allowed)| {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
-                let cost = |at: DeviceId| predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
+                let cost = |at: DeviceId| {
+                    let cost = predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
+                    NodeCost { seconds: cost.seconds + far[at.index()][id.index()], ..cost }
+                };
                 ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
             })
             .collect();

@@ -48,6 +48,9 @@ pub struct DeviceCosts {
     /// Of a GPU: from the submission to an idle device until that begins.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub dispatch: History,
+    /// Of a CPU: what a MiB of constants takes longer to come from beyond its cores' own caches.
+    #[serde(default, skip_serializing_if = "History::is_empty")]
+    pub far: History,
 }
 
 /// A device's rates as measured by calibration: the parameters of a roofline (Williams 2009).
@@ -169,6 +172,12 @@ impl MachineCosts {
         self.slowdowns.get(&Self::slowdown_key(device, other)).map_or(1.0, Slowdown::ratio)
     }
 
+    /// Seconds that a byte of constants takes longer on the device of this key where its own cache does not hold it; 0 where nobody knows.
+    pub fn far(&self, device: &str) -> f64 {
+        let far = self.devices.get(device).and_then(|costs| costs.far.undisturbed());
+        far.map_or(0.0, |estimate| estimate.nanoseconds * 1e-9 / f64::from(1 << 20))
+    }
+
     /// The key of a slowdown.
     pub fn slowdown_key(device: &str, other: &str) -> String {
         format!("{device} beside {other}")
@@ -184,7 +193,8 @@ impl MachineCosts {
             None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
         };
         let costs = nodes.entry(node.key()).or_default();
-        if costs.family.is_empty() {
+        // Other kernels may have had another law.
+        if costs.family.is_empty() || !costs.versions.contains_key(&anabranch_kernels::VERSION) {
             let (work, Family { name, amounts }) = (node.work(), node.family());
             (costs.op, costs.flops, costs.bytes) = (node.op.name().to_owned(), work.flops, work.bytes());
             (costs.family, costs.amounts) = (name.to_owned(), amounts);
@@ -219,7 +229,8 @@ impl MachineCosts {
         for sizes in self.links.values_mut().flat_map(|link| [&mut link.sizes, &mut link.streamed, &mut link.reads]) {
             sizes.retain(|_, history| keep(history.is_sane()));
         }
-        let devices = self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch]);
+        let devices =
+            self.devices.values_mut().flat_map(|costs| [&mut costs.encode, &mut costs.dispatch, &mut costs.far]);
         let runs = self.runs.values_mut().flat_map(RunCosts::histories);
         for history in devices.chain(runs).filter(|history| !history.is_empty()) {
             if !keep(history.is_sane()) {
@@ -245,6 +256,7 @@ impl MachineCosts {
             ours.rates = ours.rates.or(theirs.rates);
             ours.encode.merge(&theirs.encode);
             ours.dispatch.merge(&theirs.dispatch);
+            ours.far.merge(&theirs.far);
             for (node, costs) in &theirs.nodes {
                 ours.nodes.entry(node.clone()).or_default().merge(costs);
             }
@@ -298,8 +310,13 @@ impl NodeCosts {
         self.versions.entry(anabranch_kernels::VERSION).or_default()
     }
 
+    /// The newest kernels that were measured, by whose laws the amounts are.
+    fn newest(&self) -> Option<u32> {
+        self.versions.last_key_value().map(|(version, _)| *version)
+    }
+
     fn merge(&mut self, other: &Self) {
-        if self.family.is_empty() {
+        if self.family.is_empty() || self.newest() < other.newest() {
             (self.op, self.flops, self.bytes) = (other.op.clone(), other.flops, other.bytes);
             (self.family, self.amounts) = (other.family.clone(), other.amounts.clone());
         }

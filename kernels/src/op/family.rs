@@ -253,8 +253,12 @@ impl NodeSpec {
         let small = pixels <= SMALL_IMAGE.0 && maps / group >= SMALL_IMAGE.1 && pixels % LANES > 0.0;
         let pointwise = taps == 1.0 && op.strides == [1, 1];
         match (small, pointwise, group > 1.0) {
-            (true, true, _) => ("conv small", vec![flops, 0.0, self.read(1), written]),
-            (true, ..) => ("conv small", vec![flops, windows, self.read(1), written]),
+            (true, ..) => {
+                // The image itself, or windows in whole vectors.
+                let whole = images * group * depth * (pixels / LANES).ceil() * LANES;
+                let windows = if pointwise && op.pads == [0; 4] { 0.0 } else { whole };
+                ("conv small", vec![flops, windows, self.read(1), written])
+            }
             (_, true, _) => ("conv pointwise", amounts),
             (.., true) => ("conv grouped other", amounts),
             (.., false) => {
@@ -264,11 +268,13 @@ impl NodeSpec {
         }
     }
 
-    /// Operations of whole vectors of a row's outputs and whole panels of maps: what is left empty takes as long.
+    /// Operations of whole vectors of a row's outputs and whole panels of maps, or half of one: what is left empty takes as long.
     fn whole_flops(&self, op: &Conv, depth: f64) -> f64 {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis] as f64);
         let (groups, whole) = (op.group as f64, |count: f64, of: f64| (count / of).ceil() * of);
-        2.0 * images * groups * whole(maps / groups, PANEL as f64) * depth * high * whole(wide, LANES)
+        let (maps, panel) = (maps / groups, PANEL as f64);
+        let maps = if maps <= panel / 2.0 { panel / 2.0 } else { whole(maps, panel) };
+        2.0 * images * groups * maps * depth * high * whole(wide, LANES)
     }
 
     /// Runs of so many pixels that a row of the output has in common with a vector: where each comes from is found for each element of the
@@ -345,7 +351,7 @@ impl NodeSpec {
     }
 }
 
-/// Elements of a row behind those that are added up side by side: they come one by one.
+/// Elements of a row behind whole blocks of those that are added up side by side: they take as long as a block or longer.
 fn rest(row: f64) -> f64 {
     row % SIDE_BY_SIDE
 }
@@ -415,13 +421,16 @@ mod tests {
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
         // Whose windows are written, and the image itself.
-        let want = vec![2.0 * 1568.0 * 72.0, 72.0 * 49.0, 2304.0, 1568.0, 0.0, 0.0];
+        let want = vec![2.0 * 1568.0 * 72.0, 72.0 * 64.0, 2304.0, 1568.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]), ("conv small", want));
         let want = vec![2.0 * 1568.0 * 8.0, 0.0, 256.0, 1568.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 7, 7], &[32, 8, 1, 1]], &[1, 32, 7, 7]), ("conv small", want));
         // 14 maps of rows of 28 are computed as 16 of 32.
         let want = vec![2.0 * 16.0 * 27.0 * 28.0 * 32.0, 2352.0, 14.0 * 784.0, 0.0, 0.0];
         let found = family(conv(1, 1, 1), &[&[1, 3, 28, 28], &[14, 3, 3, 3]], &[1, 14, 28, 28]);
+        assert_eq!(found, ("conv shallow", want));
+        let want = vec![2.0 * 4.0 * 144.0 * 16.0 * 16.0, 4096.0, 768.0, 0.0, 0.0];
+        let found = family(conv(1, 1, 1), &[&[1, 16, 16, 16], &[3, 16, 3, 3]], &[1, 3, 16, 16]);
         assert_eq!(found, ("conv shallow", want));
         // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
         let want = vec![

@@ -161,6 +161,8 @@ pub(super) fn pools() -> Vec<Probe> {
         (linear, [32, 28, 28], 56),
         (linear, [3, 96, 96], 48),
         (cubic, [3, 32, 32], 64),
+        (cubic, [8, 20, 20], 40),
+        (cubic, [16, 28, 28], 56),
     ];
     pools.into_iter().map(pool).chain(resizes.into_iter().map(resize)).collect()
 }

@@ -124,7 +124,7 @@ fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {
 
 /// Of batches, as in attention, and with vectors; of one row with weights that stay in a cache: small ones belong to small networks.
 pub(super) fn batched() -> Vec<Probe> {
-    let sizes: [([usize; 4], bool, Finish); 19] = [
+    let sizes: [([usize; 4], bool, Finish); 20] = [
         ([2, 16, 16, 16], false, Nothing),
         ([3, 10, 12, 10], true, Masked),
         ([3, 10, 10, 12], false, Nothing),
@@ -138,6 +138,7 @@ pub(super) fn batched() -> Vec<Probe> {
         ([8, 100, 32, 100], true, Masked),
         ([3, 197, 64, 197], true, Nothing),
         ([12, 256, 64, 256], false, Nothing),
+        ([384, 8, 16, 8], false, Nothing),
         ([4, 1, 32, 16], false, Nothing),
         ([12, 1, 64, 128], true, Nothing),
         ([12, 1, 128, 64], false, Nothing),

@@ -57,8 +57,20 @@ pub(super) fn reductions() -> Vec<Probe> {
     };
     let softmax =
         |&(dims, axis): &(&[usize], usize)| Probe::new(Op::Softmax(Softmax { axis, log: false }), 1, &[dims], dims);
-    let rows =
-        [(16, 64), (10, 40), (197, 192), (128, 512), (1, 768), (32, 6272), (512, 256), (64, 1024), (4, 48), (20, 96)];
+    let rows = [
+        (16, 64),
+        (10, 40),
+        (197, 192),
+        (128, 512),
+        (1, 768),
+        (32, 6272),
+        (512, 256),
+        (64, 1024),
+        (4, 48),
+        (20, 96),
+        (512, 200),
+        (256, 784),
+    ];
     let normalized = rows.into_iter().enumerate().map(|(at, (rows, length))| normalize(rows, length, at % 2 == 1));
     let along = axes.iter().map(searched).chain(axes.iter().map(softmax)).collect::<Vec<_>>();
     reduces.into_iter().map(reduce).chain(along).chain(normalized).collect()

@@ -2,7 +2,7 @@
 
 use super::{Script, read_seconds};
 use crate::plan::Transfer;
-use crate::profile::{CostSource, NodeCost, interval};
+use crate::profile::{CostSource, Estimate, NodeCost, interval};
 use crate::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 
@@ -41,7 +41,10 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
         let seconds = read_seconds(&machine.costs, &machine.devices, plan.device_of(*node), reads);
         (Group::Reads, seconds, Some(READ_SPREAD))
     });
-    let ends = [(Group::Start, script.start(&script.run.start)), (Group::Finish, script.run.finish.least())];
+    let starts = [&script.run.start, &script.run.join].map(|history| script.start(history));
+    let started = |one: &Estimate, other: &Estimate| one.nanoseconds.total_cmp(&other.nanoseconds);
+    let last = starts.into_iter().flatten().max_by(started);
+    let ends = [(Group::Start, last), (Group::Finish, script.run.finish.least())];
     let ends = ends.into_iter().filter_map(|(group, estimate)| {
         let estimate = estimate?;
         Some((group, estimate.nanoseconds * 1e-9, Some(estimate.spread)))

@@ -13,6 +13,7 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
+use super::far::far_seconds;
 use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{Estimate, History, NodeCost, RunCosts};
@@ -46,6 +47,8 @@ struct Script<'a> {
     encoded: BTreeMap<NodeId, usize>,
     /// What nodes are the first to read that other CPU devices have made.
     reads: BTreeMap<NodeId, Vec<FirstRead>>,
+    /// How much longer each node's constants take to come than if all nodes were on its device.
+    far: Vec<f64>,
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
     /// The place of the last use of what was in the slot of a device's value before, where there was anything.
     emptied: BTreeMap<(DeviceId, ValueId), u32>,
@@ -124,6 +127,16 @@ pub(crate) fn threads(plan: &Plan) -> usize {
     others.len() + plan.links().len()
 }
 
+/// By node, seconds that its constants take longer to come in this plan than if all nodes were on its device, as costs have it.
+fn farther(program: &Program, plan: &Plan, machine: &Machine) -> Vec<f64> {
+    let far =
+        |device_of: &dyn Fn(NodeId) -> DeviceId| far_seconds(program, &machine.devices, &machine.costs, device_of);
+    let alone: Vec<_> = (0..machine.devices.len() as u32).map(|at| far(&|_| DeviceId(at))).collect();
+    let here = far(&|node| plan.device_of(node));
+    let longer = |node: NodeId| here[node.index()] - alone[plan.device_of(node).index()][node.index()];
+    program.node_ids().map(longer).collect()
+}
+
 impl<'a> Script<'a> {
     fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
@@ -146,6 +159,7 @@ impl<'a> Script<'a> {
             chunks: chunks(plan),
             encoded: BTreeMap::new(),
             reads: first_reads(program, plan),
+            far: farther(program, plan, machine),
             curves: BTreeMap::new(),
             emptied: plan.memory().emptied(),
             run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
@@ -201,7 +215,8 @@ impl<'a> Script<'a> {
         let device = self.plan.device_of(id);
         let (known, devices) = (&self.machine.costs, &self.machine.devices);
         let reads = self.reads.get(&id).map_or(0.0, |reads| read_seconds(known, devices, device, reads));
-        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| cost.seconds) + reads;
+        let own = costs[id.index()][device.index()].map_or(0.0, |cost| (cost.seconds + self.far[id.index()]).max(0.0));
+        let seconds = own + reads;
         let inputs = self.program.node(id).inputs.iter();
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {
