@@ -67,6 +67,8 @@ pub struct Placing<'a> {
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
+    /// What constants of each node take longer to come on each device, if all nodes were there; in the costs already.
+    far: Vec<Vec<f64>>,
     curves: Vec<Vec<TransferCurve>>,
     intervals: Vec<f64>,
 }
@@ -96,7 +98,6 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
-        // As though all were there.
         let far: Vec<_> = ids.clone().map(|at| far_seconds(program, devices, &machine.costs, |_| at)).collect();
         let costs = program
             .node_ids()
@@ -112,11 +113,13 @@ impl<'a> Placing<'a> {
             .collect();
         let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
         let intervals = ids.map(|device| machine.encode(device)).collect();
-        Ok(Self { program, machine, tasks, costs, curves, intervals })
+        Ok(Self { program, machine, tasks, costs, far, curves, intervals })
     }
 
-    /// Predicts `cost` for a node on a device, in the place of what the store says; none where it cannot run there.
+    /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
     pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
+        let far = self.far[device.index()][node.index()];
+        let cost = cost.map(|cost| NodeCost { seconds: cost.seconds + far, ..cost });
         self.costs[node.index()][device.index()] = cost;
     }
 

@@ -340,6 +340,8 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::program::{floats, map};
+    use anabranch_kernels::op::{Expression, Unary};
 
     #[test]
     fn runs_of_a_number_of_threads_that_was_not_measured_are_like_the_nearest() {
@@ -353,6 +355,35 @@ mod tests {
         costs.runs.insert("2 CPUs, 0 GPUs, 0 links".into(), RunCosts::default());
         for (threads, start) in [(0, 300.0), (1, 5e3), (2, 5e3), (3, 2e4), (9, 2e4)] {
             assert_eq!(costs.run(threads).map(|run| run.start.min), Some(start), "{threads}");
+        }
+    }
+    #[test]
+    fn a_nodes_amounts_are_those_of_the_newest_kernels() {
+        let spec = NodeSpec {
+            op: map(Expression::unary(Unary::Abs)),
+            inputs: vec![floats(&[50])],
+            outputs: vec![floats(&[50])],
+        };
+        let sample = Sample { nanoseconds: 9.0, cold: false, at: 0 };
+        let mut new = MachineCosts::default();
+        assert!(new.record("cpu", &spec, sample));
+        // As kernels of an older version had it.
+        let mut old = new.clone();
+        let node = old.devices.get_mut("cpu").and_then(|costs| costs.nodes.get_mut(&spec.key())).expect("recorded");
+        let history = node.versions.remove(&anabranch_kernels::VERSION).expect("recorded");
+        (node.family, node.amounts) = ("ancient".into(), vec![1.0]);
+        node.versions.insert(0, history);
+        let known = |costs: &MachineCosts| {
+            let node = &costs.devices["cpu"].nodes[&spec.key()];
+            assert_eq!(node.family, "map");
+            node.amounts.clone()
+        };
+        let (mut again, mut merged, mut kept) = (old.clone(), old.clone(), new.clone());
+        assert!(again.record("cpu", &spec, sample));
+        merged.merge(&new);
+        kept.merge(&old);
+        for costs in [again, merged, kept] {
+            assert_eq!(known(&costs), spec.family().amounts);
         }
     }
 }

@@ -118,9 +118,15 @@ fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: 
     output.text(&text)
 }
 
+/// What a MiB of constants takes longer that comes from beyond a device's own caches, in seconds; none where that was not measured.
+fn far(known: &MachineCosts, device: &str) -> Option<f64> {
+    let seconds = known.far(device) * f64::from(1 << 20);
+    (seconds > 0.0).then_some(seconds)
+}
+
 fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     let mut table = Table::new(
-        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >launch | >nodes known",
+        "device | >matmul GFLOP/s | >conv GFLOP/s | >element-wise GFLOP/s | >memory GB/s | >far constants | >launch | >nodes known",
     );
     for device in inventory.devices() {
         let costs = known.devices.get(device.key());
@@ -133,6 +139,7 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
             cell(rates.map(|rates| giga(rates.conv_flops))),
             cell(rates.map(|rates| giga(rates.map_flops))),
             cell(rates.map(|rates| giga(rates.bandwidth))),
+            cell(far(known, device.key()).map(|seconds| format!("+{}/MiB", duration(seconds)))),
             cell(rates.map(|rates| duration(rates.launch))),
             costs.map_or(0, |costs| costs.nodes.len()).to_string(),
         ]);
@@ -201,6 +208,7 @@ fn as_json(inventory: &Inventory, known: &MachineCosts, [measured, all]: [usize;
             "name": device.name(),
             "key": device.key(),
             "rates": costs.and_then(|costs| costs.rates),
+            "far_s_per_mib": far(known, device.key()),
             "nodes": costs.map_or(0, |costs| costs.nodes.len()),
         })
     };
