@@ -3,7 +3,7 @@
 use super::observation::{NodeTime, Observed, observe};
 use crate::execute::RunOutput;
 use crate::plan::Plan;
-use crate::planning::{MachineDevice, far_seconds, first_reads, link, read_seconds, threads};
+use crate::planning::{MachineDevice, Reads, first_reads, link, read_seconds, threads};
 use crate::profile::{MachineCosts, Sample};
 use crate::program::Program;
 use std::collections::BTreeMap;
@@ -95,9 +95,10 @@ fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: Profi
 
 /// Takes from the nodes' times what their constants took longer to come from beyond a core's own cache, likewise.
 fn discount_far(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
-    let far = far_seconds(profiled.program, profiled.devices, known, |node| profiled.plan.device_of(node));
+    let reads = Reads::of(profiled.program);
+    let far = reads.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
     for node in &mut observed.nodes {
-        node.seconds -= far[node.node.index()].min(node.seconds * MOST_READ);
+        node.seconds -= reads.seconds(node.node, far[node.device.index()]).min(node.seconds * MOST_READ);
     }
 }
 

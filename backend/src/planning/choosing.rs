@@ -322,7 +322,7 @@ mod tests {
         assert!(auto <= off, "{auto} {off}");
     }
 
-    /// To begin once took 1 µs and takes 20, and 30 on the other core, on which both branches have to wait.
+    /// To begin once took the caller 1 µs and takes 20; the other core takes 30, and has less to do.
     #[test]
     fn runs_of_several_threads_are_forecast_to_begin_as_they_usually_do() {
         let mut known = machine();
@@ -334,12 +334,11 @@ mod tests {
                 assert!(run.start.add(sample) && run.join.add(later));
             }
         }
-        for (strategy, begin) in [(Strategy::CPU, 1e-6), (Strategy::HEFT, 30e-6)] {
+        for (strategy, begin) in [(Strategy::CPU, 1e-6), (Strategy::HEFT, 20e-6)] {
             let [at_once, later] = [&machine(), &known]
                 .map(|machine| plan_on(machine, &Constraints::default(), strategy.clone(), StreamMode::Off));
-            // A hop between the cores, which one branch may wait for instead.
             let found = makespan(&later) - makespan(&at_once);
-            assert!((found - begin).abs() < 1.1e-6, "{strategy}: {found}");
+            assert!((found - begin).abs() < 1e-9, "{strategy}: {found}");
         }
     }
 }

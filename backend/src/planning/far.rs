@@ -6,29 +6,56 @@ use crate::profile::MachineCosts;
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 
-/// By node, the seconds that its constants take longer to come where nodes are on the devices that `device_of` names; 0 where a device's own
-/// cache holds all that its nodes read in a run, on GPUs, and where nothing was measured. O(nodes × tensors of a node).
-pub(crate) fn far_seconds(
-    program: &Program,
-    devices: &[MachineDevice],
-    known: &MachineCosts,
-    device_of: impl Fn(NodeId) -> DeviceId,
-) -> Vec<f64> {
-    let mut constants = vec![0.0; devices.len()];
-    let mut made = vec![0.0f64; devices.len()];
-    let read: Vec<f64> = program.nodes.iter().map(|node| constant_bytes(program, node)).collect();
-    for id in program.node_ids() {
-        let (device, node) = (device_of(id).index(), program.node(id));
-        constants[device] += read[id.index()];
-        made[device] = made[device].max((node.spec.work().bytes() - read[id.index()]).max(0.0));
+/// What each node of a program reads.
+pub(crate) struct Reads {
+    /// Bytes of constants.
+    constants: Vec<f64>,
+    /// Bytes of all else that it reads or writes.
+    others: Vec<f64>,
+}
+
+impl Reads {
+    /// Of all nodes. O(nodes × tensors of a node).
+    pub(crate) fn of(program: &Program) -> Self {
+        let constants: Vec<f64> = program.nodes.iter().map(|node| constant_bytes(program, node)).collect();
+        let others = program.nodes.iter().zip(&constants);
+        let others = others.map(|(node, constants)| (node.spec.work().bytes() - constants).max(0.0)).collect();
+        Self { constants, others }
     }
-    let rate = |at: usize| {
-        let device = &devices[at];
-        let far = room(device).is_some_and(|room| constants[at] + made[at] > room);
-        if far { known.far(&device.key) * device.times } else { 0.0 }
-    };
-    let rates: Vec<f64> = (0..devices.len()).map(rate).collect();
-    program.node_ids().map(|id| read[id.index()] * rates[device_of(id).index()]).collect()
+
+    /// Seconds that a node's constants take longer to come where each byte takes so much longer.
+    pub(crate) fn seconds(&self, node: NodeId, far: f64) -> f64 {
+        self.constants[node.index()] * far
+    }
+
+    /// By device, seconds that each byte of constants takes longer to come if all nodes are there: 0 where its own cache holds all that they
+    /// read in a run, on GPUs, and where nothing was measured. O(nodes + devices).
+    pub(crate) fn alone(&self, devices: &[MachineDevice], known: &MachineCosts) -> Vec<f64> {
+        let most = self.others.iter().copied().fold(0.0, f64::max);
+        let held = self.constants.iter().sum::<f64>() + most;
+        devices.iter().map(|device| far(device, known, held)).collect()
+    }
+
+    /// The same where nodes are on the devices that `device_of` names.
+    pub(crate) fn placed(
+        &self,
+        devices: &[MachineDevice],
+        known: &MachineCosts,
+        device_of: impl Fn(NodeId) -> DeviceId,
+    ) -> Vec<f64> {
+        let mut held = vec![(0.0, 0.0f64); devices.len()];
+        for (node, (constants, others)) in (0u32..).zip(self.constants.iter().zip(&self.others)) {
+            let held = &mut held[device_of(NodeId(node)).index()];
+            *held = (held.0 + constants, held.1.max(*others));
+        }
+        devices.iter().zip(held).map(|(device, (constants, others))| far(device, known, constants + others)).collect()
+    }
+}
+
+/// Seconds that each byte of constants takes longer on a device whose nodes read so many bytes in a run.
+fn far(device: &MachineDevice, known: &MachineCosts, held: f64) -> f64 {
+    let far = room(device).is_some_and(|room| held > room);
+    if far { known.far(&device.key) * device.times } else { 0.0 }
 }
 
 /// Where each node is if CPU devices share them out, each a stretch whose constants its own cache holds: none where one device's cache holds all
@@ -113,7 +140,14 @@ mod tests {
             let far = &mut known.devices.entry(key.into()).or_default().far;
             assert!(far.add(Sample { nanoseconds: 1e6, cold: false, at: 0 }));
         }
-        far_seconds(&program(), &devices(threads), &known, |node| DeviceId(device_of[node.index()]))
+        let (program, devices) = (program(), devices(threads));
+        let (reads, on) = (Reads::of(&program), |node: NodeId| DeviceId(device_of[node.index()]));
+        let far = reads.placed(&devices, &known, on);
+        if device_of.iter().all(|device| *device == device_of[0]) {
+            let at = device_of[0] as usize;
+            assert_eq!(reads.alone(&devices, &known)[at], far[at], "as if all were there");
+        }
+        program.node_ids().map(|node| reads.seconds(node, far[on(node).index()])).collect()
     }
 
     #[test]

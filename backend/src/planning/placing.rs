@@ -2,7 +2,7 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::far::far_seconds;
+use super::far::Reads;
 use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
@@ -67,8 +67,9 @@ pub struct Placing<'a> {
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
-    /// What constants of each node take longer to come on each device, if all nodes were there; in the costs already.
-    far: Vec<Vec<f64>>,
+    reads: Reads,
+    /// By device, what a byte of constants takes longer to come if all nodes are there; in the costs already.
+    far: Vec<f64>,
     curves: Vec<Vec<TransferCurve>>,
     intervals: Vec<f64>,
 }
@@ -98,7 +99,8 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
-        let far: Vec<_> = ids.clone().map(|at| far_seconds(program, devices, &machine.costs, |_| at)).collect();
+        let reads = Reads::of(program);
+        let far = reads.alone(devices, &machine.costs);
         let costs = program
             .node_ids()
             .map(|id| (id, program.node(id), allowed[id.index()]))
@@ -106,19 +108,19 @@ impl<'a> Placing<'a> {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
                 let cost = |at: DeviceId| {
                     let cost = predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
-                    NodeCost { seconds: cost.seconds + far[at.index()][id.index()], ..cost }
+                    NodeCost { seconds: cost.seconds + reads.seconds(id, far[at.index()]), ..cost }
                 };
                 ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
             })
             .collect();
         let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
         let intervals = ids.map(|device| machine.encode(device)).collect();
-        Ok(Self { program, machine, tasks, costs, far, curves, intervals })
+        Ok(Self { program, machine, tasks, costs, reads, far, curves, intervals })
     }
 
     /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
     pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
-        let far = self.far[device.index()][node.index()];
+        let far = self.reads.seconds(node, self.far[device.index()]);
         let cost = cost.map(|cost| NodeCost { seconds: cost.seconds + far, ..cost });
         self.costs[node.index()][device.index()] = cost;
     }

@@ -13,7 +13,7 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::far::far_seconds;
+use super::far::Reads;
 use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{Estimate, History, NodeCost, RunCosts};
@@ -129,11 +129,12 @@ pub(crate) fn threads(plan: &Plan) -> usize {
 
 /// By node, seconds that its constants take longer to come in this plan than if all nodes were on its device, as costs have it.
 fn farther(program: &Program, plan: &Plan, machine: &Machine) -> Vec<f64> {
-    let far =
-        |device_of: &dyn Fn(NodeId) -> DeviceId| far_seconds(program, &machine.devices, &machine.costs, device_of);
-    let alone: Vec<_> = (0..machine.devices.len() as u32).map(|at| far(&|_| DeviceId(at))).collect();
-    let here = far(&|node| plan.device_of(node));
-    let longer = |node: NodeId| here[node.index()] - alone[plan.device_of(node).index()][node.index()];
+    let (reads, Machine { devices, costs, .. }) = (Reads::of(program), machine);
+    let (alone, here) = (reads.alone(devices, costs), reads.placed(devices, costs, |node| plan.device_of(node)));
+    let longer = |node: NodeId| {
+        let device = plan.device_of(node).index();
+        reads.seconds(node, here[device] - alone[device])
+    };
     program.node_ids().map(longer).collect()
 }
 
