@@ -276,11 +276,11 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Runs products of a row with weights that a CPU device's own cache holds, then with more than that: what they take longer. Before all else,
-    /// for it is taken out of what is measured.
+    /// for it is taken out of what is measured. Not of teams whose caches together are more than the probe can fill.
     fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
-        let room = target.cache * target.threads as u64;
-        let matrices = (FAR * room).min(Self::ROOM / 2) / ROW_WEIGHTS;
+        let room = target.cache.saturating_mul(target.threads as u64).min(Self::ROOM);
+        let matrices = (FAR * room).min(Self::ROOM / 2).div_ceil(ROW_WEIGHTS);
         if target.kind != DeviceKind::Cpu || room < ROW_WEIGHTS || matrices * ROW_WEIGHTS < 2 * room {
             return Ok(());
         }
@@ -427,8 +427,14 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
     let bench = Calibrator::new(inventory);
     let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
     let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
-    for (index, _) in fresh.iter().enumerate().filter(|(index, fresh)| **fresh && bench.has_room(*index)) {
-        bench.learn_rates(DeviceId(index as u32), known)?;
+    for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
+        let far = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.far.is_empty());
+        match (fresh[index], far) {
+            (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
+            // Of a store that an older version has made.
+            (false, true) => bench.learn_far(DeviceId(index as u32), known)?,
+            (false, false) => {}
+        }
     }
     let cpu = |at: &usize| bench.devices[*at].kind == DeviceKind::Cpu;
     for pair in bench.pairs().into_iter().map(|(a, b)| [a, b]).filter(|pair| pair.iter().all(cpu)) {

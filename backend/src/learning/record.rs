@@ -3,7 +3,7 @@
 use super::observation::{NodeTime, Observed, observe};
 use crate::execute::RunOutput;
 use crate::plan::Plan;
-use crate::planning::{MachineDevice, Reads, first_reads, link, read_seconds, threads};
+use crate::planning::{MachineDevice, Reads, first_reads, link, read_seconds, threads, with_far, without_far};
 use crate::profile::{MachineCosts, Sample};
 use crate::program::Program;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const BESIDE: f64 = 0.7;
 /// … and alone if no other was for more than this.
 const ALONE: f64 = 0.1;
 
-/// At most this share of a node's time is taken for reads out of another device's cache, and for constants from beyond its own.
+/// At most this share of a node's time is taken for reads out of another device's cache.
 const MOST_READ: f64 = 0.8;
 
 /// Samples that a node's time must rest on before it tells a slowdown.
@@ -59,11 +59,11 @@ pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
     }
     let mut observed = observe(profiled.program, profiled.plan, profiled.run);
     discount_reads(known, &mut observed, profiled);
-    discount_far(known, &mut observed, profiled);
+    let far = Far::of(known, profiled);
     if !profiled.cold {
-        record_slowdowns(known, &observed, profiled);
+        record_slowdowns(known, &observed, &far, profiled);
     }
-    record_nodes(known, &observed, profiled, &mut learned);
+    record_nodes(known, &observed, &far, profiled, &mut learned);
     record_transfers(known, &observed, profiled, &mut learned);
     record_run(known, &observed, profiled);
     learned
@@ -93,12 +93,22 @@ fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: Profi
     }
 }
 
-/// Takes from the nodes' times what their constants took longer to come from beyond a core's own cache, likewise.
-fn discount_far(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
-    let reads = Reads::of(profiled.program);
-    let far = reads.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
-    for node in &mut observed.nodes {
-        node.seconds -= reads.seconds(node.node, far[node.device.index()]).min(node.seconds * MOST_READ);
+/// What constants took longer to come from beyond cores' own caches.
+struct Far {
+    reads: Reads,
+    /// By device, of each byte.
+    seconds: Vec<f64>,
+}
+
+impl Far {
+    fn of(known: &MachineCosts, profiled: ProfiledRun<'_>) -> Self {
+        let reads = Reads::of(profiled.program);
+        let seconds = reads.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
+        Self { reads, seconds }
+    }
+
+    fn of_node(&self, node: &NodeTime) -> f64 {
+        self.reads.seconds(node.node, self.seconds[node.device.index()])
     }
 }
 
@@ -111,9 +121,16 @@ fn alone(known: &MachineCosts, node: &NodeTime, devices: &[MachineDevice]) -> f6
     node.seconds * kept.product::<f64>()
 }
 
-fn record_nodes(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledRun<'_>, learned: &mut Learned) {
+fn record_nodes(
+    known: &mut MachineCosts,
+    observed: &Observed,
+    far: &Far,
+    profiled: ProfiledRun<'_>,
+    learned: &mut Learned,
+) {
     for node in observed.nodes.iter().filter(|node| !node.streamed) {
-        let sample = profiled.sample(alone(known, node, profiled.devices));
+        let near = without_far(alone(known, node, profiled.devices), far.of_node(node));
+        let sample = profiled.sample(near);
         let key = &profiled.devices[node.device.index()].key;
         match known.record(key, &profiled.program.node(node.node).spec, sample) {
             true => learned.nodes += 1,
@@ -165,7 +182,7 @@ fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledR
 /// Compares the nodes that ran beside one other device with what is known of them, and with those that ran alone in the same run: what
 /// slows all of them down is not the other device. Times are added up, because devices that share a core take turns on it: a few nodes
 /// then wait for long, and most not at all.
-fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledRun<'_>) {
+fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, profiled: ProfiledRun<'_>) {
     let mut sums: BTreeMap<Option<(usize, usize)>, (f64, f64)> = BTreeMap::new();
     for node in observed.nodes.iter().filter(|node| !node.streamed) {
         let device = node.device.index();
@@ -181,7 +198,7 @@ fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, profiled: Pro
         };
         let (measured, expected) = sums.entry(company).or_default();
         *measured += node.seconds;
-        *expected += estimate.nanoseconds * 1e-9;
+        *expected += with_far(estimate.nanoseconds * 1e-9, far.of_node(node));
     }
     let usual = sums.get(&None).map_or(1.0, |(measured, expected)| measured / expected);
     for (pair, (measured, expected)) in sums {

@@ -76,7 +76,9 @@ impl Planner<'_> {
                 })?,
             }
         }
-        if let Some(assignment) = spread(&self.lowered.program, &self.machine.devices) {
+        let is_there = |device| !self.machine.lost.contains(&device);
+        let spread = || spread(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
+        if let Some(assignment) = (most > 1).then(spread).flatten() {
             // No strategy sees what caches hold: it is no cost of a node by itself.
             let request = PlacementRequest::searched(assignment, choice.order);
             contest.enter("spread constants", self.once(&placing, &request, &choice.plan))?;

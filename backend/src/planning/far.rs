@@ -1,38 +1,56 @@
-//! Constants that come from beyond a core's own cache, because all that a device reads in a run is more than that holds: where a node's weights
-//! are when it begins depends on what else its device does.
+//! Constants that come from beyond a core's own cache, because all constants that a device reads in a run, with what else a node of it reads
+//! and writes, are more than that holds: where a node's weights are when it begins depends on what else its device does.
 
 use crate::plan::MachineDevice;
-use crate::profile::MachineCosts;
+use crate::profile::{CostSource, MachineCosts, NodeCost};
 use crate::program::{Node, NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::BTreeMap;
+
+/// Constants cost at most so many times what a node takes that finds them near: kernels hide much of their way behind arithmetic.
+const MOST: f64 = 4.0;
 
 /// What each node of a program reads.
 pub(crate) struct Reads {
-    /// Bytes of constants.
-    constants: Vec<f64>,
+    /// Constants, and the bytes of each that it touches.
+    constants: Vec<Vec<(ValueId, f64)>>,
     /// Bytes of all else that it reads or writes.
     others: Vec<f64>,
+}
+
+/// Seconds of a node that finds its constants near, whose way from afar takes `far`.
+pub(crate) fn with_far(near: f64, far: f64) -> f64 {
+    near + far.min(MOST * near)
+}
+
+/// Seconds that a node would take if it found its constants near: undoes [`with_far`].
+pub(crate) fn without_far(seconds: f64, far: f64) -> f64 {
+    seconds - far.min(MOST / (1.0 + MOST) * seconds)
 }
 
 impl Reads {
     /// Of all nodes. O(nodes × tensors of a node).
     pub(crate) fn of(program: &Program) -> Self {
-        let constants: Vec<f64> = program.nodes.iter().map(|node| constant_bytes(program, node)).collect();
+        let constants: Vec<_> = program.nodes.iter().map(|node| constants(program, node)).collect();
         let others = program.nodes.iter().zip(&constants);
-        let others = others.map(|(node, constants)| (node.spec.work().bytes() - constants).max(0.0)).collect();
+        let others = others.map(|(node, constants)| (node.spec.work().bytes() - bytes(constants)).max(0.0)).collect();
         Self { constants, others }
     }
 
     /// Seconds that a node's constants take longer to come where each byte takes so much longer.
     pub(crate) fn seconds(&self, node: NodeId, far: f64) -> f64 {
-        self.constants[node.index()] * far
+        bytes(&self.constants[node.index()]) * far
     }
 
-    /// By device, seconds that each byte of constants takes longer to come if all nodes are there: 0 where its own cache holds all that they
-    /// read in a run, on GPUs, and where nothing was measured. O(nodes + devices).
+    /// As [`Self::seconds`], of a node that is predicted to take `cost`; of times that other kernels took nobody has taken them out.
+    pub(super) fn of_cost(&self, node: NodeId, cost: &NodeCost, far: f64) -> f64 {
+        if matches!(cost.source, CostSource::OtherKernels { .. }) { 0.0 } else { self.seconds(node, far) }
+    }
+
+    /// By device, seconds that each byte of constants takes longer to come if all nodes are there: 0 where its own cache holds what they
+    /// read in a run, on GPUs, and where nothing was measured. O(devices + reads × log reads).
     pub(crate) fn alone(&self, devices: &[MachineDevice], known: &MachineCosts) -> Vec<f64> {
-        let most = self.others.iter().copied().fold(0.0, f64::max);
-        let held = self.constants.iter().sum::<f64>() + most;
+        let held = self.held(1, |_| 0)[0];
         devices.iter().map(|device| far(device, known, held)).collect()
     }
 
@@ -43,38 +61,60 @@ impl Reads {
         known: &MachineCosts,
         device_of: impl Fn(NodeId) -> DeviceId,
     ) -> Vec<f64> {
-        let mut held = vec![(0.0, 0.0f64); devices.len()];
-        for (node, (constants, others)) in (0u32..).zip(self.constants.iter().zip(&self.others)) {
-            let held = &mut held[device_of(NodeId(node)).index()];
-            *held = (held.0 + constants, held.1.max(*others));
+        let held = self.held(devices.len(), |node| device_of(node).index());
+        devices.iter().zip(held).map(|(device, held)| far(device, known, held)).collect()
+    }
+
+    /// Bytes of all constants that the nodes of each place read, each once, and of all else of the node there that has most of it.
+    fn held(&self, places: usize, place_of: impl Fn(NodeId) -> usize) -> Vec<f64> {
+        let mut constants: BTreeMap<(usize, ValueId), f64> = BTreeMap::new();
+        let mut others = vec![0.0f64; places];
+        for (node, (read, other)) in (0u32..).zip(self.constants.iter().zip(&self.others)) {
+            let place = place_of(NodeId(node));
+            others[place] = others[place].max(*other);
+            for (value, bytes) in read {
+                let known = constants.entry((place, *value)).or_default();
+                *known = known.max(*bytes);
+            }
         }
-        devices.iter().zip(held).map(|(device, (constants, others))| far(device, known, constants + others)).collect()
+        constants.into_iter().for_each(|((place, _), bytes)| others[place] += bytes);
+        others
     }
 }
 
-/// Seconds that each byte of constants takes longer on a device whose nodes read so many bytes in a run.
+/// Seconds that each byte of constants takes longer on a device that would have to hold so many bytes.
 fn far(device: &MachineDevice, known: &MachineCosts, held: f64) -> f64 {
     let far = room(device).is_some_and(|room| held > room);
     if far { known.far(&device.key) * device.times } else { 0.0 }
 }
 
-/// Where each node is if CPU devices share them out, each a stretch whose constants its own cache holds: none where one device's cache holds all
-/// constants, or those of all together do not. O(nodes).
-pub(super) fn spread(program: &Program, devices: &[MachineDevice]) -> Option<Vec<DeviceId>> {
-    let cpus = (0u32..).zip(devices).filter_map(|(at, device)| Some((DeviceId(at), room(device)?)));
-    let cpus: Vec<(DeviceId, f64)> = cpus.collect();
-    let read: Vec<f64> = program.nodes.iter().map(|node| constant_bytes(program, node)).collect();
+/// Where each node is if these CPU devices share them out, each a stretch whose constants its own cache holds: none where one device's cache
+/// holds all, those of all together do not, or nobody knows what that would gain. O(nodes + reads × log reads).
+pub(super) fn spread(
+    program: &Program,
+    devices: &[MachineDevice],
+    known: &MachineCosts,
+    is_there: impl Fn(DeviceId) -> bool,
+) -> Option<Vec<DeviceId>> {
+    let reads = Reads::of(program);
+    let most = reads.others.iter().copied().fold(0.0, f64::max);
+    // What else a node reads and writes is there, too.
+    let room = |device: &MachineDevice| room(device).map(|room| room - most).filter(|room| *room > 0.0);
+    let cpus = (0u32..).zip(devices).filter(|(at, device)| is_there(DeviceId(*at)) && known.far(&device.key) > 0.0);
+    let cpus: Vec<(DeviceId, f64)> = cpus.filter_map(|(at, device)| Some((DeviceId(at), room(device)?))).collect();
+    let read: Vec<f64> = reads.constants.iter().map(|constants| bytes(constants)).collect();
     let (all, rooms): (f64, f64) = (read.iter().sum(), cpus.iter().map(|(_, room)| room).sum());
     if all > rooms || cpus.iter().any(|(_, room)| all <= *room) {
         return None;
     }
-    let (mut cpus, mut before, mut end) = (cpus.into_iter().peekable(), 0.0, 0.0);
+    let (mut cpus, mut before) = (cpus.into_iter(), 0.0);
     let mut here = cpus.next()?;
-    end += here.1 / rooms * all;
+    let mut end = here.1 / rooms * all;
     let place = |read: &f64| {
         // A node belongs where the middle of its constants does.
-        while before + read / 2.0 > end && cpus.peek().is_some() {
-            here = cpus.next().unwrap_or(here);
+        while before + read / 2.0 > end {
+            let Some(next) = cpus.next() else { break };
+            here = next;
             end += here.1 / rooms * all;
         }
         before += read;
@@ -85,15 +125,20 @@ pub(super) fn spread(program: &Program, devices: &[MachineDevice]) -> Option<Vec
 
 /// Bytes that the cores of a CPU device have of caches of their own, if that is known.
 fn room(device: &MachineDevice) -> Option<f64> {
-    let room = device.cache * device.threads as u64;
+    let room = device.cache.saturating_mul(device.threads as u64);
     (device.kind == DeviceKind::Cpu && room > 0).then_some(room as f64)
 }
 
-/// Bytes of constants that a node reads: of a table no more than it touches.
-fn constant_bytes(program: &Program, node: &Node) -> f64 {
+/// The constants that a node reads, and bytes of each: of a table no more than it touches.
+fn constants(program: &Program, node: &Node) -> Vec<(ValueId, f64)> {
+    let touched = node.spec.work().bytes();
     let is_constant = |value: &&ValueId| matches!(program.value(**value).origin, Origin::Constant(_));
-    let constants = node.inputs.iter().filter(is_constant).map(|value| program.value(*value).spec.bytes() as f64);
-    constants.sum::<f64>().min(node.spec.work().bytes())
+    let constants = node.inputs.iter().filter(is_constant);
+    constants.map(|value| (*value, (program.value(*value).spec.bytes() as f64).min(touched))).collect()
+}
+
+fn bytes(constants: &[(ValueId, f64)]) -> f64 {
+    constants.iter().map(|(_, bytes)| bytes).sum()
 }
 
 #[cfg(test)]
@@ -133,13 +178,18 @@ mod tests {
         [device("a", DeviceKind::Cpu), device("b", DeviceKind::Cpu), device("c", DeviceKind::Gpu)]
     }
 
-    /// On the first and the last of the devices it was measured that a MiB takes 1 ms longer from beyond.
-    fn seconds(threads: usize, device_of: &[u32]) -> Vec<f64> {
+    /// Everywhere it was measured that a MiB takes 1 ms longer from beyond.
+    fn known() -> MachineCosts {
         let mut known = MachineCosts::default();
-        for key in ["a", "c"] {
+        for key in ["a", "b", "c"] {
             let far = &mut known.devices.entry(key.into()).or_default().far;
             assert!(far.add(Sample { nanoseconds: 1e6, cold: false, at: 0 }));
         }
+        known
+    }
+
+    fn seconds(threads: usize, device_of: &[u32]) -> Vec<f64> {
+        let known = known();
         let (program, devices) = (program(), devices(threads));
         let (reads, on) = (Reads::of(&program), |node: NodeId| DeviceId(device_of[node.index()]));
         let far = reads.placed(&devices, &known, on);
@@ -158,17 +208,39 @@ mod tests {
         assert_eq!(seconds(1, &[0, 0, 1, 1]), [0.0; 4]);
         assert_eq!(seconds(2, &[0; 4]), [0.0; 4]);
         assert_eq!(seconds(1, &[0, 1, 0, 0]), [far, 0.0, far, far]);
-        // Nothing was measured there, and a GPU has its own ways.
-        assert_eq!(seconds(1, &[1; 4]), [0.0; 4]);
+        // A GPU has its own ways, and what was not measured costs nothing.
         assert_eq!(seconds(1, &[2; 4]), [0.0; 4]);
+        let unknown = Reads::of(&program()).alone(&devices(1), &MachineCosts::default());
+        assert_eq!(unknown, [0.0; 3]);
+    }
+
+    #[test]
+    fn a_constant_that_several_nodes_read_is_held_once() {
+        let mut program = program();
+        let first = program.nodes[0].inputs[1];
+        program.nodes.iter_mut().for_each(|node| node.inputs[1] = first);
+        assert_eq!(Reads::of(&program).alone(&devices(1), &known()), [0.0; 3]);
+    }
+
+    #[test]
+    fn what_is_charged_is_taken_out_again() {
+        for (near, far) in [(1e-6, 0.0), (1e-6, 3e-6), (1e-6, 9e-6), (5e-3, 1e-6)] {
+            let seconds = with_far(near, far);
+            assert!(seconds <= 5.0 * near * (1.0 + 1e-12) && (without_far(seconds, far) / near - 1.0).abs() < 1e-9);
+        }
     }
 
     #[test]
     fn constants_are_spread_where_all_caches_together_hold_them() {
-        let of = |devices: &[MachineDevice]| spread(&program(), devices).map(|on| on.iter().map(|on| on.0).collect());
+        let known = known();
+        let of = |devices: &[MachineDevice]| {
+            let on = spread(&program(), devices, &known, |device| device != DeviceId(2));
+            on.map(|on| on.iter().map(|on| on.0).collect())
+        };
         assert_eq!(of(&devices(1)), Some(vec![0, 0, 1, 1]));
         assert_eq!(of(&devices(2)), None, "one holds all");
         assert_eq!(of(&devices(1)[..1]), None, "all together hold less");
+        assert_eq!(spread(&program(), &devices(1), &MachineCosts::default(), |_| true), None, "nothing is known");
         let mut uneven = devices(1);
         uneven[0].cache = 5 << 10;
         uneven[1].cache = 14 << 10;

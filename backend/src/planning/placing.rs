@@ -2,7 +2,7 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::far::Reads;
+use super::far::{Reads, with_far};
 use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
@@ -108,7 +108,8 @@ impl<'a> Placing<'a> {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
                 let cost = |at: DeviceId| {
                     let cost = predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
-                    NodeCost { seconds: cost.seconds + reads.seconds(id, far[at.index()]), ..cost }
+                    let far = reads.of_cost(id, &cost, far[at.index()]);
+                    NodeCost { seconds: with_far(cost.seconds, far), ..cost }
                 };
                 ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
             })
@@ -120,8 +121,8 @@ impl<'a> Placing<'a> {
 
     /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
     pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
-        let far = self.reads.seconds(node, self.far[device.index()]);
-        let cost = cost.map(|cost| NodeCost { seconds: cost.seconds + far, ..cost });
+        let far = |cost: &NodeCost| self.reads.of_cost(node, cost, self.far[device.index()]);
+        let cost = cost.map(|cost| NodeCost { seconds: with_far(cost.seconds, far(&cost)), ..cost });
         self.costs[node.index()][device.index()] = cost;
     }
 

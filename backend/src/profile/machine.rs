@@ -241,10 +241,10 @@ impl MachineCosts {
         dropped
     }
 
-    /// The rates and nothing else: which devices were calibrated.
+    /// The rates and what constants take, and nothing else: which devices were calibrated.
     pub(crate) fn rates_only(&self) -> Self {
         let rates = |(key, costs): (&String, &DeviceCosts)| {
-            (key.clone(), DeviceCosts { rates: costs.rates, ..DeviceCosts::default() })
+            (key.clone(), DeviceCosts { rates: costs.rates, far: costs.far.clone(), ..DeviceCosts::default() })
         };
         Self { devices: self.devices.iter().map(rates).collect(), ..Self::default() }
     }

@@ -30,7 +30,8 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
     let node = |node: NodeId| {
         let device = plan.device_of(node);
         let cost = costs[node.index()][device.index()]?;
-        Some((Group::Family(device, program.node(node).spec.family().name), cost.seconds, cost.spread))
+        let seconds = script.own_seconds(node, device, &cost);
+        Some((Group::Family(device, program.node(node).spec.family().name), seconds, cost.spread))
     };
     let copies = plan.transfers().iter().filter(|transfer| transfer.moves(plan.devices()));
     let copy = |&Transfer { from, to, bytes, .. }: &Transfer| {
@@ -50,8 +51,12 @@ pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Optio
         Some((group, estimate.nanoseconds * 1e-9, Some(estimate.spread)))
     });
     let moved = copies.map(copy).chain(reads).chain(ends);
-    let foreign = program.node_ids().filter_map(|node| costs[node.index()][plan.device_of(node).index()]);
-    let foreign = foreign.filter(|cost| !matches!(cost.source, CostSource::Measured { .. } | CostSource::Cold { .. }));
-    let foreign = foreign.map(|cost| cost.seconds).sum();
+    let foreign = program.node_ids().filter_map(|node| {
+        let device = plan.device_of(node);
+        let cost = costs[node.index()][device.index()]?;
+        let own = matches!(cost.source, CostSource::Measured { .. } | CostSource::Cold { .. });
+        (!own).then(|| script.own_seconds(node, device, &cost))
+    });
+    let foreign = foreign.sum();
     interval(makespan, program.node_ids().filter_map(node).chain(moved), foreign)
 }

@@ -13,7 +13,7 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::far::Reads;
+use super::far::{Reads, with_far, without_far};
 use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{Estimate, History, NodeCost, RunCosts};
@@ -47,8 +47,9 @@ struct Script<'a> {
     encoded: BTreeMap<NodeId, usize>,
     /// What nodes are the first to read that other CPU devices have made.
     reads: BTreeMap<NodeId, Vec<FirstRead>>,
-    /// How much longer each node's constants take to come than if all nodes were on its device.
-    far: Vec<f64>,
+    constants: Reads,
+    /// By device, what a byte of constants takes longer if all nodes are there, as costs have it, and in this plan.
+    far: [Vec<f64>; 2],
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
     /// The place of the last use of what was in the slot of a device's value before, where there was anything.
     emptied: BTreeMap<(DeviceId, ValueId), u32>,
@@ -127,20 +128,10 @@ pub(crate) fn threads(plan: &Plan) -> usize {
     others.len() + plan.links().len()
 }
 
-/// By node, seconds that its constants take longer to come in this plan than if all nodes were on its device, as costs have it.
-fn farther(program: &Program, plan: &Plan, machine: &Machine) -> Vec<f64> {
-    let (reads, Machine { devices, costs, .. }) = (Reads::of(program), machine);
-    let (alone, here) = (reads.alone(devices, costs), reads.placed(devices, costs, |node| plan.device_of(node)));
-    let longer = |node: NodeId| {
-        let device = plan.device_of(node).index();
-        reads.seconds(node, here[device] - alone[device])
-    };
-    program.node_ids().map(longer).collect()
-}
-
 impl<'a> Script<'a> {
     fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
+        let constants = Reads::of(program);
         let batches = devices.flat_map(|device| batches(program, plan, device));
         let submitted_with = batches.flat_map(|batch| {
             let (last, nodes) = (batch.last().copied(), batch.len());
@@ -160,7 +151,11 @@ impl<'a> Script<'a> {
             chunks: chunks(plan),
             encoded: BTreeMap::new(),
             reads: first_reads(program, plan),
-            far: farther(program, plan, machine),
+            far: [
+                constants.alone(&machine.devices, &machine.costs),
+                constants.placed(&machine.devices, &machine.costs, |node| plan.device_of(node)),
+            ],
+            constants,
             curves: BTreeMap::new(),
             emptied: plan.memory().emptied(),
             run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
@@ -212,12 +207,17 @@ impl<'a> Script<'a> {
         }
     }
 
+    /// What a node takes by itself, with its constants where this plan has them.
+    fn own_seconds(&self, node: NodeId, device: DeviceId, cost: &NodeCost) -> f64 {
+        let [alone, here] = self.far.each_ref().map(|far| self.constants.of_cost(node, cost, far[device.index()]));
+        with_far(without_far(cost.seconds, alone), here)
+    }
+
     fn add_node(&mut self, id: NodeId, costs: &[Vec<Option<NodeCost>>]) {
         let device = self.plan.device_of(id);
         let (known, devices) = (&self.machine.costs, &self.machine.devices);
         let reads = self.reads.get(&id).map_or(0.0, |reads| read_seconds(known, devices, device, reads));
-        let own = costs[id.index()][device.index()].map_or(0.0, |cost| (cost.seconds + self.far[id.index()]).max(0.0));
-        let seconds = own + reads;
+        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| self.own_seconds(id, device, &cost)) + reads;
         let inputs = self.program.node(id).inputs.iter();
         let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
         if let Some(batch) = self.submitted_with.get(&id).copied() {
