@@ -3,7 +3,7 @@
 use super::observation::{NodeTime, Observed, observe};
 use crate::execute::RunOutput;
 use crate::plan::Plan;
-use crate::planning::{MachineDevice, Reads, first_reads, link, read_seconds, threads, with_far, without_far};
+use crate::planning::{Constants, MachineDevice, first_reads, link, read_seconds, threads, with_far, without_far};
 use crate::profile::{MachineCosts, Sample};
 use crate::program::Program;
 use std::collections::BTreeMap;
@@ -95,20 +95,20 @@ fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: Profi
 
 /// What constants took longer to come from beyond cores' own caches.
 struct Far {
-    reads: Reads,
+    constants: Constants,
     /// By device, of each byte.
     seconds: Vec<f64>,
 }
 
 impl Far {
     fn of(known: &MachineCosts, profiled: ProfiledRun<'_>) -> Self {
-        let reads = Reads::of(profiled.program);
-        let seconds = reads.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
-        Self { reads, seconds }
+        let constants = Constants::of(profiled.program);
+        let seconds = constants.placed(profiled.devices, known, |node| profiled.plan.device_of(node));
+        Self { constants, seconds }
     }
 
     fn of_node(&self, node: &NodeTime) -> f64 {
-        self.reads.seconds(node.node, self.seconds[node.device.index()])
+        self.constants.seconds(node.node, self.seconds[node.device.index()])
     }
 }
 

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 /// Constants cost at most so many times what a node takes that finds them near: kernels hide much of their way behind arithmetic.
 const MOST: f64 = 4.0;
 
-/// What each node of a program reads.
-pub(crate) struct Reads {
-    /// Constants, and the bytes of each that it touches.
-    constants: Vec<Vec<(ValueId, f64)>>,
-    /// Bytes of all else that it reads or writes.
+/// The constants of a program, and where they are.
+pub(crate) struct Constants {
+    /// Those that each node reads, and the bytes of each that it touches.
+    read: Vec<Vec<(ValueId, f64)>>,
+    /// Bytes of all else that each node reads or writes.
     others: Vec<f64>,
 }
 
@@ -28,18 +28,18 @@ pub(crate) fn without_far(seconds: f64, far: f64) -> f64 {
     seconds - far.min(MOST / (1.0 + MOST) * seconds)
 }
 
-impl Reads {
+impl Constants {
     /// Of all nodes. O(nodes × tensors of a node).
     pub(crate) fn of(program: &Program) -> Self {
-        let constants: Vec<_> = program.nodes.iter().map(|node| constants(program, node)).collect();
-        let others = program.nodes.iter().zip(&constants);
-        let others = others.map(|(node, constants)| (node.spec.work().bytes() - bytes(constants)).max(0.0)).collect();
-        Self { constants, others }
+        let read: Vec<_> = program.nodes.iter().map(|node| constants_of(program, node)).collect();
+        let others = program.nodes.iter().zip(&read);
+        let others = others.map(|(node, read)| (node.spec.work().bytes() - bytes(read)).max(0.0)).collect();
+        Self { read, others }
     }
 
     /// Seconds that a node's constants take longer to come where each byte takes so much longer.
     pub(crate) fn seconds(&self, node: NodeId, far: f64) -> f64 {
-        bytes(&self.constants[node.index()]) * far
+        bytes(&self.read[node.index()]) * far
     }
 
     /// As [`Self::seconds`], of a node that is predicted to take `cost`; of times that other kernels took nobody has taken them out.
@@ -69,7 +69,7 @@ impl Reads {
     fn held(&self, places: usize, place_of: impl Fn(NodeId) -> usize) -> Vec<f64> {
         let mut constants: BTreeMap<(usize, ValueId), f64> = BTreeMap::new();
         let mut others = vec![0.0f64; places];
-        for (node, (read, other)) in (0u32..).zip(self.constants.iter().zip(&self.others)) {
+        for (node, (read, other)) in (0u32..).zip(self.read.iter().zip(&self.others)) {
             let place = place_of(NodeId(node));
             others[place] = others[place].max(*other);
             for (value, bytes) in read {
@@ -96,13 +96,13 @@ pub(super) fn spread(
     known: &MachineCosts,
     is_there: impl Fn(DeviceId) -> bool,
 ) -> Option<Vec<DeviceId>> {
-    let reads = Reads::of(program);
-    let most = reads.others.iter().copied().fold(0.0, f64::max);
+    let constants = Constants::of(program);
+    let most = constants.others.iter().copied().fold(0.0, f64::max);
     // What else a node reads and writes is there, too.
     let room = |device: &MachineDevice| room(device).map(|room| room - most).filter(|room| *room > 0.0);
     let cpus = (0u32..).zip(devices).filter(|(at, device)| is_there(DeviceId(*at)) && known.far(&device.key) > 0.0);
     let cpus: Vec<(DeviceId, f64)> = cpus.filter_map(|(at, device)| Some((DeviceId(at), room(device)?))).collect();
-    let read: Vec<f64> = reads.constants.iter().map(|constants| bytes(constants)).collect();
+    let read: Vec<f64> = constants.read.iter().map(|read| bytes(read)).collect();
     let (all, rooms): (f64, f64) = (read.iter().sum(), cpus.iter().map(|(_, room)| room).sum());
     if all > rooms || cpus.iter().any(|(_, room)| all <= *room) {
         return None;
@@ -130,7 +130,7 @@ fn room(device: &MachineDevice) -> Option<f64> {
 }
 
 /// The constants that a node reads, and bytes of each: of a table no more than it touches.
-fn constants(program: &Program, node: &Node) -> Vec<(ValueId, f64)> {
+fn constants_of(program: &Program, node: &Node) -> Vec<(ValueId, f64)> {
     let touched = node.spec.work().bytes();
     let is_constant = |value: &&ValueId| matches!(program.value(**value).origin, Origin::Constant(_));
     let constants = node.inputs.iter().filter(is_constant);
@@ -191,13 +191,13 @@ mod tests {
     fn seconds(threads: usize, device_of: &[u32]) -> Vec<f64> {
         let known = known();
         let (program, devices) = (program(), devices(threads));
-        let (reads, on) = (Reads::of(&program), |node: NodeId| DeviceId(device_of[node.index()]));
-        let far = reads.placed(&devices, &known, on);
+        let (constants, on) = (Constants::of(&program), |node: NodeId| DeviceId(device_of[node.index()]));
+        let far = constants.placed(&devices, &known, on);
         if device_of.iter().all(|device| *device == device_of[0]) {
             let at = device_of[0] as usize;
-            assert_eq!(reads.alone(&devices, &known)[at], far[at], "as if all were there");
+            assert_eq!(constants.alone(&devices, &known)[at], far[at], "as if all were there");
         }
-        program.node_ids().map(|node| reads.seconds(node, far[on(node).index()])).collect()
+        program.node_ids().map(|node| constants.seconds(node, far[on(node).index()])).collect()
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(seconds(1, &[0, 1, 0, 0]), [far, 0.0, far, far]);
         // A GPU has its own ways, and what was not measured costs nothing.
         assert_eq!(seconds(1, &[2; 4]), [0.0; 4]);
-        let unknown = Reads::of(&program()).alone(&devices(1), &MachineCosts::default());
+        let unknown = Constants::of(&program()).alone(&devices(1), &MachineCosts::default());
         assert_eq!(unknown, [0.0; 3]);
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let mut program = program();
         let first = program.nodes[0].inputs[1];
         program.nodes.iter_mut().for_each(|node| node.inputs[1] = first);
-        assert_eq!(Reads::of(&program).alone(&devices(1), &known()), [0.0; 3]);
+        assert_eq!(Constants::of(&program).alone(&devices(1), &known()), [0.0; 3]);
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod strategy;
 pub use crate::plan::MachineDevice;
 pub use constraints::{Constraints, Pin, Resident};
 pub use error::PlanningError;
-pub(crate) use far::{Reads, with_far, without_far};
+pub(crate) use far::{Constants, with_far, without_far};
 pub use fitting::Planner;
 pub(crate) use forecast::{batches, first_reads, read_seconds, threads};
 pub(crate) use kept::KeptPlan;

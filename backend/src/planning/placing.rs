@@ -2,7 +2,7 @@
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
-use super::far::{Reads, with_far};
+use super::far::{Constants, with_far};
 use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
@@ -67,7 +67,7 @@ pub struct Placing<'a> {
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
-    reads: Reads,
+    constants: Constants,
     /// By device, what a byte of constants takes longer to come if all nodes are there; in the costs already.
     far: Vec<f64>,
     curves: Vec<Vec<TransferCurve>>,
@@ -99,8 +99,8 @@ impl<'a> Placing<'a> {
             .map_err(PlanningError::infeasible)?;
         let ids = (0..devices.len() as u32).map(DeviceId);
         let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
-        let reads = Reads::of(program);
-        let far = reads.alone(devices, &machine.costs);
+        let constants = Constants::of(program);
+        let far = constants.alone(devices, &machine.costs);
         let costs = program
             .node_ids()
             .map(|id| (id, program.node(id), allowed[id.index()]))
@@ -108,7 +108,7 @@ impl<'a> Placing<'a> {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
                 let cost = |at: DeviceId| {
                     let cost = predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
-                    let far = reads.of_cost(id, &cost, far[at.index()]);
+                    let far = constants.of_cost(id, &cost, far[at.index()]);
                     NodeCost { seconds: with_far(cost.seconds, far), ..cost }
                 };
                 ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
@@ -116,12 +116,12 @@ impl<'a> Placing<'a> {
             .collect();
         let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
         let intervals = ids.map(|device| machine.encode(device)).collect();
-        Ok(Self { program, machine, tasks, costs, reads, far, curves, intervals })
+        Ok(Self { program, machine, tasks, costs, constants, far, curves, intervals })
     }
 
     /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
     pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
-        let far = |cost: &NodeCost| self.reads.of_cost(node, cost, self.far[device.index()]);
+        let far = |cost: &NodeCost| self.constants.of_cost(node, cost, self.far[device.index()]);
         let cost = cost.map(|cost| NodeCost { seconds: with_far(cost.seconds, far(&cost)), ..cost });
         self.costs[node.index()][device.index()] = cost;
     }

@@ -357,6 +357,7 @@ mod tests {
             assert_eq!(costs.run(threads).map(|run| run.start.min), Some(start), "{threads}");
         }
     }
+
     #[test]
     fn a_nodes_amounts_are_those_of_the_newest_kernels() {
         let spec = NodeSpec {

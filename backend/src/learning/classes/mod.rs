@@ -124,7 +124,11 @@ impl Class {
             let inputs = spec.inputs.iter().enumerate().map(|(input, tensor)| {
                 let name = |what: &str| format!("{what}{number}.{input}");
                 if input >= made {
-                    return program.add_value(name("w"), tensor.clone(), Origin::Constant(constant(tensor).into()));
+                    return program.add_value(
+                        name("w"),
+                        tensor.clone(),
+                        Origin::Constant(constant(tensor, number).into()),
+                    );
                 }
                 let given = program.add_input(name("x"), tensor.clone());
                 program.add_node(name("made"), map(Expression::unary(Unary::Negate)), &[given], tensor.clone())
@@ -238,8 +242,8 @@ impl Probe {
     }
 }
 
-/// Small numbers; of integers, indices into the shortest table.
-fn constant(spec: &TensorSpec) -> Tensor {
+/// Small numbers, other ones for each node, because equal weights would be kept once; of integers, indices into the shortest table.
+fn constant(spec: &TensorSpec, node: usize) -> Tensor {
     let shape = spec.shape.clone();
     let count = shape.elements();
     let tensor = match spec.dtype {
@@ -248,7 +252,7 @@ fn constant(spec: &TensorSpec) -> Tensor {
         DType::I32 => Tensor::from_elements(shape, &(0..count as i32).collect::<Vec<_>>()),
         DType::F16 => Tensor::from_elements(shape, &vec![f16::from_f32_const(1e-3); count]),
         DType::I64 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 % 16) as i64).collect::<Vec<_>>()),
-        _ => Tensor::from_elements(shape, &(0..count).map(|i| (i % 17) as f32 * 1e-3).collect::<Vec<_>>()),
+        _ => Tensor::from_elements(shape, &(0..count).map(|i| ((i + node) % 257) as f32 * 1e-4).collect::<Vec<_>>()),
     };
     tensor.expect("one element for each of the shape's")
 }

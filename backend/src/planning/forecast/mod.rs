@@ -13,7 +13,7 @@ pub(crate) use batches::batches;
 pub(crate) use reads::{first_reads, read_seconds};
 
 use super::error::PlanningError;
-use super::far::{Reads, with_far, without_far};
+use super::far::{Constants, with_far, without_far};
 use super::machine::{Machine, least_seconds};
 use crate::plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
 use crate::profile::{Estimate, History, NodeCost, RunCosts};
@@ -47,7 +47,8 @@ struct Script<'a> {
     encoded: BTreeMap<NodeId, usize>,
     /// What nodes are the first to read that other CPU devices have made.
     reads: BTreeMap<NodeId, Vec<FirstRead>>,
-    constants: Reads,
+    /// The program's constants.
+    constants: Constants,
     /// By device, what a byte of constants takes longer if all nodes are there, as costs have it, and in this plan.
     far: [Vec<f64>; 2],
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
@@ -131,7 +132,7 @@ pub(crate) fn threads(plan: &Plan) -> usize {
 impl<'a> Script<'a> {
     fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
         let devices = (0..plan.devices().len() as u32).map(DeviceId);
-        let constants = Reads::of(program);
+        let constants = Constants::of(program);
         let batches = devices.flat_map(|device| batches(program, plan, device));
         let submitted_with = batches.flat_map(|batch| {
             let (last, nodes) = (batch.last().copied(), batch.len());
