@@ -47,6 +47,8 @@ pub(super) struct Engine {
     has_resident: bool,
     /// Whether several CPU devices have steps.
     shares_cpus: bool,
+    /// Whether threads other than the caller's compute on cores. They stay on theirs, and the caller is to keep off these.
+    has_helpers: bool,
 }
 
 /// A worker and who runs it.
@@ -93,9 +95,12 @@ impl Engine {
         ready_sent(plan, kernels, &mut links, &ledger)?;
         let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
-        let cpus = devices.iter().zip(pool.devices());
-        let cpus = cpus.filter(|(script, device)| matches!(device, ComputeDevice::Cpu(_)) && !script.steps.is_empty());
-        let shares_cpus = cpus.count() > 1;
+        let cpus = devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (script, device))| match device {
+            ComputeDevice::Cpu(team) if !script.steps.is_empty() => Some((at, team.threads)),
+            _ => None,
+        });
+        let shares_cpus = cpus.clone().count() > 1;
+        let has_helpers = cpus.clone().any(|(at, threads)| at != HOST.index() || threads > 1);
         let mut stations = Vec::new();
         for (at, script) in devices.into_iter().enumerate() {
             let device = DeviceId(at as u32);
@@ -110,7 +115,16 @@ impl Engine {
         let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
         let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
         let has_resident = callers.any(|device| device != HOST);
-        Ok(Self { ledger, diagnosis, exchange, verdict: Verdict::default(), stations, has_resident, shares_cpus })
+        Ok(Self {
+            ledger,
+            diagnosis,
+            exchange,
+            verdict: Verdict::default(),
+            stations,
+            has_resident,
+            shares_cpus,
+            has_helpers,
+        })
     }
 
     /// Whether all of its GPUs are those that the pool has open.
@@ -138,7 +152,7 @@ impl Engine {
             stall_after: call.options.stall_after,
             watch: RefCell::default(),
         };
-        let _pinned = if self.shares_cpus { pool.pin_caller() } else { None };
+        let _pinned = if self.has_helpers { pool.bring_caller() } else { None };
         self.adopt(call.spare);
         self.give(&call.tensors);
         let threads = self.start(pool, &terms);

@@ -279,14 +279,17 @@ impl<'a> Calibrator<'a> {
     /// for it is taken out of what is measured. Not of teams whose caches together are more than the probe can fill.
     fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
-        let room = target.cache.saturating_mul(target.threads as u64).min(Self::ROOM);
-        let matrices = (FAR * room).min(Self::ROOM / 2).div_ceil(ROW_WEIGHTS);
-        if target.kind != DeviceKind::Cpu || room < ROW_WEIGHTS || matrices * ROW_WEIGHTS < 2 * room {
+        let threads = target.threads as u64;
+        // For each thread, so that none finds near what it read before.
+        let most = Self::ROOM / 2 / threads.max(1);
+        let matrices = FAR.saturating_mul(target.cache).min(most).div_ceil(ROW_WEIGHTS);
+        if target.kind != DeviceKind::Cpu || target.cache < ROW_WEIGHTS || most < 2 * target.cache {
             return Ok(());
         }
-        let usual = |matrices: u64| self.run(rows(matrices), &|_| device, false).map(|trial| trial.usual_node(device));
+        let usual =
+            |matrices: u64| self.run(rows(matrices, threads), &|_| device, false).map(|trial| trial.usual_node(device));
         let longer = usual(matrices)? - usual(1)?;
-        let seconds = longer * f64::from(1 << 20) / ROW_WEIGHTS as f64;
+        let seconds = longer * f64::from(1 << 20) / (ROW_WEIGHTS * threads) as f64;
         known.devices.entry(target.key.clone()).or_default().far.add(sample(seconds, false));
         Ok(())
     }

@@ -49,25 +49,26 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
     program
 }
 
-/// Bytes of the weights of a node of [`rows`].
-pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW * ROW;
+/// Depth of the products of [`rows`], and columns for each thread: those of a part at least, twice.
+const ROW: [u64; 2] = [144, 1024];
 
-/// Columns and rows of these weights.
-const ROW: u64 = 384;
+/// Bytes of a matrix of [`rows`] for each thread: 576 KiB.
+pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW[0] * ROW[1];
 
-/// Products of a row with so many matrices of 576 KiB, one after the other, then as many again.
-pub(crate) fn rows(matrices: u64) -> Program {
+/// Products of one row with so many matrices, of [`ROW_WEIGHTS`] for each thread, and with all of them again.
+pub(crate) fn rows(matrices: u64, threads: u64) -> Program {
+    let [depth, columns] = [ROW[0] as usize, (threads * ROW[1]) as usize];
     let mut program = Program::default();
-    let spec = floats(&[ROW as usize; 2]);
-    let weights: Vec<_> = (0..matrices)
-        .map(|at| {
-            program.add_value(format!("weights{at}"), spec.clone(), Origin::Constant(small(&spec, at as usize).into()))
-        })
-        .collect();
-    let mut last = program.add_input("x", floats(&[1, ROW as usize]));
+    let spec = floats(&[depth, columns]);
+    let mut weights = |at: u64| {
+        program.add_value(format!("weights{at}"), spec.clone(), Origin::Constant(small(&spec, at as usize).into()))
+    };
+    let weights: Vec<_> = (0..matrices).map(&mut weights).collect();
+    let row = program.add_input("x", floats(&[1, depth]));
+    let mut last = row;
     for (index, weights) in weights.iter().chain(&weights).enumerate() {
         let op = Op::MatMul(MatMul::default());
-        last = program.add_node(format!("y{index}"), op, &[last, *weights], floats(&[1, ROW as usize]));
+        last = program.add_node(format!("y{index}"), op, &[row, *weights], floats(&[1, columns]));
     }
     program.add_output("y", last);
     program

@@ -4,6 +4,7 @@ use super::failures::{PANICS, WELL, bad};
 use super::naive::hook;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
+use crate::device::affinity;
 use crate::error_kind::ErrorKind;
 use crate::execute::relay::LONG;
 use crate::execute::{CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunOptions, RunOutput};
@@ -234,7 +235,7 @@ fn a_thread_that_cannot_be_pinned_is_noted() {
 #[test]
 fn the_caller_is_left_on_the_units_where_it_was() {
     let placed = ladder(&["cpu", "cpu"], 1, &[6]);
-    let before = crate::device::affinity::allowed();
+    let before = affinity::allowed();
     let Some(unit) = before.as_ref().and_then(|units| units.first().copied()) else { return };
     let (kernels, mood) = bad(&placed, 0);
     let mut given = devices(&placed, 1);
@@ -246,6 +247,30 @@ fn the_caller_is_left_on_the_units_where_it_was() {
         mood.store(ill, Ordering::Relaxed);
         let result = executor.run(&inputs(&placed.program), &RunOptions::default());
         assert_eq!(result.is_err(), ill == PANICS);
-        assert_eq!(crate::device::affinity::allowed(), before);
+        assert_eq!(affinity::allowed(), before);
+    }
+}
+
+#[test]
+fn the_caller_of_a_team_keeps_off_its_helpers_core() {
+    let placed = Placed::chain(&["cpu"], &[0, 0], &[6]);
+    let allowed = affinity::allowed().unwrap_or_default();
+    let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else { return };
+    for (threads, computes_on) in [(2, first), (1, last)] {
+        let (kernels, unit) = (kernels(&placed.program), Arc::new(AtomicU32::new(u32::MAX)));
+        let seen = Arc::clone(&unit);
+        hook(&kernels, 0, move || {
+            seen.store(affinity::current_unit().unwrap_or(u32::MAX), Ordering::Relaxed);
+            Ok(())
+        });
+        let mut given = devices(&placed, threads);
+        if let ComputeDevice::Cpu(cpu) = &mut given[0] {
+            cpu.units = vec![first, last];
+        }
+        let executor = executor_on(&DevicePool::new(given), &placed, kernels, &PlanOptions::default());
+        let _pinned = affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity");
+        executor.run(&inputs(&placed.program), &RunOptions::default()).expect("all is well");
+        assert_eq!(unit.load(Ordering::Relaxed), computes_on, "of {threads} threads");
+        assert_eq!(affinity::allowed(), Some([last].into()), "where it was before");
     }
 }
