@@ -29,7 +29,7 @@ pub(crate) fn current_unit() -> Option<u32> {
     system::current_unit()
 }
 
-/// Lets the calling thread run on the units `pus` only, until what is returned is dropped. Both together take about two microseconds.
+/// Lets the calling thread run on the units `pus` only, until what is returned is dropped. Takes about two microseconds, and more where the thread has to move.
 pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     if pus.is_empty() {
         return Err(PinError("a thread cannot be pinned to no processing unit".into()));

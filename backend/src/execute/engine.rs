@@ -49,6 +49,8 @@ pub(super) struct Engine {
     shares_cpus: bool,
     /// Whether threads other than the caller's compute on cores. They stay on theirs, and the caller is to keep off these.
     has_helpers: bool,
+    /// Whether no other device and no link has steps, so that the caller never waits for more than its team.
+    is_alone: bool,
 }
 
 /// A worker and who runs it.
@@ -96,11 +98,12 @@ impl Engine {
         let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
         let cpus = devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (script, device))| match device {
-            ComputeDevice::Cpu(team) if !script.steps.is_empty() => Some((at, team.threads)),
+            ComputeDevice::Cpu(team) if !script.steps.is_empty() => {
+                Some(at != HOST.index() || team.threads > 1 && !script.nodes.is_empty())
+            }
             _ => None,
         });
-        let shares_cpus = cpus.clone().count() > 1;
-        let has_helpers = cpus.clone().any(|(at, threads)| at != HOST.index() || threads > 1);
+        let (shares_cpus, has_helpers) = (cpus.clone().count() > 1, cpus.clone().any(|helped| helped));
         let mut stations = Vec::new();
         for (at, script) in devices.into_iter().enumerate() {
             let device = DeviceId(at as u32);
@@ -115,6 +118,7 @@ impl Engine {
         let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
         let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
         let has_resident = callers.any(|device| device != HOST);
+        let is_alone = stations.iter().flatten().all(|station| station.inbox.is_none());
         Ok(Self {
             ledger,
             diagnosis,
@@ -124,6 +128,7 @@ impl Engine {
             has_resident,
             shares_cpus,
             has_helpers,
+            is_alone,
         })
     }
 
@@ -152,7 +157,11 @@ impl Engine {
             stall_after: call.options.stall_after,
             watch: RefCell::default(),
         };
-        let _pinned = if self.has_helpers { pool.bring_caller() } else { None };
+        let _pinned = match (self.has_helpers, self.is_alone) {
+            (false, _) => None,
+            (true, true) => pool.bring_caller(),
+            (true, false) => pool.pin_caller(),
+        };
         self.adopt(call.spare);
         self.give(&call.tensors);
         let threads = self.start(pool, &terms);

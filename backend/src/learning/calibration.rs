@@ -242,7 +242,8 @@ impl<'a> Calibrator<'a> {
         devices.filter(|(at, _)| !self.has_room(*at)).map(|(_, device)| &*device.name)
     }
 
-    /// Whether the probes fit: the largest needs two tensors of 32 MiB, and staging on the host, which gives and takes them.
+    /// Whether the probes fit: the largest need two tensors of 32 MiB and staging on the host, which gives and takes them, or on CPU devices 128 MiB
+    /// of weights and these packed.
     fn has_room(&self, index: usize) -> bool {
         let target = &self.devices[index];
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
@@ -276,14 +277,16 @@ impl<'a> Calibrator<'a> {
     }
 
     /// Runs products of a row with weights that a CPU device's own cache holds, then with more than that: what they take longer. Before all else,
-    /// for it is taken out of what is measured. Not of teams whose caches together are more than the probe can fill.
+    /// for it is taken out of what is measured. Neither of caches that are too small to hold weights worth measuring, nor of teams whose caches
+    /// together are more than the probe can fill.
     fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
-        let threads = target.threads as u64;
-        // For each thread, so that none finds near what it read before.
-        let most = Self::ROOM / 2 / threads.max(1);
-        let matrices = FAR.saturating_mul(target.cache).min(most).div_ceil(ROW_WEIGHTS);
-        if target.kind != DeviceKind::Cpu || target.cache < ROW_WEIGHTS || most < 2 * target.cache {
+        let threads = target.threads.max(1) as u64;
+        // For each thread, so that none finds near what it read before; half of the room, because kernels keep them packed, too.
+        let most = Self::ROOM / 2 / threads;
+        let matrices = FAR.saturating_mul(target.cache).min(most) / ROW_WEIGHTS;
+        let (near, far) = (2 * ROW_WEIGHTS, matrices * ROW_WEIGHTS);
+        if target.kind != DeviceKind::Cpu || target.cache < near || far < 2 * target.cache {
             return Ok(());
         }
         let usual =

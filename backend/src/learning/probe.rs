@@ -49,10 +49,10 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
     program
 }
 
-/// Depth of the products of [`rows`], and columns for each thread: those of a part at least, twice.
-const ROW: [u64; 2] = [144, 1024];
+/// Depth of the products of [`rows`], and columns for each thread: so many that each has a few parts of its own.
+const ROW: [u64; 2] = [64, 1024];
 
-/// Bytes of a matrix of [`rows`] for each thread: 576 KiB.
+/// Bytes of a matrix of [`rows`] for each thread: 256 KiB, which is half of the smallest level 2 caches that are usual.
 pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW[0] * ROW[1];
 
 /// Products of one row with so many matrices, of [`ROW_WEIGHTS`] for each thread, and with all of them again.
@@ -60,10 +60,11 @@ pub(crate) fn rows(matrices: u64, threads: u64) -> Program {
     let [depth, columns] = [ROW[0] as usize, (threads * ROW[1]) as usize];
     let mut program = Program::default();
     let spec = floats(&[depth, columns]);
-    let mut weights = |at: u64| {
-        program.add_value(format!("weights{at}"), spec.clone(), Origin::Constant(small(&spec, at as usize).into()))
-    };
-    let weights: Vec<_> = (0..matrices).map(&mut weights).collect();
+    let weights: Vec<_> = (0..matrices)
+        .map(|at| {
+            program.add_value(format!("weights{at}"), spec.clone(), Origin::Constant(small(&spec, at as usize).into()))
+        })
+        .collect();
     let row = program.add_input("x", floats(&[1, depth]));
     let mut last = row;
     for (index, weights) in weights.iter().chain(&weights).enumerate() {

@@ -175,13 +175,14 @@ pub(super) fn least_seconds(history: &History) -> f64 {
     history.least().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
-/// The devices of an inventory as placement sees them. A core's level 2 cache counts, or its share of one that cores have together.
+/// The devices of an inventory as placement sees them. A thread's share of its core's level 2 cache counts, or of one that cores have together.
 pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
     let described = |device: DeviceRef<'_>| {
         let (kind, threads, cache) = match device {
             DeviceRef::Cpu(cpu) => {
-                let share = |cache: CacheSummary| cache.bytes / cache.cores.max(1) as u64;
-                (DeviceKind::Cpu, cpu.team().len(), cpu.l2.map_or(0, share))
+                let threads = cpu.team().len();
+                let sharers = |cache: CacheSummary| cache.cores.max(1) * threads.div_ceil(cpu.cores.max(1)).max(1);
+                (DeviceKind::Cpu, threads, cpu.l2.map_or(0, |cache| cache.bytes / sharers(cache) as u64))
             }
             DeviceRef::Gpu(_) => (DeviceKind::Gpu, 1, 0),
         };

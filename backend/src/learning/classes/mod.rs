@@ -242,15 +242,15 @@ impl Probe {
     }
 }
 
-/// Small numbers, other ones for each node, because equal weights would be kept once; of integers, indices into the shortest table.
+/// Small numbers; of wide integers, indices into the shortest table. Others are not the same for any two nodes, as equal weights would be kept once.
 fn constant(spec: &TensorSpec, node: usize) -> Tensor {
     let shape = spec.shape.clone();
     let count = shape.elements();
     let tensor = match spec.dtype {
-        DType::U8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7) as u8).collect::<Vec<_>>()),
-        DType::I8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7) as i8).collect::<Vec<_>>()),
+        DType::U8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 + node) as u8).collect::<Vec<_>>()),
+        DType::I8 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 + node) as i8).collect::<Vec<_>>()),
         DType::I32 => Tensor::from_elements(shape, &(0..count as i32).collect::<Vec<_>>()),
-        DType::F16 => Tensor::from_elements(shape, &vec![f16::from_f32_const(1e-3); count]),
+        DType::F16 => Tensor::from_elements(shape, &vec![f16::from_f32(1e-4 * (1 + node) as f32); count]),
         DType::I64 => Tensor::from_elements(shape, &(0..count).map(|i| (i * 7 % 16) as i64).collect::<Vec<_>>()),
         _ => Tensor::from_elements(shape, &(0..count).map(|i| ((i + node) % 257) as f32 * 1e-4).collect::<Vec<_>>()),
     };
