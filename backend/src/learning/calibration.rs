@@ -289,8 +289,11 @@ impl<'a> Calibrator<'a> {
         if target.kind != DeviceKind::Cpu || target.cache < near || far < 2 * target.cache {
             return Ok(());
         }
-        let usual =
-            |matrices: u64| self.run(rows(matrices, threads), &|_| device, false).map(|trial| trial.usual_node(device));
+        let products = 2 * matrices;
+        let usual = |matrices: u64| {
+            let trial = self.run(rows(products, matrices, threads), &|_| device, false)?;
+            Ok::<_, CalibrationError>(trial.usual_node(device))
+        };
         let longer = usual(matrices)? - usual(1)?;
         let seconds = longer * f64::from(1 << 20) / (ROW_WEIGHTS * threads) as f64;
         known.devices.entry(target.key.clone()).or_default().far.add(sample(seconds, false));

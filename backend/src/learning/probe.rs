@@ -55,8 +55,8 @@ const ROW: [u64; 2] = [64, 1024];
 /// Bytes of a matrix of [`rows`] for each thread: 256 KiB, which is half of the smallest level 2 caches that are usual.
 pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW[0] * ROW[1];
 
-/// Products of one row with so many matrices, of [`ROW_WEIGHTS`] for each thread, and with all of them again.
-pub(crate) fn rows(matrices: u64, threads: u64) -> Program {
+/// So many products of one row with matrices of [`ROW_WEIGHTS`] for each thread, which take turns.
+pub(crate) fn rows(products: u64, matrices: u64, threads: u64) -> Program {
     let [depth, columns] = [ROW[0] as usize, (threads * ROW[1]) as usize];
     let mut program = Program::default();
     let spec = floats(&[depth, columns]);
@@ -67,9 +67,9 @@ pub(crate) fn rows(matrices: u64, threads: u64) -> Program {
         .collect();
     let row = program.add_input("x", floats(&[1, depth]));
     let mut last = row;
-    for (index, weights) in weights.iter().chain(&weights).enumerate() {
+    for (at, weights) in (0..products).zip(weights.iter().cycle()) {
         let op = Op::MatMul(MatMul::default());
-        last = program.add_node(format!("y{index}"), op, &[row, *weights], floats(&[1, columns]));
+        last = program.add_node(format!("y{at}"), op, &[row, *weights], floats(&[1, columns]));
     }
     program.add_output("y", last);
     program
