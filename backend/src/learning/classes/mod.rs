@@ -69,11 +69,8 @@ const TINY: f64 = 65_536.0;
 /// … and small.
 const SMALL: f64 = 2_097_152.0;
 
-/// Bytes of the tiny nodes of a program at most: all of a tiny network stays in a core's own cache from run to run.
-const TINY_NETWORK: f64 = 1024.0 * 1024.0;
-
-/// Bytes of the small nodes of a program at most: a small network's weights stay in a cache of this size.
-const NETWORK: f64 = 4.0 * 1024.0 * 1024.0;
+/// Bytes of the small nodes of a program at most: all of it stays in one core's own cache from run to run, whichever of a team computes what.
+const NETWORK: f64 = 1024.0 * 1024.0;
 
 /// A node to be measured.
 struct Probe {
@@ -104,8 +101,7 @@ impl Class {
         let mut programs: [Vec<(f64, Vec<Probe>)>; 2] = Default::default();
         for probe in self.probes() {
             let bytes = probe.bytes();
-            let network = if self == Self::Tiny { TINY_NETWORK } else { NETWORK };
-            let (size, most) = if bytes <= SMALL { (0, network) } else { (1, f64::INFINITY) };
+            let (size, most) = if bytes <= SMALL { (0, NETWORK) } else { (1, f64::INFINITY) };
             match programs[size].last_mut() {
                 Some((sum, probes)) if *sum + bytes <= most => {
                     *sum += bytes;
