@@ -29,6 +29,11 @@ pub(crate) fn current_unit() -> Option<u32> {
     system::current_unit()
 }
 
+/// Whether the calling thread may not run on this processing unit.
+pub(crate) fn excludes(pu: u32) -> bool {
+    system::allowed().is_ok_and(|units| system::excludes(&units, pu))
+}
+
 /// Lets the calling thread run on the units `pus` only, until what is returned is dropped. Takes about two microseconds, and more where the thread has to move.
 pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     if pus.is_empty() {
@@ -69,6 +74,11 @@ mod system {
 
     pub(super) fn current_unit() -> Option<u32> {
         u32::try_from(rustix::thread::sched_getcpu()).ok()
+    }
+
+    pub(super) fn excludes(units: &Units, pu: u32) -> bool {
+        let pu = pu as usize;
+        pu < CpuSet::MAX_CPU && !units.is_set(pu)
     }
 
     pub(super) fn listed(units: &Units) -> BTreeSet<u32> {
@@ -113,6 +123,10 @@ mod system {
         None
     }
 
+    pub(super) fn excludes(_: &Units, _: u32) -> bool {
+        false
+    }
+
     pub(super) fn listed(_: &Units) -> BTreeSet<u32> {
         BTreeSet::new()
     }
@@ -136,7 +150,8 @@ mod tests {
         let one = *before.first().expect("a running thread may run somewhere");
         let pinned = pin_current_thread(&[one, one]).expect("a thread may narrow its own affinity");
         assert_eq!(allowed(), Some(BTreeSet::from([one])));
-        assert_eq!(current_unit(), Some(one));
+        assert_eq!((current_unit(), excludes(one), excludes(u32::MAX)), (Some(one), false, false));
+        assert!(before.iter().filter(|unit| **unit != one).all(|unit| excludes(*unit)));
         drop(pinned);
         assert_eq!(allowed(), Some(before));
     }

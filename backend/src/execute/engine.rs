@@ -49,8 +49,8 @@ pub(super) struct Engine {
     shares_cpus: bool,
     /// Whether threads other than the caller's compute on cores. They stay on theirs, and the caller is to keep off these.
     has_helpers: bool,
-    /// Whether no other device and no link has steps, so that the caller never waits for more than its team.
-    is_alone: bool,
+    /// Whether the caller may sleep in a run: it waits for other devices or links, or to seem slower than it is.
+    may_sleep: bool,
 }
 
 /// A worker and who runs it.
@@ -118,7 +118,9 @@ impl Engine {
         let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
         let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
         let has_resident = callers.any(|device| device != HOST);
-        let is_alone = stations.iter().flatten().all(|station| station.inbox.is_none());
+        let waits = stations.iter().flatten().any(|station| station.inbox.is_some());
+        let may_sleep =
+            waits || matches!(&pool.devices()[HOST.index()], ComputeDevice::Cpu(team) if team.slowdown().is_some());
         Ok(Self {
             ledger,
             diagnosis,
@@ -128,7 +130,7 @@ impl Engine {
             has_resident,
             shares_cpus,
             has_helpers,
-            is_alone,
+            may_sleep,
         })
     }
 
@@ -157,11 +159,7 @@ impl Engine {
             stall_after: call.options.stall_after,
             watch: RefCell::default(),
         };
-        let _pinned = match (self.has_helpers, self.is_alone) {
-            (false, _) => None,
-            (true, true) => pool.bring_caller(),
-            (true, false) => pool.pin_caller(),
-        };
+        let _pinned = if self.has_helpers { pool.bring_caller(self.may_sleep) } else { None };
         self.adopt(call.spare);
         self.give(&call.tensors);
         let threads = self.start(pool, &terms);

@@ -113,6 +113,9 @@ impl Executor {
 
     /// Runs the plan on these inputs, in the program's order. After an error all workers are idle and the next run can begin.
     ///
+    /// The calling thread computes the host's part. Where other threads compute on CPU cores it may be pinned to the host's first processing unit
+    /// until the run ends, if its own affinity lets it run there.
+    ///
     /// # Errors
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, also while it is queued.
     pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {

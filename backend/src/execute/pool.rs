@@ -201,11 +201,13 @@ impl DevicePool {
         pinned.map_err(|error| note(&self.notes, &cpu.name, &error)).ok()
     }
 
-    /// As [`pin_caller`](Self::pin_caller) where the calling thread runs elsewhere, for runs in which it does not sleep. One that is there is
-    /// left alone: who does not sleep seldom leaves, and pinning would cost a network of 25 µs a tenth of its time.
-    pub(super) fn bring_caller(&self) -> Option<affinity::Pinned> {
-        let (here, ComputeDevice::Cpu(cpu)) = (affinity::current_unit()?, self.devices.first()?) else { return None };
-        if cpu.units.first() == Some(&here) { None } else { self.pin_caller() }
+    /// As [`pin_caller`](Self::pin_caller), for a run of a thread of the application, unless its own affinity keeps it elsewhere. One that is
+    /// there and will not sleep is left alone: it seldom leaves, and pinning would cost a network of 25 µs a tenth of its time.
+    pub(super) fn bring_caller(&self, may_sleep: bool) -> Option<affinity::Pinned> {
+        let Some(ComputeDevice::Cpu(cpu)) = self.devices.first() else { return None };
+        let unit = *cpu.units.first()?;
+        let stays = !may_sleep && affinity::current_unit() == Some(unit) || affinity::excludes(unit);
+        if stays { None } else { self.pin_caller() }
     }
 
     /// Keeps a thread, the `member`th of a team, on its processing unit for as long as it lives. Where the system does not allow it,

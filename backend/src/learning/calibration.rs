@@ -282,13 +282,9 @@ impl<'a> Calibrator<'a> {
     fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
         let threads = target.threads.max(1) as u64;
-        // For each thread, so that none finds near what it read before; half of the room, because kernels keep them packed, too.
-        let most = Self::ROOM / 2 / threads;
-        let matrices = FAR.saturating_mul(target.cache).min(most) / ROW_WEIGHTS;
-        let (near, far) = (2 * ROW_WEIGHTS, matrices * ROW_WEIGHTS);
-        if target.kind != DeviceKind::Cpu || target.cache < near || far < 2 * target.cache {
+        let Some(matrices) = far_matrices(target.cache, threads).filter(|_| target.kind == DeviceKind::Cpu) else {
             return Ok(());
-        }
+        };
         let products = 2 * matrices;
         let usual = |matrices: u64| {
             let trial = self.run(rows(products, matrices, threads), &|_| device, false)?;
@@ -459,6 +455,14 @@ fn alternate(from: DeviceId, to: DeviceId) -> impl Fn(usize) -> DeviceId {
     move |node| if node.is_multiple_of(2) { to } else { from }
 }
 
+/// How many matrices of [`rows`] are more than the caches of so many threads hold, of so many bytes each; none where a cache is too small for
+/// one to be near, or where so many would be more than half of the room of calibration (kernels keep them packed, too).
+fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
+    let most = Calibrator::ROOM / 2 / threads;
+    let matrices = FAR.saturating_mul(cache).min(most) / ROW_WEIGHTS;
+    (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= 2 * cache).then_some(matrices)
+}
+
 impl Trial {
     /// Runs once more, into the last run's outputs: the first touch of fresh memory takes a system longer than many a link, and is not
     /// the link's doing.
@@ -483,7 +487,7 @@ impl Trial {
         nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
     }
 
-    /// What a node on the device usually takes: the lower quartile over the warm runs, of all nodes but the first of the chain.
+    /// What a node on the device usually takes: the lower quartile over the warm runs, of all nodes but the program's first.
     fn usual_node(&self, device: DeviceId) -> f64 {
         let runs = self.runs.iter().skip(1);
         let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
@@ -514,5 +518,20 @@ fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
         map_flops: rate(Probe::Map, flops(Probe::Map)),
         bandwidth: rate(Probe::Bandwidth, Probe::Bandwidth.program().nodes[0].spec.work().bytes()),
         launch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_weights_are_more_than_caches_hold_and_fit_the_room() {
+        assert_eq!(far_matrices(256 << 10, 1), None, "none would be near");
+        assert_eq!(far_matrices(512 << 10, 1), Some(8));
+        assert_eq!(far_matrices(2 << 20, 1), Some(32));
+        assert_eq!(far_matrices(2 << 20, 32), Some(16), "half of the room, still twice what caches hold");
+        assert_eq!(far_matrices(2 << 20, 64), None, "no longer");
+        assert_eq!(far_matrices(u64::MAX / 8, 1), None);
     }
 }

@@ -52,10 +52,10 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
 /// Depth of the products of [`rows`], and columns for each thread: so many that each has a few parts of its own.
 const ROW: [u64; 2] = [64, 1024];
 
-/// Bytes of a matrix of [`rows`] for each thread: 256 KiB, which is half of the smallest level 2 caches that are usual.
+/// Bytes of a matrix of [`rows`] for each thread: 256 KiB, half of the smallest level 2 cache that is measured.
 pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW[0] * ROW[1];
 
-/// So many products of one row with matrices of [`ROW_WEIGHTS`] for each thread, which take turns.
+/// So many products of one row with matrices of [`ROW_WEIGHTS`] for each thread, which take turns: none needs another, and they run in this order.
 pub(crate) fn rows(products: u64, matrices: u64, threads: u64) -> Program {
     let [depth, columns] = [ROW[0] as usize, (threads * ROW[1]) as usize];
     let mut program = Program::default();

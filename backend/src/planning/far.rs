@@ -42,6 +42,20 @@ impl Constants {
         bytes(&self.read[node.index()]) * far
     }
 
+    /// What a node is predicted to take that finds its constants near, where each of their bytes takes so much longer from beyond: rates are
+    /// those of bytes that come from memory.
+    pub(super) fn near(&self, node: NodeId, cost: NodeCost, far: f64) -> NodeCost {
+        match cost.source {
+            CostSource::Scaled { .. } | CostSource::Roofline | CostSource::Assumed => {
+                NodeCost { seconds: without_far(cost.seconds, self.seconds(node, far)), ..cost }
+            }
+            CostSource::Measured { .. }
+            | CostSource::Cold { .. }
+            | CostSource::Fitted { .. }
+            | CostSource::OtherKernels { .. } => cost,
+        }
+    }
+
     /// As [`Self::seconds`], of a node that is predicted to take `cost`; of times that other kernels took nobody has taken them out.
     pub(super) fn of_cost(&self, node: NodeId, cost: &NodeCost, far: f64) -> f64 {
         if matches!(cost.source, CostSource::OtherKernels { .. }) { 0.0 } else { self.seconds(node, far) }
@@ -228,6 +242,19 @@ mod tests {
             let seconds = with_far(near, far);
             assert!(seconds <= 5.0 * near * (1.0 + 1e-12) && (without_far(seconds, far) / near - 1.0).abs() < 1e-9);
         }
+    }
+
+    #[test]
+    fn what_rates_say_has_constants_come_from_memory() {
+        let (constants, node) = (Constants::of(&program()), NodeId(0));
+        let near = |source| {
+            let cost = NodeCost { seconds: 10e-6, spread: None, source };
+            constants.near(node, cost, 1e-3 / f64::from(1 << 20)).seconds
+        };
+        let far = 1e-3 / 256.0;
+        assert!((near(CostSource::Roofline) - (10e-6 - far)).abs() < 1e-12);
+        assert!((near(CostSource::Scaled { nodes: 2 }) - (10e-6 - far)).abs() < 1e-12);
+        assert_eq!(near(CostSource::Measured { samples: 3 }), 10e-6);
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl<'a> Placing<'a> {
             .map(|(id, node, allowed)| {
                 let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
                 let cost = |at: DeviceId| {
-                    let cost = predictors[at.index()].predict(&node.spec).times(devices[at.index()].times);
+                    let device = &devices[at.index()];
+                    let cost = predictors[at.index()].predict(&node.spec).times(device.times);
+                    let cost = constants.near(id, cost, machine.costs.far(&device.key) * device.times);
                     let far = constants.of_cost(id, &cost, far[at.index()]);
                     NodeCost { seconds: with_far(cost.seconds, far), ..cost }
                 };

@@ -8,12 +8,14 @@ use crate::device::affinity;
 use crate::error_kind::ErrorKind;
 use crate::execute::relay::LONG;
 use crate::execute::{CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunOptions, RunOutput};
+use crate::lock::lock;
 use crate::plan::PlanOptions;
 use crate::plan::test_programs::Placed;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 const NO_SPIN: Duration = Duration::ZERO;
@@ -232,13 +234,50 @@ fn a_thread_that_cannot_be_pinned_is_noted() {
     assert!(notes.iter().any(|note| note.starts_with("cpu0:")) && notes.iter().any(|note| note.starts_with("cpu1:")));
 }
 
+/// The processing units of the calling thread, and the one on which it is.
+type Place = (BTreeSet<u32>, Option<u32>);
+
+/// Runs a chain of two nodes on these devices, the first with these units, and tells where the thread of the first node was.
+fn place_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Place {
+    let placed = Placed::chain(&vec!["cpu"; devices_of.len()], devices_of, &[6]);
+    let (kernels, place) = (kernels(&placed.program), Arc::new(Mutex::new(Place::default())));
+    let seen = Arc::clone(&place);
+    hook(&kernels, 0, move || {
+        *lock(&seen) = (affinity::allowed().unwrap_or_default(), affinity::current_unit());
+        Ok(())
+    });
+    let mut given = devices(&placed, threads);
+    if let ComputeDevice::Cpu(cpu) = &mut given[0] {
+        cpu.units = units.to_vec();
+    }
+    let executor = executor_on(&DevicePool::new(given), &placed, kernels, &PlanOptions::default());
+    executor.run(&inputs(&placed.program), &RunOptions::default()).expect("all is well");
+    lock(&place).clone()
+}
+
+#[test]
+fn callers_keep_off_the_cores_of_other_threads() {
+    let allowed = affinity::allowed().unwrap_or_default();
+    let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else { return };
+    if first == last {
+        return;
+    }
+    let units = [first, last];
+    assert_eq!(place_of_a_node(&[0, 0], 2, &units).1, Some(first), "a team's caller");
+    assert_eq!(place_of_a_node(&[0, 1], 1, &units), ([first].into(), Some(first)), "who may sleep is pinned");
+    assert_eq!(place_of_a_node(&[0, 0], 1, &units).0, allowed, "who is alone is not");
+    assert_eq!(affinity::allowed(), Some(allowed), "as before");
+    let _elsewhere = affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity");
+    for devices_of in [[0, 0], [0, 1]] {
+        assert_eq!(place_of_a_node(&devices_of, 2, &units), ([last].into(), Some(last)), "its own affinity counts");
+    }
+}
+
 #[test]
 fn the_caller_is_left_on_the_units_where_it_was() {
     let placed = ladder(&["cpu", "cpu"], 1, &[6]);
-    let allowed = affinity::allowed().unwrap_or_default();
-    let (Some(&unit), Some(&last)) = (allowed.first(), allowed.last()) else { return };
-    let _elsewhere = affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity");
     let before = affinity::allowed();
+    let Some(unit) = before.as_ref().and_then(|units| units.first().copied()) else { return };
     let (kernels, mood) = bad(&placed, 0);
     let mut given = devices(&placed, 1);
     if let ComputeDevice::Cpu(cpu) = &mut given[0] {
@@ -250,32 +289,5 @@ fn the_caller_is_left_on_the_units_where_it_was() {
         let result = executor.run(&inputs(&placed.program), &RunOptions::default());
         assert_eq!(result.is_err(), ill == PANICS);
         assert_eq!(affinity::allowed(), before);
-    }
-}
-
-#[test]
-fn the_caller_of_a_team_keeps_off_its_helpers_core() {
-    let placed = Placed::chain(&["cpu"], &[0, 0], &[6]);
-    let allowed = affinity::allowed().unwrap_or_default();
-    let (Some(&first), Some(&last)) = (allowed.first(), allowed.last()) else { return };
-    if first == last {
-        return;
-    }
-    for (threads, computes_on) in [(2, first), (1, last)] {
-        let (kernels, unit) = (kernels(&placed.program), Arc::new(AtomicU32::new(u32::MAX)));
-        let seen = Arc::clone(&unit);
-        hook(&kernels, 0, move || {
-            seen.store(affinity::current_unit().unwrap_or(u32::MAX), Ordering::Relaxed);
-            Ok(())
-        });
-        let mut given = devices(&placed, threads);
-        if let ComputeDevice::Cpu(cpu) = &mut given[0] {
-            cpu.units = vec![first, last];
-        }
-        let executor = executor_on(&DevicePool::new(given), &placed, kernels, &PlanOptions::default());
-        let _pinned = affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity");
-        executor.run(&inputs(&placed.program), &RunOptions::default()).expect("all is well");
-        assert_eq!(unit.load(Ordering::Relaxed), computes_on, "of {threads} threads");
-        assert_eq!(affinity::allowed(), Some([last].into()), "where it was before");
     }
 }

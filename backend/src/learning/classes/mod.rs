@@ -1,8 +1,9 @@
 //! The classes of kernels that calibration measures: for each a program of nodes in the sizes that networks have, small and large.
 //!
-//! Every node has weights of its own and reads what an element-wise node has just made, as in a network: weights come from memory or a
-//! far cache, what was made last from a near one. Tiny nodes of all classes follow each other in programs of their own: tiny networks stay in near
-//! caches from run to run, but most of their nodes begin with code that the one before did not use. The element-wise nodes are measured as well.
+//! Every node has weights of its own and reads what an element-wise node has just made, as in a network. Small nodes share programs that stay in
+//! a near cache from run to run, others have one in which weights come from a far cache or memory; what that takes is taken out where it is known.
+//! Tiny nodes of all classes follow each other in programs of their own, because most nodes of a tiny network begin with code that the one before
+//! did not use. The element-wise nodes are measured as well.
 
 mod images;
 mod products;
@@ -69,7 +70,8 @@ const TINY: f64 = 65_536.0;
 /// … and small.
 const SMALL: f64 = 2_097_152.0;
 
-/// Bytes of the small nodes of a program at most: all of it stays in one core's own cache from run to run, whichever of a team computes what.
+/// Bytes of small nodes that share a program at most, so that a core's own cache of 2 MiB keeps all of them from run to run, whichever of a team
+/// computes what.
 const NETWORK: f64 = 1024.0 * 1024.0;
 
 /// A node to be measured.
