@@ -460,7 +460,7 @@ fn alternate(from: DeviceId, to: DeviceId) -> impl Fn(usize) -> DeviceId {
 fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
     let most = Calibrator::ROOM / 2 / threads;
     let matrices = FAR.saturating_mul(cache).min(most) / ROW_WEIGHTS;
-    (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= 2 * cache).then_some(matrices)
+    (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= cache.saturating_mul(2)).then_some(matrices)
 }
 
 impl Trial {
@@ -532,6 +532,6 @@ mod tests {
         assert_eq!(far_matrices(2 << 20, 1), Some(32));
         assert_eq!(far_matrices(2 << 20, 32), Some(16), "half of the room, still twice what caches hold");
         assert_eq!(far_matrices(2 << 20, 64), None, "no longer");
-        assert_eq!(far_matrices(u64::MAX / 8, 1), None);
+        assert_eq!(far_matrices(u64::MAX, 1), None);
     }
 }
