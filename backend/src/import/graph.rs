@@ -5,7 +5,7 @@ use super::error::{ImportError, Name, Result};
 use super::functions::Functions;
 use super::model::{Input, Model, Node, Output, ValueIndex};
 use super::parameters;
-use super::proto::{ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+use super::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// The versions of the standard operators that are known.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 
+/// The domain of classical machine learning, and the versions of its operators that are known.
+const ML: (&str, std::ops::RangeInclusive<i64>) = ("ai.onnx.ml", 1..=5);
+
 /// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes. Where `problems` are gathered rather than
 /// fatal, what is wrong is left out; a node that is wrong stays, with its operator alone.
 pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems: &mut Problems) -> Result<Model> {
@@ -23,7 +26,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
         .graph
         .as_ref()
         .ok_or_else(|| ImportError::malformed("holds no graph; check that the file is complete, or export it again"))?;
-    let opsets = match opsets(&proto.opset_import) {
+    let opsets = match opsets(&proto.opset_import, graph) {
         Ok(opsets) => opsets,
         Err(problem) => {
             problems.note(Err(problem))?;
@@ -104,8 +107,18 @@ impl Problems {
     }
 }
 
-fn opsets(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
-    let opsets = opsets_of(imports)?;
+/// The versions that a graph imports. One without standard operators needs no version of these.
+fn opsets(imports: &[OperatorSetIdProto], graph: &GraphProto) -> Result<BTreeMap<String, i64>> {
+    let mut opsets = opsets_of(imports)?;
+    if let Some(version) = opsets.get(ML.0).filter(|version| !ML.1.contains(version)) {
+        let (domain, (oldest, newest)) = (ML.0, ML.1.into_inner());
+        let text = format!("uses version {version} of the domain {domain}; versions {oldest} to {newest} are known");
+        return Err(ImportError::unsupported(text));
+    }
+    let has_standard = graph.node.iter().any(|node| standard(&node.domain).is_empty());
+    if opsets.contains_key(ML.0) && !has_standard {
+        opsets.entry(String::new()).or_insert(*OPSETS.end());
+    }
     match opsets.get("") {
         None => Err(ImportError::malformed(
             "does not say which version of the standard operators it uses; export it with an `opset_import`",

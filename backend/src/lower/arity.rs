@@ -49,8 +49,15 @@ pub(super) fn no_more_inputs(node: &Node) -> Result<(), Fault> {
     }
 }
 
-/// The inputs that an operator of the standard's own domain has at most, where there is a bound.
+/// The inputs that an operator of the standard has at most, where there is a bound.
 fn most_inputs(domain: &str, operator: &str) -> Option<usize> {
+    if domain == "ai.onnx.ml" {
+        return match operator {
+            "FeatureVectorizer" => None,
+            "ArrayFeatureExtractor" => Some(2),
+            _ => Some(1),
+        };
+    }
     let is_own = matches!(domain, "" | "ai.onnx");
     let has = |(_, names): &&(usize, &str)| is_own && names.split(' ').any(|name| name == operator);
     MOST_INPUTS.iter().find(has).map(|(most, _)| *most)
@@ -66,5 +73,6 @@ mod tests {
             assert_eq!(most_inputs("", operator), Some(most), "{operator}");
         }
         assert_eq!([most_inputs("", "Concat"), most_inputs("com.microsoft", "Gelu")], [None; 2]);
+        assert_eq!(most_inputs("ai.onnx.ml", "Scaler"), Some(1));
     }
 }

@@ -92,7 +92,7 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
     folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 
-/// The operators of a domain (`ai.onnx`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
+/// The operators of a domain (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
 pub fn operators(domain: &str) -> BTreeSet<&'static str> {
     let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
     let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);

@@ -35,6 +35,7 @@ mod team;
 pub(crate) mod testing;
 mod top;
 mod transpose;
+mod trees;
 mod vector;
 
 pub use layout::{Layout, Packing};
@@ -135,7 +136,8 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     );
     let any_type =
         moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Block(_));
-    let any_type = any_type || matches!(node.op, Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_));
+    let any_type =
+        any_type || matches!(node.op, Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::Trees(_));
     node.require(any_type || node.is_f32(), "all its tensors are to be f32")?;
     Ok(match &node.op {
         Op::Map(op) => map::prepare(node, op)?,
@@ -159,6 +161,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Slice(op) => slice::prepare(node, op),
         Op::Pad(op) => pad::prepare(node, op)?,
         Op::Gather(op) => gather::prepare(node, op),
+        Op::Trees(op) => trees::prepare(node, op),
         Op::Block(block) => block::prepare(node, block, constants)?,
     })
 }

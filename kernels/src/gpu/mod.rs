@@ -208,6 +208,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
             return Err(node.unsupported("its result is of integers"));
         }
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
+        Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;
     let some_input = node.inputs.iter().enumerate().any(|(index, spec)| is_empty(spec) && recipe.binds(index));

@@ -164,6 +164,7 @@ impl NodeSpec {
                 let (least, greatest) = if input.dtype == DType::I8 { (-128, 127) } else { (0, 255) };
                 self.require((least..=greatest).contains(&op.border), "its border is of its input's type")
             }
+            Op::Trees(_) => self.check_trees(),
             Op::MatMul(_) | Op::Block(_) => Ok(()),
         }
     }
@@ -177,6 +178,7 @@ impl NodeSpec {
             Op::Gather(_) => (2, 1),
             Op::TopK(_) => (1, 2),
             Op::Scatter(_) => (3, 1),
+            Op::Trees(_) => (6, 1),
             Op::IntegerMatMul(op) => (3 + usize::from(op.zero_points), 1),
             Op::IntegerConv(op) => (3 + usize::from(op.zero_points), 1),
             Op::Recurrent(op) => (3 + op.kind.states(), 1 + op.kind.states()),

@@ -111,6 +111,7 @@ impl NodeSpec {
             },
             Op::TopK(_) => ("top_k", vec![read, written]),
             Op::Scatter(_) => ("scatter", vec![self.bytes_written(), self.read(1), self.read(2)]),
+            Op::Trees(_) => ("trees", vec![self.tree_steps(), read, written]),
             Op::Softmax(op) => match op.axis + 1 == self.rank() {
                 true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),
                 false => ("softmax columns", vec![read, read / self.size(0, op.axis)]),

@@ -13,6 +13,7 @@ mod kinds;
 mod rows;
 pub(crate) mod shallow;
 mod taps;
+mod trees;
 mod work;
 
 pub use block::{Block, Member, Operand};
@@ -28,6 +29,7 @@ pub use rows::RowPlan;
 #[cfg(test)]
 pub(crate) use taps::cubic_weights;
 pub(crate) use taps::{NEIGHBOURS, Taps};
+pub use trees::{TreeAggregate, TreeNode, Trees};
 pub use work::Work;
 
 use crate::tensor::TensorSpec;
@@ -80,6 +82,8 @@ pub enum Op {
     Pad(Pad),
     /// Slices chosen along an axis by indices.
     Gather(Gather),
+    /// Scores of rows by a forest of decision trees.
+    Trees(Trees),
     /// Nodes that are computed together, chunk of rows by chunk of rows.
     Block(Block),
 }
@@ -167,6 +171,7 @@ impl Op {
             Self::Slice(_) => "slice",
             Self::Pad(_) => "pad",
             Self::Gather(_) => "gather",
+            Self::Trees(_) => "trees",
             Self::Block(_) => "block",
         }
     }

@@ -26,7 +26,11 @@ impl NodeSpec {
     /// The node's work. O(number of tensors).
     pub fn work(&self) -> Work {
         let bytes = |specs: &[TensorSpec]| specs.iter().map(|s| s.bytes() as f64).sum::<f64>();
-        let others = bytes(self.inputs.get(1..).unwrap_or_default());
+        let mut others = bytes(self.inputs.get(1..).unwrap_or_default());
+        if matches!(self.op, Op::Trees(_)) {
+            // Of a forest that few rows pass, the nodes on their ways.
+            others = others.min(16.0 * self.tree_steps());
+        }
         Work {
             flops: self.flops(),
             bytes_read: self.touched_bytes() + self.repeated_bytes() + others,
@@ -91,7 +95,8 @@ impl NodeSpec {
             | Op::Slice(_)
             | Op::Pad(_)
             | Op::Gather(_)
-            | Op::Scatter(_) => Class::Buffer,
+            | Op::Scatter(_)
+            | Op::Trees(_) => Class::Buffer,
         }
     }
 
@@ -117,6 +122,7 @@ impl NodeSpec {
                 4.0 * read + written * (kept as f64).max(2.0).log2()
             }
             Op::Scatter(_) => elements(&self.inputs, 2),
+            Op::Trees(_) => 2.0 * self.tree_steps(),
             Op::Softmax(_) => 5.0 * read,
             Op::Normalize(_) => 7.0 * read,
             Op::Resize(op) => 2.0 * written * op.interpolation.neighbours(),

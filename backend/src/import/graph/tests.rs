@@ -103,12 +103,14 @@ fn only_known_operator_sets_are_accepted() {
         (&[("", 0)], "uses opset 0; versions 6 to 28 are known"),
         (&[("", 999)], "uses opset 999"),
         (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
+        (&[("", 17), ("ai.onnx.ml", 6)], "uses version 6 of the domain ai.onnx.ml"),
     ] {
         let error = load(&with(imports)).expect_err(text);
         assert!(error.contains(text), "{error} should contain: {text}");
     }
     let model = load(&with(&[("ai.onnx", 17), ("com.microsoft", 1)])).expect("known");
     assert_eq!((model.opset(), model.opsets["com.microsoft"]), (17, 1));
+    assert!(load(&with(&[("ai.onnx.ml", 3)])).is_ok(), "a graph without standard operators");
     assert!(load(&ModelProto::default()).expect_err("empty").contains("holds no graph"));
 }
 

@@ -23,7 +23,7 @@ fn arg_reduce(operator: &Operator<'_>, builder: &mut Builder, greatest: bool) ->
 }
 
 /// The index along the op's axis, which stays with one element.
-fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Fault> {
+pub(super) fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Fault> {
     if x.dims()[op.axis] == 0 {
         return Err(Fault::invalid(format!("axis {} of shape {} has no element", op.axis, x.shape())));
     }

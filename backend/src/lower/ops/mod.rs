@@ -30,6 +30,7 @@ mod layout;
 mod linear_attention;
 mod loss;
 mod matmul;
+mod ml;
 mod normalize;
 mod pad;
 mod places;
@@ -128,6 +129,7 @@ fn families(domain: &str) -> &'static [&'static [Entry]] {
     match domain {
         "" | "ai.onnx" => FAMILIES,
         "com.microsoft" => CONTRIBUTED,
+        "ai.onnx.ml" => ml::TABLES,
         _ => &[],
     }
 }

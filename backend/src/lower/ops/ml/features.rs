@@ -1,0 +1,186 @@
+//! Features made ready: scaled, filled in, normalised, compared, encoded, chosen and joined.
+
+use super::super::{Builder, Entry, Fault, Operator, View, domain_of};
+use super::labels::{exact, found};
+use super::{constant, floats, ints, rows, work_type};
+use anabranch_kernels::op::{Binary, Domain, Gather, Op, PadMode, ReduceKind, Unary};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+pub(super) const TABLE: &[Entry] = &[
+    ("Scaler", scaled),
+    ("Imputer", imputed),
+    ("Normalizer", normalized),
+    ("Binarizer", binarized),
+    ("OneHotEncoder", one_hot),
+    ("ArrayFeatureExtractor", extracted),
+    ("FeatureVectorizer", joined),
+];
+
+/// A constant of one number, or of one for each feature.
+fn per_feature(builder: &mut Builder, x: &View, name: &str, numbers: &[f64]) -> Result<View, Fault> {
+    let features = x.dims().last().copied().unwrap_or(1);
+    if x.rank() > 2 || numbers.len() != 1 && numbers.len() != features {
+        let (count, shape) = (numbers.len(), x.shape());
+        return Err(Fault::invalid(format!("attribute `{name}` has {count} entries for features of shape {shape}")));
+    }
+    constant(builder, &[numbers.len()], numbers)
+}
+
+fn widened(numbers: &[f32]) -> Vec<f64> {
+    numbers.iter().map(|number| f64::from(*number)).collect()
+}
+
+/// `(x − offset) · scale`, as `f32`.
+fn scaled(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let (mut offset, mut scale) = (widened(floats(operator, "offset")?), widened(floats(operator, "scale")?));
+    match (offset.is_empty(), scale.is_empty()) {
+        (true, true) => return Err(Fault::invalid("it has neither `offset` nor `scale`")),
+        (true, false) => offset = vec![0.0; scale.len()],
+        (false, true) => scale = vec![1.0; offset.len()],
+        (false, false) => super::require_length("offset", offset.len(), scale.len())?,
+    }
+    let offset = per_feature(builder, x, "offset", &offset)?;
+    let scale = per_feature(builder, x, "scale", &scale)?;
+    let domain = domain_of(work_type(x.dtype()));
+    Ok(vec![builder.map(domain, [x, &offset, &scale], DType::F32, |[x, offset, scale]| (x - offset) * scale)?])
+}
+
+/// One value, which may be NaN, replaced by others.
+fn imputed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let (listed, integers) = (floats(operator, "imputed_value_floats")?, ints(operator, "imputed_value_int64s")?);
+    if x.dtype().is_float() {
+        let values = per_feature(builder, x, "imputed_value_floats", &widened(listed))?;
+        let replaced = f64::from(operator.float("replaced_value_float", 0.0)?);
+        let domain = domain_of(x.dtype());
+        return Ok(vec![builder.map(domain, [x, &values], x.dtype(), |[x, value]| {
+            let is = if replaced.is_nan() { x.apply(Unary::IsNan) } else { x.with(Binary::Equal, replaced) };
+            is.select(value, x)
+        })?]);
+    }
+    // The check of the length alone.
+    per_feature(builder, x, "imputed_value_int64s", &vec![0.0; integers.len()])?;
+    let values = constant(builder, &[integers.len()], integers)?;
+    let replaced = constant(builder, &[1], &[operator.int("replaced_value_int64", 0)?])?;
+    let filled = builder.map(Domain::I64, [x, &values, &replaced], x.dtype(), |[x, value, replaced]| {
+        x.with(Binary::Equal, replaced).select(value, x)
+    })?;
+    Ok(vec![filled.reshaped(x.dims())?])
+}
+
+/// Rows divided by their greatest element, or by their norm, unless that is 0.
+fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let dims = operator.number(0)?.dims().to_vec();
+    let x = builder.cast(&rows(operator)?, DType::F64)?;
+    let (domain, dtype) = (Domain::F64, DType::F64);
+    let norm = match operator.string("norm", "MAX")? {
+        "MAX" => builder.reduced(&x, ReduceKind::Max, &[1])?,
+        "L1" => {
+            let sizes = builder.map(domain, [&x], dtype, |[x]| x.apply(Unary::Abs))?;
+            builder.reduced(&sizes, ReduceKind::Sum, &[1])?
+        }
+        "L2" => {
+            // Divided by the greatest first, so that no square is beyond what can be held.
+            let sizes = builder.map(domain, [&x], dtype, |[x]| x.apply(Unary::Abs))?;
+            let most = builder.reduced(&sizes, ReduceKind::Max, &[1])?;
+            let squares = builder.map(domain, [&sizes, &most], dtype, |[x, most]| {
+                let part = x / most;
+                most.with(Binary::Equal, 0.0).select(0.0, part * part)
+            })?;
+            let sum = builder.reduced(&squares, ReduceKind::Sum, &[1])?;
+            builder.map(domain, [&sum, &most], dtype, |[sum, most]| sum.apply(Unary::Sqrt) * most)?
+        }
+        other => return Err(Fault::attribute("norm", other, "MAX, L1 or L2")),
+    };
+    let y =
+        builder.map(domain, [&x, &norm], DType::F32, |[x, norm]| norm.with(Binary::Equal, 0.0).select(x, x / norm))?;
+    Ok(vec![y.reshaped(dims)?])
+}
+
+/// 1 for what is greater than the threshold, else 0.
+fn binarized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let threshold = f64::from(operator.float("threshold", 0.0)?);
+    // An integer is greater than a number if it is greater than the integer below.
+    let threshold = if x.dtype().is_float() { threshold } else { threshold.floor() };
+    Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.with(Binary::Greater, threshold))?])
+}
+
+/// For each element a row that is 1 at its category's place. One of no category is a row of zeros, or an error in the run.
+fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let categories = ints(operator, "cats_int64s")?;
+    if categories.is_empty() {
+        return Err(Fault::invalid("attribute `cats_int64s` is empty, and its input is of numbers"));
+    }
+    // The last of equal categories counts.
+    let last = |(at, category): (usize, &i64)| !categories[at + 1..].contains(category);
+    if categories.len() <= 1 << 12 && !categories.iter().enumerate().all(last) {
+        return Err(Fault::unsupported("a category that is listed twice"));
+    }
+    let single = x.reshaped([x.dims(), &[1]].concat())?;
+    let float = x.dtype().is_float();
+    let list = match float {
+        true => constant(builder, &[categories.len()], &exact("cats_int64s", categories)?)?,
+        false => constant(builder, &[categories.len()], categories)?,
+    };
+    let domain = if float { Domain::F64 } else { Domain::I64 };
+    let hot = builder.map(domain, [&single, &list], DType::F32, |[x, category]| {
+        let whole = if float { x.apply(Unary::Truncate) } else { x };
+        whole.with(Binary::Equal, category)
+    })?;
+    if operator.flag("zeros", true)? {
+        return Ok(vec![hot]);
+    }
+    // Without a category there is no zero to choose.
+    let whole =
+        if float { builder.map(Domain::F64, [x], DType::F64, |[x]| x.apply(Unary::Truncate))? } else { x.clone() };
+    let index = found(builder, &whole, &exact("cats_int64s", categories)?, false)?;
+    let zeros = constant(builder, &[categories.len()], &vec![0f32; categories.len()])?;
+    let output = TensorSpec::new(DType::F32, index.shape().clone());
+    let gather = Op::Gather(Gather { axis: 0, elementwise: false });
+    let zero = builder.emit_one(gather, &[zeros, index], output)?.reshaped(single.dims())?;
+    Ok(vec![builder.map(Domain::F32, [&hot, &zero], DType::F32, |[hot, zero]| hot + zero)?])
+}
+
+/// Elements along the last axis; those of a vector as one row.
+fn extracted(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.ranked(0, 1)?;
+    let places = operator.typed(1, DType::I64)?;
+    let (last, count) = (x.rank() - 1, places.elements());
+    if count == 0 || x.dims()[last] == 0 {
+        return Err(Fault::invalid(format!("{count} places of an axis of {}", x.dims()[last])));
+    }
+    let outer = if last == 0 { &[1][..] } else { &x.dims()[..last] };
+    let output = TensorSpec::new(x.dtype(), Shape::new([outer, &[count]].concat())?);
+    let op = Op::Gather(Gather { axis: last, elementwise: false });
+    Ok(vec![builder.emit_one(op, &[x.clone(), places.reshaped(vec![count])?], output)?])
+}
+
+/// The features of all inputs next to each other, as `f32`: of each as many as is said, cut or filled with zeros.
+fn joined(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let wanted = ints(operator, "inputdimensions")?;
+    super::require_length("inputdimensions", wanted.len(), operator.count())?;
+    let mut parts = Vec::with_capacity(wanted.len());
+    for (index, wide) in wanted.iter().enumerate() {
+        let x = operator.number(index)?;
+        let x = match *x.dims() {
+            [features] => x.reshaped(vec![1, features])?,
+            [rows, ..] => x.reshaped(vec![rows, x.dims()[1..].iter().product()])?,
+            [] => return Err(Fault::invalid(format!("input {index} is a scalar; rows of features are needed"))),
+        };
+        let width = usize::try_from(*wide).ok().filter(|width| *width > 0);
+        let width = width.ok_or_else(|| Fault::attribute("inputdimensions", wide, "at least 1"))?;
+        let x = builder.as_f32(&x)?;
+        let (rows, own) = (x.dims()[0], x.dims()[1]);
+        parts.push(match width <= own {
+            true => builder.part(&x, 1, 0, width)?,
+            false => builder.padded(&x, PadMode::Constant(0.0), vec![0, 0], vec![rows, width])?,
+        });
+    }
+    if parts.windows(2).any(|pair| pair[0].dims()[0] != pair[1].dims()[0]) {
+        return Err(Fault::invalid("its inputs differ in their numbers of rows"));
+    }
+    Ok(vec![builder.concatenated(&parts, 1)?])
+}

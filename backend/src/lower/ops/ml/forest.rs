@@ -1,0 +1,281 @@
+//! Trees as their operators describe them, and the flat form in which the kernel reads them.
+//!
+//! Every comparison becomes "greater than a threshold": `x < t` is `x ≤` the number before t, and a membership in a set is a search among the set's
+//! members and the numbers before them. Nothing here recurses deeper than the logarithm of a set: trees are as deep as a file likes.
+
+use super::super::{Builder, Fault, View};
+use super::constant;
+use anabranch_kernels::op::{Op, TreeAggregate, TreeNode, Trees};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+use std::collections::VecDeque;
+
+/// A comparison of a feature.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Test<'a> {
+    LessOrEqual(f64),
+    Less(f64),
+    GreaterOrEqual(f64),
+    Greater(f64),
+    Equal(f64),
+    NotEqual(f64),
+    Member(&'a [f64]),
+}
+
+/// A node of a directed graph without cycles, in which trees may share what is below.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Not described yet.
+    Nowhere,
+    Leaf {
+        first: u32,
+        count: u32,
+    },
+    /// To the second side if the feature is greater than the threshold, or not a number and `missing_right`.
+    Branch {
+        feature: u32,
+        threshold: f64,
+        missing_right: bool,
+        sides: [usize; 2],
+    },
+}
+
+/// Trees under construction, of thresholds of a type.
+pub(super) struct Forest {
+    dtype: DType,
+    features: usize,
+    ways: Vec<Way>,
+    /// Targets and weights of the leaves.
+    entries: Vec<(u32, f64)>,
+}
+
+impl Forest {
+    /// `nodes` nodes, none of which is described yet, over so many features of this type (`f32` or `f64`).
+    pub(super) fn new(dtype: DType, features: usize, nodes: usize) -> Self {
+        Self { dtype, features, ways: vec![Way::Nowhere; nodes], entries: Vec::new() }
+    }
+
+    /// One more node.
+    pub(super) fn node(&mut self) -> usize {
+        self.ways.push(Way::Nowhere);
+        self.ways.len() - 1
+    }
+
+    /// Makes a node a leaf of these targets and weights.
+    pub(super) fn leaf(&mut self, at: usize, entries: impl IntoIterator<Item = (u32, f64)>) {
+        let first = self.entries.len();
+        self.entries.extend(entries);
+        self.ways[at] = Way::Leaf { first: first as u32, count: (self.entries.len() - first) as u32 };
+    }
+
+    /// Makes a node a branch to `sides`: where the test holds, and where it does not. A feature that is not a number passes the test
+    /// if `missing` says so; nothing is equal to it.
+    ///
+    /// # Errors
+    /// If there is no such feature.
+    pub(super) fn branch(
+        &mut self,
+        at: usize,
+        feature: i64,
+        test: Test<'_>,
+        missing: bool,
+        sides: [usize; 2],
+    ) -> Result<(), Fault> {
+        let index = usize::try_from(feature).ok().filter(|index| *index < self.features.min(1 << 31));
+        let [yes, no] = sides;
+        let Some(index) = index else {
+            return Err(Fault::invalid(format!("it reads feature {feature} of rows of {}", self.features)));
+        };
+        let branch =
+            |threshold, sides, missing_right| Way::Branch { feature: index as u32, threshold, missing_right, sides };
+        // No number is greater than NaN.
+        let never = branch(f64::NAN, [no, yes], missing);
+        self.ways[at] = match test {
+            Test::LessOrEqual(t) if t.is_nan() => never,
+            Test::LessOrEqual(t) => branch(t, [yes, no], !missing),
+            Test::Less(t) if t.is_nan() || t == f64::NEG_INFINITY => never,
+            Test::Less(t) => branch(self.before(t), [yes, no], !missing),
+            Test::Greater(t) => branch(t, [no, yes], missing),
+            Test::GreaterOrEqual(t) if t.is_nan() => never,
+            Test::GreaterOrEqual(f64::NEG_INFINITY) => branch(f64::NAN, [yes, no], !missing),
+            Test::GreaterOrEqual(t) => branch(self.before(t), [no, yes], missing),
+            Test::Equal(t) => {
+                let found = self.search(index as u32, &mut [(t, yes)], no);
+                branch(f64::NAN, [found, if missing { yes } else { no }], true)
+            }
+            Test::NotEqual(t) => {
+                let found = self.search(index as u32, &mut [(t, no)], yes);
+                branch(f64::NAN, [found, yes], true)
+            }
+            Test::Member(set) => {
+                let mut members: Vec<_> = set.iter().map(|member| (*member, yes)).collect();
+                let found = self.search(index as u32, &mut members, no);
+                branch(f64::NAN, [found, if missing { yes } else { no }], true)
+            }
+        };
+        Ok(())
+    }
+
+    /// Makes a node a search for numbers, each with the node that it leads to, and a node for what is not a number.
+    pub(super) fn lookup(&mut self, at: usize, keys: &mut [(f64, usize)], default: usize, missing: usize) {
+        let found = self.search(0, keys, default);
+        let sides = [found, missing];
+        self.ways[at] = Way::Branch { feature: 0, threshold: f64::NAN, missing_right: true, sides };
+    }
+
+    /// A node from which a number leads to the node of the first key that is equal, or to the default.
+    fn search(&mut self, feature: u32, keys: &mut [(f64, usize)], default: usize) -> usize {
+        keys.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or_else(|| a.0.is_nan().cmp(&b.0.is_nan())));
+        let mut cuts: Vec<f64> = Vec::with_capacity(2 * keys.len());
+        let mut between = vec![default];
+        for (key, node) in keys.iter().filter(|(key, _)| !key.is_nan()) {
+            if cuts.last() == Some(key) {
+                continue;
+            }
+            if *key == f64::NEG_INFINITY {
+                between.pop();
+            } else {
+                cuts.push(self.before(*key));
+            }
+            cuts.push(*key);
+            between.extend([*node, default]);
+        }
+        self.divide(feature, &cuts, &between)
+    }
+
+    /// A node from which a number leads to the one of `between` that is as far as the cuts that the number is greater than.
+    fn divide(&mut self, feature: u32, cuts: &[f64], between: &[usize]) -> usize {
+        if cuts.is_empty() {
+            return between[0];
+        }
+        let middle = cuts.len() / 2;
+        let left = self.divide(feature, &cuts[..middle], &between[..=middle]);
+        let right = self.divide(feature, &cuts[middle + 1..], &between[middle + 1..]);
+        let sides = [left, right];
+        self.ways.push(Way::Branch { feature, threshold: cuts[middle], missing_right: false, sides });
+        self.ways.len() - 1
+    }
+
+    /// The greatest number of the thresholds' type that is less.
+    fn before(&self, number: f64) -> f64 {
+        match self.dtype {
+            DType::F64 => number.next_down(),
+            _ => f64::from((number as f32).next_down()),
+        }
+    }
+
+    /// Steps from each node to a leaf at most, as far as nodes can be reached from the roots.
+    ///
+    /// # Errors
+    /// The first node found that leads to itself.
+    fn depths(&self, roots: &[usize]) -> Result<Vec<u32>, usize> {
+        const OPEN: u32 = u32::MAX;
+        const UNSEEN: u32 = u32::MAX - 1;
+        let mut depths = vec![UNSEEN; self.ways.len()];
+        let mut path = Vec::new();
+        for root in roots {
+            path.push(*root);
+            while let Some(at) = path.last().copied() {
+                let Way::Branch { sides, .. } = self.ways[at] else {
+                    depths[at] = 0;
+                    path.pop();
+                    continue;
+                };
+                match depths[at] {
+                    UNSEEN => {
+                        depths[at] = OPEN;
+                        if let Some(own) = sides.into_iter().find(|side| depths[*side] == OPEN) {
+                            return Err(own);
+                        }
+                        path.extend(sides.into_iter().filter(|side| depths[*side] == UNSEEN));
+                    }
+                    OPEN => {
+                        depths[at] = 1 + sides.map(|side| depths[side]).into_iter().max().unwrap_or(0);
+                        path.pop();
+                    }
+                    _ => {
+                        path.pop();
+                    }
+                }
+            }
+        }
+        Ok(depths)
+    }
+
+    /// The nodes' words, level by level of each tree, so that children are neighbours; what several nodes lead to stands there once.
+    fn words(&self, roots: &[usize]) -> (Vec<[u32; 4]>, Vec<u32>) {
+        let mut words: Vec<[u32; 4]> = Vec::with_capacity(self.ways.len() + roots.len());
+        let mut children: Vec<Option<u32>> = vec![None; self.ways.len()];
+        let mut firsts = Vec::with_capacity(roots.len());
+        let mut open = VecDeque::new();
+        for root in roots {
+            firsts.push(words.len() as u32);
+            open.push_back((*root, words.len()));
+            words.push([0; 4]);
+            while let Some((node, at)) = open.pop_front() {
+                let node = match self.ways[node] {
+                    Way::Nowhere | Way::Leaf { count: 0, .. } => TreeNode::Leaf { entry: TreeNode::NO_ENTRY },
+                    Way::Leaf { first, .. } => TreeNode::Leaf { entry: first },
+                    Way::Branch { feature, threshold, missing_right, sides } => {
+                        let left = *children[node].get_or_insert_with(|| {
+                            let left = words.len();
+                            words.extend([[0; 4]; 2]);
+                            open.extend([(sides[0], left), (sides[1], left + 1)]);
+                            left as u32
+                        });
+                        TreeNode::Branch { feature, threshold, missing_right, left }
+                    }
+                };
+                words[at] = node.words(self.dtype, at as u32);
+            }
+        }
+        (words, firsts)
+    }
+
+    /// Emits the scores of rows, of type `dtype`. `name` says how errors call a node.
+    ///
+    /// # Errors
+    /// If nodes lead to themselves, there are more than words can number, or constants may not take as much.
+    pub(super) fn emit(
+        mut self,
+        builder: &mut Builder,
+        x: &View,
+        roots: &[usize],
+        scores: (TreeAggregate, &[f64], DType),
+        name: impl Fn(usize) -> String,
+    ) -> Result<View, Fault> {
+        let (aggregate, base, dtype) = scores;
+        let count = self.ways.len().saturating_mul(2).saturating_add(roots.len());
+        if count.max(self.entries.len()) >= (1 << 31) {
+            return Err(Fault::unsupported(format!(
+                "{} nodes; fewer than a thousand million are possible",
+                self.ways.len()
+            )));
+        }
+        builder.afford(count.saturating_mul(size_of::<[u32; 4]>()))?;
+        let depths = self.depths(roots).map_err(|at| Fault::invalid(format!("{} leads to itself", name(at))))?;
+        let (words, firsts) = self.words(roots);
+        let roots: Vec<[u32; 2]> = firsts.into_iter().zip(roots).map(|(first, root)| [first, depths[*root]]).collect();
+        for way in &self.ways {
+            if let Way::Leaf { first, count } = *way
+                && let Some(last) = (first as usize + count as usize).checked_sub(1).filter(|_| count > 0)
+            {
+                self.entries[last].0 |= TreeNode::LAST;
+            }
+        }
+        // No tensor is to be empty.
+        if self.entries.is_empty() {
+            self.entries.push((TreeNode::LAST, 0.0));
+        }
+        let (targets, weights): (Vec<u32>, Vec<f64>) = self.entries.into_iter().unzip();
+        let inputs = [
+            builder.cast(x, self.dtype)?,
+            constant(builder, &[words.len(), 4], words.as_flattened())?,
+            constant(builder, &[roots.len(), 2], roots.as_flattened())?,
+            constant(builder, &[targets.len()], &targets)?,
+            constant(builder, &[weights.len()], &weights)?,
+            constant(builder, &[base.len()], base)?,
+        ];
+        let output = TensorSpec::new(dtype, Shape::new([x.dims()[0], base.len()])?);
+        builder.emit_one(Op::Trees(Trees { aggregate }), &inputs, output)
+    }
+}
