@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("nodes by device: {nodes:?}");
     println!("predicted {:.3} ms", run.prepared.plan().predicted().makespan * 1e3);
-    println!("measured  {:.3} ms", run.measured.makespan.as_secs_f64() * 1e3);
+    println!("measured  {:.3} ms", run.took().as_secs_f64() * 1e3);
     for (name, tensor) in run.outputs.iter() {
         println!("output {name}: {}", tensor.spec());
     }

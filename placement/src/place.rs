@@ -77,6 +77,15 @@ pub struct Placement {
     pub planned: Option<Schedule>,
 }
 
+impl Placement {
+    /// The same placement, with reasons that name the strategy, for one that takes it over ([`Reason::credited`]).
+    #[must_use]
+    pub fn credited(mut self) -> Self {
+        self.reasons = self.reasons.into_iter().map(|reason| reason.credited(self.strategy)).collect();
+        self
+    }
+}
+
 /// Why a strategy could not place a problem.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]

@@ -3,6 +3,7 @@
 use super::failure::{Failure, Result};
 use super::work::released;
 use anabranch::planning::Planned;
+use anabranch::session::RunPrediction;
 use anabranch_cli::show;
 use anabranch_placement::platform::DeviceId;
 use pyo3::prelude::*;
@@ -39,7 +40,7 @@ impl Plan {
             "model": self.model,
             "strategy": plan.strategy(),
             "predicted_ms": plan.predicted().makespan * 1e3,
-            "predicted_interval_ms": plan.predicted().interval.map(|(low, high)| [low * 1e3, high * 1e3]),
+            "predicted_interval_ms": RunPrediction::of(&self.planned).telling_interval().map(|(low, high)| [low * 1e3, high * 1e3]),
             "place_ms": self.planned.place_time.as_secs_f64() * 1e3,
             "traffic_bytes": plan.traffic().moved().bytes,
             "whole": self.planned.rest().is_none(),

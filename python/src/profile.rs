@@ -4,16 +4,16 @@ use super::failure::{Failure, Result};
 use anabranch::Session;
 use anabranch::compare::Series;
 use anabranch::execute::{Activity, Event};
-use anabranch::session::Run;
+use anabranch::session::Part;
 use anabranch_cli::show;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-/// Measured runs, the last of them with the times of everything that happened.
+/// Measured runs, and of the profiled one that is nearest to their median the times of everything that happened.
 #[pyclass(frozen)]
 pub(crate) struct Profile {
     report: String,
-    /// A row for each event of the last run, as JSON.
+    /// A row for each event of the profiled run, as JSON.
     rows: String,
     gantt: String,
     page: String,
@@ -25,16 +25,17 @@ impl Profile {
     pub(crate) fn new(session: &Session, model: &str, series: &Series) -> Result<Self> {
         let (mut report, gantt) = show::report(session, model, series)?;
         report["samples_ms"] = json!(series.samples_ms);
-        let run = &series.last;
+        let run = &series.run;
         let page = show::page(session, model, run.prepared.planned(), Some(series)).map_err(Failure::internal)?;
-        let rows: Vec<Value> = run.measured.events.iter().map(|event| row(run, event)).collect();
+        let parts = run.parts();
+        let rows: Vec<Value> = parts.iter().flat_map(|part| part.events().map(|event| row(part, &event))).collect();
         let trace = show::chrome_trace(run).map_err(Failure::internal)?;
         Ok(Self { report: report.to_string(), rows: serde_json::to_string(&rows)?, gantt, page, trace })
     }
 }
 
-fn row(run: &Run, event: &Event) -> Value {
-    let predicted = run.prepared.plan().predicted();
+fn row(part: &Part<'_>, event: &Event) -> Value {
+    let predicted = part.planned.plan().predicted();
     let (kind, (start, end)) = match event.what {
         Activity::Node(node) => ("node", predicted.nodes[node.index()]),
         Activity::Transfer(transfer) => ("transfer", predicted.transfers[transfer.index()]),
@@ -42,8 +43,8 @@ fn row(run: &Run, event: &Event) -> Value {
     let ms = |nanoseconds: u64| nanoseconds as f64 * 1e-6;
     json!({
         "kind": kind,
-        "name": run.name(event.what),
-        "on": run.lane_name(event.lane),
+        "name": part.name(event.what),
+        "on": part.lane_name(event.lane),
         "ready_ms": ms(event.ready),
         "start_ms": ms(event.start),
         "end_ms": ms(event.end),
@@ -55,12 +56,12 @@ fn row(run: &Run, event: &Event) -> Value {
 
 #[pymethods]
 impl Profile {
-    /// What `anabranch run --json` tells, and a row for each event of the last run, both as JSON.
+    /// What `anabranch run --json` tells, and a row for each event of the profiled run, both as JSON.
     fn data(&self) -> (&str, &str) {
         (&self.report, &self.rows)
     }
 
-    /// The last run over time, predicted and measured, as SVG.
+    /// The profiled run over time, predicted and measured, as SVG.
     fn svg(&self) -> &str {
         &self.gantt
     }
@@ -70,7 +71,7 @@ impl Profile {
         &self.page
     }
 
-    /// The last run for viewers of Chrome's trace format.
+    /// The profiled run for viewers of Chrome's trace format.
     fn trace(&self) -> &str {
         &self.trace
     }

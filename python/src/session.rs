@@ -183,10 +183,10 @@ impl Session {
             let Refined { planned, series, refinement } = refine(&self.session, inputs, &options, step)?;
             let mut told = serde_json::to_value(&refinement)?;
             told["measured_ms"] = json!(series.measured_ms);
-            told["predicted_ms"] = json!(planned.plan().predicted().makespan * 1e3);
+            told["predicted_ms"] = json!(series.predicted.map(|predicted| predicted.makespan * 1e3));
             // Elements that decide shapes are part of what a plan is for, and of which a session knows more than their types.
             if self.session.deciding_inputs().is_empty() {
-                *lock(&self.refined) = Some((specs(inputs), Arc::clone(&series.last.prepared)));
+                *lock(&self.refined) = Some((specs(inputs), Arc::clone(&series.run.prepared)));
             }
             Ok((told.to_string(), Plan::new(Arc::clone(&self.session), self.model.clone(), planned)))
         })

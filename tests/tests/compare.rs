@@ -178,7 +178,7 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     let (inputs, references) = reference("convnet");
     let options = RefineOptions::new(3, 5);
     let refined = refine(&session, &inputs, &options, &mut || {}).expect("all plans run");
-    assert_close("convnet", &refined.series.last.outputs, &references);
+    assert_close("convnet", &refined.series.run.outputs, &references);
     let rounds = &refined.refinement.rounds;
     assert_eq!(rounds.iter().map(|round| round.round).collect::<Vec<_>>(), [1, 2, 3]);
     let kept = refined.refinement.kept_ms().expect("a round was run").median;
@@ -194,7 +194,7 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     assert!(kept <= last.plan.measured_ms.median);
     assert!(last.node_error_percent.is_some(), "every node was measured");
     let (series, planned) = (&refined.series, &refined.planned);
-    assert!(std::sync::Arc::ptr_eq(series.last.prepared.planned(), planned));
+    assert!(std::sync::Arc::ptr_eq(series.run.prepared.planned(), planned));
     assert_eq!((series.warmup, series.samples_ms.len(), series.cold), (2, 5, false));
     // What is shown at the end is what is known at the end.
     let again = session.predict(&inputs, planned, &session.choice().plan).expect("it still fits");

@@ -106,8 +106,7 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
     for when in ["critical_predicted", "critical_measured"] {
         assert!(nodes.iter().any(|node| node[when] == true), "nothing is {when}");
     }
-    // A node's time is the median of all profiled runs, and both chains lead from step to step to the end.
-    assert!(program.iter().all(|node| node["typical_ns"].as_f64() > Some(0.0)), "a node has no median");
+    // Both chains lead from step to step to the end.
     for when in ["predicted", "measured"] {
         let times = |step: &Value| {
             let things = if step["kind"] == "node" { &data["nodes"] } else { &data["transfers"] };

@@ -62,17 +62,17 @@ impl Ran {
         }
     }
 
-    /// What was measured.
-    pub(crate) fn measured(&self) -> &RunOutput {
+    /// How long it took: all phases of it.
+    pub(crate) fn took(&self) -> Duration {
         match self {
-            Self::Planned(run) => &run.measured,
-            Self::Dynamic(_, measured) => measured,
+            Self::Planned(run) => run.took(),
+            Self::Dynamic(_, measured) => measured.makespan,
         }
     }
 
-    /// The measured makespan, in milliseconds.
-    pub(crate) fn makespan_ms(&self) -> f64 {
-        self.measured().makespan.as_secs_f64() * 1e3
+    /// The same in milliseconds.
+    pub(crate) fn took_ms(&self) -> f64 {
+        self.took().as_secs_f64() * 1e3
     }
 }
 
@@ -158,7 +158,7 @@ impl<'a> Contest<'a> {
     /// One run of a contender that counts, if it takes part.
     fn turn(&mut self, at: usize, options: &RunOptions) -> Result<Option<Ran>, SessionError> {
         let mut ran = self.run(at, options)?;
-        let short = *self.short[at].get_or_insert(ran.as_ref().is_some_and(|ran| ran.measured().makespan < COLD));
+        let short = *self.short[at].get_or_insert(ran.as_ref().is_some_and(|ran| ran.took() < COLD));
         // The first run touches memory for the first time, or finds the others' data in the caches.
         if !self.alive || short {
             ran = self.run(at, options)?;

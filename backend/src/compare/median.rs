@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The confidence that intervals have at least, where there are samples enough.
 const CONFIDENCE: f64 = 0.95;
 
+/// The confidence from which on intervals tell medians apart: that of five samples.
+const TELLING: f64 = 0.9;
+
 /// Samples from which on the ranks of an interval are those of the normal approximation: long before a half to the power of the
 /// number of samples has lost its digits.
 const MANY: usize = 501;
@@ -38,6 +41,11 @@ impl Median {
         let median = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0;
         let (outside, confidence) = if count < MANY { exact(count) } else { (approximate(count), CONFIDENCE) };
         Some(Self { median, low: sorted[outside], high: sorted[count - 1 - outside], confidence })
+    }
+
+    /// Whether the whole interval lies above the other's, and both are confident enough to tell the medians apart.
+    pub fn is_above(&self, other: &Self) -> bool {
+        self.low > other.high && self.confidence.min(other.confidence) >= TELLING
     }
 }
 
@@ -92,6 +100,16 @@ mod tests {
         }
         // Where one way of counting follows on the other, they differ by a rank at most.
         assert!(exact(500).0.abs_diff(approximate(500)) <= 1 && exact(500).1 >= 0.95);
+    }
+
+    #[test]
+    fn medians_are_told_apart_by_intervals_that_do_not_touch() {
+        let of = |from: f64, count: u32| {
+            Median::of(&(0..count).map(|at| from + f64::from(at)).collect::<Vec<_>>()).expect("samples")
+        };
+        assert!(of(10.0, 5).is_above(&of(1.0, 5)) && !of(1.0, 5).is_above(&of(10.0, 5)));
+        assert!(!of(4.0, 5).is_above(&of(1.0, 5)), "they overlap");
+        assert!(!of(10.0, 4).is_above(&of(1.0, 5)), "four samples say too little");
     }
 
     #[test]

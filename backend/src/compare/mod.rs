@@ -9,9 +9,10 @@
 mod agreement;
 pub(crate) mod contest;
 mod latencies;
+mod load;
 mod median;
+pub(crate) mod nearest;
 mod outcome;
-pub(crate) mod profiles;
 mod ratio;
 mod series;
 mod together;
@@ -19,6 +20,7 @@ mod tolerance;
 
 pub use agreement::Agreement;
 pub use latencies::{Latencies, runs_per_second};
+pub use load::Load;
 pub use median::Median;
 pub use outcome::{DeviceOutcome, Outcome};
 pub use ratio::Ratio;
@@ -31,6 +33,7 @@ use crate::plan::{PlanDevice, StreamMode};
 use crate::planning::{Order, PlanChoice, Planned, PlanningError};
 use crate::session::{Inputs, Outputs, Run, Session, SessionError};
 use contest::{Contender, Contest, Ran};
+use load::LoadMeter;
 use outcome::Tally;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -104,6 +107,9 @@ pub struct Comparison {
     pub failed: Vec<(Way, String)>,
     /// What the inventory notes.
     pub notes: Vec<String>,
+    /// What else the machine did during the measured runs.
+    #[serde(default)]
+    pub load: Load,
 }
 
 impl CompareOptions {
@@ -179,6 +185,29 @@ impl Comparison {
         self.outcomes.iter().min_by(|a, b| a.measured_ms.median.total_cmp(&b.measured_ms.median))
     }
 
+    /// The outcome of least median, if its interval lies below those of all other plans; `None` if intervals overlap, or rest on too few runs.
+    pub fn fastest(&self) -> Option<&Outcome> {
+        let best = self.best()?;
+        let is_other =
+            |outcome: &&Outcome| outcome.way != best.way && (best.plan.is_none() || outcome.plan != best.plan);
+        let is_slower = |outcome: &Outcome| outcome.measured_ms.is_above(&best.measured_ms);
+        self.outcomes.iter().filter(is_other).all(is_slower).then_some(best)
+    }
+
+    /// The outcomes that no interval tells from that of least median, which comes first. Ways of one plan count once.
+    pub fn equally_fast(&self) -> Vec<&Outcome> {
+        let Some(best) = self.best() else { return Vec::new() };
+        let mut equal = vec![best];
+        for outcome in &self.outcomes {
+            let known =
+                |other: &&Outcome| other.way == outcome.way || (other.plan.is_some() && other.plan == outcome.plan);
+            if !outcome.measured_ms.is_above(&best.measured_ms) && !equal.iter().any(known) {
+                equal.push(outcome);
+            }
+        }
+        equal
+    }
+
     /// The median of a way over the least of all others: below 1 it is the fastest. `None` if it was not compared, or is alone.
     pub fn against_others(&self, place: &str) -> Option<f64> {
         let own = self.outcomes.iter().filter(|outcome| outcome.way.place == place);
@@ -218,7 +247,8 @@ pub fn compare(
     compare_seen(session, inputs, options, step, &mut |_, _| {})
 }
 
-/// The same; `see` is given each profiled run of a plan, with the plan's number ([`Outcome::plan`]).
+/// The same; `see` is given profiled runs with their plans' numbers ([`Outcome::plan`]): each run that is nearer to its plan's median than those
+/// before, so that the last is the one that the outcome tells of.
 ///
 /// # Errors
 /// As [`compare`].
@@ -243,6 +273,7 @@ pub fn compare_seen(
     contest.play(options.warmup, false, &mut |at, _| step(at))?;
     let (each, begun, mut rounds) = (options.each(), Instant::now(), 0);
     let limit = options.duration.map(|duration| duration.saturating_mul(tallies.len() as u32));
+    let meter = LoadMeter::start();
     while limit.map_or(rounds < options.rounds(), |limit| rounds == 0 || begun.elapsed() < limit) {
         if options.callers.get() == 1 {
             contest.play_round(rounds, false, &mut |at, ran| {
@@ -257,13 +288,14 @@ pub fn compare_seen(
         }
         rounds += 1;
     }
+    let load = meter.stop();
     let mut reference: Option<Outputs> = None;
     contest.play(PROFILED, true, &mut |at, ran| {
         step(at);
-        if let Ran::Planned(run) = &ran {
+        let nearest = tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
+        if let (true, Ran::Planned(run)) = (nearest, &ran) {
             see(at, run);
         }
-        tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
     })?;
     let first = &plans[0].1;
     let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
@@ -290,6 +322,7 @@ pub fn compare_seen(
         outcomes,
         failed,
         notes: session.inventory().notes.clone(),
+        load,
     })
 }
 

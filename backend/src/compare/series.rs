@@ -1,11 +1,14 @@
 //! Runs of one plan, one after the other: first those that warm it up, then those that are measured, last those that show when what
-//! happened. Makespans are measured without profile, as those of ways that are compared; a single measured run is profiled itself.
+//! happened. Times are measured without profile, as those of ways that are compared; a single measured run is profiled itself. If the model
+//! runs in phases, each time is that of the whole run.
 
-use super::profiles::Profiles;
+use super::load::{Load, LoadMeter};
+use super::nearest::Nearest;
 use super::{Median, PROFILED};
 use crate::execute::RunOptions;
 use crate::learning::Accuracy;
-use crate::session::{Inputs, Outputs, Prepared, Run, Session, SessionError};
+use crate::session::{Inputs, Outputs, Prepared, Run, RunPrediction, Session, SessionError};
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,12 +45,17 @@ pub struct Series {
     pub samples_ms: Vec<f64>,
     /// Their median.
     pub measured_ms: Median,
-    /// Whether the first measured run was the plan's first of all.
+    /// Whether a plan had its first run of all in the first measured run.
     pub cold: bool,
-    /// What was predicted of nodes, links and the whole, beside the medians of the profiled runs.
+    /// How long runs were predicted to take; `None` if that was not known before: see [`Run::predicted`].
+    pub predicted: Option<RunPrediction>,
+    /// What else the machine did during the measured runs.
+    pub load: Load,
+    /// What was predicted of nodes, links and the whole of `run`.
     pub accuracy: Accuracy,
-    /// The last run, which was profiled.
-    pub last: Run,
+    /// Of the profiled runs the one whose time is nearest to the median of the measured runs, with the outputs of the last. Whatever is told of
+    /// nodes, devices, links and events is of it.
+    pub run: Run,
 }
 
 impl SeriesOptions {
@@ -85,13 +93,10 @@ pub fn measure(
     see: &mut dyn FnMut(&Run),
 ) -> Result<Series, SessionError> {
     let begun = Instant::now();
-    let (mut first_ms, mut profiles) = (None, Profiles::default());
+    let mut first_ms = None;
     let mut run = |profile: bool| {
         let run = session.run_prepared(prepared, inputs, &options.run.clone().with_profile(profile))?;
-        first_ms.get_or_insert(makespan_ms(&run));
-        if profile {
-            profiles.add(&run);
-        }
+        first_ms.get_or_insert(run_ms(&run));
         see(&run);
         Ok::<_, SessionError>(run)
     };
@@ -105,9 +110,10 @@ pub fn measure(
         (None, Some(_)) => false,
         (None, None) => begun.elapsed() > BUDGET / 2,
     };
-    let mut last = run(single)?;
-    let cold = last.cold;
-    let mut samples_ms = vec![makespan_ms(&last)];
+    let meter = LoadMeter::start();
+    let mut shown = run(single)?;
+    let cold = shown.is_cold();
+    let mut samples_ms = vec![run_ms(&shown)];
     let out_of_time = |share: f64| options.repeat.is_none() && begun.elapsed() > BUDGET.mul_f64(share);
     let measuring = Instant::now();
     let enough = |runs: usize| match (options.repeat, options.duration) {
@@ -117,20 +123,28 @@ pub fn measure(
     };
     while !single && !enough(samples_ms.len()) {
         // While outputs are held, those of the next run are written to fresh pages, which takes longer than most kernels.
-        last.outputs = Outputs::default();
-        samples_ms.push(makespan_ms(&run(false)?));
+        shown.outputs = Outputs::default();
+        samples_ms.push(run_ms(&run(false)?));
     }
+    let load = meter.stop();
+    let measured_ms = Median::of(&samples_ms).unwrap_or_default();
+    let mut nearest = Nearest::to(measured_ms.median);
+    let mut outputs = mem::take(&mut shown.outputs);
     for profiled in 0..if single { 0 } else { PROFILED } {
         if profiled == 0 || options.duration.is_some() || !out_of_time(1.0) {
-            last.outputs = Outputs::default();
-            last = run(true)?;
+            drop(mem::take(&mut outputs));
+            let mut next = run(true)?;
+            outputs = mem::take(&mut next.outputs);
+            nearest.offer(run_ms(&next), next);
         }
     }
-    let measured_ms = Median::of(&samples_ms).unwrap_or_default();
+    let run = Run { outputs, ..nearest.into_found().unwrap_or(shown) };
     let first_ms = first_ms.unwrap_or_default();
-    Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, accuracy: profiles.typical(), last })
+    let (predicted, accuracy) = (run.predicted(), run.accuracy());
+    Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, predicted, load, accuracy, run })
 }
 
-fn makespan_ms(run: &Run) -> f64 {
-    run.measured.makespan.as_secs_f64() * 1e3
+/// How long a run took.
+pub(crate) fn run_ms(run: &Run) -> f64 {
+    run.took().as_secs_f64() * 1e3
 }

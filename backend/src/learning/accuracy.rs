@@ -28,6 +28,11 @@ impl Compared {
         (self.measured > SHORTEST).then(|| (self.predicted - self.measured) / self.measured)
     }
 
+    /// Of both.
+    fn and(self, other: Self) -> Self {
+        Self { predicted: self.predicted + other.predicted, measured: self.measured + other.measured }
+    }
+
     /// Seconds between the two.
     fn off(&self) -> f64 {
         (self.predicted - self.measured).abs()
@@ -37,6 +42,10 @@ impl Compared {
 /// One node of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeAccuracy {
+    /// The number of its plan among those of the run ([`Run::plans`](crate::session::Run::plans)): 0 unless the model runs in phases.
+    pub plan: usize,
+    /// How often it was run: more than once in the body of a loop that runs in phases. Its times are those of all these runs.
+    pub runs: usize,
     /// The node.
     pub node: NodeId,
     /// The device that it ran on.
@@ -64,6 +73,15 @@ pub struct LinkAccuracy {
     pub off: f64,
 }
 
+impl LinkAccuracy {
+    fn add(&mut self, other: &Self) {
+        self.transfers += other.transfers;
+        self.bytes += other.bytes;
+        self.time = self.time.and(other.time);
+        self.off += other.off;
+    }
+}
+
 /// A run as predicted and as measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
@@ -83,7 +101,8 @@ impl Accuracy {
         let nodes = measured.node_times().map(|(node, measured)| {
             let device = plan.device_of(node);
             let cost = planned.placed.costs[node.index()][device.index()];
-            NodeAccuracy { node, device, time: Compared { predicted: predicted.busy[node.index()], measured }, cost }
+            let time = Compared { predicted: predicted.busy[node.index()], measured };
+            NodeAccuracy { plan: 0, runs: 1, node, device, time, cost }
         });
         Self {
             makespan: Compared { predicted: predicted.makespan, measured: measured.makespan.as_secs_f64() },
@@ -92,10 +111,40 @@ impl Accuracy {
         }
     }
 
+    /// That of a run that followed several plans, which are given with their numbers, in order. The times of a plan that was run several
+    /// times are added up.
+    pub(crate) fn joined<'p>(
+        makespan: Compared,
+        parts: impl Iterator<Item = (usize, &'p Planned, &'p RunOutput)>,
+    ) -> Self {
+        let (mut nodes, mut links) = (Vec::<NodeAccuracy>::new(), BTreeMap::<_, LinkAccuracy>::new());
+        let mut places = BTreeMap::new();
+        for (plan, planned, measured) in parts {
+            let part = Self::of(planned, measured);
+            for node in part.nodes {
+                let place = *places.entry((plan, node.node)).or_insert(nodes.len());
+                match nodes.get_mut(place) {
+                    Some(known) => (known.runs, known.time) = (known.runs + 1, known.time.and(node.time)),
+                    None => nodes.push(NodeAccuracy { plan, ..node }),
+                }
+            }
+            for link in part.links {
+                let add = |known: &mut LinkAccuracy| known.add(&link);
+                links.entry((link.from, link.to)).and_modify(add).or_insert(link);
+            }
+        }
+        Self { makespan, nodes, links: links.into_values().collect() }
+    }
+
     /// By how much of their measured time nodes were predicted too long or too short: `Σ |predicted − measured| / Σ measured`. A long
     /// node counts for as much as it takes; a mean of relative errors would be that of the shortest. `None` if nothing was measured.
     pub fn node_error(&self) -> Option<f64> {
         share(self.nodes.iter().map(|node| (node.time.off(), node.time.measured)))
+    }
+
+    /// [`Self::node_error`] and [`Self::link_error`] in percent.
+    pub fn error_percents(&self) -> [Option<f64>; 2] {
+        [self.node_error(), self.link_error()].map(|error| error.map(|error| 100.0 * error))
     }
 
     /// The node whose prediction was off by most seconds.
@@ -142,7 +191,8 @@ mod tests {
     use super::*;
 
     fn node(predicted: f64, measured: f64) -> NodeAccuracy {
-        NodeAccuracy { node: NodeId(0), device: DeviceId(0), time: Compared { predicted, measured }, cost: None }
+        let time = Compared { predicted, measured };
+        NodeAccuracy { plan: 0, runs: 1, node: NodeId(0), device: DeviceId(0), time, cost: None }
     }
 
     fn of(nodes: Vec<NodeAccuracy>, links: Vec<LinkAccuracy>) -> Accuracy {

@@ -2,6 +2,7 @@
 
 use super::transfer::{Route, Transfer};
 use serde::{Deserialize, Serialize};
+use std::iter::Sum;
 
 /// Some transfers and the bytes of their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,20 @@ pub struct Traffic {
     pub copied: Moved,
     /// Values passed on in chunks.
     pub streamed: Moved,
+}
+
+impl Sum for Traffic {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        let add = |one: Moved, other: Moved| Moved {
+            transfers: one.transfers + other.transfers,
+            bytes: one.bytes + other.bytes,
+        };
+        all.fold(Self::default(), |sum, next| Self {
+            in_place: add(sum.in_place, next.in_place),
+            copied: add(sum.copied, next.copied),
+            streamed: add(sum.streamed, next.streamed),
+        })
+    }
 }
 
 impl Traffic {

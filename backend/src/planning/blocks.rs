@@ -13,7 +13,10 @@ use crate::blocks::{
 use crate::plan::{PlanOptions, StreamMode};
 use crate::plan_file::{FileError, PlanFile};
 use crate::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::place::Reason;
 use anabranch_placement::platform::DeviceId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Forms the streaming blocks of placed programs.
@@ -172,6 +175,7 @@ impl<'a> BlockPlanner<'a> {
         let fixed = PlacementRequest { order, ..PlacementRequest::fixed(device_of, request.rule) };
         let mut again = placing.place_roomy(&fixed, &self.machine.room(&self.options.weights))?;
         again.placement.strategy = placed.placement.strategy;
+        carry_reasons(&placed.placement.reasons, &contraction.members, &mut again.placement.reasons);
         let reason = |nodes: &Vec<NodeId>| match &nodes[..] {
             [node] => reasons[node.index()].clone(),
             nodes => format!("{} nodes that stream; the first: {}", nodes.len(), reasons[nodes[0].index()]),
@@ -250,6 +254,16 @@ impl<'a> BlockPlanner<'a> {
             kept_bytes: block.kept_bytes(program),
             gain: BlockGain::of(program, block, on, &self.machine.predictor(on)),
         }
+    }
+}
+
+/// Gives each node of a contracted program the reason of its first member, instead of that it was given. `members` are by node.
+fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Reason]) {
+    let numbers: BTreeMap<NodeId, usize> =
+        members.iter().enumerate().flat_map(|(at, nodes)| nodes.iter().map(move |node| (*node, at))).collect();
+    let number = |task: TaskId| numbers.get(&NodeId(task.0)).map_or(task, |at| TaskId(*at as u32));
+    for (nodes, carried) in members.iter().zip(carried) {
+        *carried = reasons[nodes[0].index()].renumbered(number);
     }
 }
 

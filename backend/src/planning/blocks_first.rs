@@ -13,6 +13,8 @@ use super::strategy::Order;
 use crate::blocks::{BlockMembers, BlockNode, Contraction, Readers, block_node, chunk_rows, contract};
 use crate::plan::HOST;
 use crate::program::{NodeId, Program};
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::place::{Placement, Reason};
 use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeSet;
 
@@ -44,20 +46,27 @@ impl BlockPlanner<'_> {
             }
         }
         let different = placing.improve(&self.machine.room(&self.options.weights))?.different;
-        let request = |device_of: &[DeviceId]| {
-            let nodes = formed.contraction.members.iter().zip(device_of);
-            let mut assignment = vec![HOST; program.nodes.len()];
+        let first =
+            |task: TaskId| formed.contraction.members.get(task.index()).map_or(task, |nodes| TaskId(nodes[0].0));
+        let request = |placement: &Placement| {
+            let nodes = formed.contraction.members.iter().zip(&placement.device_of).zip(&placement.reasons);
+            let (mut assignment, mut reasons) =
+                (vec![HOST; program.nodes.len()], vec![Reason::Given; program.nodes.len()]);
             let mut groups = formed.groups.clone();
-            for (members, device) in nodes {
-                members.iter().for_each(|member| assignment[member.index()] = *device);
+            for ((members, device), reason) in nodes {
+                let reason = reason.renumbered(first).credited(placement.strategy);
+                for member in members {
+                    assignment[member.index()] = *device;
+                    reasons[member.index()].clone_from(&reason);
+                }
                 if let Some(group) = groups.iter_mut().find(|group| group.members[0] == members[0]) {
                     group.chunk_rows = self.chunk_rows(program, members, *device);
                 }
             }
             let blocks = BlockSource::Given { groups, order: None };
-            PlacementRequest { blocks, ..PlacementRequest::searched(assignment, rule) }
+            PlacementRequest { blocks, ..PlacementRequest::searched(assignment, reasons, rule) }
         };
-        Ok(different.into_iter().take(PLANNED).map(|(_, placement)| request(&placement.device_of)).collect())
+        Ok(different.into_iter().take(PLANNED).map(|(_, placement)| request(&placement)).collect())
     }
 
     /// The program with all blocks that pay on some device.

@@ -15,7 +15,7 @@ use super::request::{PlacementRequest, PlanChoice};
 use super::strategy::Strategy;
 use crate::error_kind::ErrorKind;
 use crate::plan::{CandidatePlan, PlanOptions, StreamMode, Transfer};
-use anabranch_placement::place::{Improved, PlaceError, Placement, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::place::{Improved, PlaceError, Placement, Placer, Reason, STRATEGIES, strategy_by_name};
 use anabranch_placement::platform::DeviceKind;
 use anabranch_placement::problem::Problem;
 use std::iter;
@@ -26,6 +26,10 @@ const MOST: usize = 8;
 
 /// … and nodes of all their plans together, beyond the first: planning takes some ten microseconds a node.
 const NODES: usize = 20_000;
+
+/// Why nodes are where [`spread`] puts them.
+const SPREAD: Reason =
+    Reason::Rule("the caches of this device's cores hold its constants, with those of the other nodes here");
 
 /// A placement is planned only if its simulated makespan is at most this many times the least forecast: streams gain less.
 const HOPELESS: f64 = 1.5;
@@ -80,7 +84,8 @@ impl Planner<'_> {
         let spread = || spread(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
         if let Some(assignment) = (most > 1).then(spread).flatten() {
             // No strategy sees what caches hold: it is no cost of a node by itself.
-            let request = PlacementRequest::searched(assignment, choice.order);
+            let reasons = vec![SPREAD; assignment.len()];
+            let request = PlacementRequest::searched(assignment, reasons, choice.order);
             contest.enter("spread constants", self.once(&placing, &request, &choice.plan))?;
         }
         contest.winner()
@@ -233,7 +238,7 @@ impl Placer for ForAuto {
     }
 
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
-        self.0.place(problem)
+        self.0.place(problem).map(Placement::credited)
     }
 }
 
@@ -302,6 +307,18 @@ mod tests {
         for strategy in [Strategy::HEFT, Strategy::CPU, Strategy::Device("cpu1".into())] {
             let other = plan(&free, strategy, StreamMode::Auto);
             assert!(makespan(&chosen) <= makespan(&other) && other.candidates.is_empty());
+        }
+    }
+
+    /// Whichever candidate wins: one of a strategy, of the search, with blocks formed first, or with constants spread.
+    #[test]
+    fn nodes_that_are_placed_automatically_keep_their_reasons() {
+        for streaming in [StreamMode::Auto, StreamMode::Off] {
+            let chosen = plan(&Constraints::default(), Strategy::AUTO, streaming);
+            for (at, reason) in chosen.placed.placement.reasons.iter().enumerate().take(chosen.program.nodes.len()) {
+                let told = chosen.plan().reason(crate::program::NodeId(at as u32));
+                assert!(!matches!(reason, Reason::Given) && !told.contains("given"), "{reason}, {told}");
+            }
         }
     }
 

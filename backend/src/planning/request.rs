@@ -11,7 +11,7 @@ use crate::plan::{HOST, PlanDevice, PlanOptions, Residency};
 use crate::plan_file::PlanFile;
 use crate::program::Program;
 use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{Fixed, PlaceError, Placement, Placer, strategy_by_name, strategy_names};
+use anabranch_placement::place::{Fixed, PlaceError, Placement, Placer, Reason, strategy_by_name, strategy_names};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::problem::Problem;
 use std::path::{Path, PathBuf};
@@ -75,12 +75,12 @@ impl PlacementRequest {
 
     /// Nodes where `assignment` puts them, with nothing streamed but what options form.
     pub(crate) fn fixed(assignment: Vec<DeviceId>, rule: Order) -> Self {
-        Self::formed(Box::new(FixedNodes { name: "fixed", device_of: assignment }), rule)
+        Self::formed(Box::new(FixedNodes { name: "fixed", device_of: assignment, reasons: None }), rule)
     }
 
-    /// Nodes where a search has put them.
-    pub(super) fn searched(assignment: Vec<DeviceId>, rule: Order) -> Self {
-        Self::formed(Box::new(FixedNodes { name: "auto", device_of: assignment }), rule)
+    /// Nodes where a search has put them, and why.
+    pub(super) fn searched(assignment: Vec<DeviceId>, reasons: Vec<Reason>, rule: Order) -> Self {
+        Self::formed(Box::new(FixedNodes { name: "auto", device_of: assignment, reasons: Some(reasons) }), rule)
     }
 
     /// As a strategy places, with nothing streamed but what options form.
@@ -112,7 +112,7 @@ impl PlacementRequest {
         let assignment = assignment.map_err(|error| PlanningError::plan_file(path, error))?;
         let order = plan.order(program, &devices, &assignment);
         let blocks = BlockSource::File { path: path.to_owned(), plan };
-        let placer = Box::new(FixedNodes { name: "fixed", device_of: assignment });
+        let placer = Box::new(FixedNodes { name: "fixed", device_of: assignment, reasons: None });
         Ok(Self { placer, rule, order, blocks })
     }
 }
@@ -131,7 +131,7 @@ fn single_device(program: &Program, machine: &Machine, name: &str) -> Result<Box
     let cpu = machine.devices[only].kind == DeviceKind::Cpu;
     let device = |runs: &bool| if cpu || *runs { DeviceId(only as u32) } else { HOST };
     let device_of = machine.gpu_runs(program).iter().map(device).collect();
-    Ok(Box::new(FixedNodes { name: "fixed", device_of }))
+    Ok(Box::new(FixedNodes { name: "fixed", device_of, reasons: None }))
 }
 
 fn unknown(machine: &Machine, name: &str) -> PlanningError {
@@ -149,6 +149,8 @@ struct FixedNodes {
     name: &'static str,
     /// By node.
     device_of: Vec<DeviceId>,
+    /// By node, if there are others than that they were given.
+    reasons: Option<Vec<Reason>>,
 }
 
 impl Placer for FixedNodes {
@@ -159,6 +161,10 @@ impl Placer for FixedNodes {
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         let callers = problem.graph().tasks().iter().skip(self.device_of.len()).map(|task| task.pinned.unwrap_or(HOST));
         let placement = Fixed::new(self.device_of.iter().copied().chain(callers).collect()).place(problem)?;
-        Ok(Placement { strategy: self.name, ..placement })
+        let mut reasons = placement.reasons;
+        for (reason, known) in reasons.iter_mut().zip(self.reasons.iter().flatten()) {
+            reason.clone_from(known);
+        }
+        Ok(Placement { strategy: self.name, reasons, ..placement })
     }
 }

@@ -8,9 +8,10 @@
 #![forbid(unsafe_code)]
 
 use crate::compare::contest::{Contender, Contest, Ran};
-use crate::compare::profiles::{Profiles, percents};
+use crate::compare::nearest::Nearest;
 use crate::compare::{Median, PROFILED, Series, SeriesOptions, measure};
 use crate::execute::RunOptions;
+use crate::learning::Accuracy;
 use crate::planning::{PlanChoice, Planned, PlanningError, Strategy};
 use crate::session::{Inputs, Session, SessionError};
 use serde::{Deserialize, Serialize};
@@ -79,8 +80,8 @@ pub struct Round {
 pub struct Measured {
     /// The strategy or device.
     pub place: String,
-    /// The makespan predicted with the costs before the round.
-    pub predicted_ms: f64,
+    /// The makespan predicted with the costs before the round; `None` of a model that runs in phases, of which this is the first one's plan.
+    pub predicted_ms: Option<f64>,
     /// The measured makespan.
     pub measured_ms: Median,
 }
@@ -212,7 +213,8 @@ impl Entry {
     }
 
     fn measured(&self, measured_ms: Median) -> Measured {
-        Measured { place: self.place.clone(), predicted_ms: self.predicted() * 1e3, measured_ms }
+        let whole = self.planned.rest().is_none();
+        Measured { place: self.place.clone(), predicted_ms: whole.then(|| self.predicted() * 1e3), measured_ms }
     }
 }
 
@@ -272,17 +274,18 @@ fn play(
     let mut samples = vec![Vec::new(); entries.len()];
     contest.play(options.repeat.max(1), false, &mut |at, ran| {
         step();
-        samples[at].push(ran.makespan_ms());
+        samples[at].push(ran.took_ms());
     })?;
-    let mut profiles = Profiles::default();
+    let medians: Vec<Median> = samples.iter().filter_map(|samples| Median::of(samples)).collect();
+    let mut nearest = Nearest::to(medians.first().map_or(0.0, |median| median.median));
     contest.play(PROFILED, true, &mut |at, ran| {
         step();
         if let Ran::Planned(run) = &ran {
             session.learn(run);
             if at == 0 {
-                profiles.add(run);
+                nearest.offer(ran.took_ms(), run.accuracy());
             }
         }
     })?;
-    Ok((samples.iter().filter_map(|samples| Median::of(samples)).collect(), percents(&profiles.typical())))
+    Ok((medians, nearest.found().map_or([None; 2], Accuracy::error_percents)))
 }

@@ -1,13 +1,15 @@
 //! A run's events under their names, and as JSON.
 
 use super::run::Run;
+use super::whole::Part;
 use crate::execute::{Activity, Event, Lane};
+use crate::plan::HOST;
 use anabranch_placement::platform::DeviceId;
 use serde_json::{Value, json};
 
-impl Run {
+impl Part<'_> {
     fn device_name(&self, device: DeviceId) -> &str {
-        &self.prepared.plan().device(device).name
+        &self.planned.plan().device(device).name
     }
 
     /// The device's name, or both ends' of the link.
@@ -20,28 +22,59 @@ impl Run {
 
     /// The node's name, or the value's that travels.
     pub fn name(&self, what: Activity) -> &str {
-        let (program, plan) = (&self.prepared.program, self.prepared.plan());
+        let (program, plan) = (&self.planned.program, self.planned.plan());
         match what {
             Activity::Node(node) => &program.node(node).name,
             Activity::Transfer(transfer) => &program.value(plan.transfer(transfer).value).name,
         }
     }
+
+    /// Its events with times since the whole run's start.
+    pub fn events(&self) -> impl Iterator<Item = Event> {
+        let begun = self.begun.as_nanos() as u64;
+        self.measured.events.iter().map(move |event| Event {
+            ready: event.ready + begun,
+            start: event.start + begun,
+            end: event.end + begun,
+            ..*event
+        })
+    }
 }
 
-/// All events of a run as one JSON object. Times are nanoseconds since the run's start.
+/// All events of a run as one JSON object, those of all its phases and the operators that the host computed between them. Times are
+/// nanoseconds since the run's start.
 pub fn events_json(run: &Run) -> Value {
-    let event = |event: &Event| {
+    let in_phases = run.later.is_some();
+    let mut events = Vec::new();
+    for (number, part) in run.parts().iter().enumerate() {
+        events.extend(part.events().map(|event| {
+            let mut value = event_json(part, &event);
+            if in_phases {
+                value["phase"] = json!(number);
+            }
+            value
+        }));
+    }
+    let host = run.prepared.plan().device(HOST).name.as_str();
+    events.extend(run.host_steps().iter().map(|step| {
+        let (start, took) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         json!({
-            "kind": match event.what { Activity::Node(_) => "node", Activity::Transfer(_) => "transfer" },
-            "name": run.name(event.what),
-            "on": run.lane_name(event.lane),
-            "ready_ns": event.ready,
-            "start_ns": event.start,
-            "end_ns": event.end,
-            "waited_ns": event.waited,
-            "bytes": event.bytes,
+            "kind": "step", "name": step.name, "on": host, "ready_ns": start, "start_ns": start, "end_ns": start + took, "waited_ns": 0,
+            "bytes": step.bytes,
         })
-    };
-    let events: Vec<_> = run.measured.events.iter().map(event).collect();
-    json!({ "makespan_ns": run.measured.makespan.as_nanos() as u64, "events": events })
+    }));
+    json!({ "makespan_ns": run.took().as_nanos() as u64, "events": events })
+}
+
+fn event_json(part: &Part<'_>, event: &Event) -> Value {
+    json!({
+        "kind": match event.what { Activity::Node(_) => "node", Activity::Transfer(_) => "transfer" },
+        "name": part.name(event.what),
+        "on": part.lane_name(event.lane),
+        "ready_ns": event.ready,
+        "start_ns": event.start,
+        "end_ns": event.end,
+        "waited_ns": event.waited,
+        "bytes": event.bytes,
+    })
 }

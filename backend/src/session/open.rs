@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex};
 /// Plans of later phases that are kept for each set of input shapes, on average.
 pub(super) const PHASES: usize = 32;
 
+/// Runs of later phases that are learnt from in one run: a loop may have thousands of passes.
+const LEARNT: usize = 64;
+
 /// A model that can be run any number of times, from any number of threads.
 ///
 /// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
@@ -263,7 +266,7 @@ impl Session {
     /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned. Of a
     /// model that is run in phases what the others measured is added, too; what is returned is of the first.
     pub fn learn(&self, run: &Run) -> Learned {
-        run.later.iter().flat_map(|later| &later.runs).for_each(|later| {
+        run.later.iter().flat_map(|later| later.runs.iter().take(LEARNT)).for_each(|later| {
             self.learn_from(&later.planned, &later.measured, later.cold);
         });
         self.learn_from(&run.prepared, &run.measured, run.cold)

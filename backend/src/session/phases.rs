@@ -4,8 +4,9 @@ use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
 use super::run::Run;
+use super::whole::RunPrediction;
 use crate::execute::{Deadline, RunOptions, RunOutput};
-use crate::import::ValueIndex;
+use crate::import::{Node, ValueIndex};
 use crate::lower::{LowerError, Phase, Rest};
 use crate::planning::Planned;
 use crate::steps::Item;
@@ -14,16 +15,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs of later phases whose profiles are kept, to learn from: loops have no end of them.
-const PROFILES: usize = 64;
+/// Events of later phases that a profiled run keeps, and steps, at most: loops have no end of them.
+const MOST_KEPT: usize = 100_000;
 
 /// What a run did after the plan of its first phase, because only computed values told the shapes.
 ///
 /// Each phase has a plan of its own, which is kept like those of whole models. Between them values are on the host.
 #[derive(Default)]
 pub struct Later {
-    /// The first of the plans' runs, in order; those of a loop's body in each pass. Only of runs with a profile.
+    /// The plans' runs, in order; those of a loop's body in each pass. Only of runs with a profile.
     pub runs: Vec<LaterRun>,
+    /// Operators that were computed on the host, in order, without branches and loops. Only of runs with a profile.
+    pub host_steps: Vec<HostStep>,
+    /// How many plans' runs are not in `runs`, because there were too many.
+    pub left_out: usize,
     /// How many there were in all.
     pub phases: usize,
     /// From the calls of all these until their last workers were done.
@@ -36,6 +41,16 @@ pub struct Later {
     pub planning: Duration,
     /// The time of the whole run, with the first phase.
     pub took: Duration,
+    /// Whether one of these was its plan's first run.
+    pub cold: bool,
+    /// By device, the most bytes that a plan has taken there.
+    pub peaks: Vec<u64>,
+    /// What the plans' predictions add up to.
+    pub(super) predicted: RunPrediction,
+    /// What the run before took on the host, if it was for the same inputs' shapes.
+    pub(super) host_before: Option<Duration>,
+    /// Events and steps that are kept.
+    kept: usize,
 }
 
 /// A run of the plan of a later phase.
@@ -46,12 +61,59 @@ pub struct LaterRun {
     pub measured: RunOutput,
     /// Whether it was the plan's first.
     pub cold: bool,
+    /// From the whole run's start until this plan was run.
+    pub begun: Duration,
+    /// What it took before that to find or make the plan.
+    pub planning: Duration,
+}
+
+/// An operator that was computed on the host between two plans.
+#[derive(Clone, Debug)]
+pub struct HostStep {
+    /// The node's name.
+    pub name: String,
+    /// Its operator.
+    pub operator: String,
+    /// Names of the values that it read.
+    pub reads: Vec<String>,
+    /// Names of the values that it made.
+    pub makes: Vec<String>,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// From the whole run's start.
+    pub begun: Duration,
+    /// How long it took.
+    pub took: Duration,
 }
 
 impl Later {
+    /// What the run took beside its plans and the search for them: steps, and values that are handed on.
+    pub fn on_host(&self, first: &Run) -> Duration {
+        self.took.saturating_sub(first.measured.makespan + self.in_plans + self.planning)
+    }
+
     /// What the run took beside its plans, steps and planning: values that are handed on.
     pub fn between(&self, first: &Run) -> Duration {
-        self.took.saturating_sub(first.measured.makespan + self.in_plans + self.in_steps + self.planning)
+        self.on_host(first).saturating_sub(self.in_steps)
+    }
+
+    /// Counts a run of a plan.
+    fn count(&mut self, run: &Run) {
+        self.phases += 1;
+        self.in_plans += run.measured.makespan;
+        self.cold |= run.cold;
+        self.predicted = self.predicted.then(RunPrediction::of(&run.prepared));
+        self.peaks.resize(self.peaks.len().max(run.measured.peaks.len()), 0);
+        for (most, peak) in self.peaks.iter_mut().zip(&run.measured.peaks) {
+            *most = (*most).max(*peak);
+        }
+    }
+
+    /// Whether there is room for so many more events and steps.
+    fn keeps(&mut self, more: usize) -> bool {
+        let fits = self.kept.saturating_add(more) <= MOST_KEPT;
+        self.kept += if fits { more } else { 0 };
+        fits
     }
 }
 
@@ -63,6 +125,14 @@ pub(super) struct Course<'r> {
     pub(super) session: &'r Session,
     pub(super) options: &'r RunOptions,
     pub(super) later: &'r mut Later,
+    /// When the whole run began.
+    pub(super) begun: Instant,
+}
+
+/// When a plan was run.
+struct When {
+    begun: Duration,
+    planning: Duration,
 }
 
 impl Session {
@@ -74,10 +144,11 @@ impl Session {
         first: &Run,
         options: &RunOptions,
         later: &mut Later,
+        begun: Instant,
     ) -> Result<Vec<Tensor>, SessionError> {
         let given = self.whole.model.inputs.iter();
         let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
-        let mut course = Course { session: self, options, later };
+        let mut course = Course { session: self, options, later, begun };
         let values = course.after(rest, given.collect(), first)?;
         let outputs = course.finish(Arc::clone(&rest.next), values)?;
         let tensors = outputs.into_iter().zip(&self.whole.model.outputs).map(|(item, output)| match item {
@@ -92,10 +163,10 @@ impl Course<'_> {
     /// Runs phase after phase, and gives what the graph's outputs are.
     pub(super) fn finish(&mut self, mut phase: Arc<Phase>, mut values: Values) -> Result<Vec<Item>, SessionError> {
         while !phase.is_over() {
-            let run = self.run(&phase, &values)?;
+            let (run, when) = self.run(&phase, &values)?;
             let rest = run.prepared.rest.clone().ok_or(InputError::Undecided)?;
             values = self.after(&rest, values, &run)?;
-            self.keep(run);
+            self.keep(run, when);
             phase = Arc::clone(&rest.next);
         }
         let item = |value| Ok(values.get(&value).cloned().or(constant(&phase, value)?));
@@ -107,7 +178,7 @@ impl Course<'_> {
     }
 
     /// Runs a phase's plan.
-    fn run(&mut self, phase: &Arc<Phase>, values: &Values) -> Result<Run, SessionError> {
+    fn run(&mut self, phase: &Arc<Phase>, values: &Values) -> Result<(Run, When), SessionError> {
         let mut inputs = Inputs::new();
         for value in phase.reads() {
             if let Some(Item::Tensor(tensor)) = values.get(value) {
@@ -115,20 +186,43 @@ impl Course<'_> {
             }
         }
         self.session.check_room(inputs.specs())?;
-        let begun = Instant::now();
-        let prepared = self.session.find_or_prepare(phase, &inputs, &Deadline::new(self.options, begun))?;
-        self.later.planning += begun.elapsed();
+        let asked = Instant::now();
+        let prepared = self.session.find_or_prepare(phase, &inputs, &Deadline::new(self.options, asked))?;
+        let when = When { begun: self.begun.elapsed(), planning: asked.elapsed() };
+        self.later.planning += when.planning;
         let run = self.session.run_plan(&prepared, &inputs, self.options)?;
-        self.later.phases += 1;
-        self.later.in_plans += run.measured.makespan;
-        Ok(run)
+        self.later.count(&run);
+        Ok((run, when))
     }
 
     /// Keeps what can be learned from a run. Its plan's memory is free for others.
-    fn keep(&mut self, run: Run) {
-        if self.options.profile && self.later.runs.len() < PROFILES {
+    fn keep(&mut self, run: Run, When { begun, planning }: When) {
+        if !self.options.profile {
+            return;
+        }
+        if self.later.keeps(1 + run.measured.events.len()) {
             let (planned, cold) = (Arc::clone(run.prepared.planned()), run.cold);
-            self.later.runs.push(LaterRun { planned, measured: run.measured, cold });
+            self.later.runs.push(LaterRun { planned, measured: run.measured, cold, begun, planning });
+        } else {
+            self.later.left_out += 1;
+        }
+    }
+
+    /// Keeps when an operator was computed on the host.
+    pub(super) fn keep_step(&mut self, phase: &Phase, node: &Node, begun: Instant, bytes: u64) {
+        if self.options.profile && self.later.keeps(1) {
+            let named = |values: &[Option<ValueIndex>]| {
+                values.iter().flatten().map(|value| phase.model.value_name(*value).to_owned()).collect()
+            };
+            self.later.host_steps.push(HostStep {
+                name: node.name.clone(),
+                operator: node.op_type.clone(),
+                reads: named(&node.inputs),
+                makes: named(&node.outputs),
+                bytes,
+                begun: begun.saturating_duration_since(self.begun),
+                took: begun.elapsed(),
+            });
         }
     }
 

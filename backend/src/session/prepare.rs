@@ -16,9 +16,9 @@ use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_placement::format::LoadedProblem;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// A program with its plan and the executor that runs it.
 pub struct Prepared {
@@ -28,6 +28,8 @@ pub struct Prepared {
     pub(crate) output_names: Arc<[String]>,
     /// Whether a run has been made: the first is cold.
     pub(super) warm: AtomicBool,
+    /// What the last run took on the host between plans, if this one is of the first phase of several.
+    pub(super) on_host: Mutex<Option<Duration>>,
     /// Given back last.
     _charge: Charge,
 }
@@ -234,7 +236,8 @@ impl Session {
             charge.map_err(|shortage| deadline.verdict().map_or_else(|| shortage.into(), SessionError::from))?;
         let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &self.pool)?;
         let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
-        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm: AtomicBool::new(false), _charge })
+        let warm = AtomicBool::new(false);
+        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm, on_host: Mutex::default(), _charge })
     }
 
     /// Forgets the plan of those that nobody runs or holds that has gone unused longest, and what only it used of the weights.
@@ -334,7 +337,6 @@ mod tests {
     use crate::session::SessionOptions;
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::Duration;
 
     fn session() -> Session {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);

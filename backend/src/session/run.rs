@@ -7,7 +7,7 @@ use super::outputs::Outputs;
 use super::phases::Later;
 use super::prepare::Prepared;
 use crate::execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
-use crate::learning::Accuracy;
+use crate::lock::lock;
 use crate::plan::HOST;
 use crate::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
@@ -21,21 +21,15 @@ use std::time::Instant;
 pub struct Run {
     /// What the model made.
     pub outputs: Outputs,
-    /// When what happened, and how much memory it took.
+    /// When what happened, and how much memory it took: in this plan alone. [`Self::took`], [`Self::peaks`] and [`Self::parts`] are of the
+    /// whole run.
     pub measured: RunOutput,
     /// The plan that was followed.
     pub prepared: Arc<Prepared>,
     /// What came after, if the plan is of the first phase of several.
     pub later: Option<Box<Later>>,
-    /// Whether it was the plan's first run, in which memory is touched and kernels are compiled for the first time.
+    /// Whether it was this plan's first run, in which memory is touched and kernels are compiled for the first time.
     pub cold: bool,
-}
-
-impl Run {
-    /// What was predicted of this run beside what was measured; needs the run's profile.
-    pub fn accuracy(&self) -> Accuracy {
-        Accuracy::of(&self.prepared, &self.measured)
-    }
 }
 
 impl Session {
@@ -136,9 +130,10 @@ impl Session {
         let mut run = self.run_plan(prepared, inputs, &options)?;
         let mut later = Later::default();
         let names = self.outputs().iter().map(|output| output.name().to_owned()).collect();
-        let outputs = within_memory(|| self.go_on(rest, inputs, &run, &options, &mut later))?;
+        let outputs = within_memory(|| self.go_on(rest, inputs, &run, &options, &mut later, begun))?;
         run.outputs = Outputs::new(names, outputs);
         later.took = begun.elapsed();
+        later.host_before = lock(&prepared.on_host).replace(later.on_host(&run));
         run.later = Some(Box::new(later));
         Ok(run)
     }

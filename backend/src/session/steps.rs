@@ -32,6 +32,9 @@ impl Course<'_> {
         })?;
         // A sequence may grow with each pass of a loop.
         let bytes = items.iter().map(Item::bytes).fold(0, u64::saturating_add);
+        if step(node).is_some() {
+            self.keep_step(phase, node, begun.0, bytes);
+        }
         self.session.check_bytes(&node.name, bytes)?;
         Ok(items)
     }

@@ -89,7 +89,8 @@ impl Auto {
             progress(search.evaluations(), search.best_makespan());
         }
         let schedule = simulate(problem, search.best(), &Pct).expect("every task is on a device that can run it");
-        let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best()))];
+        let makespans = [first.makespan, schedule.makespan];
+        let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best(), makespans))];
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();
         for entry in entries {
             if different.iter().all(|(_, known)| known.device_of != entry.placement.device_of) {
@@ -117,14 +118,13 @@ impl Placer for Auto {
     }
 }
 
-/// The placement `device_of`, where tasks that did not move keep their reasons.
-fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId]) -> Placement {
+/// The placement `device_of`, where tasks that did not move keep the reasons of the strategy that the search started from.
+fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId], makespans: [f64; 2]) -> Placement {
     let moved = device_of.iter().zip(&start.device_of).zip(&start.reasons);
-    let reasons = moved.map(
-        |((&to, &from), reason)| {
-            if to == from { reason.clone() } else { Reason::Moved { start: start.strategy, from } }
-        },
-    );
+    let reasons = moved.map(|((&to, &from), reason)| match to == from {
+        true => reason.clone().credited(start.strategy),
+        false => Reason::Moved { start: start.strategy, from, makespans },
+    });
     Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
 }
 
@@ -168,7 +168,9 @@ mod tests {
         for (task, reason) in problem.graph().task_ids().zip(&some.placement().reasons) {
             let before = none.placement().device_of[task.index()];
             let moved = some.placement().device_of[task.index()] != before;
-            assert_eq!(*reason == Reason::Moved { start: first, from: before }, moved);
+            let makespans = [makespan, some.schedule.makespan];
+            assert_eq!(*reason == Reason::Moved { start: first, from: before, makespans }, moved);
+            assert!(moved || matches!(reason, Reason::Of { strategy, .. } if *strategy == first), "{reason}");
         }
     }
 

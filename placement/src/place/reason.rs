@@ -32,12 +32,21 @@ pub enum Reason {
     LeastLoaded(Vec<ScoreOn>),
     /// A rule that compares nothing leads there; the text says which.
     Rule(&'static str),
+    /// A strategy had it there, whose placement was taken over (auto).
+    Of {
+        /// The strategy.
+        strategy: &'static str,
+        /// Its own reason.
+        reason: Box<Reason>,
+    },
     /// A search moved it there (auto).
     Moved {
         /// The strategy that the search started from.
         start: &'static str,
         /// The device where that strategy had it.
         from: DeviceId,
+        /// The makespan of that strategy's placement, and of the one that the search made of it.
+        makespans: [f64; 2],
     },
 }
 
@@ -78,6 +87,24 @@ impl Reason {
 
     /// That it is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device.
     pub(crate) const CRITICAL_PATH: Reason = Reason::Rule("on the critical path");
+
+    /// This reason as that of a strategy whose placement another takes over. What constraints leave no choice of stays as it is, and so does
+    /// what names its strategy already.
+    pub fn credited(self, strategy: &'static str) -> Self {
+        match self {
+            Self::Pinned | Self::OnlyFeasible | Self::ColocatedWith(_) | Self::Of { .. } | Self::Moved { .. } => self,
+            reason => Self::Of { strategy, reason: Box::new(reason) },
+        }
+    }
+
+    /// This reason in a graph whose tasks have other numbers.
+    #[must_use]
+    pub fn renumbered(&self, number: impl Fn(TaskId) -> TaskId) -> Self {
+        match self {
+            Self::ColocatedWith(task) => Self::ColocatedWith(number(*task)),
+            reason => reason.clone(),
+        }
+    }
 
     /// This reason with the names of tasks and devices instead of their numbers.
     pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
@@ -159,8 +186,16 @@ impl fmt::Display for Explained<'_> {
                 write!(formatter, "smallest product: {}", self.list(candidates, show))
             }
             Reason::Rule(rule) => formatter.write_str(rule),
-            Reason::Moved { start, from } => {
-                write!(formatter, "moved from {}, where {start} had it, for a shorter schedule", self.device(*from))
+            Reason::Of { strategy, reason } => {
+                let own = Explained { reason, ..*self };
+                write!(formatter, "as {strategy} had it: {own}")
+            }
+            Reason::Moved { start, from, makespans: [before, after] } => {
+                let (device, before, after) = (self.device(*from), self.time(*before), self.time(*after));
+                write!(
+                    formatter,
+                    "moved by the search from {device}, where {start} had it: makespan {before} → {after}"
+                )
             }
         }
     }
@@ -227,5 +262,12 @@ mod tests {
         let nothing = Reason::LeastLoaded(vec![ScoreOn { device: DeviceId(0), score: -1e-9 }]);
         assert_eq!(nothing.explained(&graph, &platform).in_seconds().to_string(), "least loaded: cpu0 0.0000 ms");
         assert_eq!(Reason::ColocatedWith(TaskId(0)).explained(&graph, &platform).to_string(), "colocated with conv");
+        let credited = reason.credited("heft");
+        assert_eq!(credited.to_string(), "as heft had it: earliest finish: device 0 1.5000e0");
+        assert_eq!(credited.clone().credited("mite"), credited);
+        assert_eq!(Reason::Pinned.credited("heft"), Reason::Pinned);
+        let moved = Reason::Moved { start: "heft", from: DeviceId(0), makespans: [2.0, 1.0] };
+        let text = "moved by the search from cpu0, where heft had it: makespan 2000.0000 ms → 1000.0000 ms";
+        assert_eq!(moved.explained(&graph, &platform).in_seconds().to_string(), text);
     }
 }

@@ -6,13 +6,13 @@ use super::open::tell;
 use super::status::{Failure, guarded};
 use super::tensors::code;
 use super::text::{c_text, written};
-use anabranch::execute::RunOutput;
 use anabranch::planning::Planned;
 use anabranch::session::{Run, events_json};
 use anabranch::{Tensor, lent};
 use serde_json::{Value, json};
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The results that callers have open.
 pub(crate) static RESULTS: Handles<anabranch_result, Made> = Handles::new("result");
@@ -21,8 +21,12 @@ pub(crate) static RESULTS: Handles<anabranch_result, Made> = Handles::new("resul
 pub(crate) struct Made {
     outputs: Vec<Output>,
     planned: Arc<Planned>,
-    /// Without its outputs and events.
-    measured: RunOutput,
+    /// Seconds that were predicted of the whole run, if that was known before.
+    predicted: Option<f64>,
+    /// How long the whole run took.
+    took: Duration,
+    /// By device, the most bytes that were taken.
+    peaks: Vec<u64>,
     /// Phases after the plan, if it is of the first of several.
     later: usize,
     cold: bool,
@@ -46,14 +50,22 @@ impl Made {
         };
         let outputs = run.outputs.iter().map(output).collect();
         let events = profile.then(|| events_json(&run)["events"].take());
-        let measured = RunOutput { outputs: Vec::new(), events: Vec::new(), ..run.measured };
-        let later = run.later.map_or(0, |later| later.phases);
-        Self { outputs, planned: Arc::clone(run.prepared.planned()), measured, later, cold: run.cold, events }
+        let later = run.later.as_ref().map_or(0, |later| later.phases);
+        Self {
+            outputs,
+            planned: Arc::clone(run.prepared.planned()),
+            predicted: run.predicted().map(|predicted| predicted.makespan),
+            took: run.took(),
+            peaks: run.peaks(),
+            later,
+            cold: run.is_cold(),
+            events,
+        }
     }
 
     fn report(&self) -> Value {
         let plan = self.planned.plan();
-        let (predicted, measured) = (plan.predicted().makespan * 1e3, self.measured.makespan.as_secs_f64() * 1e3);
+        let (predicted, measured) = (self.predicted.map(|seconds| seconds * 1e3), self.took.as_secs_f64() * 1e3);
         let nodes = |at: usize| {
             let here = |node| plan.device_of(node).index() == at;
             self.planned.program.node_ids().filter(|node| here(*node)).count()
@@ -63,7 +75,7 @@ impl Made {
                 "device": device.name,
                 "kind": device.kind,
                 "nodes": nodes(at),
-                "peak_bytes": self.measured.peaks.get(at),
+                "peak_bytes": self.peaks.get(at),
                 "limit_bytes": device.limit,
             })
         };

@@ -2,9 +2,9 @@
 
 use super::table::{Table, duration};
 use anabranch::device::format_bytes;
+use anabranch::execute::RunOutput;
 use anabranch::planning::Planned;
 use anabranch::profile::NodeCost;
-use anabranch::session::Run;
 use serde::Serialize;
 
 /// A block. Times in milliseconds, sizes in bytes.
@@ -44,10 +44,10 @@ impl Predicted {
 
 impl BlockLine {
     /// The blocks of a plan, as they took in a run if there was one.
-    pub(super) fn all(planned: &Planned, run: Option<&Run>) -> Vec<Self> {
+    pub(super) fn all(planned: &Planned, run: Option<&RunOutput>) -> Vec<Self> {
         let (program, plan) = (&planned.program, planned.plan());
         let line = |block: &anabranch::blocks::BlockSummary| {
-            let took = run.and_then(|run| run.measured.node_times().find(|(node, _)| *node == block.node));
+            let took = run.and_then(|run| run.node_times().find(|(node, _)| *node == block.node));
             let measured_ms = took.map(|(_, seconds)| seconds * 1e3);
             let without = Predicted::of(block.gain.without);
             Self {

@@ -10,6 +10,7 @@ use super::html::typed;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
+use super::report::busy;
 use super::table::{Table, digits, duration, error, interval};
 use super::ways::{ERRORS, Names, agreement, choices, usual, write_csv};
 use super::{CliError, Output, write_file};
@@ -91,7 +92,7 @@ struct Compared {
     comparison: Comparison,
     /// What stands at the head of its page.
     facts: Vec<(&'static str, String)>,
-    /// By number of the plan, its last profiled run.
+    /// By number of the plan, its profiled run that is nearest to the median.
     pictures: BTreeMap<usize, Picture>,
 }
 
@@ -175,13 +176,7 @@ fn text(comparison: &Comparison) -> String {
         makespans(comparison, &names),
         devices(comparison, &names),
     );
-    if let Some(best) = comparison.best() {
-        let _ = write!(text, "fastest {}", names.name(&best.way));
-        if let Some(ratio) = comparison.against_others("auto") {
-            let _ = write!(text, "; auto takes {ratio:.3} × the fastest other");
-        }
-        text.push('\n');
-    }
+    text.push_str(&verdict(comparison, &names));
     if !comparison.side_by_side {
         text.push_str(
             "the plans do not fit memory side by side: each was readied and warmed up anew before each run\n",
@@ -191,6 +186,27 @@ fn text(comparison: &Comparison) -> String {
         let _ = writeln!(text, "{}: {reason}", names.name(way));
     }
     text
+}
+
+/// Which way is the fastest, if intervals tell; how `auto` did; and whether the machine was busy.
+fn verdict(comparison: &Comparison, names: &Names) -> String {
+    let mut text = fastest(comparison, names).map_or(String::new(), |(said, names)| format!("{said} {names}\n"));
+    if let Some(ratio) = comparison.against_others("auto") {
+        let _ = writeln!(text, "auto takes {ratio:.3} × the least median of the others");
+    }
+    if let Some(busy) = busy(&comparison.load) {
+        let _ = writeln!(text, "{busy}");
+    }
+    text
+}
+
+/// The fastest way, or those of which no interval tells which is.
+fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, String)> {
+    if let Some(fastest) = comparison.fastest() {
+        return Some(("fastest", names.name(&fastest.way)));
+    }
+    let equal: Vec<_> = comparison.equally_fast().iter().map(|outcome| names.name(&outcome.way)).collect();
+    (!equal.is_empty()).then(|| ("no fastest, as intervals overlap:", equal.join(", ")))
 }
 
 /// A comparison as a page.
@@ -210,7 +226,8 @@ fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, Strin
         ("date", utc(SystemTime::now())),
     ];
     let names = Names::of(comparison);
-    facts.extend(comparison.best().map(|best| ("fastest", names.name(&best.way))));
+    facts.extend(fastest(comparison, &names));
+    facts.extend(busy(&comparison.load).map(|busy| ("busy machine", busy)));
     facts.extend(comparison.failed.iter().map(|(way, reason)| ("failed", format!("{}: {reason}", names.name(way)))));
     facts.extend(comparison.notes.iter().map(|note| ("note", note.clone())));
     facts

@@ -2,12 +2,15 @@
 
 use super::table::duration;
 use anabranch::planning::Planned;
-use anabranch::session::Run;
+use anabranch::session::{Part, Run, RunPrediction};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// The later phases of a run. Times in milliseconds.
+/// Phases in the text at most.
+const SHOWN: usize = 12;
+
+/// How the time of a run is divided among its phases and the host. Times in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Phases {
     /// Of later phases.
@@ -25,6 +28,21 @@ pub(super) struct Phases {
     planning_ms: f64,
     /// To hand on values.
     between_ms: f64,
+    /// The different plans, in the order in which the run came to them.
+    each: Vec<PhaseLine>,
+    /// Runs of plans that nothing more is told of, because there were too many.
+    left_out: usize,
+}
+
+/// A plan, which is run in each pass if it is of a loop's body.
+#[derive(Clone, Debug, Serialize)]
+struct PhaseLine {
+    nodes: usize,
+    runs: usize,
+    /// Of all these runs together.
+    predicted_ms: f64,
+    measured_ms: f64,
+    peak_bytes: Vec<u64>,
 }
 
 impl Phases {
@@ -41,30 +59,59 @@ impl Phases {
             steps_ms: ms(later.in_steps),
             planning_ms: ms(later.planning),
             between_ms: ms(later.between(run)),
+            each: PhaseLine::all(&run.parts()),
+            left_out: later.left_out,
         })
+    }
+}
+
+impl PhaseLine {
+    fn all(parts: &[Part<'_>]) -> Vec<Self> {
+        let mut lines: Vec<Self> = Vec::new();
+        for part in parts {
+            if part.plan == lines.len() {
+                let nodes = part.planned.program.nodes.len();
+                lines.push(Self { nodes, runs: 0, predicted_ms: 0.0, measured_ms: 0.0, peak_bytes: Vec::new() });
+            }
+            let line = &mut lines[part.plan];
+            line.runs += 1;
+            line.predicted_ms += RunPrediction::of(part.planned).makespan * 1e3;
+            line.measured_ms += part.measured.makespan.as_secs_f64() * 1e3;
+            line.peak_bytes.clone_from(&part.measured.peaks);
+        }
+        lines
     }
 }
 
 impl fmt::Display for Phases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: f64| duration(ms * 1e-3);
+        writeln!(f, "phases    shapes follow from computed values: the run has phases, each with a plan of its own")?;
+        let [took, first, plans] = [self.took_ms, self.first_ms, self.plans_ms].map(ms);
+        let [steps, planning, between] = [self.steps_ms, self.planning_ms, self.between_ms].map(ms);
         writeln!(
             f,
-            "phases    shapes follow from computed values: what is told here is of the first phase's plan alone"
+            "          the run shown took {took}: {first} in the first plan, {plans} in {} later ones,",
+            self.plans
         )?;
-        write!(
-            f,
-            "          the last run took {} in all: {} in this plan, {} in {} later ones, {} in {} steps on the host,\n          {} to find \
-             or make plans, {} to hand on values",
-            ms(self.took_ms),
-            ms(self.first_ms),
-            ms(self.plans_ms),
-            self.plans,
-            ms(self.steps_ms),
-            self.steps,
-            ms(self.planning_ms),
-            ms(self.between_ms)
-        )
+        writeln!(f, "          {steps} in {} steps on the host, {between} to hand on values,", self.steps)?;
+        write!(f, "          {planning} to find or make plans")?;
+        for (number, line) in self.each.iter().enumerate().take(SHOWN) {
+            let PhaseLine { nodes, runs, predicted_ms, measured_ms, .. } = line;
+            let times = if *runs > 1 { format!(" in {runs} runs") } else { String::new() };
+            let (predicted, measured) = (ms(*predicted_ms), ms(*measured_ms));
+            write!(f, "\n          plan {number}: {nodes} nodes, predicted {predicted}, measured {measured}{times}")?;
+        }
+        match self.each.len().saturating_sub(SHOWN) {
+            0 => {}
+            more => write!(f, "\n          and {more} more plans")?,
+        }
+        match self.left_out {
+            0 => Ok(()),
+            runs => {
+                write!(f, "\n          of {runs} further runs of plans nothing is told of nodes: there were too many")
+            }
+        }
     }
 }
 

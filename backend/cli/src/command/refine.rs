@@ -65,7 +65,7 @@ pub(super) fn table(refinement: &Refinement) -> String {
             table.row([
                 if at == 0 { round.round.to_string() } else { String::new() },
                 measured.place.clone(),
-                duration(measured.predicted_ms * 1e-3),
+                measured.predicted_ms.map_or("–".into(), |ms| duration(ms * 1e-3)),
                 duration(median.median * 1e-3),
                 interval(median.low * 1e-3, median.high * 1e-3),
                 percent(errors[0]),

@@ -6,15 +6,18 @@ use super::phases::Phases;
 use super::staged::Staged;
 use super::table::{Table, digits, duration, error, interval};
 use crate::text::amount;
-use anabranch::compare::{Latencies, Median, Series, runs_per_second};
+use anabranch::compare::{Latencies, Load, Median, Series, runs_per_second};
 use anabranch::device::format_bytes;
 use anabranch::learning::NodeAccuracy;
-use anabranch::plan::{CandidatePlan, Route, Traffic};
+use anabranch::plan::{CandidatePlan, Plan, Route, Traffic};
+use anabranch::planning::Planned;
 use anabranch::profile::CostSource;
-use anabranch::session::{Run, Session};
+use anabranch::program::NodeId;
+use anabranch::session::{Part, Run, RunPrediction, Session};
 use anabranch_kernels::TensorSpec;
 use serde::Serialize;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A report, as text and as JSON. Times in milliseconds, sizes in bytes, errors in percent: `(predicted − measured) / measured`.
@@ -28,13 +31,18 @@ pub(super) struct Report {
     nodes: usize,
     outputs: Vec<OutputLine>,
     latency_ms: Latency,
-    predicted_makespan_ms: f64,
-    /// Between which makespans nine of ten runs are expected, as far as anybody knows.
+    /// Of the whole run; null if it was not known before the run.
+    predicted_makespan_ms: Option<f64>,
+    /// Between which makespans nine of ten runs are expected; null if nobody knows, or if it is so wide that it says nothing.
     predicted_interval_ms: Option<(f64, f64)>,
+    /// How far the prediction is known.
+    prediction: Known,
     /// The median of the measured runs.
     measured_makespan_ms: f64,
     makespan_error_percent: Option<f64>,
-    /// That of the last run, which was profiled: what is told of nodes, devices, links and blocks is of it.
+    /// What else the machine did during the measured runs.
+    load: LoadLine,
+    /// That of the profiled run that is nearest to the median: what is told of nodes, devices, links and blocks is of it.
     profiled_makespan_ms: f64,
     place_ms: f64,
     /// What the plan was chosen from, the shortest first.
@@ -49,13 +57,13 @@ pub(super) struct Report {
     traffic: Traffic,
     /// The weights that GPUs are sent in each run.
     staged: Vec<Staged>,
-    /// What came after the plan that is told of, if it is not of the whole model.
+    /// How the run is divided among phases, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     phases: Option<Phases>,
-    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, by their medians in the profiled runs.
+    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, in the run shown.
     node_error_percent: Option<f64>,
     link_error_percent: Option<f64>,
-    /// The node that was off by most by these medians.
+    /// The node that was off by most.
     worst_node: Option<NodeLine>,
     /// What the predictions rest on.
     costs: CostBasis,
@@ -73,6 +81,28 @@ struct OutputLine {
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
+}
+
+/// How far a prediction is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Known {
+    /// Nine of ten runs are expected within the interval.
+    Interval,
+    /// Nobody knows how far to trust it.
+    Point,
+    /// The interval is so wide that it says nothing.
+    NotYet,
+    /// Later phases were planned only while the model ran.
+    UnknownBeforeTheFirstRun,
+}
+
+/// What else the machine did.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct LoadLine {
+    #[serde(flatten)]
+    load: Load,
+    busy: bool,
 }
 
 /// The makespans of the measured runs.
@@ -142,29 +172,32 @@ struct LinkLine {
 impl Report {
     /// The report of a plan that was measured.
     pub(super) fn new(model: String, session: &Session, series: &Series) -> Self {
-        let run = &series.last;
-        let (plan, measured) = (run.prepared.plan(), &run.measured);
-        let (predicted, median) = (plan.predicted().makespan * 1e3, series.measured_ms.median);
-        let traffic = measured.traffic(Some(plan));
+        let run = &series.run;
+        let (plan, plans) = (run.prepared.plan(), run.plans());
+        let (predicted, median) = (series.predicted.map(|known| known.makespan * 1e3), series.measured_ms.median);
+        let [planned_traffic, traffic] = run.traffic();
+        let interval = series.predicted.and_then(|known| known.telling_interval());
         Self {
             model,
             compiled: session.compiled_file().map(lossy),
             strategy: plan.strategy().to_owned(),
-            nodes: run.prepared.program.nodes.len(),
+            nodes: plans.iter().map(|plan| plan.program.nodes.len()).sum(),
             outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor)).collect(),
             latency_ms: Latency::new(series),
             predicted_makespan_ms: predicted,
-            predicted_interval_ms: plan.predicted().interval.map(|(low, high)| (low * 1e3, high * 1e3)),
+            predicted_interval_ms: interval.map(|(low, high)| (low * 1e3, high * 1e3)),
+            prediction: Known::of(series.predicted),
             measured_makespan_ms: median,
-            makespan_error_percent: (median > 0.0).then(|| 100.0 * (predicted - median) / median),
-            profiled_makespan_ms: milliseconds(measured.makespan),
+            makespan_error_percent: predicted.filter(|_| median > 0.0).map(|ms| 100.0 * (ms - median) / median),
+            load: LoadLine { load: series.load, busy: series.load.is_busy() },
+            profiled_makespan_ms: milliseconds(run.took()),
             place_ms: milliseconds(run.prepared.place_time),
             candidates: run.prepared.candidates.clone(),
-            predicted_traffic_bytes: plan.traffic().moved().bytes,
+            predicted_traffic_bytes: planned_traffic.moved().bytes,
             traffic_bytes: traffic.moved().bytes,
             transfers: traffic.moved().transfers,
             traffic,
-            staged: Staged::all(plan, &run.prepared.program),
+            staged: plans.iter().flat_map(|plan| Staged::all(plan.plan(), &plan.program)).collect(),
             phases: Phases::of(run),
             node_error_percent: series.accuracy.node_error().map(|error| 100.0 * error),
             link_error_percent: series.accuracy.link_error().map(|error| 100.0 * error),
@@ -172,16 +205,48 @@ impl Report {
             costs: CostBasis::of(run),
             devices: devices(run),
             links: links(run),
-            blocks: BlockLine::all(&run.prepared, Some(run)),
+            blocks: run.parts().iter().flat_map(|part| BlockLine::all(part.planned, Some(part.measured))).collect(),
             notes: session.inventory().notes.clone(),
         }
     }
 }
 
+impl Known {
+    fn of(predicted: Option<RunPrediction>) -> Self {
+        match predicted {
+            None => Self::UnknownBeforeTheFirstRun,
+            Some(known) if known.is_vague() => Self::NotYet,
+            Some(RunPrediction { interval: None, .. }) => Self::Point,
+            Some(_) => Self::Interval,
+        }
+    }
+}
+
+impl fmt::Display for LoadLine {
+    /// Nothing unless the machine was busy.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        busy(&self.load).map_or(Ok(()), |busy| writeln!(f, "          {busy}"))
+    }
+}
+
+/// What is said of a busy machine beside errors; nothing of a quiet one.
+pub(super) fn busy(load: &Load) -> Option<String> {
+    let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
+    let ms = |ms: f64| duration(ms * 1e-3);
+    let seen = match (waited_ms, pressure_percent) {
+        (Some(waited), _) => format!("our threads ran for {} and waited {} for a core", ms(*processor_ms), ms(*waited)),
+        (None, Some(percent)) => {
+            format!("some thread waited for a core for {} % of {}", digits(*percent, 0), ms(*wall_ms))
+        }
+        (None, None) => return None,
+    };
+    load.is_busy().then(|| format!("busy machine: {seen}; measure again"))
+}
+
 impl NodeLine {
     fn new(accuracy: &NodeAccuracy, run: &Run) -> Self {
         Self {
-            node: run.prepared.program.node(accuracy.node).name.clone(),
+            node: run.plans()[accuracy.plan].program.node(accuracy.node).name.clone(),
             device: run.prepared.plan().device(accuracy.device).name.clone(),
             predicted_ms: accuracy.time.predicted * 1e3,
             measured_ms: accuracy.time.measured * 1e3,
@@ -257,60 +322,77 @@ impl fmt::Display for Latency {
 impl CostBasis {
     fn of(run: &Run) -> Self {
         let mut basis = Self::default();
-        for node in run.prepared.program.node_ids() {
-            let device = run.prepared.plan().device_of(node);
-            let cost = run.prepared.placed.costs[node.index()][device.index()];
-            match cost.map(|cost| cost.source) {
-                Some(CostSource::Measured { .. } | CostSource::Cold { .. }) => basis.measured += 1,
-                Some(CostSource::Fitted { .. } | CostSource::OtherKernels { .. }) => basis.fitted += 1,
-                Some(CostSource::Roofline | CostSource::Scaled { .. }) => basis.roofline += 1,
-                Some(CostSource::Assumed) | None => basis.assumed += 1,
+        for planned in run.plans() {
+            for node in planned.program.node_ids() {
+                let device = planned.plan().device_of(node);
+                let cost = planned.placed.costs[node.index()][device.index()];
+                match cost.map(|cost| cost.source) {
+                    Some(CostSource::Measured { .. } | CostSource::Cold { .. }) => basis.measured += 1,
+                    Some(CostSource::Fitted { .. } | CostSource::OtherKernels { .. }) => basis.fitted += 1,
+                    Some(CostSource::Roofline | CostSource::Scaled { .. }) => basis.roofline += 1,
+                    Some(CostSource::Assumed) | None => basis.assumed += 1,
+                }
             }
         }
         basis
     }
 }
 
+/// What each device did in all phases of a run. Nodes count once for each of their plans, times for each run.
 fn devices(run: &Run) -> Vec<DeviceLine> {
-    let (plan, program) = (run.prepared.plan(), &run.prepared.program);
+    let (parts, plans, peaks) = (run.parts(), run.plans(), run.peaks());
     let line = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
-        let here = |node: &anabranch::program::NodeId| plan.device_of(*node).index() == index;
-        let predicted = program.node_ids().filter(here).map(|n| plan.predicted().busy[n.index()]);
-        let busy = run.measured.node_times().filter(|(node, _)| here(node)).map(|(_, seconds)| seconds);
+        let here = |plan: &Plan, node: &NodeId| plan.device_of(*node).index() == index;
+        let nodes = |planned: &Planned| planned.program.node_ids().filter(|node| here(planned.plan(), node)).count();
+        let predicted = |part: &Part<'_>| {
+            let (plan, nodes) = (part.planned.plan(), part.planned.program.node_ids());
+            summed(nodes.filter(|node| here(plan, node)).map(|node| plan.predicted().busy[node.index()]))
+        };
+        let busy = |part: &Part<'_>| {
+            let times = part.measured.node_times().filter(|(node, _)| here(part.planned.plan(), node));
+            summed(times.map(|(_, seconds)| seconds))
+        };
         DeviceLine {
             name: device.name.clone(),
             kind: device.kind.to_string(),
-            nodes: program.node_ids().filter(here).count(),
-            predicted_busy_ms: summed(predicted) * 1e3,
-            busy_ms: summed(busy) * 1e3,
-            planned_peak_bytes: plan.memory().devices()[index].peak(),
-            peak_bytes: run.measured.peaks[index],
+            nodes: plans.iter().map(|planned| nodes(planned)).sum(),
+            predicted_busy_ms: summed(parts.iter().map(predicted)) * 1e3,
+            busy_ms: summed(parts.iter().map(busy)) * 1e3,
+            planned_peak_bytes: planned_peak(&plans, index),
+            peak_bytes: peaks[index],
             limit_bytes: device.limit,
         }
     };
-    plan.devices().iter().enumerate().map(line).collect()
+    run.prepared.plan().devices().iter().enumerate().map(line).collect()
+}
+
+/// The bytes that the plan which takes most of a device takes there.
+pub(super) fn planned_peak(plans: &[&Arc<Planned>], device: usize) -> u64 {
+    plans.iter().map(|planned| planned.plan().memory().devices()[device].peak()).max().unwrap_or(0)
 }
 
 fn links(run: &Run) -> Vec<LinkLine> {
-    let plan = run.prepared.plan();
     let mut lines: Vec<LinkLine> = Vec::new();
-    for (id, seconds) in run.measured.transfer_times() {
-        let transfer = plan.transfer(id);
-        if transfer.route == Route::Shared {
-            continue;
+    for part in run.parts() {
+        let plan = part.planned.plan();
+        for (id, seconds) in part.measured.transfer_times() {
+            let transfer = plan.transfer(id);
+            if transfer.route == Route::Shared {
+                continue;
+            }
+            let (from, to) = (&plan.device(transfer.from).name, &plan.device(transfer.to).name);
+            let found = lines.iter().position(|line| line.from == *from && line.to == *to);
+            let at = found.unwrap_or_else(|| {
+                let (from, to) = (from.clone(), to.clone());
+                lines.push(LinkLine { from, to, transfers: 0, streamed: 0, bytes: 0, busy_ms: 0.0 });
+                lines.len() - 1
+            });
+            let line = &mut lines[at];
+            line.transfers += 1;
+            line.streamed += usize::from(transfer.stream().is_some());
+            line.bytes += transfer.bytes;
+            line.busy_ms += seconds * 1e3;
         }
-        let (from, to) = (&plan.device(transfer.from).name, &plan.device(transfer.to).name);
-        let found = lines.iter().position(|line| line.from == *from && line.to == *to);
-        let at = found.unwrap_or_else(|| {
-            let (from, to) = (from.clone(), to.clone());
-            lines.push(LinkLine { from, to, transfers: 0, streamed: 0, bytes: 0, busy_ms: 0.0 });
-            lines.len() - 1
-        });
-        let line = &mut lines[at];
-        line.transfers += 1;
-        line.streamed += usize::from(transfer.stream().is_some());
-        line.bytes += transfer.bytes;
-        line.busy_ms += seconds * 1e3;
     }
     lines
 }
@@ -328,7 +410,6 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: f64| duration(ms * 1e-3);
         let Self { latency_ms, costs, .. } = self;
-        let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));
         writeln!(f, "{}: {} nodes placed by {} in {}", self.model, self.nodes, self.strategy, ms(self.place_ms))?;
         if let [first, others @ ..] = &self.candidates[..]
             && !others.is_empty()
@@ -339,14 +420,18 @@ impl fmt::Display for Report {
             let others: Vec<_> = others.map(|(_, other)| told(other)).collect();
             writeln!(f, "chosen    {} before {}", told(first), others.join(", "))?;
         }
-        writeln!(
-            f,
-            "\nmakespan  predicted {}{}, measured {}; (predicted − measured) / measured: {}",
-            ms(self.predicted_makespan_ms),
-            self.predicted_interval_ms.map_or(String::new(), expected),
-            ms(self.measured_makespan_ms),
-            self.makespan_error_percent.map_or("–".into(), error)
-        )?;
+        let error = self
+            .makespan_error_percent
+            .map(|percent| format!("; (predicted − measured) / measured: {}", error(percent)));
+        let (predicted, measured) = (self.predicted_text(), ms(self.measured_makespan_ms));
+        writeln!(f, "\nmakespan  predicted {predicted}, measured {measured}{}", error.unwrap_or_default())?;
+        if self.prediction == Known::NotYet {
+            writeln!(
+                f,
+                "          not known yet: run `anabranch calibrate`, or run the model again, which learns from each run"
+            )?;
+        }
+        write!(f, "{}", self.load)?;
         writeln!(f, "measured  {latency_ms}")?;
         writeln!(f, "traffic   {}", traffic_text(&self.traffic))?;
         self.staged.iter().try_for_each(|staged| writeln!(f, "{staged}"))?;
@@ -362,7 +447,8 @@ impl fmt::Display for Report {
             writeln!(f, "nodes     off by {} % (Σ |predicted − measured| of Σ measured); most:", digits(off, 0))?;
             writeln!(f, "          {node} on {device}, predicted {predicted}, measured {measured}")?;
         }
-        writeln!(f, "\nin the last run, profiled: {}\n\n{}", ms(self.profiled_makespan_ms), self.device_table())?;
+        let which = if self.latency_ms.runs > 1 { " is the profiled one nearest to the median" } else { "" };
+        writeln!(f, "\nthe run shown{which}: {}\n\n{}", ms(self.profiled_makespan_ms), self.device_table())?;
         if !self.links.is_empty() {
             writeln!(f, "{}", self.link_table())?;
         }
@@ -395,13 +481,21 @@ impl Report {
         format!("{}: median of {runs} {median} ({within}), p95 {p95}, p99 {p99}, {rate} runs a second", self.model)
     }
 
+    /// What was predicted, with the interval in which nine of ten runs are expected if that says something.
+    fn predicted_text(&self) -> String {
+        let Some(predicted) = self.predicted_makespan_ms else { return "unknown before the first run".into() };
+        let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));
+        let about = if self.prediction == Known::NotYet { "about " } else { "" };
+        format!("{about}{}{}", duration(predicted * 1e-3), self.predicted_interval_ms.map_or(String::new(), expected))
+    }
+
     /// The figures of the whole, in a line.
     pub(super) fn headline(&self) -> String {
         format!(
-            "{} nodes placed by {}; makespan predicted {}, measured {} (the last run {}); {}",
+            "{} nodes placed by {}; makespan predicted {}, measured {} (the run shown {}); {}",
             self.nodes,
             self.strategy,
-            duration(self.predicted_makespan_ms * 1e-3),
+            self.predicted_makespan_ms.map_or("unknown".into(), |ms| duration(ms * 1e-3)),
             duration(self.measured_makespan_ms * 1e-3),
             duration(self.profiled_makespan_ms * 1e-3),
             traffic_text(&self.traffic)

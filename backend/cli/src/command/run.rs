@@ -65,10 +65,10 @@ pub(crate) struct RunCommand {
     output: Option<PathBuf>,
     #[command(flatten)]
     expect: ExpectArgs,
-    /// Write every event of the last run as JSON
+    /// Write every event of the run shown as JSON
     #[arg(help_heading = "Files", long, value_name = "FILE.json", value_parser = file_of(&["json"]))]
     profile: Option<PathBuf>,
-    /// Write the last run as a trace, FILE.json or FILE.paje
+    /// Write the run shown as a trace, FILE.json or FILE.paje
     ///
     /// FILE.json is for ui.perfetto.dev, FILE.paje for ViTE and pj_dump.
     #[arg(help_heading = "Files", long, value_name = "FILE", value_parser = file_of(&["json", "paje"]))]
@@ -76,7 +76,7 @@ pub(crate) struct RunCommand {
     /// The trace's format, where the file's name does not say it
     #[arg(help_heading = "Files", long, value_enum, requires = "trace", hide_short_help = true)]
     trace_format: Option<TraceFormat>,
-    /// Draw what each device and link did in the last run
+    /// Draw what each device and link did in the run shown
     #[arg(help_heading = "Files", long, value_name = "FILE.svg", value_parser = file_of(&["svg"]))]
     gantt: Option<PathBuf>,
     #[command(flatten)]
@@ -113,21 +113,21 @@ impl RunCommand {
                 (opened.session.costs(), series, Some(refinement))
             }
         };
-        let last = &series.last;
+        let shown = &series.run;
         let parallel = self.parallel.map(|callers| self.together(&opened, callers, &series, &options)).transpose()?;
         if let Some(path) = &self.refine.plan {
-            write_file(path, pretty(&plan_file(&last.prepared))?)?;
+            write_file(path, pretty(&plan_file(&shown.prepared))?)?;
         }
         if let Some((path, form)) = self.output.as_ref().zip(form) {
-            outputs::write(path, form, &last.outputs)?;
+            outputs::write(path, form, &shown.outputs)?;
         }
-        let verdicts = self.expect.compare(&opened.session, &expected, &last.outputs)?;
-        self.write_events(last)?;
+        let verdicts = self.expect.compare(&opened.session, &expected, &shown.outputs)?;
+        self.write_events(shown)?;
         let model = open::model_name(&self.model);
-        self.html.write(&opened, &model, &last.prepared, &costs, Some(&series))?;
+        self.html.write(&opened, &model, &shown.prepared, &costs, Some(&series))?;
         // A run that was made is reported, whatever becomes of its costs.
         let saved = if self.no_learn { Ok(()) } else { opened.save_costs() };
-        let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(last));
+        let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(shown));
         if let Some(path) = &self.gantt {
             write_file(path, chart(&gantt, &model, &report))?;
         }
@@ -213,7 +213,7 @@ impl RunCommand {
         series: &Series,
         options: &RunOptions,
     ) -> Result<Parallel, CliError> {
-        let (session, inputs, prepared) = (&opened.session, &opened.inputs, &series.last.prepared);
+        let (session, inputs, prepared) = (&opened.session, &opened.inputs, &series.run.prepared);
         let run = || session.run_prepared(prepared, inputs, options).map(drop);
         Parallel::measure(callers, series.samples_ms.len() as u32, self.duration, &run).map_err(cancelled)
     }
@@ -240,11 +240,11 @@ impl RunCommand {
 /// A run's report as JSON, and what happened when as a chart.
 pub(crate) fn reported(session: &Session, model: &str, series: &Series) -> serde_json::Result<(Value, String)> {
     let report = Report::new(model.to_owned(), session, series);
-    let chart = chart(&Gantt::of(&series.last), model, &report);
+    let chart = chart(&Gantt::of(&series.run), model, &report);
     Ok((serde_json::to_value(&report)?, chart))
 }
 
-/// What happened when in the last run, as a chart.
+/// What happened when in the run shown, as a chart.
 fn chart(gantt: &Gantt, model: &str, report: &Report) -> String {
-    gantt.svg(format!("{}: the last run", file_name(model)), report.headline())
+    gantt.svg(format!("{}: the profiled run nearest to the median", file_name(model)), report.headline())
 }

@@ -3,6 +3,8 @@
 use super::report::summed;
 use super::table::{Table, digits, duration, shortened};
 use anabranch::compare::Series;
+use anabranch::learning::NodeAccuracy;
+use anabranch::plan::HOST;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +12,7 @@ use std::fmt;
 /// Characters of a node's name that the table shows.
 const WIDEST: usize = 48;
 
-/// The medians of the profiled runs. Times in milliseconds; shares are of all nodes' times, in percent.
+/// Of the run shown, with all its phases. Times in milliseconds; shares are of the times of all nodes and host steps, in percent.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Slowest {
     nodes: Vec<NodeTime>,
@@ -22,7 +24,10 @@ struct NodeTime {
     node: String,
     op: String,
     device: String,
-    predicted_ms: f64,
+    /// How often it was run: more than once in a loop's body that runs in phases.
+    runs: usize,
+    /// Null of what the host computes between plans.
+    predicted_ms: Option<f64>,
     measured_ms: f64,
     share_percent: f64,
 }
@@ -39,36 +44,74 @@ struct OperatorTime {
 impl Slowest {
     /// The slowest `count` nodes, and all operators.
     pub(super) fn of(series: &Series, count: usize) -> Self {
-        let (program, plan) = (&series.last.prepared.program, series.last.prepared.plan());
-        let total = summed(series.accuracy.nodes.iter().map(|node| node.time.measured));
-        let share = |seconds: f64| if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
-        let mut sorted: Vec<_> = series.accuracy.nodes.iter().collect();
-        sorted.sort_by(|one, other| other.time.measured.total_cmp(&one.time.measured).then(one.node.cmp(&other.node)));
+        let mut nodes = nodes(series);
+        nodes.extend(host_steps(series));
+        let total = summed(nodes.iter().map(|(node, _)| node.measured_ms));
+        let share = |ms: f64| if total > 0.0 { 100.0 * ms / total } else { 0.0 };
+        nodes.sort_by(|(one, _), (other, _)| other.measured_ms.total_cmp(&one.measured_ms));
         let mut by_operators: BTreeMap<String, (usize, f64)> = BTreeMap::new();
-        for accuracy in &sorted {
-            let computed = program.node(accuracy.node).operators.iter().filter(|operator| !operator.folded);
-            let kinds: Vec<_> = computed.map(|operator| operator.kind.as_str()).collect();
-            let (nodes, seconds) = by_operators.entry(kinds.join("+")).or_default();
-            (*nodes, *seconds) = (*nodes + 1, *seconds + accuracy.time.measured);
+        for (node, kinds) in &mut nodes {
+            node.share_percent = share(node.measured_ms);
+            let (nodes, ms) = by_operators.entry(std::mem::take(kinds)).or_default();
+            (*nodes, *ms) = (*nodes + 1, *ms + node.measured_ms);
         }
-        let operator = |(operators, (nodes, seconds))| OperatorTime {
+        let operator = |(operators, (nodes, measured_ms))| OperatorTime {
             operators,
             nodes,
-            measured_ms: seconds * 1e3,
-            share_percent: share(seconds),
+            measured_ms,
+            share_percent: share(measured_ms),
         };
         let mut operators: Vec<_> = by_operators.into_iter().map(operator).collect();
         operators.sort_by(|one, other| other.measured_ms.total_cmp(&one.measured_ms));
-        let node = |accuracy: &&anabranch::learning::NodeAccuracy| NodeTime {
-            node: program.node(accuracy.node).name.clone(),
-            op: program.node(accuracy.node).spec.op.name().to_owned(),
-            device: plan.device(accuracy.device).name.clone(),
-            predicted_ms: accuracy.time.predicted * 1e3,
-            measured_ms: accuracy.time.measured * 1e3,
-            share_percent: share(accuracy.time.measured),
-        };
-        Self { nodes: sorted.iter().take(count).map(node).collect(), operators }
+        Self { nodes: nodes.into_iter().take(count).map(|(node, _)| node).collect(), operators }
     }
+}
+
+/// The nodes of all plans, each with the operators that it computes.
+fn nodes(series: &Series) -> Vec<(NodeTime, String)> {
+    let plans = series.run.plans();
+    let node = |accuracy: &NodeAccuracy| {
+        let (planned, id) = (plans[accuracy.plan], accuracy.node);
+        let node = planned.program.node(id);
+        let computed = node.operators.iter().filter(|operator| !operator.folded);
+        let kinds: Vec<_> = computed.map(|operator| operator.kind.as_str()).collect();
+        let time = NodeTime {
+            node: node.name.clone(),
+            op: node.spec.op.name().to_owned(),
+            device: planned.plan().device(accuracy.device).name.clone(),
+            runs: accuracy.runs,
+            predicted_ms: Some(accuracy.time.predicted * 1e3),
+            measured_ms: accuracy.time.measured * 1e3,
+            share_percent: 0.0,
+        };
+        (time, kinds.join("+"))
+    };
+    series.accuracy.nodes.iter().map(node).collect()
+}
+
+/// What the host computes between plans; the passes of a loop together.
+fn host_steps(series: &Series) -> Vec<(NodeTime, String)> {
+    let device = series.run.prepared.plan().device(HOST).name.clone();
+    let mut steps: BTreeMap<&str, (NodeTime, String)> = BTreeMap::new();
+    for step in series.run.host_steps() {
+        let none = || {
+            let (node, op) = (step.name.clone(), "host step".to_owned());
+            let time = NodeTime {
+                node,
+                op,
+                device: device.clone(),
+                runs: 0,
+                predicted_ms: None,
+                measured_ms: 0.0,
+                share_percent: 0.0,
+            };
+            (time, step.operator.clone())
+        };
+        let (time, _) = steps.entry(&step.name).or_insert_with(none);
+        time.runs += 1;
+        time.measured_ms += step.took.as_secs_f64() * 1e3;
+    }
+    steps.into_values().collect()
 }
 
 impl fmt::Display for Slowest {
@@ -76,15 +119,16 @@ impl fmt::Display for Slowest {
         let ms = |ms: f64| duration(ms * 1e-3);
         let percent = |share: f64| format!("{} %", digits(share, 1));
         let mut nodes = Table::new(">measured | >share | >predicted | device | op | slowest nodes");
-        for NodeTime { node, op, device, predicted_ms, measured_ms, share_percent } in &self.nodes {
-            let (measured, predicted) = (ms(*measured_ms), ms(*predicted_ms));
-            let node = shortened(node, WIDEST);
+        for NodeTime { node, op, device, runs, predicted_ms, measured_ms, share_percent } in &self.nodes {
+            let (measured, predicted) = (ms(*measured_ms), predicted_ms.map_or("–".into(), ms));
+            let times = if *runs > 1 { format!(", {runs} runs") } else { String::new() };
+            let node = shortened(node, WIDEST) + &times;
             nodes.row([measured, percent(*share_percent), predicted, device.clone(), op.clone(), node]);
         }
         let mut operators = Table::new(">measured | >share | >nodes | operators");
         for OperatorTime { operators: kinds, nodes, measured_ms, share_percent } in &self.operators {
             operators.row([ms(*measured_ms), percent(*share_percent), nodes.to_string(), shortened(kinds, WIDEST)]);
         }
-        write!(f, "{nodes}\n{operators}")
+        write!(f, "of the run shown\n{nodes}\n{operators}")
     }
 }

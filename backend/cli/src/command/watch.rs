@@ -4,7 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
 use super::interrupt::cancel_on_interrupt;
 use super::live::{Live, To, share};
 use super::open::{self, open};
-use super::report::summed;
+use super::report::{planned_peak, summed};
 use super::table::duration;
 use super::{CliError, Output};
 use crate::text::{amount, file_name};
@@ -158,7 +158,7 @@ impl Watch {
         self.seen.runs += 1;
         self.since_profile += 1;
         if self.latencies.len() < MOST_LATENCIES {
-            self.latencies.push(run.measured.makespan.as_secs_f64());
+            self.latencies.push(run.took().as_secs_f64());
         }
         if !run.measured.events.is_empty() {
             self.since_profile = 0;
@@ -186,11 +186,11 @@ impl Watch {
 impl Seen {
     /// Takes devices and links from a profiled run.
     fn look(&mut self, run: &Run) {
-        let (plan, measured) = (run.prepared.plan(), &run.measured);
-        let whole = measured.makespan.as_secs_f64().max(f64::MIN_POSITIVE);
-        let nodes = |at: usize| {
-            measured.events.iter().filter(move |event| matches!(event.lane, Lane::Device(on) if on.index() == at))
-        };
+        let (plan, parts, plans, peaks) = (run.prepared.plan(), run.parts(), run.plans(), run.peaks());
+        let whole = run.took().as_secs_f64().max(f64::MIN_POSITIVE);
+        let events = || parts.iter().flat_map(|part| &part.measured.events);
+        let nodes =
+            |at: usize| events().filter(move |event| matches!(event.lane, Lane::Device(on) if on.index() == at));
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         self.profiled_run = self.runs;
         self.devices = (plan.devices().iter().enumerate())
@@ -199,13 +199,13 @@ impl Seen {
                 nodes: nodes(at).count(),
                 busy: summed(nodes(at).map(|event| seconds(event.busy()))) / whole,
                 waiting: summed(nodes(at).map(|event| seconds(event.start - event.ready))) / whole,
-                peak: measured.peaks.get(at).copied().unwrap_or(0),
-                planned_peak: plan.memory().devices()[at].peak(),
+                peak: peaks.get(at).copied().unwrap_or(0),
+                planned_peak: planned_peak(&plans, at),
                 limit: device.limit,
             })
             .collect();
         let mut links: BTreeMap<_, LinkSeen> = BTreeMap::new();
-        for event in &measured.events {
+        for event in events() {
             let (Activity::Transfer(_), Lane::Link { from, to }) = (event.what, event.lane) else { continue };
             let link = links.entry((from, to)).or_insert_with(|| {
                 let name = format!("{} → {}", plan.device(from).name, plan.device(to).name);

@@ -1,147 +1,66 @@
-//! From a planned model, and a run of it, to what the report's page is given. Times in nanoseconds from the run's start, sizes in
-//! bytes; what refers to devices, nodes and transfers is their index.
+//! From a planned model, and a run of it, to what the report's page is given: the plans of all phases on one axis of time, and what the host
+//! computes between them. Times in nanoseconds from the run's start, sizes in bytes; what refers to devices, nodes and transfers is their index.
 
-use super::critical::{self, Chain};
+use super::critical::{After, ChainStep};
+use super::memory;
+use super::part::{About, Edge, Places, PlanPart, Timing};
 use super::scopes::scopes;
-use super::spans::{Spans, Steps, Times};
-use super::{memory, why};
+use super::spans::{Steps, Times};
 use anabranch::compare::{Latencies, Series};
-use anabranch::device::{DeviceRef, Inventory};
-use anabranch::plan::{Plan, Route, Traffic};
+use anabranch::device::DeviceRef;
+use anabranch::plan::{HOST, Traffic};
 use anabranch::planning::{Planned, PlanningError};
-use anabranch::profile::CostStore;
-use anabranch::program::{NodeId, Program, ValueId};
-use anabranch::session::Run;
-use anabranch_kernels::TensorSpec;
-use anabranch_kernels::op::Op;
-use anabranch_placement::graph::{DatumId, TaskId};
+use anabranch::session::{HostStep, Run, RunPrediction};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a report says beside the plan and the run.
-pub(crate) struct About<'a> {
-    pub(crate) model: &'a str,
-    /// The command, as it was typed.
-    pub(crate) command: String,
-    /// When, see [`utc`](super::utc).
-    pub(crate) date: String,
-    pub(crate) inventory: &'a Inventory,
-    /// What was known of the costs when the plan was made.
-    pub(crate) costs: &'a CostStore,
-    /// What was measured, if the plan was run.
-    pub(crate) series: Option<&'a Series>,
-}
+/// Nodes, inputs and outputs in the page at most, beyond the first plan: passes of a loop have no end of them.
+const MOST_TASKS: usize = 4_000;
 
-/// The data of a plan and, if it was run, of the last run of it.
+/// Makespans in the page at most: it need not draw more points than there are pixels, and should open soon.
+const MOST_RUNS: usize = 10_000;
+
+/// The data of a plan and, if it was run, of the run that is nearest to the median.
 ///
 /// # Errors
 /// If the placement's problem cannot be built again, which is a fault of Anabranch.
 pub(crate) fn data(planned: &Planned, about: &About<'_>) -> Result<Value, PlanningError> {
-    let run = about.series.map(|series| &series.last);
-    let collect = Collect {
-        planned,
-        program: &planned.program,
-        plan: planned.plan(),
-        about,
-        predicted: Timing::new(planned, Spans::predicted(planned))?,
-        measured: run.map(|run| Timing::new(planned, Spans::measured(run))).transpose()?,
-    };
-    let (mut nodes, edges) = (collect.nodes(), collect.edges());
+    let run = about.series.map(|series| &series.run);
+    let whole = Whole::new(planned, about, run)?;
+    let edges = whole.edges();
     let ends: Vec<_> = edges.iter().map(|edge| (edge.from, edge.to)).collect();
-    let names: Vec<_> = planned.program.node_ids().map(|id| planned.program.node(id).name.as_str()).collect();
-    let outside = [planned.program.inputs.len(), planned.program.outputs.len()];
-    let scopes = scopes(&names, outside, &ends);
+    let (names, outside) = whole.names();
+    let scopes = scopes(&names.iter().map(String::as_str).collect::<Vec<_>>(), outside, &ends);
+    let mut nodes = whole.nodes();
     nodes.iter_mut().zip(&scopes.of).for_each(|(node, scope)| node["scope"] = json!(scope));
-    let total = |traffic: Traffic, timing: &Timing| {
+    let [planned_traffic, traffic] = run.map_or([planned.plan().traffic(); 2], Run::traffic);
+    let total = |traffic: Traffic, makespan: u64, chain: Vec<ChainStep>| {
         let (moved, in_place) = (traffic.moved(), traffic.in_place);
         json!({
-            "makespan_ns": timing.spans.makespan,
+            "makespan_ns": makespan,
             "traffic": moved.bytes,
             "moved": moved,
             "in_place": in_place,
             // From the run's start to its end.
-            "chain": timing.chain.steps,
+            "chain": chain,
         })
     };
-    let measured = run.zip(collect.measured.as_ref());
+    let [foreseen, took] = whole.ends(run);
     Ok(json!({
-        "facts": collect.facts(),
-        "predicted": total(planned.plan().traffic(), &collect.predicted),
-        // Of the last run; null where nothing ran, as everything that is measured.
-        "measured": measured.map(|(run, timing)| total(run.measured.traffic(Some(planned.plan())), timing)),
+        "facts": whole.facts(run),
+        "predicted": total(planned_traffic, foreseen, whole.chain(|part| Some(&part.predicted))),
+        // Of the run nearest to the median; null where nothing ran, as everything that is measured.
+        "measured": run.map(|_| total(traffic, took, whole.chain(|part| part.measured.as_ref()))),
         // The first is the host.
-        "devices": collect.devices(run),
-        // In topological order, then the model's inputs and outputs.
+        "devices": whole.devices(run),
+        // In topological order, then inputs and outputs of the plans.
         "nodes": nodes,
         "edges": edges,
-        "transfers": collect.transfers(),
+        "transfers": whole.parts().flat_map(PlanPart::transfers).collect::<Vec<_>>(),
         // Groups of nodes, each after the one that it is in.
         "scopes": scopes.groups,
     }))
 }
-
-/// One value on its way from the node that makes it to one that reads it.
-#[derive(serde::Serialize)]
-struct Edge {
-    from: usize,
-    to: usize,
-    /// Which of the maker's outputs it is.
-    port: usize,
-    /// The transfer over which it comes, if the two are on different devices.
-    transfer: Option<usize>,
-}
-
-/// What is in a streaming block: the op of each member, and the type and shape of its output. Null of other ops.
-fn block(op: &Op) -> Value {
-    let Op::Block(block) = op else { return Value::Null };
-    let member = |member: &anabranch_kernels::op::Member| {
-        let made = member.spec.outputs.first().map(ToString::to_string);
-        (member.spec.op.name().to_owned(), made.unwrap_or_default())
-    };
-    let members: Vec<_> = block.members.iter().map(member).collect();
-    json!({ "rows": block.rows, "chunk_rows": block.chunk_rows, "members": members })
-}
-
-/// Times, and what follows from them.
-struct Timing {
-    spans: Spans,
-    chain: Chain,
-    /// Bytes that hold something, by device.
-    memory: Vec<Steps>,
-    /// Tasks that a device can choose from when it starts one (Laich 2017, figure 7.10), by device; 0 while it is idle.
-    executable: Vec<Steps>,
-}
-
-impl Timing {
-    fn new(planned: &Planned, spans: Spans) -> Result<Self, PlanningError> {
-        let (plan, placed) = (planned.plan(), &planned.placed);
-        let mut executable = vec![Steps::new(); plan.devices().len()];
-        for decision in placed.decisions(&spans.schedule(plan, placed))? {
-            let times = spans.tasks[decision.task.index()];
-            let steps = &mut executable[decision.device.index()];
-            decide(steps, times, decision.executable.max(1) as u64, spans.makespan / 1000);
-        }
-        Ok(Self {
-            chain: critical::chain(plan, placed, &spans),
-            memory: memory::over_time(&planned.program, plan, &spans),
-            executable,
-            spans,
-        })
-    }
-}
-
-/// Adds a task that a device chose from so many: once it is done there are none to choose from until the next is started. A `pause`
-/// between two tasks is no idleness: the next was there.
-fn decide(steps: &mut Steps, times: Times, executable: u64, pause: u64) {
-    steps.pop_if(|idle| idle[1] == 0 && times.start <= idle[0] + pause);
-    for step in [[times.start, executable], [times.end.max(times.start), 0]] {
-        steps.pop_if(|last| last[0] == step[0]);
-        steps.push(step);
-    }
-}
-
-/// Makespans in the page at most: it need not draw more points than there are pixels, and should open soon.
-const MOST_RUNS: usize = 10_000;
 
 /// How often what was run, and the makespans: in nanoseconds, as everything here. Of very many, one of every so many is told; figures are
 /// those of all runs.
@@ -166,20 +85,142 @@ fn runs(series: &Series) -> Value {
         "confidence": median.confidence,
         "node_error_percent": series.accuracy.node_error().map(|error| 100.0 * error),
         "link_error_percent": series.accuracy.link_error().map(|error| 100.0 * error),
+        // Whether the prediction was known before the run, and whether its interval says something.
+        "predicted": series.predicted.is_some(),
+        "vague": series.predicted.is_some_and(|predicted| predicted.is_vague()),
+        "busy": series.load.is_busy(),
     })
 }
 
-struct Collect<'a> {
-    planned: &'a Planned,
-    program: &'a Program,
-    plan: &'a Plan,
-    about: &'a About<'a>,
-    predicted: Timing,
-    measured: Option<Timing>,
+/// What is shown, in the order of time.
+enum Shown<'a> {
+    Plan(Box<PlanPart<'a>>),
+    /// With its place among the nodes, and when it was foreseen to begin.
+    Step(&'a HostStep, usize, u64),
 }
 
-impl Collect<'_> {
-    fn facts(&self) -> Value {
+/// All that is shown.
+struct Whole<'a> {
+    shown: Vec<Shown<'a>>,
+    about: &'a About<'a>,
+    planned: &'a Planned,
+    /// Plans' runs and steps that are not shown, because there are too many.
+    left_out: usize,
+}
+
+impl<'a> Whole<'a> {
+    fn new(planned: &'a Planned, about: &'a About<'a>, run: Option<&'a Run>) -> Result<Self, PlanningError> {
+        let (mut shown, mut left_out) = (Vec::new(), 0);
+        match run {
+            None => shown.push(Shown::Plan(Box::new(PlanPart::planned(planned, about)?))),
+            Some(run) => left_out = show(&mut shown, run, about)?,
+        }
+        number(&mut shown);
+        Ok(Self { shown, about, planned, left_out })
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &PlanPart<'a>> {
+        self.shown.iter().filter_map(|shown| match shown {
+            Shown::Plan(part) => Some(&**part),
+            Shown::Step(..) => None,
+        })
+    }
+
+    /// The names of nodes, those of several plans each under its phase, and how many inputs and outputs there are.
+    fn names(&self) -> (Vec<String>, [usize; 2]) {
+        let (several, mut phase, mut names) = (self.parts().count() > 1, 0, Vec::new());
+        for shown in &self.shown {
+            match shown {
+                Shown::Plan(part) => {
+                    let own = part.program.node_ids().map(|id| &part.program.node(id).name);
+                    names.extend(own.map(|name| if several { format!("phase {phase}/{name}") } else { name.clone() }));
+                    phase += 1;
+                }
+                Shown::Step(step, ..) => names.push(format!("host steps/{}", step.name)),
+            }
+        }
+        let count = |of: fn(&PlanPart<'_>) -> usize| self.parts().map(of).sum();
+        (names, [count(|part| part.program.inputs.len()), count(|part| part.program.outputs.len())])
+    }
+
+    /// The nodes of all plans and the steps between them, then all inputs, then all outputs.
+    fn nodes(&self) -> Vec<Value> {
+        let mut nodes = Vec::new();
+        for shown in &self.shown {
+            match shown {
+                Shown::Plan(part) => nodes.extend(part.nodes()),
+                Shown::Step(step, _, foreseen) => nodes.push(step_node(step, *foreseen)),
+            }
+        }
+        nodes.extend(self.parts().flat_map(PlanPart::inputs));
+        nodes.extend(self.parts().flat_map(PlanPart::outputs));
+        nodes
+    }
+
+    /// The edges within plans, and those from what makes a value to the later plan or step that reads it under the same name.
+    fn edges(&self) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = self.parts().flat_map(PlanPart::edges).collect();
+        let mut made: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        let link = |made: &BTreeMap<&str, (usize, usize)>, name: &str, to| {
+            made.get(name).map(|(from, port)| Edge { from: *from, to, port: *port, transfer: None })
+        };
+        for shown in &self.shown {
+            match shown {
+                Shown::Plan(part) => {
+                    for (at, value) in part.program.inputs.iter().enumerate() {
+                        let (name, place) = (part.program.value(*value).name.as_str(), part.places.inputs + at);
+                        edges.extend(link(&made, name, place));
+                        made.entry(name).or_insert((place, 0));
+                    }
+                    let outputs = part.program.outputs.iter().enumerate();
+                    made.extend(outputs.map(|(at, output)| (output.name.as_str(), (part.places.outputs + at, 0))));
+                }
+                Shown::Step(step, place, _) => {
+                    edges.extend(step.reads.iter().filter_map(|name| link(&made, name, *place)));
+                    made.extend(step.makes.iter().enumerate().map(|(port, name)| (name.as_str(), (*place, port))));
+                }
+            }
+        }
+        edges
+    }
+
+    /// The chains of all plans, one after the other.
+    fn chain(&self, timing: impl for<'p> Fn(&'p PlanPart<'a>) -> Option<&'p Timing>) -> Vec<ChainStep> {
+        let (mut steps, mut ended) = (Vec::<ChainStep>::new(), 0);
+        for part in self.parts() {
+            let Some(timing) = timing(part) else { continue };
+            for step in &timing.chain.steps {
+                let first = step.after == After::Start && !steps.is_empty();
+                let times = match step.kind {
+                    "node" => timing.spans.tasks[step.index],
+                    _ => timing.spans.transfers[step.index].unwrap_or_default(),
+                };
+                let index =
+                    if step.kind == "node" { part.place(step.index) } else { part.places.transfers + step.index };
+                let (after, pause_ns) = match first {
+                    true => (After::Host, times.start.saturating_sub(ended)),
+                    false => (step.after, step.pause_ns),
+                };
+                ended = times.end;
+                steps.push(ChainStep { kind: step.kind, index, after, pause_ns });
+            }
+        }
+        steps
+    }
+
+    /// When all was done, as predicted and as measured.
+    fn ends(&self, run: Option<&Run>) -> [u64; 2] {
+        let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+        let foreseen = run.map_or_else(|| self.planned.plan().predicted().makespan, Run::foreseen);
+        let mut ends = [ns(foreseen), run.map_or(0, |run| run.took().as_nanos() as u64)];
+        for part in self.parts() {
+            ends[0] = ends[0].max(part.predicted.spans.makespan);
+            ends[1] = ends[1].max(part.measured.as_ref().map_or(0, |timing| timing.spans.makespan));
+        }
+        ends
+    }
+
+    fn facts(&self, run: Option<&Run>) -> Value {
         let About { model, command, date, inventory, series, .. } = self.about;
         let host = &inventory.host;
         json!({
@@ -188,10 +229,34 @@ impl Collect<'_> {
             "date": date,
             "machine": format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch),
             "version": env!("CARGO_PKG_VERSION"),
-            "strategy": self.plan.strategy(),
+            "strategy": self.planned.plan().strategy(),
             "candidates": self.planned.candidates,
             "place_ns": self.planned.place_time.as_nanos() as u64,
             "runs": series.map(runs),
+            // Null where the model does not run in phases.
+            "phases": run.filter(|run| run.later.is_some()).map(|run| self.phases(run)),
+        })
+    }
+
+    /// The plans that a run followed one after the other.
+    fn phases(&self, run: &Run) -> Value {
+        let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+        let parts = run.parts();
+        let phase = |part: &anabranch::session::Part<'_>| {
+            json!({
+                "plan": part.plan,
+                "nodes": part.planned.program.nodes.len(),
+                "begun_ns": part.begun.as_nanos() as u64,
+                "took_ns": part.measured.makespan.as_nanos() as u64,
+                "predicted_ns": ns(RunPrediction::of(part.planned).makespan),
+            })
+        };
+        let later = run.later.as_ref();
+        json!({
+            "each": parts.iter().take(self.parts().count()).map(phase).collect::<Vec<_>>(),
+            "host_ns": later.map_or(0, |later| later.on_host(run).as_nanos() as u64),
+            "planning_ns": later.map_or(0, |later| later.planning.as_nanos() as u64),
+            "left_out": self.left_out,
         })
     }
 
@@ -201,173 +266,116 @@ impl Collect<'_> {
             Some(DeviceRef::Gpu(gpu)) => gpu.description.clone(),
             None => String::new(),
         };
-        let measured = |steps: fn(&Timing) -> &Vec<Steps>, index: usize| {
-            self.measured.as_ref().map(|timing| steps(timing)[index].as_slice()).unwrap_or_default()
-        };
+        let peaks = run.map(Run::peaks);
         let device = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
-            let memory = &self.plan.memory().devices()[index];
+            let most = |of: fn(&anabranch::plan::DeviceMemory) -> u64| {
+                self.parts().map(|part| of(&part.plan.memory().devices()[index])).max()
+            };
             json!({
                 "name": device.name,
                 "kind": device.kind.to_string(),
                 "description": description(&device.name),
                 "limit": device.limit,
                 // What stays there between runs: constants and what kernels keep.
-                "resident": memory.resident(),
-                "planned_peak": memory.peak(),
-                "measured_peak": run.and_then(|run| run.measured.peaks.get(index)),
-                "memory_predicted": self.predicted.memory[index],
-                "memory_measured": measured(|timing| &timing.memory, index),
-                "executable_predicted": self.predicted.executable[index],
-                "executable_measured": measured(|timing| &timing.executable, index),
+                "resident": most(|memory| memory.resident()),
+                "planned_peak": most(|memory| memory.peak()),
+                "measured_peak": peaks.as_ref().and_then(|peaks| peaks.get(index)),
+                "memory_predicted": self.steps(|part| Some(&part.predicted), |timing| &timing.memory[index]),
+                "memory_measured": self.steps(|part| part.measured.as_ref(), |timing| &timing.memory[index]),
+                "executable_predicted": self.steps(|part| Some(&part.predicted), |timing| &timing.executable[index]),
+                "executable_measured": self.steps(|part| part.measured.as_ref(), |timing| &timing.executable[index]),
             })
         };
-        self.plan.devices().iter().enumerate().map(device).collect()
+        self.planned.plan().devices().iter().enumerate().map(device).collect()
     }
 
-    /// The program's nodes, then its inputs and outputs: by task.
-    fn nodes(&self) -> Vec<Value> {
-        let program = self.program;
-        let nodes = program.node_ids().map(|id| {
-            let node = program.node(id);
-            let operators: Vec<_> = node.operators.iter().map(|operator| operator.name.clone()).collect();
-            json!({
-                "name": node.name,
-                "role": "node",
-                "op": node.spec.op.name(),
-                // In a canonical task graph.
-                "class": node.spec.class().to_string(),
-                "flops": node.spec.work().flops,
-                "inputs": self.ports(&node.inputs, &node.spec.inputs),
-                "outputs": self.ports(&node.outputs, &node.spec.outputs),
-                // The model's operators in it, where they are more than one or named otherwise.
-                "operators": if operators == [&*node.name] { Vec::new() } else { operators },
-                "block": block(&node.spec.op),
-                "costs": self.costs(id),
-            })
-        });
-        let end = |name: &str, role: &str, inputs: Vec<Value>, outputs: Vec<Value>| {
-            json!({
-                "name": name, "role": role, "op": role, "class": "", "flops": 0.0, "inputs": inputs, "outputs": outputs,
-                "operators": [], "block": null, "costs": [],
-            })
-        };
-        let inputs = program.inputs.iter().map(|id| {
-            let value = program.value(*id);
-            end(&value.name, "input", Vec::new(), self.ports(&[*id], std::slice::from_ref(&value.spec)))
-        });
-        let outputs = program.outputs.iter().map(|output| {
-            let read = self.ports(&[output.value], std::slice::from_ref(&output.spec));
-            end(&output.name, "output", read, Vec::new())
-        });
-        let mut all: Vec<_> = nodes.chain(inputs).chain(outputs).collect();
-        all.iter_mut().enumerate().for_each(|(task, node)| self.add_placement(task, node));
-        // What a node takes by the median of the profiled runs; what is told of start and end is of the last.
-        for accuracy in self.about.series.iter().flat_map(|series| &series.accuracy.nodes) {
-            all[accuracy.node.index()]["typical_ns"] = json!((accuracy.time.measured * 1e9).round());
+    /// What holds from moment to moment in all plans.
+    fn steps(
+        &self,
+        timing: impl for<'p> Fn(&'p PlanPart<'a>) -> Option<&'p Timing>,
+        steps: impl Fn(&Timing) -> &Steps,
+    ) -> Steps {
+        let mut all = Steps::new();
+        for timing in self.parts().filter_map(timing) {
+            memory::go_on(&mut all, steps(timing), timing.begun);
         }
         all
     }
+}
 
-    /// Tensors that a node reads or makes, with the type and shape under which it has them.
-    fn ports(&self, values: &[ValueId], specs: &[TensorSpec]) -> Vec<Value> {
-        let port = |(value, spec): (&ValueId, &TensorSpec)| {
-            json!({
-                "name": self.program.value(*value).name,
-                "spec": spec.to_string(),
-                "bytes": spec.bytes(),
-                "constant": self.program.constant(*value).is_some(),
-            })
-        };
-        values.iter().zip(specs).map(port).collect()
-    }
-
-    /// Where, when and why.
-    fn add_placement(&self, task: usize, node: &mut Value) {
-        let (placed, measured) = (&self.planned.placed, self.measured.as_ref());
-        let name = |task: TaskId| placed.tasks.graph().task(task).name.as_str();
-        let why = |reason| why::why(reason, name, |device| &self.plan.device(device).name);
-        node["device"] = placed.placement.device_of[task].index().into();
-        node["predicted"] = json!(self.predicted.spans.tasks[task]);
-        node["measured"] = json!(measured.map(|timing| timing.spans.tasks[task]));
-        node["critical_predicted"] = self.predicted.chain.tasks[task].into();
-        node["critical_measured"] = measured.is_some_and(|timing| timing.chain.tasks[task]).into();
-        node["why"] = json!(placed.placement.reasons.get(task).map(why).unwrap_or_default());
-    }
-
-    /// What a node was thought to take on each device, and on what that rests; null where it cannot run.
-    fn costs(&self, node: NodeId) -> Vec<Value> {
-        let key = self.program.node(node).spec.key();
-        let devices = self.plan.devices().iter().zip(&self.planned.placed.costs[node.index()]);
-        let cost = |(device, cost): (&anabranch::plan::PlanDevice, &Option<anabranch::profile::NodeCost>)| {
-            let Some(cost) = cost else { return Value::Null };
-            let filed = self.about.inventory.device(&device.name).map(|device| device.key().to_string());
-            let history = filed.and_then(|filed| self.about.costs.here().node(&filed, &key));
-            let deviation = history.filter(|history| history.count > 1).map(|history| history.deviation());
-            json!({ "ns": cost.seconds * 1e9, "source": cost.source.to_string(), "deviation_ns": deviation })
-        };
-        devices.map(cost).collect()
-    }
-
-    fn edges(&self) -> Vec<Edge> {
-        let (tasks, plan) = (&self.planned.placed.tasks, self.plan);
-        let graph = tasks.graph();
-        let sent: BTreeMap<_, _> =
-            plan.transfers().iter().enumerate().map(|(index, sent)| ((sent.value, sent.to), index)).collect();
-        let mut ports: BTreeMap<TaskId, usize> = BTreeMap::new();
-        let mut edges = Vec::new();
-        for datum in graph.datum_ids() {
-            let from = graph.producer(datum);
-            // A maker's data are in the order of its outputs.
-            let port = ports.entry(from).and_modify(|port| *port += 1).or_default();
-            edges.extend(graph.consumers(datum).iter().map(|to| Edge {
-                from: from.index(),
-                to: to.index(),
-                port: *port,
-                transfer: sent.get(&(tasks.value(datum), self.planned.placed.placement.device_of[to.index()])).copied(),
-            }));
+/// Shows the plans and steps of a run by time, as many as the page has room for; how many it has none for.
+fn show<'a>(shown: &mut Vec<Shown<'a>>, run: &'a Run, about: &'a About<'a>) -> Result<usize, PlanningError> {
+    let (mut tasks, mut left_out) = (0, run.later.as_ref().map_or(0, |later| later.left_out));
+    let mut steps = run.host_steps().iter().peekable();
+    let mut since = None;
+    for part in run.parts() {
+        while let Some(step) = steps.next_if(|step| step.begun < part.begun) {
+            show_step(shown, step, since);
         }
-        edges
+        let program = &part.planned.program;
+        tasks += program.nodes.len() + program.inputs.len() + program.outputs.len();
+        if since.is_some() && tasks > MOST_TASKS {
+            left_out += 1;
+            continue;
+        }
+        let ended = part.begun + part.measured.makespan;
+        let foreseen = part.foreseen.as_secs_f64() + RunPrediction::of(part.planned).makespan;
+        since = Some((ended.as_nanos() as u64, (foreseen * 1e9) as u64));
+        shown.push(Shown::Plan(Box::new(PlanPart::ran(&part, about)?)));
     }
+    steps.for_each(|step| show_step(shown, step, since));
+    Ok(left_out)
+}
 
-    fn transfers(&self) -> Vec<Value> {
-        let (tasks, measured) = (&self.planned.placed.tasks, self.measured.as_ref());
-        let node = |datum: DatumId| tasks.graph().producer(datum).index();
-        let transfer = |(index, transfer): (usize, &anabranch::plan::Transfer)| {
-            let (route, chunks, into) = match &transfer.route {
-                Route::Shared => ("shared", 1, None),
-                Route::Copied => ("copied", 1, None),
-                Route::Streamed(stream) => ("streamed", stream.chunks(), Some(stream.node.index())),
-            };
-            json!({
-                "name": self.program.value(transfer.value).name,
-                "node": tasks.datum(transfer.value).map(node).unwrap_or_default(),
-                "from": transfer.from.index(),
-                "to": transfer.to.index(),
-                "bytes": transfer.bytes,
-                "route": route,
-                "chunks": chunks,
-                // The node that reads it chunk by chunk.
-                "into": into,
-                "predicted": self.predicted.spans.transfers[index],
-                "measured": measured.and_then(|timing| timing.spans.transfers[index]),
-                "critical_predicted": self.predicted.chain.transfers[index],
-                "critical_measured": measured.is_some_and(|timing| timing.chain.transfers[index]),
-            })
-        };
-        self.plan.transfers().iter().enumerate().map(transfer).collect()
+/// Shows a step, which is foreseen as long after the plan before it as it was measured.
+fn show_step<'a>(shown: &mut Vec<Shown<'a>>, step: &'a HostStep, since: Option<(u64, u64)>) {
+    if shown.len() < MOST_TASKS {
+        let begun = step.begun.as_nanos() as u64;
+        let foreseen = since.map_or(begun, |(ended, foreseen)| foreseen + begun.saturating_sub(ended));
+        shown.push(Shown::Step(step, 0, foreseen));
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_executable_while_a_device_is_idle() {
-        let mut steps = Steps::new();
-        for ([start, end], executable) in [([0, 10], 3), ([11, 20], 2), ([40, 50], 4), ([50, 50], 1)] {
-            decide(&mut steps, Times { ready: start, start, end, busy: end - start }, executable, 2);
+/// Gives all that is shown its places in the page.
+fn number(shown: &mut [Shown<'_>]) {
+    let mut next = Places::default();
+    for shown in shown.iter_mut() {
+        match shown {
+            Shown::Plan(part) => {
+                part.places = next;
+                next.nodes += part.program.nodes.len();
+                next.inputs += part.program.inputs.len();
+                next.outputs += part.program.outputs.len();
+                next.transfers += part.plan.transfers().len();
+            }
+            Shown::Step(_, place, _) => {
+                *place = next.nodes;
+                next.nodes += 1;
+            }
         }
-        assert_eq!(steps, [[0, 3], [11, 2], [20, 0], [40, 4], [50, 0]]);
     }
+    let [inputs, outputs] = [next.nodes, next.nodes + next.inputs];
+    for shown in shown {
+        if let Shown::Plan(part) = shown {
+            part.places.inputs += inputs;
+            part.places.outputs += outputs;
+        }
+    }
+}
+
+/// An operator that the host computed between plans, as a node.
+fn step_node(step: &HostStep, foreseen: u64) -> Value {
+    let ports = |names: &[String]| {
+        let port = |name: &String| json!({ "name": name, "spec": "", "bytes": 0, "constant": false });
+        names.iter().map(port).collect::<Vec<_>>()
+    };
+    let measured = Times::of_step(step);
+    let predicted = Times { ready: foreseen, start: foreseen, end: foreseen + measured.busy, busy: measured.busy };
+    json!({
+        "name": step.name, "role": "node", "op": step.operator, "class": "host step", "flops": 0.0,
+        "inputs": ports(&step.reads), "outputs": ports(&step.makes), "operators": [], "block": null, "costs": [],
+        "device": HOST.index(), "predicted": predicted, "measured": measured,
+        "critical_predicted": false, "critical_measured": false,
+        "why": { "text": "the host computes it between two plans, because its result alone tells its shape", "terms": [], "candidates": [], "seconds": false },
+    })
 }

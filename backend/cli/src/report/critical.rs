@@ -21,20 +21,22 @@ pub(super) struct Chain {
 #[derive(Serialize, Debug, PartialEq)]
 pub(super) struct ChainStep {
     /// `node` or `transfer`.
-    kind: &'static str,
-    index: usize,
+    pub(super) kind: &'static str,
+    pub(super) index: usize,
     /// What ended last of all that it needed: the step before.
-    after: After,
+    pub(super) after: After,
     /// From then, or from the run's start, until it began.
-    pause_ns: u64,
+    pub(super) pause_ns: u64,
 }
 
 /// Why a step did not begin earlier.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
-enum After {
+pub(super) enum After {
     /// There was nothing to wait for.
     Start,
+    /// The phase before had to end, and the host to compute what lies between.
+    Host,
     /// Its device was busy.
     Device,
     /// Its link was busy.

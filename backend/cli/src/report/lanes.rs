@@ -12,31 +12,42 @@ use std::collections::BTreeMap;
 /// overlap.
 pub(crate) type RunLane = (String, [Vec<Interval>; 2]);
 
+/// What the host computes between the plans of a model that runs in phases.
+const HOST_STEPS: &str = "host steps";
+
 /// The lanes of all devices, then those of the links over which something is moved; and the ends, predicted and measured. In seconds.
+/// If the model runs in phases, those of all phases, and what the host does between them.
 pub(crate) fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
-    let (plan, program) = (run.prepared.plan(), &run.prepared.program);
-    let spans = [Spans::predicted(&run.prepared), Spans::measured(run)];
-    let empty = |name: String| (name, [Vec::new(), Vec::new()]);
-    let mut lanes: Vec<RunLane> = plan.devices().iter().map(|device| empty(device.name.clone())).collect();
-    for id in program.node_ids() {
-        let device = plan.device_of(id);
-        let colour = usize::from(plan.device(device).kind != DeviceKind::Cpu);
-        let times = spans.each_ref().map(|spans| Some(spans.tasks[id.index()]));
-        add(&mut lanes[device.index()], &program.node(id).name, colour, times);
-    }
+    let empty = |name: &str| (name.to_owned(), [Vec::new(), Vec::new()]);
+    let devices = run.prepared.plan().devices();
+    let mut lanes: Vec<RunLane> = devices.iter().map(|device| empty(&device.name)).collect();
     let mut links: BTreeMap<(DeviceId, DeviceId), RunLane> = BTreeMap::new();
-    let moved = |(_, transfer): &(usize, &Transfer)| transfer.route != Route::Shared;
-    for (index, transfer) in plan.transfers().iter().enumerate().filter(moved) {
-        let ends = [transfer.from, transfer.to].map(|device| plan.device(device).name.as_str());
-        let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| empty(ends.join(" → ")));
-        let times = spans.each_ref().map(|spans| spans.transfers[index]);
-        add(link, &program.value(transfer.value).name, SEND_COLOUR, times);
+    let mut ends = [run.foreseen(), run.took().as_secs_f64()];
+    for part in run.parts() {
+        let (plan, program, spans) = (part.planned.plan(), &part.planned.program, Spans::of_part(&part));
+        for id in program.node_ids() {
+            let device = plan.device_of(id);
+            let colour = usize::from(plan.device(device).kind != DeviceKind::Cpu);
+            let times = spans.each_ref().map(|spans| Some(spans.tasks[id.index()]));
+            add(&mut lanes[device.index()], &program.node(id).name, colour, times);
+        }
+        let moved = |(_, transfer): &(usize, &Transfer)| transfer.route != Route::Shared;
+        for (index, transfer) in plan.transfers().iter().enumerate().filter(moved) {
+            let ends = [transfer.from, transfer.to].map(|device| plan.device(device).name.as_str());
+            let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| empty(&ends.join(" → ")));
+            let times = spans.each_ref().map(|spans| spans.transfers[index]);
+            add(link, &program.value(transfer.value).name, SEND_COLOUR, times);
+        }
+        ends.iter_mut().zip(&spans).for_each(|(end, spans)| *end = end.max(seconds(spans.makespan)));
     }
     lanes.extend(links.into_values());
+    let mut steps = empty(HOST_STEPS);
+    run.host_steps().iter().for_each(|step| add(&mut steps, &step.name, 0, [None, Some(Times::of_step(step))]));
+    lanes.extend(Some(steps).filter(|_| !run.host_steps().is_empty()));
     for intervals in lanes.iter_mut().flat_map(|(_, lanes)| lanes) {
         intervals.sort_by(|one, other| one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end)));
     }
-    (lanes, spans.map(|spans| seconds(spans.makespan)))
+    (lanes, ends)
 }
 
 /// What the colours of lanes mean, of those that occur.

@@ -37,6 +37,17 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
     changes.iter().map(summed).collect()
 }
 
+/// Adds what is held during a later plan's run, which begins at `begun`, to what was held before.
+pub(super) fn go_on(held: &mut Steps, steps: &Steps, begun: u64) {
+    for [time, bytes] in steps {
+        let time = time + begun;
+        held.pop_if(|last| last[0] >= time);
+        if held.last().is_none_or(|last| last[1] != *bytes) {
+            held.push([time, *bytes]);
+        }
+    }
+}
+
 fn times(program: &Program, spans: &Spans, step: Step) -> (u64, u64) {
     let of = |times: Times| (times.start, times.end);
     match step {

@@ -10,13 +10,15 @@ mod date;
 mod lanes;
 mod memory;
 mod page;
+mod part;
 mod scopes;
 mod spans;
 mod trace;
 mod why;
 
-pub(crate) use collect::{About, data};
+pub(crate) use collect::data;
 pub(crate) use date::utc;
 pub(crate) use lanes::{RunLane, key, lanes};
 pub(crate) use page::page;
+pub(crate) use part::About;
 pub(crate) use trace::trace;

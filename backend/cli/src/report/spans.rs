@@ -1,10 +1,10 @@
 //! When everything of a plan happens: as predicted, and as measured, in one form.
 
-use anabranch::execute::Activity;
+use anabranch::execute::{Activity, RunOutput};
 use anabranch::plan::{Plan, Route};
 use anabranch::planning::{Placed, Planned};
 use anabranch::program::{Origin, Program, ValueId};
-use anabranch::session::Run;
+use anabranch::session::{HostStep, Part};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 use serde::Serialize;
@@ -19,6 +19,18 @@ pub(super) struct Times {
     pub(super) end: u64,
     /// How much of the time from start to end it worked.
     pub(super) busy: u64,
+}
+
+impl Times {
+    /// Of an operator that the host computed between two plans.
+    pub(super) fn of_step(step: &HostStep) -> Self {
+        let (start, busy) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
+        Self { ready: start, start, end: start + busy, busy }
+    }
+
+    pub(super) fn later(self, by: u64) -> Self {
+        Self { ready: self.ready + by, start: self.start + by, end: self.end + by, ..self }
+    }
 }
 
 /// Values that each hold until the next: pairs of a time and a value, ascending.
@@ -47,13 +59,13 @@ impl Spans {
         spans
     }
 
-    /// As the events of a run tell it. Inputs are there at the start, outputs when what they show is.
-    pub(super) fn measured(run: &Run) -> Self {
-        let (plan, program) = (run.prepared.plan(), &run.prepared.program);
-        let tasks = run.prepared.placed.schedule.tasks.len();
+    /// As the events of a run of the plan tell it. Inputs are there at the start, outputs when what they show is.
+    pub(super) fn measured(planned: &Planned, measured: &RunOutput) -> Self {
+        let (plan, program) = (planned.plan(), &planned.program);
+        let tasks = planned.placed.schedule.tasks.len();
         let mut spans =
             Self { tasks: vec![Times::default(); tasks], transfers: vec![None; plan.transfers().len()], makespan: 0 };
-        for event in &run.measured.events {
+        for event in &measured.events {
             let times = Times { ready: event.ready, start: event.start, end: event.end, busy: event.busy() };
             match event.what {
                 Activity::Node(node) => spans.tasks[node.index()] = times,
@@ -62,8 +74,20 @@ impl Spans {
             spans.makespan = spans.makespan.max(event.end);
         }
         spans.set_outputs(program, plan);
-        spans.makespan = spans.makespan.max(run.measured.makespan.as_nanos() as u64);
+        spans.makespan = spans.makespan.max(measured.makespan.as_nanos() as u64);
         spans
+    }
+
+    /// Predicted and measured, of a plan's run within a run, from that run's start on.
+    pub(super) fn of_part(part: &Part<'_>) -> [Self; 2] {
+        let [foreseen, begun] = [part.foreseen, part.begun].map(|time| time.as_nanos() as u64);
+        [Self::predicted(part.planned).later(foreseen), Self::measured(part.planned, part.measured).later(begun)]
+    }
+
+    /// The same, so many nanoseconds later.
+    pub(super) fn later(mut self, by: u64) -> Self {
+        self.tasks.iter_mut().chain(self.transfers.iter_mut().flatten()).for_each(|times| *times = times.later(by));
+        Self { makespan: self.makespan + by, ..self }
     }
 
     /// Outputs are there when what they show is.

@@ -1,62 +1,92 @@
 //! A run as a trace: a track for each device and link, slices for nodes and transfers, flows from who makes a tensor over its
-//! transfer to who reads it, counters of the memory in use and of the bytes in flight.
+//! transfer to who reads it, counters of the memory in use and of the bytes in flight. All phases of a model are on one axis of time.
 
 use super::memory;
 use super::spans::{Spans, Steps};
-use crate::trace::{Slice, SliceId, Trace, Track};
+use crate::trace::{Group, Slice, SliceId, Trace, Track};
 use anabranch::execute::{Activity, Event, Lane};
 use anabranch::program::{NodeId, Origin, ValueId};
-use anabranch::session::Run;
+use anabranch::session::{Part, Run};
 use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
-    let tracks = add_tracks(run, &mut trace);
-    let slices: Vec<SliceId> =
-        run.measured.events.iter().map(|event| trace.slice(slice(run, &tracks, event))).collect();
-    add_flows(run, &mut trace, &slices);
-    add_counters(run, &mut trace, &tracks);
+    let parts = run.parts();
+    let tracks = add_tracks(run, &parts, &mut trace);
+    for part in &parts {
+        let events: Vec<Event> = part.events().collect();
+        let slices: Vec<SliceId> = events.iter().map(|event| trace.slice(slice(part, &tracks, event))).collect();
+        add_flows(part, &mut trace, &events, &slices);
+    }
+    add_counters(&parts, &mut trace, &tracks);
     trace
 }
 
-/// A track for the run, for each device, and for each link on which something happened.
-fn add_tracks(run: &Run, trace: &mut Trace) -> BTreeMap<Lane, Track> {
+/// A track for the run, for each device, and for each link on which something happened; if the model runs in phases also for these and for
+/// what the host computes between them.
+fn add_tracks(run: &Run, parts: &[Part<'_>], trace: &mut Trace) -> BTreeMap<Lane, Track> {
     let devices = trace.group("anabranch: devices");
     let track = trace.track(devices, "run");
-    let end = Spans::measured(run).makespan;
+    let end = parts.iter().map(|part| Spans::of_part(part)[1].makespan).max().unwrap_or(0);
     let arguments = Map::from_iter([
-        ("nodes".to_owned(), json!(run.prepared.program.nodes.len())),
+        ("nodes".to_owned(), json!(run.plans().iter().map(|plan| plan.program.nodes.len()).sum::<usize>())),
         ("strategy".to_owned(), json!(run.prepared.plan().strategy())),
     ]);
+    let end = end.max(run.took().as_nanos() as u64);
     trace.slice(Slice { track, name: "model_run".into(), category: "session", start: 0, end, arguments });
+    if run.later.is_some() {
+        add_phases(run, parts, trace, devices);
+    }
     let mut tracks = BTreeMap::new();
     for index in 0..run.prepared.plan().devices().len() {
         let lane = Lane::Device(DeviceId(index as u32));
-        tracks.insert(lane, trace.track(devices, &run.lane_name(lane)));
+        tracks.insert(lane, trace.track(devices, &parts[0].lane_name(lane)));
     }
-    let links = run.measured.events.iter().map(|event| event.lane).filter(|lane| matches!(lane, Lane::Link { .. }));
-    let links: BTreeSet<Lane> = links.collect();
+    let lanes = parts.iter().flat_map(|part| &part.measured.events).map(|event| event.lane);
+    let links: BTreeSet<Lane> = lanes.filter(|lane| matches!(lane, Lane::Link { .. })).collect();
     if !links.is_empty() {
         let group = trace.group("anabranch: links");
-        tracks.extend(links.into_iter().map(|lane| (lane, trace.track(group, &run.lane_name(lane)))));
+        tracks.extend(links.into_iter().map(|lane| (lane, trace.track(group, &parts[0].lane_name(lane)))));
     }
     tracks
 }
 
-fn slice(run: &Run, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice {
+/// When each phase ran, and what the host computed in between.
+fn add_phases(run: &Run, parts: &[Part<'_>], trace: &mut Trace, group: Group) {
+    let track = trace.track(group, "phases");
+    for (number, part) in parts.iter().enumerate() {
+        let (start, took) = (part.begun.as_nanos() as u64, part.measured.makespan.as_nanos() as u64);
+        let arguments = Map::from_iter([
+            ("nodes".to_owned(), json!(part.planned.program.nodes.len())),
+            ("predicted_us".to_owned(), json!(part.planned.plan().predicted().makespan * 1e6)),
+        ]);
+        let name = format!("phase {number}");
+        trace.slice(Slice { track, name, category: "phase", start, end: start + took, arguments });
+    }
+    let track = trace.track(group, "host steps");
+    for step in run.host_steps() {
+        let (start, took) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
+        let arguments =
+            Map::from_iter([("op_name".to_owned(), json!(step.operator)), ("bytes".to_owned(), json!(step.bytes))]);
+        let (name, end) = (step.name.clone(), start + took);
+        trace.slice(Slice { track, name, category: "step", start, end, arguments });
+    }
+}
+
+fn slice(part: &Part<'_>, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slice {
     let category = match event.what {
         Activity::Node(_) => "node",
         Activity::Transfer(_) => "transfer",
     };
-    let (name, arguments) = (run.name(event.what).to_owned(), arguments(run, event));
+    let (name, arguments) = (part.name(event.what).to_owned(), arguments(part, event));
     Slice { track: tracks[&event.lane], name, category, start: event.start, end: event.end, arguments }
 }
 
 /// Of nodes, `op_name` and `provider` are called so by ONNX Runtime's profiles too.
-fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
-    let (program, plan) = (&run.prepared.program, run.prepared.plan());
+fn arguments(part: &Part<'_>, event: &Event) -> Map<String, Value> {
+    let (program, plan) = (&part.planned.program, part.planned.plan());
     let micro = |seconds: f64| seconds * 1e6;
     let mut arguments = Map::new();
     let mut put = |name: &str, value: Value| arguments.insert(name.to_owned(), value);
@@ -69,7 +99,7 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
             put("op_name", json!(node.spec.op.name()));
             put("provider", json!(plan.device(plan.device_of(id)).name));
             put("operators", json!(node.operators.iter().map(|operator| &operator.name).collect::<Vec<_>>()));
-            if let Some(block) = run.prepared.block(id) {
+            if let Some(block) = part.planned.block(id) {
                 put("members", json!(block.members));
                 put("rows", json!(block.rows));
                 put("chunk_rows", json!(block.chunk_rows));
@@ -86,11 +116,11 @@ fn arguments(run: &Run, event: &Event) -> Map<String, Value> {
 }
 
 /// Arrows from producer to consumer; where a transfer is between them, over it. `slices` are those of the events.
-fn add_flows(run: &Run, trace: &mut Trace, slices: &[SliceId]) {
-    let (program, plan) = (&run.prepared.program, run.prepared.plan());
+fn add_flows(part: &Part<'_>, trace: &mut Trace, events: &[Event], slices: &[SliceId]) {
+    let (program, plan) = (&part.planned.program, part.planned.plan());
     let mut nodes: BTreeMap<NodeId, SliceId> = BTreeMap::new();
     let mut transfers: BTreeMap<(ValueId, DeviceId), SliceId> = BTreeMap::new();
-    for (event, slice) in run.measured.events.iter().zip(slices) {
+    for (event, slice) in events.iter().zip(slices) {
         match event.what {
             Activity::Node(node) => _ = nodes.insert(node, *slice),
             Activity::Transfer(id) => _ = transfers.insert((plan.transfer(id).value, plan.transfer(id).to), *slice),
@@ -113,15 +143,22 @@ fn add_flows(run: &Run, trace: &mut Trace, slices: &[SliceId]) {
     }
 }
 
-fn add_counters(run: &Run, trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
-    let (program, plan) = (&run.prepared.program, run.prepared.plan());
-    for (index, steps) in memory::over_time(program, plan, &Spans::measured(run)).into_iter().enumerate() {
-        if let Some(track) = tracks.get(&Lane::Device(DeviceId(index as u32))) {
+fn add_counters(parts: &[Part<'_>], trace: &mut Trace, tracks: &BTreeMap<Lane, Track>) {
+    let mut held: BTreeMap<usize, Steps> = BTreeMap::new();
+    for part in parts {
+        let (spans, begun) = (Spans::measured(part.planned, part.measured), part.begun.as_nanos() as u64);
+        for (device, steps) in memory::over_time(&part.planned.program, part.planned.plan(), &spans).iter().enumerate()
+        {
+            memory::go_on(held.entry(device).or_default(), steps, begun);
+        }
+    }
+    for (device, steps) in held {
+        if let Some(track) = tracks.get(&Lane::Device(DeviceId(device as u32))) {
             trace.counter(*track, "memory in use", steps);
         }
     }
     for (lane, track) in tracks.iter().filter(|(lane, _)| matches!(lane, Lane::Link { .. })) {
-        let events = run.measured.events.iter().filter(|event| event.lane == *lane);
+        let events = parts.iter().flat_map(|part| part.events().filter(|event| event.lane == *lane));
         let things = events.map(|event| (event.start, event.end, event.bytes));
         trace.counter(*track, "bytes in flight", in_flight(things));
     }

@@ -1,5 +1,6 @@
 //! A strategy's reason for a device as a table of its own terms.
 
+use crate::text::duration;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::place::{Reason, ScoreOn};
 use anabranch_placement::platform::DeviceId;
@@ -17,9 +18,15 @@ pub(super) struct Why {
     seconds: bool,
 }
 
+impl Why {
+    /// A reason of which nothing is known but a text.
+    pub(super) fn said(text: &str) -> Self {
+        Self { text: text.to_owned(), ..Self::default() }
+    }
+}
+
 /// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
-pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device: impl Fn(DeviceId) -> &'a str) -> Why {
-    let said = |text: &str| Why { text: text.to_owned(), ..Why::default() };
+pub(super) fn why<'a>(reason: &Reason, node: &dyn Fn(TaskId) -> &'a str, device: &dyn Fn(DeviceId) -> &'a str) -> Why {
     let one = |text: &str, term, candidates: &[ScoreOn]| Why {
         text: text.to_owned(),
         terms: vec![term],
@@ -27,7 +34,7 @@ pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device:
         seconds: true,
     };
     match reason {
-        Reason::ColocatedWith(task) => said(&format!("colocated with {}", node(*task))),
+        Reason::ColocatedWith(task) => Why::said(&format!("colocated with {}", node(*task))),
         Reason::EarliestFinish(found) => one("it finishes there first", "earliest finish", found),
         Reason::Smallest { what, candidates } => one(&format!("the {what} is smallest there"), what, candidates),
         Reason::LeastLoaded(found) => one("the device has the least to do", "load", found),
@@ -43,10 +50,15 @@ pub(super) fn why<'a>(reason: &Reason, node: impl Fn(TaskId) -> &'a str, device:
                 .collect(),
             seconds: false,
         },
-        Reason::Moved { start, from } => {
-            said(&format!("moved from {}, where {start} had it, for a shorter schedule", device(*from)))
+        Reason::Of { strategy, reason } => {
+            let own = why(reason, node, device);
+            Why { text: format!("as {strategy} had it: {}", own.text), ..own }
         }
-        other => said(&other.to_string()),
+        Reason::Moved { start, from, makespans: [before, after] } => {
+            let (device, before, after) = (device(*from), duration(*before), duration(*after));
+            Why::said(&format!("moved by the search from {device}, where {start} had it: makespan {before} → {after}"))
+        }
+        other => Why::said(&other.to_string()),
     }
 }
 
@@ -56,7 +68,7 @@ mod tests {
     use anabranch_placement::place::MiteFactors;
 
     fn of(reason: &Reason) -> Why {
-        why(reason, |_| "conv", |_| "gpu0")
+        why(reason, &|_| "conv", &|_| "gpu0")
     }
 
     #[test]
@@ -76,7 +88,10 @@ mod tests {
         assert_eq!(found.candidates, [(0, vec![1.5, 0.5, 0.5, 2.0, 3.0])]);
         assert_eq!(found.candidates[0].1.len(), found.terms.len());
         assert_eq!(of(&Reason::ColocatedWith(TaskId(3))).text, "colocated with conv");
-        assert!(of(&Reason::Moved { start: "heft", from: DeviceId(0) }).text.contains("gpu0"));
+        let moved = of(&Reason::Moved { start: "heft", from: DeviceId(0), makespans: [2.0, 1.0] });
+        assert_eq!(moved.text, "moved by the search from gpu0, where heft had it: makespan 2.00 s → 1.00 s");
+        let taken = of(&Reason::EarliestFinish(vec![finish(1, 0.5)]).credited("peft"));
+        assert_eq!((taken.text.as_str(), taken.candidates.len()), ("as peft had it: it finishes there first", 1));
         assert_eq!(of(&Reason::Pinned).text, "pinned");
     }
 }

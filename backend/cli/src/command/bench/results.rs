@@ -2,6 +2,7 @@
 
 use super::changes::Changes;
 use crate::command::args::DeviceArgs;
+use crate::command::report::busy;
 use crate::command::table::{Table, duration, interval};
 use crate::command::ways::{Names, agreement};
 use crate::command::{CliError, read_file, version};
@@ -140,6 +141,9 @@ impl Results {
             let names = Names::of(comparison);
             for (way, reason) in &comparison.failed {
                 let _ = writeln!(text, "{}, {}: {reason}", comparison.model, names.name(way));
+            }
+            if let Some(busy) = busy(&comparison.load) {
+                let _ = writeln!(text, "{}: {busy}", comparison.model);
             }
         }
         if let Some(changes) = &self.changes {

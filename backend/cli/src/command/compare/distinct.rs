@@ -1,4 +1,4 @@
-//! Plans that differ: ways of one plan are told once, under all their names; and in what the fastest differs from the others.
+//! Plans that differ: ways of one plan are told once, under all their names; and in what the one of least median differs from the others.
 
 use super::Names;
 use crate::chart::html_table;
@@ -30,13 +30,13 @@ struct Placed {
 
 impl Picture {
     pub(super) fn of(run: &Run) -> Self {
-        let (plan, program) = (run.prepared.plan(), &run.prepared.program);
-        let (lanes, ends) = lanes(run);
-        let times: BTreeMap<_, _> = run.measured.node_times().collect();
-        let operators = program.node_ids().flat_map(|id| {
-            let (node, device) = (program.node(id), plan.device(plan.device_of(id)).name.clone());
-            let seconds = times.get(&id).copied().unwrap_or(0.0);
-            let placed = Placed { device, node: node.name.clone(), seconds };
+        let ((lanes, ends), plans) = (lanes(run), run.plans());
+        let accuracy = run.accuracy();
+        let operators = accuracy.nodes.iter().flat_map(|accuracy| {
+            let planned = plans[accuracy.plan];
+            let (node, device) =
+                (planned.program.node(accuracy.node), planned.plan().device(accuracy.device).name.clone());
+            let placed = Placed { device, node: node.name.clone(), seconds: accuracy.time.measured };
             node.operators.iter().map(move |operator| (operator.name.clone(), placed.clone()))
         });
         Self { lanes, ends, operators: operators.collect() }
@@ -59,7 +59,7 @@ pub(super) fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(St
 /// Nodes that are named where a plan has them elsewhere.
 const NAMED: usize = 3;
 
-/// What the fastest plan does differently from each of the others, as a table. Empty where nothing was seen of it.
+/// What the plan of least median does differently from each of the others, as a table. Empty where nothing was seen of it.
 pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> String {
     let Some(best) = comparison.best() else { return String::new() };
     let picture = |outcome: &Outcome| outcome.plan.and_then(|plan| pictures.get(&plan));

@@ -61,7 +61,7 @@ fn parts(one: &Compared) -> Vec<String> {
         titled("Ways", "a click on a head sorts", &table(comparison, names)),
     ];
     if !different.is_empty() {
-        parts.push(titled(&format!("What the fastest, {fastest}, does differently"), "", &different));
+        parts.push(titled(&format!("What {fastest}, of the least median, does differently"), "", &different));
     }
     if !pictures.is_empty() {
         parts.push(schedules(comparison, names, pictures).svg());
@@ -99,7 +99,7 @@ fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, 
     };
     Timeline {
         title: "Schedules".into(),
-        subtitle: "the last profiled run of each plan, all on one axis of time; beside each device, how busy it was"
+        subtitle: "the profiled run of each plan that is nearest to its median, all on one axis of time; beside each device, how busy it was"
             .into(),
         key: key(drawn.iter().flat_map(|(_, _, picture)| &picture.lanes)),
         marks: Vec::new(),

@@ -4,7 +4,7 @@ use super::super::args::PlaceArgs;
 use super::super::interrupt::{cancel_on_interrupt, cancelled};
 use super::super::open::{self, Opened, open};
 use super::super::progress::Progress;
-use super::super::{CliError, Output, note};
+use super::super::{CliError, Output};
 use super::machine::Part;
 use super::report::{Beside, Report, Row};
 use super::{FitCommand, Goal};
@@ -71,7 +71,9 @@ impl Search<'_> {
         if let Some(row) = report.fewest.clone() {
             let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
             let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
-            report.beside = least.as_ref().map(|least| self.bounds(&smallest, least)).transpose()?;
+            // Of a model that runs in phases, the problem is that of the first alone.
+            let bounded = least.as_ref().filter(|(_, planned)| planned.rest().is_none());
+            report.beside = bounded.map(|least| self.bounds(&smallest, least)).transpose()?;
             report.least_memory = least.map(|(row, _)| row);
         }
         output.text_or_json(|| report.text(), &report)
@@ -224,10 +226,7 @@ impl Search<'_> {
         });
         let series = series.map_err(cancelled)?;
         opened.save_costs()?;
-        if series.last.later.is_some() {
-            note("later phases of the model are planned while it runs; their plans' memory is not counted");
-        }
-        let row = Row::measured(part, choice, planned, series.measured_ms, &series.last.measured.peaks);
+        let row = Row::measured(part, choice, planned, &series);
         Ok(row.under(limits))
     }
 
@@ -239,6 +238,7 @@ impl Search<'_> {
     }
 }
 
+/// What a plan is predicted to take; of a model that runs in phases, its first phase alone.
 pub(super) fn predicted_ms(planned: &Planned) -> f64 {
     planned.plan().predicted().makespan * 1e3
 }

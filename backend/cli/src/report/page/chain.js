@@ -14,6 +14,7 @@ const chain = (() => {
     const { after } = steps[at];
     const before = at > 0 ? steps[at - 1] : null;
     if (before === null || after === "start") return ["nothing: it could begin with the run"];
+    if (after === "host") return ["the phase before, which ended with ", link(before), ", and the host's steps between"];
     if (after === "device") return [`${data.devices[thingOf(steps[at]).device].name}, which was busy with `, link(before)];
     if (after === "link") return ["the link, which was busy with ", link(before)];
     if (before.kind === "transfer") return ["its input, sent by ", link(before)];

@@ -59,9 +59,7 @@ const lengthOf = (times) => (times ? times.busy : 0);
 
 /// `(predicted − measured) / measured`; undefined where there is nothing to compare.
 const errorFrom = (predicted, measured) => (measured > 100 ? (predicted - measured) / measured : undefined);
-/// What a node takes by the median of the profiled runs; a transfer in the last.
-const measuredTime = (thing) => thing.typical_ns ?? lengthOf(thing.measured);
-const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), measuredTime(thing));
+const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), lengthOf(thing.measured));
 
 /// An error in percent with its sign; nothing where there is none.
 function errorText(error) {
@@ -73,7 +71,7 @@ function errorText(error) {
 const isMeasured = data.measured !== null;
 /// What is known best: measured times where there are some.
 const timesOf = (thing) => thing.measured || thing.predicted;
-const timeOfNode = (node) => (node.measured ? measuredTime(node) : lengthOf(node.predicted));
+const timeOfNode = (node) => lengthOf(timesOf(node));
 /// Constants that a node reads, and what it makes: figures that can be added up.
 const memoryOfNode = (node) => [...node.inputs.filter((port) => port.constant), ...node.outputs].reduce((sum, port) => sum + port.bytes, 0);
 const isCritical = (thing) => (isMeasured ? thing.critical_measured : thing.critical_predicted);
@@ -190,7 +188,7 @@ function tipOf(item) {
 
 function comparison(thing) {
   const predicted = thing.predicted ? `predicted ${duration(lengthOf(thing.predicted))}` : "";
-  const measured = thing.measured ? `measured ${duration(measuredTime(thing))}` : "";
+  const measured = thing.measured ? `measured ${duration(lengthOf(thing.measured))}` : "";
   return [predicted, measured].filter(Boolean).join(", ");
 }
 

@@ -25,7 +25,6 @@ const details = (() => {
     const waited = thing.measured && thing.measured.start - thing.measured.ready;
     return [
       element("table", {}, element("tbody", {}, [head, line("predicted", thing.predicted), line("measured", thing.measured)].filter(Boolean))),
-      thing.measured && thing.typical_ns !== undefined && thing.typical_ns !== null && element("p", {}, `${duration(thing.typical_ns)} by the median of the profiled runs`),
       thing.measured && element("p", { class: "quiet" },
         [compared(thing), waited > 0 ? `waited ${duration(waited)} for what it needs` : ""].filter(Boolean).join("; ")),
     ];
@@ -47,14 +46,22 @@ const details = (() => {
         device.limit === null ? "" : `, limit ${bytes(device.limit)}`));
   }
 
-  /// How often it was run, and what the makespans were; the rest of the page is of the last run.
+  /// How often it was run, and what the makespans were; the rest of the page is of the profiled run nearest to the median.
   function runs(told) {
     const median = `${duration(told.median_ns)}${told.count > 1 ? `, between ${duration(told.low_ns)} and ${duration(told.high_ns)} with ${Math.round(100 * told.confidence)} % confidence` : ""}`;
     return facts(
       row("measured", `${told.count}${told.cold ? ", the first of them cold" : ` after ${told.warmup} to warm up`}`),
       row("median", median), row("least", duration(told.min_ns)), row("90 % within", duration(told.p90_ns)),
       row("first of all", duration(told.first_ns)), told.node_error_percent !== null && row("nodes off by", `${percent(told.node_error_percent / 100)} (Σ |predicted − measured| of Σ measured)`),
-      row("the one shown", `${duration(data.measured.makespan_ns)}, profiled`));
+      row("the one shown", `${duration(data.measured.makespan_ns)}, the profiled one nearest to the median`),
+      told.busy && row("the machine", "was busy with other things: measure again when it is quiet"));
+  }
+
+  /// The plans that a run followed one after the other, because shapes follow from computed values.
+  function phases(told) {
+    const line = (phase, at) => row(`phase ${at}`, `${nodeCount(phase.nodes)}, from ${duration(phase.begun_ns)}, ${duration(phase.took_ns)}; predicted ${duration(phase.predicted_ns)}`);
+    return facts(...told.each.slice(0, 24).map(line), told.each.length > 24 && row("and more", `${told.each.length - 24} phases`), row("host", `${duration(told.host_ns)} between them`),
+      told.planning_ns > 0 && row("planning", duration(told.planning_ns)), told.left_out > 0 && row("not shown", `${told.left_out} further runs of plans`));
   }
 
   function run() {
@@ -73,6 +80,7 @@ const details = (() => {
         return row(lane.name, `${lane.items.length} ×`, bytes(sum), duration(lane.busy));
       })))],
       isMeasured && [heading("Runs"), runs(told.runs)],
+      told.phases !== null && [heading("Phases"), phases(told.phases)],
       heading("Predictions rest on"), facts(...[...sources].map(([source, count]) => row(source, nodeCount(count)))),
       told.candidates.length > 0 && [heading("Chosen from"), facts(...told.candidates.map((other) =>
         row(other.streamed ? `${other.name}, streamed` : other.name, duration(other.makespan_s * 1e9))))],

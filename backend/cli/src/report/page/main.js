@@ -12,7 +12,9 @@ function drawHeader() {
     const { count, cold, median_ns: median } = facts.runs;
     const name = count > 1 ? `measured, median of ${count}` : cold ? "measured, one cold run" : "measured, one run";
     tiles.push(tile(duration(median), name));
-    tiles.push(tile(duration(predicted.makespan_ns), "predicted; error (p − m) / m", errorText(errorFrom(predicted.makespan_ns, median))));
+    const known = facts.runs.predicted;
+    const how = facts.runs.vague ? "predicted, not known yet: calibrate, or repeat" : "predicted; error (p − m) / m";
+    tiles.push(known ? tile(duration(predicted.makespan_ns), how, errorText(errorFrom(predicted.makespan_ns, median))) : tile("unknown", "predicted before the first run"));
   } else {
     tiles.push(tile(duration(predicted.makespan_ns), "predicted makespan"));
   }

@@ -14,7 +14,7 @@ const shades = (() => {
   const memoryOf = (item) => sum(scene.nodesOf(item), memoryOfNode);
   function errorOfItem(item) {
     const list = scene.nodesOf(item).filter((index) => data.nodes[index].measured);
-    return list.length === 0 ? undefined : errorFrom(sum(list, (node) => lengthOf(node.predicted)), sum(list, measuredTime));
+    return list.length === 0 ? undefined : errorFrom(sum(list, (node) => lengthOf(node.predicted)), sum(list, (node) => lengthOf(node.measured)));
   }
 
   /// Of the nodes that an item stands for, what most of the time (or of the nodes, where none takes any) goes to.

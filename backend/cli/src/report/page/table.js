@@ -13,7 +13,7 @@ const table = (() => {
     { name: "device", width: "9%", value: (node) => node.device, text: (node) => [swatch(paint.device[node.device]), data.devices[node.device].name], words: true },
     { name: "start", value: (node) => timesOf(node).start, text: (node) => duration(timesOf(node).start), ascending: true },
     { name: "predicted", value: (node) => lengthOf(node.predicted), text: (node) => duration(lengthOf(node.predicted)) },
-    { name: "measured", value: (node) => measuredTime(node), text: (node) => duration(measuredTime(node)), measured: true },
+    { name: "measured", value: (node) => lengthOf(node.measured), text: (node) => duration(lengthOf(node.measured)), measured: true },
     { name: "error", of: " (p − m) / m", value: (node) => Math.abs(errorOf(node) ?? -1), text: (node) => errorCell(node), measured: true },
     { name: "critical share", value: share, text: (node) => (share(node) > 0 ? percent(share(node)) : "") },
     { name: "waited", value: waited, text: (node) => (waited(node) > 0 ? duration(waited(node)) : ""), measured: true },
