@@ -85,7 +85,7 @@ fn too_many_nodes_are_counted_before_they_are_decoded() {
     let nodes = field(GRAPH, &[NODE, 0].repeat(1_000_001));
     let error = from_bytes(&nodes, None).expect_err("one too many");
     assert_eq!(error.kind(), ImportErrorKind::Limit);
-    assert!(error.to_string().contains("more than 1000000 nodes (raise `Limits::nodes`"), "{error}");
+    assert!(error.to_string().contains("more than 1000000 nodes; raise the limit `nodes`"), "{error}");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 
 mod agreement;
 pub(crate) mod contest;
+mod difference;
 mod latencies;
 mod load;
 mod median;
@@ -19,6 +20,7 @@ mod together;
 mod tolerance;
 
 pub use agreement::Agreement;
+pub use difference::{Difference, Top1, Worst};
 pub use latencies::{Latencies, runs_per_second};
 pub use load::Load;
 pub use median::Median;

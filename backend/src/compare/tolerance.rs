@@ -16,6 +16,9 @@ pub struct Tolerance {
 /// What a `bf16` may differ by at least, relative to itself: two units in its last place.
 const BF16_RTOL: f64 = 1.0 / 64.0;
 
+/// What an `f16` may differ by at least from a number of a wider type: a unit in its last place.
+const F16_RTOL: f64 = 1.0 / 1024.0;
+
 impl Tolerance {
     /// Whether `found` is as expected; if not, what differs: type or shape, or how many elements and the first of them. What is not a
     /// number is as expected where that is expected. O(elements).
@@ -26,20 +29,32 @@ impl Tolerance {
         if found.spec() != expected.spec() {
             return Err(format!("it is {} instead of {}", found.spec(), expected.spec()));
         }
-        let rtol = if expected.dtype() == DType::BF16 { self.rtol.max(BF16_RTOL) } else { self.rtol };
+        let tolerance = self.between(found.dtype(), expected.dtype());
         let (Some(found_floats), Some(expected)) = (floats(found), floats(expected)) else {
             return if found.bytes() == expected.bytes() { Ok(()) } else { Err("it has other elements".into()) };
         };
-        let close = |found: f64, expected: f64| {
-            let equal = found == expected || found.is_nan() && expected.is_nan();
-            equal || expected.is_finite() && (found - expected).abs() <= self.atol + rtol * expected.abs()
-        };
         let pairs = found_floats.iter().zip(&expected).enumerate();
-        let mut wrong = pairs.filter(|(_, (found, expected))| !close(**found, **expected));
+        let mut wrong = pairs.filter(|(_, (found, expected))| !tolerance.admits(**found, **expected));
         let Some((at, (first, wanted))) = wrong.next() else { return Ok(()) };
         let (others, count) = (wrong.count(), expected.len());
         let more = if others == 0 { String::new() } else { format!("; so do {others} others of {count}") };
         Err(format!("element {at} is {first}, not {wanted}{more}"))
+    }
+
+    /// Whether one number is near enough to another; what is not a number is to what is none either.
+    pub(super) fn admits(self, found: f64, expected: f64) -> bool {
+        let equal = found == expected || found.is_nan() && expected.is_nan();
+        equal || expected.is_finite() && (found - expected).abs() <= self.atol + self.rtol * expected.abs()
+    }
+
+    /// The tolerance between numbers of these types: of what is rounded to a narrower type than it was, at least the unit in its last place.
+    pub(super) fn between(self, found: DType, expected: DType) -> Self {
+        let least = match (found, expected) {
+            (DType::BF16, _) | (_, DType::BF16) => BF16_RTOL,
+            (DType::F16, other) | (other, DType::F16) if other != DType::F16 => F16_RTOL,
+            _ => 0.0,
+        };
+        Self { rtol: self.rtol.max(least), ..self }
     }
 }
 

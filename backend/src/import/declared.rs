@@ -3,6 +3,7 @@
 use super::error::{ImportError, Result, element_type_name};
 use super::graph::without_controls;
 use super::model::Dim;
+use super::placeholder::is_placeholder;
 use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, ValueInfoProto};
 use super::tensor::dtype;
 use anabranch_kernels::DType;
@@ -44,17 +45,16 @@ fn dims(shape: Option<&TensorShapeProto>) -> Result<Option<Vec<Dim>>> {
     shape.map(|shape| shape.dim.iter().map(dim).collect()).transpose()
 }
 
-/// Some exporters write −1, or an empty symbol, for a dimension that they do not know.
+/// Some exporters write −1, or a [placeholder](is_placeholder), for a dimension that they do not know.
 fn dim(proto: &DimensionProto) -> Result<Dim> {
     Ok(match (proto.dim_value, proto.dim_param.as_str()) {
         (Some(value), _) if value >= 0 => {
             let large = |_| ImportError::malformed(format!("dimension {value} exceeds the address space"));
             Dim::Known(usize::try_from(value).map_err(large)?)
         }
-        (_, "") => Dim::Unknown,
         (_, name) => {
             without_controls(name)?;
-            Dim::Symbol(name.to_owned())
+            if is_placeholder(name) { Dim::Unknown } else { Dim::Symbol(name.to_owned()) }
         }
     })
 }

@@ -8,9 +8,16 @@ use std::path::{Path, PathBuf};
 /// A model that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError {
+    /// Apart, because decoding recurses: each frame holds several results.
+    problem: Box<Problem>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Problem {
     kind: ImportErrorKind,
     file: Option<PathBuf>,
     node: Option<String>,
+    limit: Option<&'static str>,
     text: String,
 }
 
@@ -32,11 +39,18 @@ pub(crate) type Result<T> = std::result::Result<T, ImportError>;
 
 impl ImportError {
     pub(super) fn new(kind: ImportErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, file: None, node: None, text: text.into() }
+        Self { problem: Box::new(Problem { kind, file: None, node: None, limit: None, text: text.into() }) }
     }
 
     pub(super) fn limit(text: impl Into<String>) -> Self {
         Self::new(ImportErrorKind::Limit, text)
+    }
+
+    /// A file that exceeds a limit that its reader can raise.
+    pub(super) fn over(limit: &'static str, text: impl fmt::Display) -> Self {
+        let mut error = Self::limit(format!("{text}; raise the limit `{limit}` if you trust the file"));
+        error.problem.limit = Some(limit);
+        error
     }
 
     pub(super) fn malformed(text: impl Into<String>) -> Self {
@@ -52,8 +66,9 @@ impl ImportError {
     }
 
     /// The same error in other words.
-    pub(super) fn map(self, words: impl FnOnce(&str) -> String) -> Self {
-        Self { text: words(&self.text), ..self }
+    pub(super) fn map(mut self, words: impl FnOnce(&str) -> String) -> Self {
+        self.problem.text = words(&self.problem.text);
+        self
     }
 
     /// The error as one of the graph's value or tensor `name`.
@@ -63,40 +78,48 @@ impl ImportError {
 
     /// The error as one of a node.
     pub(super) fn of_node(self, name: &str, op_type: &str) -> Self {
-        let error = self.map(|text| format!("node {} ({}): {text}", Name(name), Name(op_type)));
-        Self { node: Some(name.to_owned()), ..error }
+        let mut error = self.map(|text| format!("node {} ({}): {text}", Name(name), Name(op_type)));
+        error.problem.node = Some(name.to_owned());
+        error
     }
 
-    pub(super) fn in_file(self, path: &Path) -> Self {
-        Self { file: Some(path.to_owned()), ..self }
+    pub(super) fn in_file(mut self, path: &Path) -> Self {
+        self.problem.file = Some(path.to_owned());
+        self
     }
 
     /// What the model was refused for.
     pub fn kind(&self) -> ImportErrorKind {
-        self.kind
+        self.problem.kind
     }
 
     /// The model's file, if it was loaded from one.
     pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
+        self.problem.file.as_deref()
     }
 
     /// What is wrong, without the file.
     pub fn reason(&self) -> &str {
-        &self.text
+        &self.problem.text
+    }
+
+    /// The field of [`Limits`](super::Limits) that is exceeded, if a greater one would admit the file.
+    pub fn limit_name(&self) -> Option<&'static str> {
+        self.problem.limit
     }
 
     /// The node that is wrong, if it is one.
     pub fn node(&self) -> Option<&str> {
-        self.node.as_deref()
+        self.problem.node.as_deref()
     }
 }
 
 impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.file {
-            Some(file) => write!(f, "{}: {}", file.display(), self.text),
-            None => write!(f, "model: {}", self.text),
+        let Problem { file, text, .. } = &*self.problem;
+        match file {
+            Some(file) => write!(f, "{}: {text}", file.display()),
+            None => write!(f, "model: {text}"),
         }
     }
 }

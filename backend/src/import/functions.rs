@@ -174,7 +174,7 @@ impl Budget {
         let (limit, what) = (self.limit, self.what);
         let over = || {
             let words = format!("the model's functions, put in the place of their calls, exceed {limit}");
-            ImportError::limit(format!("{words} (raise `Limits::{what}` if you trust the file)"))
+            ImportError::over(what, words)
         };
         self.left = self.left.checked_sub(count).ok_or_else(over)?;
         Ok(())

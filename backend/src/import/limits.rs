@@ -1,5 +1,8 @@
 //! How much a model file may ask for before it is refused.
 
+use crate::device::parse_bytes;
+use std::str::FromStr;
+
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
@@ -25,6 +28,70 @@ pub struct Limits {
     pub tensor_bytes: u64,
     /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can ask for. Default 256 MiB.
     pub sparse_bytes: u64,
+    /// Bytes that computing constants ahead of a run may add, beyond once the bytes of the model's own. Default 256 MiB.
+    pub folded_bytes: u64,
+}
+
+/// A limit that is not known, or has no such value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit `{name}` = `{value}`: {why}")]
+pub struct LimitError {
+    name: String,
+    value: String,
+    why: String,
+}
+
+impl Limits {
+    /// The limits that [`Self::set`] knows: the fields of this type.
+    pub const NAMES: [&str; 9] = [
+        "file_bytes",
+        "structure_bytes",
+        "fields",
+        "nodes",
+        "depth",
+        "name_bytes",
+        "tensor_bytes",
+        "sparse_bytes",
+        "folded_bytes",
+    ];
+
+    /// Sets the limit of this name: a count, or bytes as a person writes them.
+    ///
+    /// ```
+    /// use anabranch::import::Limits;
+    /// let mut limits = Limits::default();
+    /// limits.set("nodes", "2000000")?;
+    /// limits.set("tensor_bytes", "128GiB")?;
+    /// assert_eq!((limits.nodes, limits.tensor_bytes), (2_000_000, 128 << 30));
+    /// # Ok::<(), anabranch::import::LimitError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If there is no such limit, or it has no such value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
+        self.apply(name, value).map_err(|why| LimitError { name: name.to_owned(), value: value.to_owned(), why })
+    }
+
+    fn apply(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let bytes = || parse_bytes(value).map_err(|error| error.to_string());
+        match name {
+            "file_bytes" => self.file_bytes = bytes()?,
+            "structure_bytes" => self.structure_bytes = bytes()?,
+            "fields" => self.fields = count(value)?,
+            "nodes" => self.nodes = count(value)?,
+            "depth" => self.depth = count(value)?,
+            "name_bytes" => self.name_bytes = bytes()?,
+            "tensor_bytes" => self.tensor_bytes = bytes()?,
+            "sparse_bytes" => self.sparse_bytes = bytes()?,
+            "folded_bytes" => self.folded_bytes = bytes()?,
+            _ => return Err(format!("there is no such limit; the limits are {}", Self::NAMES.join(", "))),
+        }
+        Ok(())
+    }
+}
+
+fn count<T: FromStr>(value: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| "write a number, such as 2000000".to_owned())
 }
 
 impl Default for Limits {
@@ -38,6 +105,29 @@ impl Default for Limits {
             name_bytes: 64 << 10,
             tensor_bytes: 64 * GIB,
             sparse_bytes: 256 * MIB,
+            folded_bytes: 256 * MIB,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_is_set_by_its_name() {
+        let mut limits = Limits::default();
+        for name in Limits::NAMES {
+            let before = limits;
+            limits.set(name, "123").expect(name);
+            assert_ne!(limits, before, "{name}");
+            limits.set(name, "-1").expect_err(name);
+        }
+        assert_eq!((limits.depth, limits.fields, limits.folded_bytes), (123, 123, 123));
+        let error = limits.set("field", "1").expect_err("none").to_string();
+        assert!(
+            error.starts_with("limit `field` = `1`: there is no such limit; the limits are file_bytes, "),
+            "{error}"
+        );
     }
 }

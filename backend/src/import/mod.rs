@@ -32,6 +32,7 @@ mod limits;
 pub mod model;
 mod packed;
 mod parameters;
+mod placeholder;
 pub mod proto;
 mod sort;
 mod subgraph;
@@ -41,8 +42,9 @@ pub use attribute::{Attribute, AttributeError};
 pub use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
-pub use limits::Limits;
+pub use limits::{LimitError, Limits};
 pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
+pub(crate) use placeholder::is_loose;
 pub use tensor::dtype as element_type;
 
 use crate::constant::{Constant, ConstantFile};
@@ -73,13 +75,13 @@ pub fn load_within(path: &Path, limits: &Limits) -> Result<Model> {
 }
 
 /// Reads as much of the model in the file `path` as can be read, and gives with it what is wrong, 1000 problems at most: inputs, constants
-/// and outputs that are wrong are left out, wrong nodes are there as their operator alone. The default [`Limits`] hold.
+/// and outputs that are wrong are left out, wrong nodes are there as their operator alone.
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model at all, or exceeds a limit.
-pub fn survey(path: &Path) -> Result<(Model, Vec<ImportError>)> {
+pub fn survey(path: &Path, limits: &Limits) -> Result<(Model, Vec<ImportError>)> {
     let mut problems = Problems::gathered(1000);
-    let model = read_file(path, &Limits::default(), &mut problems)?;
+    let model = read_file(path, limits, &mut problems)?;
     Ok((model, problems.found))
 }
 
@@ -160,9 +162,7 @@ fn check_size(bytes: u64, limits: &Limits) -> Result<()> {
     let limit = limits.file_bytes;
     match bytes <= limit {
         true => Ok(()),
-        false => Err(ImportError::limit(format!(
-            "takes {bytes} bytes, above the limit of {limit}; raise `Limits::file_bytes` if you trust the file"
-        ))),
+        false => Err(ImportError::over("file_bytes", format_args!("takes {bytes} bytes, above the limit of {limit}"))),
     }
 }
 
@@ -252,7 +252,7 @@ mod tests {
         };
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.write_all(&ModelProto::of(graph, 99).to_bytes()).expect("a small file");
-        let (model, problems) = survey(file.path()).expect("a model");
+        let (model, problems) = survey(file.path(), &Limits::default()).expect("a model");
         let reasons: Vec<_> = problems.iter().map(ImportError::reason).collect();
         assert_eq!(reasons.len(), 3, "{reasons:?}");
         for (reason, part) in reasons.iter().zip(["opset 99", "type string", "an attribute has no name"]) {

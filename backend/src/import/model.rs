@@ -23,10 +23,21 @@ impl ValueIndex {
 pub enum Dim {
     /// A number.
     Known(usize),
-    /// A name; dimensions of one name are equal.
+    /// A name; dimensions of one name are equal, but for names such as `dynamic` and `unk__12`.
     Symbol(String),
     /// Nothing is known.
     Unknown,
+}
+
+impl Dim {
+    /// The name that this dimension of an input goes by where sizes are given: its symbol, or the input and the axis (`x[1]`). A number has none.
+    pub fn open_name(&self, input: &str, axis: usize) -> Option<String> {
+        match self {
+            Self::Known(_) => None,
+            Self::Symbol(name) => Some(name.clone()),
+            Self::Unknown => Some(format!("{input}[{axis}]")),
+        }
+    }
 }
 
 impl fmt::Display for Dim {

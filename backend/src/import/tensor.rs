@@ -67,7 +67,7 @@ impl<'a> TensorReader<'a> {
 
     /// Counts a tensor against the limit.
     fn count(&mut self, spec: &TensorSpec) -> Result<()> {
-        count(&mut self.used, self.limits.tensor_bytes, spec.bytes())
+        count(&mut self.used, ("tensor_bytes", self.limits.tensor_bytes), spec.bytes())
     }
 
     /// The dense tensor that a sparse one stands for.
@@ -76,7 +76,7 @@ impl<'a> TensorReader<'a> {
         let (Some(values), Some(indices)) = (&proto.values, &proto.indices) else { return Err(missing) };
         let (values, indices) = (self.read(values)?, self.read(indices)?);
         let spec = TensorSpec::new(values.dtype(), shape(&proto.dims)?);
-        count(&mut self.sparse, self.limits.sparse_bytes, spec.bytes())?;
+        count(&mut self.sparse, ("sparse_bytes", self.limits.sparse_bytes), spec.bytes())?;
         let mut buffer = allocate(spec.bytes())?;
         scatter(&indices, &values, &spec, buffer.bytes_mut())?;
         Ok(tensor(spec, Arc::new(buffer)))
@@ -99,7 +99,7 @@ impl<'a> TensorReader<'a> {
             return Ok(known);
         }
         let file = files.open(&region)?;
-        count(&mut self.used, self.limits.tensor_bytes, spec.bytes())?;
+        count(&mut self.used, ("tensor_bytes", self.limits.tensor_bytes), spec.bytes())?;
         let large = spec.bytes() >= LARGE;
         let stored = stored(spec, file, region.offset(), &proto.name)?;
         let constant = if large { stored } else { stored.load().map_err(unread)?.into() };
@@ -109,13 +109,14 @@ impl<'a> TensorReader<'a> {
 }
 
 /// Counts `bytes` in `used` against the limit.
-fn count(used: &mut u64, limit: u64, bytes: usize) -> Result<()> {
+fn count(used: &mut u64, (name, limit): (&'static str, u64), bytes: usize) -> Result<()> {
     *used = used.saturating_add(bytes as u64);
     match *used <= limit {
         true => Ok(()),
-        false => Err(ImportError::limit(format!(
-            "its {bytes} bytes bring the tensors above the limit of {limit}; raise `Limits` if you trust the file"
-        ))),
+        false => {
+            let text = format_args!("its {bytes} bytes bring the tensors above the limit of {limit}");
+            Err(ImportError::over(name, text))
+        }
     }
 }
 

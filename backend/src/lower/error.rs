@@ -193,7 +193,8 @@ impl Fault {
     /// A constant larger than the budget for constants.
     pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
         let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
-        Self::invalid(format!("a constant of {bytes} is more than the {budget} that constants may still take"))
+        let text = format!("a constant of {bytes} is more than the {budget} that constants may still take");
+        Self::invalid(format!("{text}; raise the limit `folded_bytes` if you trust the model"))
     }
 }
 

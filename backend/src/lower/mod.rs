@@ -22,6 +22,7 @@ mod narrow;
 mod operator;
 mod ops;
 mod phase;
+mod sizes;
 mod view;
 
 pub(crate) use deciding::is_small;
@@ -31,6 +32,7 @@ pub use fuse::{Rewrite, Rewrites, UnknownRewrite};
 pub(crate) use operator::{axis_of, integers, numbers};
 pub(crate) use phase::Phase;
 pub use phase::Rest;
+pub(crate) use sizes::Sizes;
 
 use crate::constant::Constant;
 use crate::error_kind::ErrorKind;
@@ -49,7 +51,7 @@ use view::View;
 /// What decides how a model is lowered.
 #[derive(Clone, Debug)]
 pub struct LowerOptions {
-    /// Sizes of symbolic dimensions, by the symbols' names.
+    /// Sizes of open dimensions, by symbol or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
     /// Shapes of the inputs at hand, by the inputs' names. They also say the sizes of the symbols.
     pub input_shapes: BTreeMap<String, Shape>,

@@ -105,7 +105,7 @@ impl Session {
             return Err(CompiledError::elsewhere(path, text).into());
         };
         let stamp = compiled::stamp(source);
-        let mut session = Self::surveyed(import::load(source)?, Vec::new(), options)?;
+        let mut session = Self::surveyed(import::load_within(source, &options.limits)?, Vec::new(), options)?;
         session.source = Some((source.to_owned(), stamp));
         let (name, source) = (path.display(), source.display());
         session.inventory.notes.push(format!(

@@ -96,9 +96,9 @@ pub(super) enum InputError {
     NoDevice { device: String, known: String },
     #[error("the model has no input `{name}`; its inputs are {known}")]
     Unknown { name: String, known: String },
-    #[error("input `{name}` has the shape {dims}; give the input, or the sizes of its symbols")]
-    Shape { name: String, dims: String },
-    #[error("input `{name}`: {problem}; give the input, or smaller sizes of its symbols")]
+    #[error("input `{name}` has the shape {dims}; give the input, or sizes for {}", open.join(", "))]
+    Shape { name: String, dims: String, open: Vec<String> },
+    #[error("input `{name}`: {problem}; give the input, or smaller sizes")]
     TooLarge { name: String, problem: ShapeError },
     #[error(
         "`{device}` may hold {}, and the inputs up to `{name}` take {}; give it more, or smaller sizes",
@@ -154,9 +154,14 @@ impl SessionError {
         self.about().input
     }
 
-    /// The symbolic dimension.
+    /// The dimension, by its symbol or by input and axis (`x[1]`).
     pub fn symbol(&self) -> Option<&str> {
         self.about().symbol
+    }
+
+    /// The field of [`Limits`](crate::import::Limits) that the model exceeds, if a greater one would admit it.
+    pub fn limit(&self) -> Option<&'static str> {
+        if let Cause::Import(error) = &*self.cause { error.limit_name() } else { None }
     }
 
     /// The nodes of the model that cannot be lowered, in its order, if that is what it is about.
@@ -195,9 +200,10 @@ impl SessionError {
             Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
             Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
             Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
-            Cause::Input(InputError::Shape { name, .. } | InputError::TooLarge { name, .. }) => {
-                About::of(ErrorKind::Dimension).input(name)
+            Cause::Input(InputError::Shape { name, open, .. }) => {
+                About { symbol: open.first().map(String::as_str), ..About::of(ErrorKind::Dimension).input(name) }
             }
+            Cause::Input(InputError::TooLarge { name, .. }) => About::of(ErrorKind::Dimension).input(name),
             Cause::Input(InputError::NoRoom { name, device, .. }) => {
                 About::of(ErrorKind::Memory).device(device).input(name)
             }

@@ -3,10 +3,11 @@
 use super::array::{self, ArrayError};
 use super::error::{InputError, SessionError};
 use super::open::Session;
-use super::random::random_tensor;
-use super::value_info::{ValueInfo, dims_text};
+use super::plausible;
+use super::value_info::dims_text;
 use crate::execute::DeviceTensor;
-use crate::import::Dim;
+use crate::import::Input;
+use crate::lower::Sizes;
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use ndarray::{ArrayRef, Dimension};
@@ -126,47 +127,42 @@ impl From<BTreeMap<String, Tensor>> for Inputs {
 }
 
 impl Session {
-    /// Fills the inputs that are not given with seeded random elements.
+    /// Fills the inputs that are not given with seeded random elements: floats in −1 … 1; integers that a table of the model has rows for, or else
+    /// 0 or 1; whole numbers for masks that hide nothing.
     ///
     /// # Errors
     /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
     /// it may hold: that is known before any memory is taken.
     pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
-        self.fill(inputs, seed, |_, _| None)
+        self.fill_sized(inputs, seed, &BTreeMap::new())
     }
 
-    /// [`Self::fill_random`], where dimensions that nobody knows have size 1. Gives with the inputs what was assumed: symbols, or the
-    /// names of inputs with the place of the dimension (`x[0]`).
+    /// [`Self::fill_random`], where dimensions that nobody knows have size 1. Gives with the inputs what was assumed: see
+    /// [`Self::open_dims`].
     ///
     /// # Errors
     /// As [`Self::fill_random`], of an input whose number of dimensions is not known.
     pub fn fill_assumed(&self, inputs: Inputs, seed: u64) -> Result<(Inputs, Vec<String>), SessionError> {
-        let mut assumed = Vec::new();
-        let filled = self.fill(inputs, seed, |dim, place| {
-            let name = if let Dim::Symbol(name) = dim { name.clone() } else { place() };
-            if !assumed.contains(&name) {
-                assumed.push(name);
-            }
-            Some(1)
-        })?;
-        Ok((filled, assumed))
+        let open = self.open_dims(&inputs)?;
+        let sizes = open.iter().map(|name| (name.clone(), 1)).collect();
+        Ok((self.fill_sized(inputs, seed, &sizes)?, open))
     }
 
-    /// Fills the inputs that are not given; `unknown` may give sizes to dimensions that nobody knows, which are told with their places.
-    fn fill(
+    /// [`Self::fill_random`], where these dimensions have these sizes, too: by symbol, or by input and axis (`x[1]`).
+    ///
+    /// # Errors
+    /// As [`Self::fill_random`]; also if a name is none of the model's.
+    pub fn fill_sized(
         &self,
         inputs: Inputs,
         seed: u64,
-        mut unknown: impl FnMut(&Dim, &dyn Fn() -> String) -> Option<usize>,
+        sizes: &BTreeMap<String, usize>,
     ) -> Result<Inputs, SessionError> {
-        let dims = self.bound_dims(&inputs);
+        let sizes = self.sizes(&inputs, sizes)?;
+        let tables = plausible::tables(self.model());
         let mut missing = Vec::new();
-        for input in self.inputs().iter().filter(|input| !input.is_optional()) {
-            if inputs.given(input.name()).is_none()
-                && let Some(dtype) = input.dtype()
-            {
-                missing.push((input.name(), TensorSpec::new(dtype, concrete(input, &dims, &mut unknown)?)));
-            }
+        for input in self.missing(&inputs) {
+            missing.push((&*input.name, TensorSpec::new(input.dtype, concrete(input, &sizes)?)));
         }
         let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
         self.check_room(held.chain(missing.iter().map(|(name, spec)| (*name, spec))))?;
@@ -174,9 +170,57 @@ impl Session {
         for (name, spec) in missing {
             let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
             let fixed = self.precompiled.as_ref().and_then(|compiled| compiled.fixed(name)).cloned();
-            filled = filled.tensor(name, fixed.or_else(|| random_tensor(name, &spec, seed)).ok_or_else(short)?);
+            let made = || plausible::tensor(name, &spec, seed, tables.get(name).copied());
+            filled = filled.tensor(name, fixed.or_else(made).ok_or_else(short)?);
         }
         Ok(filled)
+    }
+
+    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or
+    /// inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
+    ///
+    /// # Errors
+    /// If the sizes that are told contradict each other.
+    pub fn open_dims(&self, inputs: &Inputs) -> Result<Vec<String>, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        let mut open = Vec::new();
+        for input in self.missing(inputs) {
+            for name in open_names(input, &sizes) {
+                if !open.contains(&name) {
+                    open.push(name);
+                }
+            }
+        }
+        Ok(open)
+    }
+
+    /// The inputs that are needed and not given, and of which nobody tells how many dimensions they have.
+    ///
+    /// # Errors
+    /// As [`Self::open_dims`].
+    pub fn unranked(&self, inputs: &Inputs) -> Result<Vec<&str>, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        Ok(self.missing(inputs).filter(|input| sizes.dims(input).is_none()).map(|input| &*input.name).collect())
+    }
+
+    /// The inputs that are needed and not given.
+    fn missing(&self, inputs: &Inputs) -> impl Iterator<Item = &Input> {
+        self.model().inputs.iter().filter(|input| !input.optional && inputs.given(&input.name).is_none())
+    }
+
+    /// What is known of sizes: from the options, from `more`, and from the inputs that are given.
+    fn sizes(&self, inputs: &Inputs, more: &BTreeMap<String, usize>) -> Result<Sizes<'_>, SessionError> {
+        // A compiled model has numbers in the place of the dimensions that the options named.
+        let mut dims = if self.precompiled.is_some() { BTreeMap::new() } else { self.options.dims.clone() };
+        dims.extend(more.iter().map(|(name, size)| (name.clone(), *size)));
+        let model = self.model();
+        let mut sizes = Sizes::named(&model.inputs, &dims)?;
+        for input in &model.inputs {
+            if let Some(given) = inputs.given(&input.name) {
+                sizes.learn(input, &given.spec().shape)?;
+            }
+        }
+        Ok(sizes)
     }
 
     /// Sees that the host may hold tensors like these all at once.
@@ -204,40 +248,26 @@ impl Session {
             Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into())
         }
     }
-
-    /// The sizes of symbols, from the options and the given inputs.
-    fn bound_dims(&self, inputs: &Inputs) -> BTreeMap<String, usize> {
-        let mut bound = self.options.dims.clone();
-        for input in self.inputs() {
-            let given = inputs.given(input.name()).map(|given| given.spec().shape.dims());
-            for (dim, size) in input.dims().unwrap_or(&[]).iter().zip(given.unwrap_or(&[])) {
-                if let Dim::Symbol(name) = dim {
-                    bound.insert(name.clone(), *size);
-                }
-            }
-        }
-        bound
-    }
 }
 
-/// The shape of an input whose dimensions are numbers, bound symbols, or else of the size that `unknown` gives.
-fn concrete(
-    input: &ValueInfo,
-    bound: &BTreeMap<String, usize>,
-    unknown: &mut impl FnMut(&Dim, &dyn Fn() -> String) -> Option<usize>,
-) -> Result<Shape, InputError> {
-    let mut size = |(axis, dim): (usize, &Dim)| {
-        let known = match dim {
-            Dim::Known(size) => Some(*size),
-            Dim::Symbol(name) => bound.get(name).copied(),
-            Dim::Unknown => None,
+/// The shape of an input whose dimensions all have sizes.
+fn concrete(input: &Input, sizes: &Sizes<'_>) -> Result<Shape, InputError> {
+    let name = || input.name.clone();
+    let dims: Option<Vec<usize>> = sizes.dims(input).and_then(|dims| dims.into_iter().collect());
+    let unknown = || {
+        let open = match &input.dims {
+            Some(_) => open_names(input, sizes).collect(),
+            None => vec![format!("{}[0]", input.name), "so on for all its axes".to_owned()],
         };
-        known.or_else(|| unknown(dim, &|| format!("{}[{axis}]", input.name())))
+        InputError::Shape { name: name(), dims: dims_text(input.dims.as_deref()), open }
     };
-    let dims: Option<Vec<usize>> = input.dims().and_then(|dims| dims.iter().enumerate().map(&mut size).collect());
-    let name = || input.name().to_owned();
-    let dims = dims.ok_or_else(|| InputError::Shape { name: name(), dims: dims_text(input.dims()) })?;
-    Shape::new(dims).map_err(|problem| InputError::TooLarge { name: name(), problem })
+    Shape::new(dims.ok_or_else(unknown)?).map_err(|problem| InputError::TooLarge { name: name(), problem })
+}
+
+/// The names of an input's dimensions without a size.
+fn open_names(input: &Input, sizes: &Sizes<'_>) -> impl Iterator<Item = String> {
+    let dims = input.dims.iter().flatten().enumerate().filter(|(axis, _)| sizes.size(input, *axis).is_none());
+    dims.filter_map(|(axis, dim)| dim.open_name(&input.name, axis))
 }
 
 #[cfg(test)]

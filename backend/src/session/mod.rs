@@ -15,6 +15,7 @@ mod open;
 mod options;
 mod outputs;
 mod phases;
+mod plausible;
 mod prepare;
 mod random;
 mod run;

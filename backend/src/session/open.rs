@@ -88,7 +88,7 @@ impl Session {
             true => Self::open_compiled(path, options),
             false => {
                 let stamp = compiled::stamp(path);
-                let session = Self::new(import::load(path)?, options)?;
+                let session = Self::new(import::load_within(path, &options.limits)?, options)?;
                 Ok(Self { source: Some((path.to_owned(), stamp)), ..session })
             }
         })
@@ -98,7 +98,7 @@ impl Session {
     pub(crate) fn open_on_cpus(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
         within_memory(|| {
             let inventory = detect_cpus(&options.devices).or_else(|_| detect(&options.devices))?;
-            Ok(Self::on(inventory, import::load(path)?, Vec::new(), options))
+            Ok(Self::on(inventory, import::load_within(path, &options.limits)?, Vec::new(), options))
         })
     }
 
@@ -111,7 +111,7 @@ impl Session {
         if compiled::is_compiled(path.as_ref()) {
             return Self::open(path, options);
         }
-        let (model, problems) = import::survey(path.as_ref())?;
+        let (model, problems) = import::survey(path.as_ref(), &options.limits)?;
         Self::surveyed(model, problems, options)
     }
 
@@ -120,7 +120,7 @@ impl Session {
     /// # Errors
     /// As [`Self::open`].
     pub fn from_bytes(bytes: &[u8], options: SessionOptions) -> Result<Self, SessionError> {
-        within_memory(|| Self::new(import::from_bytes(bytes, None)?, options))
+        within_memory(|| Self::new(import::from_bytes_within(bytes, None, &options.limits)?, options))
     }
 
     /// Opens a model that [`import`] has made.

@@ -2,6 +2,7 @@
 
 use super::loss::OnDeviceLoss;
 use crate::device::DetectOptions;
+use crate::import::Limits;
 use crate::lower::Rewrites;
 use crate::plan::PlanOptions;
 use crate::planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy};
@@ -26,7 +27,7 @@ pub struct SessionOptions {
     pub order: Order,
     /// Pins and colocations.
     pub constraints: Constraints,
-    /// Sizes of symbolic dimensions that no input's shape binds.
+    /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
     /// How neighbouring operators are fused into one node. Default: in every way.
     pub fuse: Rewrites,
@@ -41,6 +42,8 @@ pub struct SessionOptions {
     /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
     /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
     pub calibrate: bool,
+    /// How much a model may ask for before it is refused.
+    pub limits: Limits,
     /// What a run does that loses a GPU. Default: it fails.
     pub on_device_loss: OnDeviceLoss,
     /// Of [`SETTINGS`](super::SETTINGS), those that hold though they are as by default; a [compiled](crate::compiled) model otherwise brings its own along.
@@ -60,6 +63,7 @@ impl Default for SessionOptions {
             plan: PlanOptions::default(),
             costs: CostStore::default(),
             platform: None,
+            limits: Limits::default(),
             plan_capacity: 8,
             calibrate: false,
             on_device_loss: OnDeviceLoss::default(),
@@ -128,9 +132,9 @@ impl SessionOptions {
         Self { constraints: self.constraints.with_resident(name, device), ..self }
     }
 
-    /// Gives a symbolic dimension a size.
-    pub fn with_dim(mut self, symbol: impl Into<String>, size: usize) -> Self {
-        self.dims.insert(symbol.into(), size);
+    /// Gives a dimension a size: a symbol (`batch`), or an axis of an input (`x[1]`).
+    pub fn with_dim(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.dims.insert(name.into(), size);
         self
     }
 
@@ -157,6 +161,11 @@ impl SessionOptions {
     /// Calibrates devices of unknown rates before the first placement, or not.
     pub fn with_calibration(self, calibrate: bool) -> Self {
         Self { calibrate, ..self }
+    }
+
+    /// Admits models within these limits.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 
     /// Lets runs that lose a GPU fail, or be made again without it.

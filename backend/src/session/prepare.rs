@@ -144,6 +144,15 @@ impl Session {
         Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).problem()?)
     }
 
+    /// Lowers the model for inputs of these shapes, which shows whether their sizes are possible; nothing is placed. Whether it runs in
+    /// phases: see [`Later`](super::Later).
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, or something of the model cannot be lowered.
+    pub fn check(&self, inputs: &Inputs) -> Result<bool, SessionError> {
+        within_memory(|| Ok(self.lowered(&self.whole, inputs)?.rest.is_some()))
+    }
+
     /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
     /// no device.
     ///
@@ -277,7 +286,8 @@ impl Session {
         }
         let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
-        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, ..LowerOptions::default() };
+        let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
+        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget };
         if !phase.is_whole() {
             // All later phases of a model share what a whole one may fold.
             options.budget /= PHASES;

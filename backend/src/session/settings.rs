@@ -5,12 +5,13 @@ use super::options::SessionOptions;
 use crate::device::parse_memory_override;
 use crate::plan::{Residency, StreamMode};
 use crate::profile::CostStore;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
 /// The options that [`SessionOptions::set`] knows, and what their values are.
-pub const SETTINGS: [(&str, &str); 15] = [
+pub const SETTINGS: [(&str, &str); 16] = [
     ("devices", "names of the devices to use, such as cpu0,gpu0; else all that are there"),
     ("gpu", "0: no GPU is looked for, and no graphics driver loaded"),
     ("cpu_devices", "cores that make one CPU device: machine, package, numa, l3 or core"),
@@ -25,7 +26,8 @@ pub const SETTINGS: [(&str, &str); 15] = [
     ("calibrate", "1: devices of unknown speed are measured first, about a second each"),
     ("on_device_loss", "what a run does that loses a GPU: fail or replace"),
     ("plan_capacity", "for how many sets of input shapes plans are kept ready"),
-    ("dims", "sizes of symbolic dimensions that no input tells, such as batch=4,length=128"),
+    ("dims", "sizes of dimensions that no input tells, by symbol or input and axis, such as batch=4,x[1]=128"),
+    ("limits", "how much a model may ask for, such as nodes=2000000,tensor_bytes=128GiB"),
 ];
 
 /// An option that is not known, or has no such value.
@@ -67,8 +69,8 @@ impl SessionOptions {
             "threads" => self.devices.threads = Some(parsed(value)?),
             "software_gpu" => self.devices.software_gpu = truth(value)?,
             "memory" => {
-                let limits: Result<_, _> = list(value).map(parse_memory_override).collect();
-                self.devices.memory_overrides = limits.map_err(told)?;
+                let limits: Result<Vec<_>, _> = list(value).map(parse_memory_override).collect();
+                self.devices.memory_overrides = named_once(limits.map_err(told)?)?.into_iter().collect();
             }
             "strategy" => self.strategy = parsed(value)?,
             "order" => self.order = parsed(value)?,
@@ -88,7 +90,11 @@ impl SessionOptions {
                 self.on_device_loss = one_of(value, [fail, replace])?;
             }
             "plan_capacity" => self.plan_capacity = parsed::<NonZeroUsize>(value)?.get(),
-            "dims" => self.dims = list(value).map(dimension).collect::<Result<_, _>>()?,
+            "dims" => self.dims = named_once(list(value).map(dimension).collect::<Result<_, _>>()?)?,
+            "limits" => {
+                let limits = named_once(list(value).map(named).collect::<Result<_, _>>()?)?;
+                limits.iter().try_for_each(|(name, value)| self.limits.set(name, value)).map_err(told)?;
+            }
             _ => return Err("there is no such option".into()),
         }
         Ok(())
@@ -123,8 +129,28 @@ fn one_of<T, const N: usize>(value: &str, known: [(&str, T); N]) -> Result<T, St
 }
 
 fn dimension(entry: &str) -> Result<(String, usize), String> {
-    let (symbol, size) = entry.split_once('=').ok_or("write SYMBOL=SIZE")?;
-    Ok((symbol.to_owned(), parsed(size)?))
+    let (name, size) = named(entry)?;
+    Ok((name, parsed(&size)?))
+}
+
+fn named(entry: &str) -> Result<(String, String), String> {
+    let (name, value) = entry.rsplit_once('=').ok_or("write NAME=SIZE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// The values by name.
+///
+/// # Errors
+/// If two are of one name.
+fn named_once<T: Display>(given: Vec<(String, T)>) -> Result<BTreeMap<String, T>, String> {
+    let mut all = BTreeMap::new();
+    for (name, value) in given {
+        if let Some(first) = all.get(&name) {
+            return Err(format!("{name} is given twice, as {first} and as {value}; leave out one of them"));
+        }
+        all.insert(name, value);
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -149,7 +175,8 @@ mod tests {
             ("calibrate", "0"),
             ("on_device_loss", "replace"),
             ("plan_capacity", "3"),
-            ("dims", "batch=4, length=7"),
+            ("dims", "batch=4, x[1]=7"),
+            ("limits", "nodes=5, tensor_bytes=1KiB"),
         ];
         assert!(given.iter().map(|(name, _)| *name).eq(SETTINGS.iter().map(|(name, _)| *name)));
         let mut options = SessionOptions::default();
@@ -157,9 +184,18 @@ mod tests {
         assert_eq!(options.devices.only, ["cpu0", "gpu0"]);
         assert_eq!(options.devices.memory_overrides, [("cpu0".to_owned(), 1 << 30)]);
         assert_eq!((options.plan.streaming, options.plan_capacity), (StreamMode::Off, 3));
-        assert_eq!((options.dims["batch"], options.dims["length"]), (4, 7));
+        assert_eq!((options.dims["batch"], options.dims["x[1]"]), (4, 7));
+        assert_eq!((options.limits.nodes, options.limits.tensor_bytes), (5, 1024));
         assert!(options.devices.no_gpu && options.strategy == Strategy::AUTO);
-        let wrong = [("place", "heft"), ("threads", "0"), ("stream", "perhaps"), ("memory", "much"), ("dims", "batch")];
+        let wrong = [
+            ("place", "heft"),
+            ("threads", "0"),
+            ("stream", "perhaps"),
+            ("memory", "much"),
+            ("dims", "batch"),
+            ("dims", "n=1,n=2"),
+            ("memory", "cpu0=1GiB,cpu0=2GiB"),
+        ];
         for (name, value) in wrong {
             let error = options.set(name, value).expect_err(name).to_string();
             assert!(error.starts_with(&format!("option `{name}` = `{value}`: ")), "{error}");

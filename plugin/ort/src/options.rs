@@ -11,8 +11,8 @@ pub(crate) const NAME: &str = "AnabranchExecutionProvider";
 /// The option that is the provider's own.
 const REPORT: (&str, &str) = ("report", "a file that says which nodes went where, and why not");
 
-/// Options of sessions that mean nothing here: parts have no symbolic dimensions, and ONNX Runtime says whether there are GPUs.
-const OTHERS: [&str; 2] = ["gpu", "dims"];
+/// Options of sessions that mean nothing here: parts have no file or open dimensions, and ONNX Runtime says whether there are GPUs.
+const OTHERS: [&str; 3] = ["gpu", "dims", "limits"];
 
 /// What is asked for.
 #[derive(Clone, Debug)]

@@ -1,0 +1,296 @@
+//! By how much a tensor differs from what is expected: greatest errors and where they are, root mean square, cosine, and agreement of the largest.
+
+use super::tolerance::{Tolerance, floats};
+use anabranch_kernels::{DType, Tensor};
+use serde::{Serialize, Serializer};
+
+/// A tensor beside the one that is expected, of the same shape. Pairs that are equal, both not a number, or the same infinity have no error.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Difference {
+    /// Elements of each.
+    pub elements: usize,
+    /// Pairs of which one has no finite value that the other has, too: one is not a number or infinite, the other is something else.
+    pub not_finite: usize,
+    /// Elements farther apart than the tolerance.
+    pub beyond: usize,
+    /// The greatest |found − expected|; infinite where one of a pair is not finite.
+    #[serde(serialize_with = "with_infinities")]
+    pub greatest_error: f64,
+    /// The greatest |found − expected| / |expected|, of elements that are not expected to be 0.
+    #[serde(serialize_with = "with_infinities")]
+    pub greatest_relative_error: f64,
+    /// The root mean square of found − expected, over finite pairs.
+    pub rms_error: f64,
+    /// The cosine of the angle between both, over finite pairs; nothing where one of them is 0 throughout and the other is not.
+    pub cosine: Option<f64>,
+    /// Rows whose largest element is at the expected place, of tensors of floats with two dimensions.
+    pub top1: Option<Top1>,
+    /// Where the greatest error is; nothing where all is equal.
+    pub worst: Option<Worst>,
+}
+
+/// Rows whose largest element, the first of several, is where it is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Top1 {
+    /// Rows that agree.
+    pub agree: usize,
+    /// All rows.
+    pub rows: usize,
+}
+
+/// A pair of elements.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Worst {
+    /// Its place, one number per dimension.
+    pub index: Vec<usize>,
+    /// What is there.
+    #[serde(serialize_with = "with_infinities")]
+    pub found: f64,
+    /// What should be.
+    #[serde(serialize_with = "with_infinities")]
+    pub expected: f64,
+}
+
+/// Pairs so far.
+#[derive(Default)]
+struct Pairs {
+    not_finite: usize,
+    beyond: usize,
+    relative: f64,
+    /// The place of the greatest error, and that.
+    worst: Option<(usize, f64)>,
+    /// Finite pairs, each with its error.
+    finite: Vec<[f64; 3]>,
+}
+
+impl Difference {
+    /// Compares two tensors. Floats of different types are compared as numbers, so that a reference may be wider than what it is for; all other
+    /// types have to be equal. O(elements).
+    ///
+    /// # Errors
+    /// If their types or shapes do not go together, in words.
+    pub fn between(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Self, String> {
+        let both_floats = found.dtype().is_float() && expected.dtype().is_float();
+        if found.shape() != expected.shape() || found.dtype() != expected.dtype() && !both_floats {
+            return Err(format!("it is {} instead of {}", found.spec(), expected.spec()));
+        }
+        let tolerance = tolerance.between(found.dtype(), expected.dtype());
+        let (a, b) = (numbers(found), numbers(expected));
+        let mut pairs = Pairs::default();
+        let exact = exact(found).zip(exact(expected));
+        for (at, (found, expected)) in a.iter().zip(&b).enumerate() {
+            // Wide integers may differ though their nearest floats are equal.
+            let apart = exact.as_ref().map(|(a, b)| a[at].abs_diff(b[at]) as f64);
+            pairs.add(at, *found, *expected, apart, tolerance);
+        }
+        let dims = found.shape().dims();
+        let [found, expected, errors] = [0, 1, 2].map(|of| Scaled::of(&pairs.finite, of));
+        let worst = pairs.worst.map(|(at, _)| Worst { index: place(at, dims), found: a[at], expected: b[at] });
+        Ok(Self {
+            elements: b.len(),
+            not_finite: pairs.not_finite,
+            beyond: pairs.beyond,
+            greatest_error: pairs.worst.map_or(0.0, |(_, error)| error),
+            greatest_relative_error: pairs.relative,
+            rms_error: errors.root_of_mean_square(pairs.finite.len()),
+            cosine: cosine(&pairs.finite, &found, &expected),
+            top1: top1(&a, &b, dims).filter(|_| both_floats),
+            worst,
+        })
+    }
+}
+
+impl Pairs {
+    fn add(&mut self, at: usize, found: f64, expected: f64, apart: Option<f64>, tolerance: Tolerance) {
+        let same = found == expected || found.is_nan() && expected.is_nan();
+        if !found.is_finite() || !expected.is_finite() {
+            if !same {
+                self.not_finite += 1;
+                self.beyond += 1;
+                self.note(at, f64::INFINITY);
+                self.relative = f64::INFINITY;
+            }
+            return;
+        }
+        let error = apart.unwrap_or_else(|| (found - expected).abs());
+        self.finite.push([found, expected, error]);
+        if error > 0.0 {
+            // Of integers, none may differ.
+            self.beyond += usize::from(apart.is_some() || !tolerance.admits(found, expected));
+            self.note(at, error);
+        }
+        if expected != 0.0 {
+            self.relative = self.relative.max(error / expected.abs());
+        }
+    }
+
+    fn note(&mut self, at: usize, error: f64) {
+        if self.worst.is_none_or(|(_, worst)| error > worst) {
+            self.worst = Some((at, error));
+        }
+    }
+}
+
+/// The sum of squares of some numbers, as parts of the greatest: no square is too large or too small.
+struct Scaled {
+    greatest: f64,
+    squares: f64,
+}
+
+impl Scaled {
+    fn of(pairs: &[[f64; 3]], of: usize) -> Self {
+        let greatest = pairs.iter().map(|pair| pair[of].abs()).fold(0.0, f64::max);
+        let part = |pair: &[f64; 3]| if greatest > 0.0 { (pair[of] / greatest).powi(2) } else { 0.0 };
+        Self { greatest, squares: pairs.iter().map(part).sum() }
+    }
+
+    fn root_of_mean_square(&self, count: usize) -> f64 {
+        if self.greatest.is_finite() {
+            self.greatest * (self.squares / count.max(1) as f64).sqrt()
+        } else {
+            self.greatest
+        }
+    }
+}
+
+fn cosine(pairs: &[[f64; 3]], found: &Scaled, expected: &Scaled) -> Option<f64> {
+    match (found.greatest == 0.0, expected.greatest == 0.0) {
+        (true, true) => Some(1.0),
+        (false, false) => {
+            let product = |[a, b, _]: &[f64; 3]| (a / found.greatest) * (b / expected.greatest);
+            let products: f64 = pairs.iter().map(product).sum();
+            Some((products / (found.squares * expected.squares).sqrt()).clamp(-1.0, 1.0))
+        }
+        _ => None,
+    }
+}
+
+/// The elements as floats, which integers of more than 53 bits are rounded to.
+fn numbers(tensor: &Tensor) -> Vec<f64> {
+    let integers = || exact(tensor).map(|integers| integers.into_iter().map(|integer| integer as f64).collect());
+    floats(tensor).or_else(integers).unwrap_or_default()
+}
+
+/// The elements of a tensor of integers or truth values.
+fn exact(tensor: &Tensor) -> Option<Vec<i128>> {
+    macro_rules! widened {
+        ($type:ty) => {
+            tensor.elements::<$type>().map(|elements| elements.iter().map(|element| i128::from(*element)).collect())
+        };
+    }
+    match tensor.dtype() {
+        dtype if dtype.is_float() => None,
+        DType::I16 => widened!(i16),
+        DType::I32 => widened!(i32),
+        DType::I64 => widened!(i64),
+        DType::U16 => widened!(u16),
+        DType::U32 => widened!(u32),
+        DType::U64 => widened!(u64),
+        DType::I8 | DType::I4 | DType::I2 => Some(tensor.bytes().iter().map(|byte| i128::from(*byte as i8)).collect()),
+        _ => Some(tensor.bytes().iter().map(|byte| i128::from(*byte)).collect()),
+    }
+}
+
+/// The place of an element, outermost first.
+fn place(at: usize, dims: &[usize]) -> Vec<usize> {
+    let mut rest = at;
+    let mut index: Vec<usize> = dims.iter().rev().map(|dim| (rest % dim.max(&1), rest /= dim.max(&1)).0).collect();
+    index.reverse();
+    index
+}
+
+fn top1(found: &[f64], expected: &[f64], dims: &[usize]) -> Option<Top1> {
+    let [rows, columns] = *dims else { return None };
+    if columns < 2 || rows == 0 {
+        return None;
+    }
+    let first = |row: &[f64]| (1..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
+    let agree = found.chunks(columns).zip(expected.chunks(columns)).filter(|(a, b)| first(a) == first(b)).count();
+    Some(Top1 { agree, rows })
+}
+
+/// What JSON has no number for is a text.
+fn with_infinities<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.serialize_str(&value.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_kernels::Shape;
+    use anabranch_kernels::dtype::Element;
+    use half::f16;
+
+    const TOLERANCE: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-5 };
+
+    fn tensor<T: Element>(dims: &[usize], elements: &[T]) -> Tensor {
+        Tensor::from_elements(Shape::new(dims).expect("small"), elements).expect("as many")
+    }
+
+    #[test]
+    fn errors_are_measured_as_the_definitions_say() {
+        let (found, expected) =
+            (tensor(&[2, 2], &[1.0f32, 2.5, -4.0, 0.0]), tensor(&[2, 2], &[1.0f32, 2.0, -4.0, 0.0]));
+        let difference = Difference::between(&found, &expected, TOLERANCE).expect("of one shape");
+        assert_eq!(
+            (difference.greatest_error, difference.greatest_relative_error, difference.rms_error),
+            (0.5, 0.25, 0.25)
+        );
+        let worst = Worst { index: vec![0, 1], found: 2.5, expected: 2.0 };
+        assert_eq!((difference.worst, difference.beyond, difference.not_finite), (Some(worst), 1, 0));
+        let cosine = (1.0 + 5.0 + 16.0) / (23.25f64.sqrt() * 21f64.sqrt());
+        assert!((difference.cosine.expect("neither is 0") - cosine).abs() < 1e-15);
+        assert_eq!(difference.top1, Some(Top1 { agree: 2, rows: 2 }));
+    }
+
+    #[test]
+    fn what_is_not_finite_is_equal_to_itself_alone() {
+        let special = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        let same =
+            Difference::between(&tensor(&[3], &special), &tensor(&[3], &special), TOLERANCE).expect("of one shape");
+        assert_eq!((same.beyond, same.greatest_error, &same.worst, same.cosine), (0, 0.0, &None, Some(1.0)));
+        let turned = [f32::INFINITY, f32::NAN, 1.0];
+        let other =
+            Difference::between(&tensor(&[3], &turned), &tensor(&[3], &special), TOLERANCE).expect("of one shape");
+        assert_eq!((other.beyond, other.not_finite, other.greatest_error), (3, 3, f64::INFINITY));
+        let json = serde_json::to_value(&other).expect("plain");
+        assert_eq!((&json["greatest_error"], &json["worst"]["expected"]), (&"inf".into(), &"NaN".into()));
+    }
+
+    #[test]
+    fn a_reference_may_be_wider_and_integers_are_exact() {
+        let halves = tensor(&[2], &[f16::from_f32(0.1), f16::from_f32(3.0)]);
+        let wide = Difference::between(&halves, &tensor(&[2], &[0.1f64, 3.0]), TOLERANCE).expect("both floats");
+        assert!(wide.beyond == 0 && wide.greatest_error > 0.0);
+        let tight = Tolerance { rtol: 1e-7, atol: 0.0 };
+        let rounded = Difference::between(&halves, &tensor(&[2], &[0.1f32, 3.0]), tight).expect("both floats");
+        assert_eq!(rounded.beyond, 0, "one rounding to the narrower type is none of the run's errors");
+        let (a, b) = (tensor(&[1], &[u64::MAX]), tensor(&[1], &[u64::MAX - 1]));
+        let integers = Difference::between(&a, &b, TOLERANCE).expect("of one type");
+        assert_eq!((integers.beyond, integers.greatest_error), (1, 1.0));
+        let text = Difference::between(&a, &tensor(&[1], &[1i64]), TOLERANCE).expect_err("another type");
+        assert_eq!(text, "it is u64[1] instead of i64[1]");
+        let shape = Difference::between(&tensor(&[2, 1], &[0f32; 2]), &tensor(&[2], &[0f32; 2]), TOLERANCE);
+        assert_eq!(shape.expect_err("another shape"), "it is f32[2×1] instead of f32[2]");
+    }
+
+    #[test]
+    fn no_magnitude_is_too_large_or_too_small() {
+        for scale in [1e300, 1e-300] {
+            let (found, expected) =
+                (tensor(&[2], &[3.0 * scale, 4.0 * scale]), tensor(&[2], &[4.0 * scale, 3.0 * scale]));
+            let difference = Difference::between(&found, &expected, TOLERANCE).expect("of one shape");
+            assert!((difference.rms_error / scale - 1.0).abs() < 1e-12, "{difference:?}");
+            assert!((difference.cosine.expect("neither is 0") - 0.96).abs() < 1e-12, "{difference:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_and_scalars_are_compared() {
+        let none = Difference::between(&tensor::<f32>(&[0, 4], &[]), &tensor::<f32>(&[0, 4], &[]), TOLERANCE);
+        let none = none.expect("of one shape");
+        assert_eq!((none.elements, none.rms_error, none.top1, none.cosine), (0, 0.0, None, Some(1.0)));
+        let one = Difference::between(&tensor(&[], &[2f32]), &tensor(&[], &[1f32]), TOLERANCE).expect("of one shape");
+        assert_eq!(one.worst.map(|worst| worst.index), Some(vec![]));
+    }
+}
