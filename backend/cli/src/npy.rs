@@ -6,8 +6,9 @@
 
 use anabranch::files;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
-use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
@@ -64,10 +65,11 @@ pub fn read_npz_if(
 ) -> Result<BTreeMap<String, Tensor>, NpyError> {
     let error = |reason: String| NpyError { file: path.to_owned(), reason };
     let file = files::open(path).map_err(|e| error(e.to_string()))?;
-    let mut archive = ZipArchive::new(file).map_err(|e| error(e.to_string()))?;
+    let mut archive = ZipArchive::new(&file).map_err(|e| error(e.to_string()))?;
     if archive.len() > MOST_MEMBERS {
         return Err(error(format!("has {} members; at most {MOST_MEMBERS} are read", archive.len())));
     }
+    refuse_twice(&file, archive.central_directory_start()).map_err(error)?;
     let mut arrays = BTreeMap::new();
     for index in 0..archive.len() {
         let mut member = archive.by_index(index).map_err(|e| error(e.to_string()))?;
@@ -83,6 +85,33 @@ pub fn read_npz_if(
         }
     }
     Ok(arrays)
+}
+
+/// What begins the entry of a member in an archive's directory.
+const ENTRY: [u8; 4] = *b"PK\x01\x02";
+
+/// Refuses an archive two members of which have one name: of these the library that reads archives shows the last alone. `start` is where the
+/// directory begins: entries of 46 bytes, each with a name, extra data and a remark behind it.
+fn refuse_twice(file: &File, start: u64) -> Result<(), String> {
+    let mut directory = BufReader::new(file);
+    let told = |error: io::Error| error.to_string();
+    directory.seek(SeekFrom::Start(start)).map_err(told)?;
+    let mut names = BTreeSet::new();
+    loop {
+        let mut entry = [0; 46];
+        let is_entry = directory.read_exact(&mut entry).is_ok() && entry.starts_with(&ENTRY);
+        if !is_entry || names.len() > MOST_MEMBERS {
+            return Ok(());
+        }
+        let length = |at: usize| u16::from_le_bytes([entry[at], entry[at + 1]]);
+        let mut name = vec![0; usize::from(length(28))];
+        directory.read_exact(&mut name).map_err(told)?;
+        directory.seek_relative(i64::from(length(30)) + i64::from(length(32))).map_err(told)?;
+        if let Some(twice) = names.replace(name) {
+            let name = String::from_utf8_lossy(&twice).into_owned();
+            return Err(format!("has two members {name:?}; leave out one of them"));
+        }
+    }
 }
 
 /// Writes one array, whole or not at all.
@@ -322,6 +351,26 @@ mod tests {
         assert_eq!(seen, [("a".into(), "f32[1048576]".into()), ("b".to_owned(), "f32[1]".to_owned())]);
         let refused = read_npz_if(&two, |_, spec| Err(format!("{spec} is too much"))).expect_err("refused");
         assert!(refused.to_string().ends_with("array a: f32[1048576] is too much"), "{refused}");
+    }
+
+    #[test]
+    fn an_archive_with_one_name_twice_is_refused() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("twice.npz");
+        let (one, other) = (tensor(&[1], &[1.0]), tensor(&[1], &[2.0]));
+        write_npz(&path, [("a", &one), ("b", &other)]).expect("writable");
+        assert_eq!(read_npz(&path).expect("two names").len(), 2);
+        // The writer refuses the same name twice, so that the second is renamed where it stands.
+        let bytes: Vec<u8> = std::fs::read(&path).expect("readable");
+        let mut twice = bytes.clone();
+        for at in 0..bytes.len() - 4 {
+            if bytes[at..].starts_with(b"b.npy") {
+                twice[at] = b'a';
+            }
+        }
+        std::fs::write(&path, twice).expect("writable");
+        let error = read_npz(&path).expect_err("which of them?").to_string();
+        assert!(error.ends_with("twice.npz: has two members \"a.npy\"; leave out one of them"), "{error}");
     }
 
     #[test]

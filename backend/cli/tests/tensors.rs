@@ -51,6 +51,13 @@ fn a_model_that_runs_is_shown_with_what_it_takes() {
     assert!(text.contains("x: f32[batch×16]") && text.contains("It runs on this machine"), "{text}");
 }
 
+/// What a command prints that ends with status 1.
+fn stopped(command: &Anabranch, arguments: &[&str]) -> String {
+    let output = command.run(arguments);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
 #[test]
 fn all_that_stops_a_model_is_told_at_once() {
     let command = Anabranch::new();
@@ -70,7 +77,8 @@ fn all_that_stops_a_model_is_told_at_once() {
     let mut model = ModelProto::of(graph, 99);
     model.opset_import.push(OperatorSetIdProto { domain: "mine".into(), version: 1 });
     fs::write(command.path("wrong.onnx"), model.to_bytes()).expect("writable");
-    let shown = command.json(&["inspect", "wrong.onnx", "--no-gpu"]);
+    let shown = stopped(&command, &["inspect", "wrong.onnx", "--no-gpu", "--json"]);
+    let shown: Value = serde_json::from_str(&shown).expect("JSON");
     let obstacles = shown["obstacles"].as_array().expect("obstacles");
     let wants = [
         ("", "opset 99"),
@@ -88,7 +96,7 @@ fn all_that_stops_a_model_is_told_at_once() {
     assert_eq!((&shown["runs"], &shown["work"]), (&false.into(), &Value::Null));
     let operators = shown["operators"].as_array().expect("operators").len();
     assert_eq!((operators, &shown["parameters"]["f32"]["elements"]), (5, &15.into()));
-    let text = command.text(&["inspect", "wrong.onnx", "--no-gpu"]);
+    let text = stopped(&command, &["inspect", "wrong.onnx", "--no-gpu"]);
     assert!(text.contains("It does not run: 5 obstacles") && text.contains("→"), "{text}");
     command.refuses(&["run", "wrong.onnx", "--no-gpu"], &["opset 99"]);
     fs::write(command.path("no.onnx"), "no model").expect("writable");
@@ -145,6 +153,23 @@ fn a_path_of_an_input_need_not_be_utf8() {
 }
 
 #[test]
+fn an_input_that_is_given_twice_is_refused() {
+    let command = Anabranch::new();
+    let (model, reference) = (bundled("mlp.onnx"), bundled("mlp.npz"));
+    let x = read_npz(Path::new(&reference)).expect("bundled")["in__x"].clone();
+    write_npy(&command.path("x.npy"), &x).expect("writable");
+    let run = ["run", &model, "--no-gpu", "--repeat", "1", "--input"];
+    command.refuses(
+        &[&run[..], &["x=x.npy", "--input", "x.npy"]].concat(),
+        &["input `x` is given twice, by x.npy and by x.npy"],
+    );
+    command.refuses(&[&run[..], &[&reference, "--input", "x.npy"]].concat(), &["input `x`", "`in__x` of", "x.npy"]);
+    anabranch_cli::npy::write_npz(&command.path("two.npz"), [("x", &x), ("in__x", &x)]).expect("writable");
+    command.refuses(&[&run[..], &["two.npz"]].concat(), &["`in__x` of two.npz", "`x` of two.npz"]);
+    command.refuses(&["inspect", &model, "--no-gpu", "--input", "x.npy", "--input", "x=x.npy"], &["given twice"]);
+}
+
+#[test]
 fn outputs_that_are_not_as_expected_end_with_a_status_of_their_own() {
     let command = Anabranch::new();
     let (model, reference) = (bundled("mlp.onnx"), bundled("mlp.npz"));
@@ -164,10 +189,21 @@ fn outputs_that_are_not_as_expected_end_with_a_status_of_their_own() {
     let message = String::from_utf8_lossy(&differs.stderr).into_owned();
     assert_eq!(differs.status.code(), Some(3), "{message}");
     assert!(
-        message.contains("`logits`") && message.contains("element 3") && message.contains("other.npy"),
+        message.contains("`logits`")
+            && message.contains("1 of ")
+            && message.contains("at [0, 3]")
+            && message.contains("other.npy"),
         "{message}"
     );
-    command.text(&[&run[..], &["--expect", "other.npy", "--atol", "1.1"]].concat());
+    let near = [&run[..], &["--expect", "other.npy", "--atol", "1.1"]].concat();
+    let text = command.text(&near);
+    assert!(text.contains("greatest error 1.0") && text.contains("top-1 of") && text.contains("cosine 0."), "{text}");
+    let figures = &command.json(&near)["expected"]["outputs"][0]["figures"];
+    assert!(figures["greatest_error"].as_f64().is_some_and(|error| (error - 1.0).abs() < 1e-3), "{figures}");
+    assert_eq!((&figures["worst"]["index"], &figures["beyond"]), (&serde_json::json!([0, 3]), &0.into()));
+    for key in ["greatest_relative_error", "rms_error", "cosine"] {
+        assert!(figures[key].as_f64().is_some_and(|figure| figure > 0.0), "{key}: {figures}");
+    }
     command.refuses(&[&run[..], &["--output", "o.txt"]].concat(), &["o.txt", ".safetensors"]);
     command.refuses(&[&run[..], &["--expect", "none.npz"]].concat(), &["none.npz"]);
     let lstm = bundled("lstm.onnx");

@@ -3,12 +3,15 @@
 use super::CliError;
 use crate::tensors::picture::Norm;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
+use anabranch::import::Limits;
 use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
 use anabranch::session::OnDeviceLoss;
 use clap::{Args, ValueEnum};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -76,7 +79,9 @@ pub(crate) struct ModelArgs {
     /// 0 is used where a model is run without any input.
     #[arg(long, value_name = "SEED")]
     pub(crate) random: Option<u64>,
-    /// Size of a symbolic dimension, as in batch=4; may be repeated
+    /// Size of a dimension, as in batch=4 or 'x[1]=576'; may be repeated
+    ///
+    /// By its symbol, or by input and axis, counted from 0. `anabranch inspect` lists the dimensions without a size.
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     pub(crate) dim: Vec<(String, usize)>,
     /// Keep the model compiled in a directory, and open it from there [default: ANABRANCH_CACHE, if that is set]
@@ -87,9 +92,48 @@ pub(crate) struct ModelArgs {
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) fuse: FuseArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// How much a model may ask for.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct LimitArgs {
+    /// Raise or lower a limit on the model, as in fields=33554432
+    #[arg(long, value_name = "NAME=N", value_parser = parse_limit, hide_short_help = true, long_help = limits_help())]
+    limit: Vec<(String, String)>,
+}
+
+impl LimitArgs {
+    /// The limits that hold.
+    pub(crate) fn limits(&self) -> Result<Limits, CliError> {
+        let mut limits = Limits::default();
+        let mut set = |(name, value): (&String, &String)| limits.set(name, value).map_err(CliError::input);
+        named_once("--limit", &self.limit)?.iter().try_for_each(&mut set)?;
+        Ok(limits)
+    }
+}
+
+fn limits_help() -> String {
+    let names = Limits::NAMES.join(", ");
+    format!(
+        "Raise or lower a limit on the model, as in fields=33554432 or tensor_bytes=128GiB, if you trust its file; may be repeated. Limits: {names}"
+    )
+}
+
+fn parse_limit(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=N, for example fields=33554432")?;
+    let name = name.replace('-', "_");
+    Limits::default().set(&name, value).map_err(|error| error.to_string())?;
+    Ok((name, value.to_owned()))
 }
 
 impl ModelArgs {
+    /// The sizes that dimensions are given.
+    pub(super) fn dims(&self) -> Result<BTreeMap<String, usize>, CliError> {
+        named_once("--dim", &self.dim)
+    }
+
     /// Where compiled models are kept, if anywhere.
     pub(super) fn cache(&self) -> Option<PathBuf> {
         let set = || std::env::var_os("ANABRANCH_CACHE").filter(|folder| !folder.is_empty() && self.model.is_some());
@@ -342,17 +386,23 @@ impl DeviceArgs {
     }
 }
 
-/// Refuses a flag that says two things of one name: which of them was meant?
-pub(super) fn named_once<T>(flag: &str, given: &[(String, T)]) -> Result<(), CliError> {
-    let is_again = |at: &usize| given[..*at].iter().any(|(earlier, _)| *earlier == given[*at].0);
-    match (0..given.len()).find(is_again) {
-        Some(at) => Err(CliError::input(format!("{flag} names {} twice; leave out one of them", given[at].0))),
-        None => Ok(()),
+/// The values by name; refuses a flag that says two things of one name: which of them was meant?
+pub(super) fn named_once<T: Clone + Display>(
+    flag: &str,
+    given: &[(String, T)],
+) -> Result<BTreeMap<String, T>, CliError> {
+    let mut all = BTreeMap::new();
+    for (name, value) in given {
+        if let Some(first) = all.insert(name.clone(), value.clone()) {
+            let text = format!("{flag} names {name} twice, as {first} and as {value}; leave out one of them");
+            return Err(CliError::input(text));
+        }
     }
+    Ok(all)
 }
 
 pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
-    let (name, size) = text.split_once('=').ok_or("write NAME=N, for example batch=4")?;
+    let (name, size) = text.rsplit_once('=').ok_or("write NAME=N, for example batch=4 or 'x[1]=576'")?;
     Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
 }
 

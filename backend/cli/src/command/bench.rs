@@ -4,7 +4,8 @@ mod changes;
 mod results;
 
 use super::args::{
-    ConstraintArgs, DeviceArgs, FuseArgs, ModelArgs, PlaceArgs, parse_dimension, parse_percent, parse_seconds,
+    ConstraintArgs, DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension, parse_percent,
+    parse_seconds,
 };
 use super::costs::keep;
 use super::files::file_of;
@@ -88,11 +89,13 @@ pub(crate) struct BenchCommand {
     /// Seed of the inputs' random elements
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     random: u64,
-    /// Size of a symbolic dimension, for example batch=4; 1 where none is given; may be repeated
+    /// Size of a dimension, as in batch=4 or 'x[1]=576' [default: 1]; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]
     fuse: FuseArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     constraints: ConstraintArgs,
     #[command(flatten)]
@@ -175,6 +178,7 @@ impl BenchCommand {
             dim: self.dim.clone(),
             cache: None,
             fuse: self.fuse.clone(),
+            limits: self.limits.clone(),
         }
     }
 

@@ -1,9 +1,10 @@
 //! Outputs beside those that are expected.
 
+use super::inputs::Given;
 use super::open::Opened;
 use super::{CliError, lossy};
 use crate::tensors::{self, Label, Role};
-use anabranch::compare::Tolerance;
+use anabranch::compare::{Difference, Tolerance, Top1, Worst};
 use anabranch::session::{Inputs, Outputs, Session, ValueInfo};
 use anabranch_kernels::{Tensor, TensorSpec};
 use clap::Args;
@@ -45,6 +46,8 @@ pub(super) struct Verdict {
     output: String,
     /// What differs, if something does.
     difference: Option<String>,
+    /// By how much, where type and shape go together.
+    figures: Option<Difference>,
 }
 
 /// How all compare.
@@ -65,7 +68,7 @@ impl ExpectArgs {
         let expected = |(at, set): (usize, &PathBuf)| {
             let inputs = match at {
                 0 => None,
-                _ => Some(super::inputs::read_file(None, set, &opened.session, Inputs::new())?),
+                _ => Some(super::inputs::read_file(None, set, &opened.session, Given::default())?.inputs),
             };
             Expected::read(&opened.session, set, inputs)
         };
@@ -85,8 +88,8 @@ impl ExpectArgs {
             let own = inputs.as_ref().map(|inputs| session.run(inputs)).transpose()?;
             let made = own.as_ref().unwrap_or(outputs);
             for (name, tensor) in wanted {
-                let difference = tolerance.compare(made.tensor(name)?, tensor).err();
-                verdicts.push(Verdict { file: lossy(file), output: name.clone(), difference });
+                let compared = Difference::between(made.tensor(name)?, tensor, tolerance);
+                verdicts.push(Verdict::of(lossy(file), name.clone(), compared));
             }
         }
         let Self { rtol, atol, .. } = *self;
@@ -109,6 +112,9 @@ impl Expected {
             };
             // Inputs that are kept beside the outputs are passed over.
             let Some(name) = output.map(|output| output.name().to_owned()) else { return Ok(None) };
+            if specs.iter().any(|(known, _)| *known == name) {
+                return Err(format!("gives output `{name}` twice; leave out one of them"));
+            }
             specs.push((name.clone(), spec.clone()));
             let room = session.check_room(specs.iter().map(|(name, spec)| (name.as_str(), spec)));
             room.map(|()| Some(name)).map_err(|error| error.to_string())
@@ -136,9 +142,33 @@ impl Verdicts {
     }
 }
 
+impl Verdict {
+    fn of(file: String, output: String, compared: Result<Difference, String>) -> Self {
+        let difference = match &compared {
+            Err(difference) => Some(difference.clone()),
+            Ok(Difference { beyond: 0, .. }) => None,
+            Ok(own) => Some(format!("{} of {} elements are too far off; {}", own.beyond, own.elements, figures(own))),
+        };
+        Self { file, output, difference, figures: compared.ok() }
+    }
+}
+
+/// The figures of one output, in a line.
+fn figures(figures: &Difference) -> String {
+    let Difference { greatest_error, greatest_relative_error, rms_error, cosine, top1, worst, .. } = figures;
+    let Some(Worst { index, found, expected }) = worst else { return "all elements are equal".into() };
+    let place = index.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let cosine = cosine.map_or(String::new(), |cosine| format!("; cosine {cosine:.9}"));
+    let top1 = top1.map_or(String::new(), |Top1 { agree, rows }| format!("; top-1 of {agree} of {rows} rows agrees"));
+    format!(
+        "greatest error {greatest_error:.3e} at [{place}], {found} for {expected}; greatest relative error {greatest_relative_error:.3e}; RMS \
+         error {rms_error:.3e}{cosine}{top1}"
+    )
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, output, difference } = self;
+        let Self { file, output, difference, .. } = self;
         match difference {
             Some(difference) => write!(f, "output `{output}` is not as in {file}: {difference}"),
             None => write!(f, "output `{output}` is as in {file}"),
@@ -148,7 +178,12 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Verdicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.outputs.iter().try_for_each(|verdict| writeln!(f, "{verdict}"))?;
+        for verdict in &self.outputs {
+            writeln!(f, "{verdict}")?;
+            if let Some(measured) = verdict.figures.as_ref().filter(|_| verdict.difference.is_none()) {
+                writeln!(f, "  {}", figures(measured))?;
+            }
+        }
         writeln!(f, "(within {} + {} · |expected| for each element)", self.atol, self.rtol)
     }
 }

@@ -2,9 +2,13 @@
 
 use anabranch::device::Inventory;
 use anabranch::session::{ErrorKind, SessionError};
+use std::fmt::Display;
 
 /// What to try at the command line after an error of the library.
 pub(super) fn hint(error: &SessionError) -> Option<String> {
+    if let Some(limit) = error.limit() {
+        return Some(raised(limit));
+    }
     Some(match error.kind() {
         ErrorKind::NoGpu => "`anabranch devices` says why; --software-gpu counts a software adapter".to_owned(),
         ErrorKind::Memory => {
@@ -15,11 +19,25 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         }
         ErrorKind::Infeasible => "--memory DEVICE=BYTES, --pin and --colocate say what devices may hold".to_owned(),
         ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
-        ErrorKind::Dimension => format!("--dim {}=N", error.symbol().unwrap_or("NAME")),
+        ErrorKind::Dimension => dimension(error.symbol().unwrap_or("NAME"), "N"),
         ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
         ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
         _ => return None,
     })
+}
+
+/// How a limit of models is raised.
+pub(super) fn raised(limit: &str) -> String {
+    format!("--limit {limit}=N")
+}
+
+/// How a dimension gets a size, as a shell takes it.
+pub(super) fn dimension(name: &str, size: impl Display) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "_-.:/,@%+".contains(c);
+    match name.chars().all(plain) {
+        true => format!("--dim {name}={size}"),
+        false => format!("--dim '{}={size}'", name.replace('\'', r"'\''")),
+    }
 }
 
 /// The notes as the command prints them.
@@ -39,4 +57,17 @@ fn with_flag(note: &str) -> String {
         _ => return note.to_owned(),
     };
     format!("{note}: {flag}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_flags_that_a_shell_takes() {
+        assert_eq!(dimension("batch", 4), "--dim batch=4");
+        assert_eq!(dimension("x[1]", 576), "--dim 'x[1]=576'");
+        assert_eq!(dimension("past + 1", "N"), "--dim 'past + 1=N'");
+        assert_eq!(dimension("a'b", 1), r"--dim 'a'\''b=1'");
+    }
 }

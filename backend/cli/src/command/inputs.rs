@@ -8,6 +8,7 @@ use anabranch::did_you_mean;
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::TensorSpec;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -15,18 +16,43 @@ use std::path::{Path, PathBuf};
 /// members `out__…` (reference outputs kept beside the inputs) are passed over. No element is read before type, shape and size are known
 /// to fit.
 pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Session) -> Result<Inputs, CliError> {
-    let mut inputs = Inputs::new();
+    let mut given = Given::default();
     if let Some(folder) = folder.filter(|_| args.input.is_empty()) {
-        return read_file(None, folder, session, inputs);
+        return read_file(None, folder, session, given).map(|given| given.inputs);
     }
     for argument in &args.input {
         let (name, file) = named(argument);
-        inputs = match is_image(file) {
-            true => read_image(args, name, file, session, inputs)?,
-            false => read_file(name, file, session, inputs)?,
+        given = match is_image(file) {
+            true => read_image(args, name, file, session, given)?,
+            false => read_file(name, file, session, given)?,
         };
     }
-    Ok(inputs)
+    Ok(given.inputs)
+}
+
+/// The inputs of some files, each with the place that gives it.
+#[derive(Default)]
+pub(super) struct Given {
+    pub(super) inputs: Inputs,
+    from: BTreeMap<String, String>,
+}
+
+impl Given {
+    /// Notes that a place gives an input.
+    ///
+    /// # Errors
+    /// If another place has given it: which of them was meant?
+    fn claim(&mut self, name: &str, place: String) -> Result<(), String> {
+        match self.from.get(name) {
+            Some(first) => {
+                Err(format!("input `{name}` is given twice, by {first} and by {place}; leave out one of them"))
+            }
+            None => {
+                self.from.insert(name.to_owned(), place);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// The name and the file of `NAME=FILE`; of the path of something that is there, which may have that sign in it, all is the file.
@@ -55,15 +81,15 @@ pub(super) fn read_file(
     name: Option<&str>,
     file: &Path,
     session: &Session,
-    mut inputs: Inputs,
-) -> Result<Inputs, CliError> {
+    mut given: Given,
+) -> Result<Given, CliError> {
     if let Some(name) = name.filter(|_| Form::of(file).is_some_and(Form::has_labels)) {
         let file = file.display();
         return Err(CliError::input(format!(
             "--input {name}={file}: it says itself which inputs it holds; give it alone"
         )));
     }
-    let mut given: Vec<(String, TensorSpec)> = Vec::new();
+    let mut specs: Vec<(String, TensorSpec)> = Vec::new();
     let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
         let name = match (label, name) {
             (Label::Named(member), _) if is_reference(session, member) => return Ok(None),
@@ -74,16 +100,17 @@ pub(super) fn read_file(
             (Label::Only, Some(name)) => name.to_owned(),
             (Label::Only, None) => only(session, file)?,
         };
+        given.claim(&name, place(file, label))?;
         fits(session, &name, spec)?;
-        given.push((name.clone(), spec.clone()));
+        specs.push((name.clone(), spec.clone()));
         // What was read of this file counts, too.
-        room(session, inputs.specs().chain(given.iter().map(|(name, spec)| (name.as_str(), spec))))?;
+        room(session, given.inputs.specs().chain(specs.iter().map(|(name, spec)| (name.as_str(), spec))))?;
         Ok(Some(name))
     };
     for (name, tensor) in tensors::read(file, Role::Input, &mut wanted)? {
-        inputs = inputs.tensor(&name, tensor);
+        given.inputs = given.inputs.tensor(&name, tensor);
     }
-    Ok(inputs)
+    Ok(given)
 }
 
 /// The inputs with an image.
@@ -92,22 +119,42 @@ fn read_image(
     name: Option<&str>,
     file: &Path,
     session: &Session,
-    inputs: Inputs,
-) -> Result<Inputs, CliError> {
-    let read = || {
+    mut given: Given,
+) -> Result<Given, CliError> {
+    let mut read = || {
         let name = name.map_or_else(|| only(session, file), |name| Ok(name.to_owned()))?;
+        given.claim(&name, place(file, Label::Only))?;
         let info = known(session, &name)?;
         let dims = info.dims().ok_or("the model does not say how many dimensions it has")?;
         let dtype = info.dtype().ok_or("the model does not say its type")?;
-        let size = |symbol: &str| args.dim.iter().find(|(name, _)| name == symbol).map(|(_, size)| *size);
-        let tensor = Target::of(dtype, dims, size)?.read(file, args.image_norm, |spec| {
+        let tensor = Target::of(dtype, &sizes_of(&args.dim, &name, dims))?.read(file, args.image_norm, |spec| {
             fits(session, &name, spec)?;
-            room(session, inputs.specs().chain([(name.as_str(), spec)]))
+            room(session, given.inputs.specs().chain([(name.as_str(), spec)]))
         })?;
         Ok((name, tensor))
     };
     let (name, tensor) = read().map_err(|reason: String| CliError::in_file(file, reason))?;
-    Ok(inputs.tensor(&name, tensor))
+    given.inputs = given.inputs.tensor(&name, tensor);
+    Ok(given)
+}
+
+/// A tensor of a file, in words.
+fn place(file: &Path, label: Label<'_>) -> String {
+    match label {
+        Label::Named(member) => format!("`{member}` of {}", file.display()),
+        Label::Numbered(at) => format!("number {at} of {}", file.display()),
+        Label::Only => file.display().to_string(),
+    }
+}
+
+/// The sizes of an input's dimensions, as far as the model or the command line says them.
+pub(super) fn sizes_of(given: &[(String, usize)], input: &str, dims: &[Dim]) -> Vec<Option<usize>> {
+    let named = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, size)| *size);
+    let size = |(axis, dim): (usize, &Dim)| match dim {
+        Dim::Known(size) => Some(*size),
+        dim => named(&format!("{input}[{axis}]")).or_else(|| named(&dim.open_name(input, axis)?)),
+    };
+    dims.iter().enumerate().map(size).collect()
 }
 
 /// The inputs that have to be given, in the model's order, which is that of the standard's tests.

@@ -1,7 +1,11 @@
 //! `anabranch inspect`: what a model is, and all that stops it from running, at once.
 
+mod attempt;
+mod candidates;
 mod facts;
 mod obstacles;
+mod search;
+mod sizes;
 mod work;
 
 use super::args::{DeviceArgs, ModelArgs};
@@ -14,11 +18,14 @@ use crate::text::{amount, wrapped};
 use anabranch::compiled::About;
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Strategy};
-use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
+use attempt::Tried;
 use clap::Args;
 use facts::Facts;
 use obstacles::Obstacle;
+use search::Found;
 use serde::Serialize;
+use sizes::Sizes;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -27,7 +34,10 @@ use work::Work;
 const EXAMPLES: &str = "\
 Examples:
   anabranch inspect model.onnx --dim batch=8
-  anabranch inspect model.onnx --json | jq -e .runs";
+  anabranch inspect model.onnx --dim 'x[1]=576' --json | jq .sizes
+  anabranch inspect model.onnx -q >/dev/null && echo runs
+
+Sizes that nobody gives are tried: 1, what the model's nodes want, and usual ones. Status 1 says that the model does not run.";
 
 /// Columns that sentences keep to, and where their later lines begin.
 const SENTENCE: (usize, usize) = (100, 6);
@@ -48,8 +58,12 @@ struct Inspection {
     model: String,
     #[serde(flatten)]
     facts: Facts,
-    /// Dimensions that nobody gave a size, which are taken to be 1.
+    /// Dimensions that nobody gave a size.
     assumed: Vec<String>,
+    /// What was tried for them.
+    sizes: Option<Sizes>,
+    /// Whether shapes follow from computed values, so that it runs in phases.
+    phases: bool,
     runs: bool,
     obstacles: Vec<Obstacle>,
     /// What made it, if it is a compiled model.
@@ -66,7 +80,8 @@ impl InspectCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let mut options =
             SessionOptions::default().with_devices(self.devices.options()?).with_fusion(self.model.fuse.rewrites());
-        options.dims = self.model.dim.iter().cloned().collect();
+        options.dims = self.model.dims()?;
+        options.limits = self.model.limits.limits()?;
         let located = open::located(&self.model)?;
         let session = match &located {
             Some(located) => waiting(output, "opening the model", || Session::survey(&located.file, options))?,
@@ -76,27 +91,34 @@ impl InspectCommand {
         let set = located.as_ref().and_then(|located| located.sets.first());
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
-        output.text_or_json(|| inspection.text(), &inspection)
+        output.text_or_json(|| inspection.text(), &inspection)?;
+        let Inspection { model, runs, obstacles, .. } = inspection;
+        let count = format!("{} obstacle{}", obstacles.len(), if obstacles.len() == 1 { "" } else { "s" });
+        if runs { Ok(()) } else { Err(CliError::does_not_run(format!("{model} does not run: {count}"))) }
     }
 
     fn inspected(&self, session: &Session, given: Inputs) -> Inspection {
         let names: BTreeSet<_> = given.specs().map(|(name, _)| name.to_owned()).collect();
-        let mut assumed = Vec::new();
-        let planned = session.fill_assumed(given, self.model.random.unwrap_or(0)).and_then(|(inputs, names)| {
-            assumed = names;
+        let found = Found::search(session, &given, self.model.random.unwrap_or(0));
+        let planned = found.as_ref().map_err(SessionError::clone).and_then(|found| {
+            let Tried { inputs, .. } = found.best.result.as_ref().map_err(SessionError::clone)?;
             let choice = PlanChoice { strategy: Strategy::CPU, ..session.choice() };
-            Ok((session.plan_with(&inputs, &choice)?, inputs))
+            Ok((session.plan_with(inputs, &choice)?, inputs))
         });
-        let obstacles = obstacles::all(session, planned.as_ref().err(), &names);
+        let assumed: Vec<_> = found.iter().flat_map(|found| found.best.attempt.sizes.keys().cloned()).collect();
+        let random: Vec<_> = session.deciding_inputs().into_iter().filter(|name| !names.contains(name)).collect();
+        let obstacles = obstacles::all(session, planned.as_ref().err(), &random, &assumed);
         Inspection {
             model: open::model_name(&self.model),
             facts: Facts::of(session),
             assumed,
+            sizes: found.as_ref().ok().map(|found| Sizes::of(found, &random)),
+            phases: found.iter().any(|found| found.best.result.as_ref().is_ok_and(|tried| tried.phases)),
             runs: obstacles.is_empty(),
             obstacles,
             compiled: session.compiled().cloned(),
             has_source: session.has_source(),
-            work: planned.ok().map(|(planned, inputs)| Work::of(session, &inputs, &planned)),
+            work: planned.ok().map(|(planned, inputs)| Work::of(session, inputs, &planned)),
         }
     }
 }
@@ -108,10 +130,10 @@ impl Inspection {
             text.push('\n');
             text += &sentence(&made(about, self.has_source));
         }
-        if !self.assumed.is_empty() {
-            let names = self.assumed.join(", ");
+        let sizes = self.sizes.as_ref().map_or_else(String::new, |sizes| sizes.text(self.runs));
+        if !sizes.is_empty() {
             text.push('\n');
-            text += &sentence(&format!("size 1 is assumed for {names}: --dim NAME=N or --input say otherwise"));
+            text += &sizes;
         }
         if let Some(work) = &self.work {
             let _ = write!(text, "\n{work}");

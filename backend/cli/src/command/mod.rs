@@ -146,6 +146,11 @@ impl CliError {
         Self { message: error.to_string(), code: 1 }
     }
 
+    /// A model that does not run: exit code 1, for scripts that ask.
+    pub(crate) fn does_not_run(message: String) -> Self {
+        Self { message, code: 1 }
+    }
+
     /// Outputs, or times, that are not as expected: exit code 3.
     pub(crate) fn differs(message: String) -> Self {
         Self { message, code: 3 }
@@ -281,8 +286,8 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
     }
 }
 
-/// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch, 2 for
-/// input that cannot be used, 3 for outputs or times that are not as expected, 130 after an interruption.
+/// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch and for `inspect` of a
+/// model that does not run, 2 for input that cannot be used, 3 for outputs or times that are not as expected, 130 after an interruption.
 pub fn main() -> ExitCode {
     let usual = panic::take_hook();
     // A shortage of memory is no fault of Anabranch: who catches it tells it like any error.

@@ -104,7 +104,7 @@ fn options(
     place: &PlaceArgs,
     will_save: bool,
 ) -> Result<(SessionOptions, PathBuf), CliError> {
-    named_once("--dim", &model.dim)?;
+    named_once("--pin", &place.constraints.pin)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save && place.constraints.costs.is_some() {
         ready_store(&store)?;
@@ -122,7 +122,8 @@ fn options(
         .with_calibration(true)
         .with_on_device_loss(place.on_device_loss.into());
     options.stated.extend(place.stated(devices));
-    options.dims = model.dim.iter().cloned().collect();
+    options.dims = model.dims()?;
+    options.limits = model.limits.limits()?;
     options.platform = platform;
     Ok((options, store))
 }

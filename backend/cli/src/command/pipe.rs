@@ -7,7 +7,7 @@ mod rounds;
 mod sink;
 mod source;
 
-use super::args::{DeviceArgs, FuseArgs, ModelArgs, PlaceArgs, parse_dimension};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension};
 use super::costs::keep;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
@@ -65,11 +65,13 @@ pub(crate) struct PipeCommand {
     /// An input that is the same in all data sets; may be repeated
     #[arg(long, value_name = "NAME=FILE")]
     input: Vec<OsString>,
-    /// Size of a symbolic dimension, as in length=64; may be repeated
+    /// Size of a dimension, as in length=64 or 'x[1]=64'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]
     fuse: FuseArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// Write the outputs of each data set to a file of its own in here
     #[arg(long, short, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -255,6 +257,6 @@ impl PipeCommand {
     /// The model with what is the same in all data sets.
     fn model(&self) -> ModelArgs {
         let (model, input, dim, fuse) = (self.model.clone(), self.input.clone(), self.dim.clone(), self.fuse.clone());
-        ModelArgs { model, input, image_norm: None, random: None, dim, cache: None, fuse }
+        ModelArgs { model, input, image_norm: None, random: None, dim, cache: None, fuse, limits: self.limits.clone() }
     }
 }

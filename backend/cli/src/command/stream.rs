@@ -6,7 +6,7 @@ mod outcome;
 mod report;
 mod source;
 
-use super::args::FuseArgs;
+use super::args::{FuseArgs, LimitArgs};
 use super::files::file_of;
 use super::progress::waiting;
 use super::{CliError, MORE, Output, write_file};
@@ -66,11 +66,13 @@ pub(crate) struct SourceArgs {
     /// Most parallel tasks for a product or convolution [default: one a column]
     #[arg(long, value_name = "COUNT")]
     tasks: Option<NonZero<usize>>,
-    /// Size of a model's symbolic dimension, for example batch=4; may be repeated
+    /// Size of a model's dimension, as in batch=4 or 'x[1]=576'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = super::args::parse_dimension)]
     dim: Vec<(String, usize)>,
     #[command(flatten)]
     fuse: FuseArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
 }
 
 /// Which tasks may share a block.

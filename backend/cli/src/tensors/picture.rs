@@ -2,7 +2,6 @@
 //! normalised. Scaling weighs all pixels that an output pixel covers (a triangle as wide as the scale), as PIL and torchvision do.
 
 use anabranch::files;
-use anabranch::import::Dim;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use clap::ValueEnum;
 use half::f16;
@@ -54,14 +53,8 @@ pub(crate) fn is_image(path: &Path) -> bool {
 
 impl Target {
     /// What an input of this type and these dimensions wants. Channels are the dimension of 1 or 3 behind the batch or at the end.
-    pub(crate) fn of(dtype: DType, dims: &[Dim], size: impl Fn(&str) -> Option<usize>) -> Result<Self, String> {
-        let known = |dim: &Dim| match dim {
-            Dim::Known(size) => Some(*size),
-            Dim::Symbol(name) => size(name),
-            Dim::Unknown => None,
-        };
-        let dims: Vec<_> = dims.iter().map(known).collect();
-        let [batch, a, b, c] = dims[..] else {
+    pub(crate) fn of(dtype: DType, dims: &[Option<usize>]) -> Result<Self, String> {
+        let [batch, a, b, c] = *dims else {
             return Err(format!("images are inputs of four dimensions, and this one has {}", dims.len()));
         };
         if batch.is_some_and(|batch| batch != 1) {
@@ -260,7 +253,7 @@ mod tests {
     }
 
     fn target(dims: [usize; 4], dtype: DType) -> Target {
-        Target::of(dtype, &dims.map(Dim::Known), |_| None).expect("an image")
+        Target::of(dtype, &dims.map(Some)).expect("an image")
     }
 
     fn read(bytes: &[u8], target: Target, norm: Option<Norm>) -> Result<Tensor, String> {
@@ -307,11 +300,13 @@ mod tests {
 
     #[test]
     fn what_is_no_image_for_the_input_is_refused() {
-        let wants = |dims: &[Dim], dtype| Target::of(dtype, dims, |_| None).expect_err("no image");
-        assert!(wants(&[Dim::Known(1), Dim::Known(3)], DType::F32).contains("four dimensions"));
-        assert!(wants(&[2, 3, 8, 8].map(Dim::Known), DType::F32).contains("2 images at once"));
-        assert!(wants(&[1, 4, 8, 8].map(Dim::Known), DType::F32).contains("1 or 3 channels"));
-        assert!(wants(&[1, 3, 8, 8].map(Dim::Known), DType::I64).contains("i64"));
+        let wants = |dims: &[usize], dtype| {
+            Target::of(dtype, &dims.iter().map(|size| Some(*size)).collect::<Vec<_>>()).expect_err("no image")
+        };
+        assert!(wants(&[1, 3], DType::F32).contains("four dimensions"));
+        assert!(wants(&[2, 3, 8, 8], DType::F32).contains("2 images at once"));
+        assert!(wants(&[1, 4, 8, 8], DType::F32).contains("1 or 3 channels"));
+        assert!(wants(&[1, 3, 8, 8], DType::I64).contains("i64"));
         let any = target([1, 3, 8, 8], DType::F32);
         let mut bytes = png(2, 2, png::ColorType::Grayscale, &[0; 4]);
         bytes.truncate(45);

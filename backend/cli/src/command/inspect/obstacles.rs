@@ -1,11 +1,10 @@
 //! What stops a model, each with what to do about it.
 
-use crate::command::hints::hint;
+use crate::command::hints::{dimension, hint, raised};
 use anabranch::import::ImportError;
 use anabranch::lower;
 use anabranch::session::{Session, SessionError};
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// Something that stops a model.
@@ -18,13 +17,17 @@ pub(super) struct Obstacle {
 }
 
 /// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan.
-/// `given` are the inputs that are not random.
-pub(super) fn all(session: &Session, refused: Option<&SessionError>, given: &BTreeSet<String>) -> Vec<Obstacle> {
+/// `random` are inputs that decide shapes and are not given, `open` the dimensions whose sizes were only tried.
+pub(super) fn all(
+    session: &Session,
+    refused: Option<&SessionError>,
+    random: &[String],
+    open: &[String],
+) -> Vec<Obstacle> {
     let unread = session.problems().iter().map(|problem| Obstacle::unread(session, problem));
     let mut all: Vec<_> = unread.collect();
     let Some(error) = refused else { return all };
-    let random: Vec<_> = session.deciding_inputs().into_iter().filter(|name| !given.contains(name)).collect();
-    all.extend(error.obstacles().iter().map(|obstacle| Obstacle::of_node(obstacle, &random)));
+    all.extend(error.obstacles().iter().map(|obstacle| Obstacle::of_node(obstacle, random, open)));
     // What a session with problems says beside obstacles is one of these problems.
     if all.is_empty() {
         all.push(Obstacle::of_plan(error));
@@ -35,6 +38,7 @@ pub(super) fn all(session: &Session, refused: Option<&SessionError>, given: &BTr
 impl Obstacle {
     fn unread(session: &Session, problem: &ImportError) -> Self {
         let node = problem.node().map(str::to_owned);
+        let limit = problem.limit_name();
         let found = session.model().nodes.iter().find(|known| Some(&known.name) == node.as_ref());
         // The reason begins with node and operator, which stand in their own places here.
         let reason = match (&node, problem.reason().split_once(": ")) {
@@ -42,11 +46,12 @@ impl Obstacle {
             _ => problem.reason(),
         };
         let (problem, next) = in_two(reason).unwrap_or((reason, "export the model again without it"));
+        let next = limit.map_or_else(|| next.to_owned(), raised);
         let operator = found.map(|node| node.op_type.clone());
-        Self { node, operator, problem: problem.to_owned(), next: next.to_owned() }
+        Self { node, operator, problem: problem.to_owned(), next }
     }
 
-    fn of_node(obstacle: &lower::Obstacle, random: &[String]) -> Self {
+    fn of_node(obstacle: &lower::Obstacle, random: &[String], open: &[String]) -> Self {
         let lower::Obstacle { node, operator, reason, is_unsupported, wanted, .. } = obstacle;
         let decide = |names: &[String]| format!("--input {}=FILE", names.join("=FILE --input "));
         let next = match (wanted.is_empty(), is_unsupported) {
@@ -56,6 +61,10 @@ impl Obstacle {
             }
             (true, true) => {
                 "docs/operators.md lists what is supported; export it with other operators, or in another opset".into()
+            }
+            (true, false) if !open.is_empty() => {
+                let flags: Vec<_> = open.iter().map(|name| dimension(name, "N")).collect();
+                format!("no size that was tried suits it; give others, if there are such: {}", flags.join(" "))
             }
             (true, false) => "see what `onnx.checker` says of the model, and export it again".into(),
         };

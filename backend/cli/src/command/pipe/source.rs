@@ -49,9 +49,11 @@ impl<'a> Source<'a> {
         let batch = command.batch.get();
         let sets = match (command.random, &command.inputs[..]) {
             (Some(count), _) => {
-                let begun = with_batch(session, common.clone(), batch, &command.dim)?;
-                let set =
-                    |at| session.fill_random(begun.clone(), command.seed.wrapping_add(at)).map_err(CliError::from);
+                let sizes = batch_sizes(session, &common, batch);
+                let set = |at| {
+                    let seed = command.seed.wrapping_add(at);
+                    session.fill_sized(common.clone(), seed, &sizes).map_err(CliError::from)
+                };
                 Sets::Random { count, sets: (0..count.min(MOST_RANDOM)).map(set).collect::<Result<_, _>>()? }
             }
             (None, [one]) if one.ends_with(".npz") && !one.contains(['*', '?']) => {
@@ -126,9 +128,16 @@ impl<'a> Source<'a> {
                 false => Ok(false),
             };
             let arrays = read_npz_if(path, wanted)?;
-            return Ok(arrays
-                .into_iter()
-                .fold(common.clone(), |inputs, (name, tensor)| inputs.tensor(own_name(session, &name), tensor)));
+            let mut inputs = common.clone();
+            for (member, tensor) in arrays {
+                let name = own_name(session, &member);
+                if inputs.find(name).is_some() {
+                    let text = format!("gives input `{name}` a second time, as `{member}`; leave out one of them");
+                    return Err(CliError::in_file(path, text));
+                }
+                inputs = inputs.tensor(name, tensor);
+            }
+            return Ok(inputs);
         }
         let missing = |input: &&ValueInfo| !input.is_optional() && common.find(input.name()).is_none();
         let missing: Vec<&ValueInfo> = session.inputs().iter().filter(missing).collect();
@@ -180,32 +189,15 @@ fn stem(file: &Path) -> String {
     file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Binds the leading axes that are symbols to the size of a batch, by filling one such input in.
-fn with_batch(
-    session: &Session,
-    common: Inputs,
-    batch: usize,
-    symbols: &[(String, usize)],
-) -> Result<Inputs, CliError> {
-    let leading = |input: &ValueInfo| matches!(input.dims().and_then(<[Dim]>::first), Some(Dim::Symbol(_)));
-    let open = |input: &&ValueInfo| leading(input) && common.find(input.name()).is_none();
-    let Some(input) = session.inputs().iter().find(open).filter(|_| batch > 1) else { return Ok(common) };
-    let (name, dtype) = (input.name(), input.dtype());
-    let sizes = |dim: (usize, &Dim)| match dim {
-        (0, _) => Some(batch),
-        (_, Dim::Known(size)) => Some(*size),
-        (_, Dim::Symbol(name)) => symbols.iter().find(|(symbol, _)| symbol == name).map(|(_, size)| *size),
-        (_, Dim::Unknown) => None,
-    };
-    let dims: Option<Vec<usize>> = input.dims().unwrap_or(&[]).iter().enumerate().map(sizes).collect();
-    match dims.zip(dtype) {
-        Some((dims, dtype)) => {
-            let spec = TensorSpec::new(dtype, Shape::new(dims)?);
-            let short = || CliError::input(format!("input {name} as {spec} is more than the memory that there is"));
-            Ok(common.tensor(name, anabranch::session::random_tensor(name, &spec, 0).ok_or_else(short)?))
-        }
-        None => Err(CliError::input(format!("input {input}: give the sizes of its other symbols with --dim"))),
-    }
+/// The size of a batch for the leading axis of the first input that is open there, and of all others that are without a name.
+fn batch_sizes(session: &Session, common: &Inputs, batch: usize) -> BTreeMap<String, usize> {
+    let missing = session.inputs().iter().filter(|input| !input.is_optional() && common.find(input.name()).is_none());
+    let leading = missing.filter_map(|input| {
+        let dim = input.dims()?.first()?;
+        Some((dim.open_name(input.name(), 0)?, *dim == Dim::Unknown))
+    });
+    let named = leading.enumerate().filter(|(at, (_, is_unknown))| batch > 1 && (*at == 0 || *is_unknown));
+    named.map(|(_, (name, _))| (name, batch)).collect()
 }
 
 /// All arrays of an archive, which hold as many rows each.
@@ -225,8 +217,13 @@ fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> 
         }
         Ok(input.is_some())
     })?;
+    let count = arrays.len();
     let arrays: BTreeMap<String, Tensor> =
         arrays.into_iter().map(|(name, tensor)| (own_name(session, &name).to_owned(), tensor)).collect();
+    if arrays.len() < count {
+        let text = "gives one input twice, with and without the prefix `in__`; leave out one of them";
+        return Err(CliError::in_file(path, text));
+    }
     let leading = |tensor: &Tensor| tensor.shape().dims().first().copied().unwrap_or(0);
     let rows = arrays.values().map(leading).max().unwrap_or(0);
     if rows == 0 {

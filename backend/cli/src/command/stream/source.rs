@@ -1,11 +1,13 @@
 //! Where a canonical graph comes from: a file of its own, a model, or a generator.
 
+use super::super::args::named_once;
 use super::super::{CliError, read_file};
 use super::SourceArgs;
 use anabranch::canonical::{CanonicalProgram, Granularity, residual_network};
 use anabranch::import;
 use anabranch::lower::{LowerOptions, lower};
 use anabranch::program::Program;
+use anabranch::session::SessionError;
 use anabranch_placement::generate::{RandomVolumes, shape_by_name};
 use anabranch_placement::streaming::{CanonicalGraph, parse_canonical};
 use std::num::NonZero;
@@ -45,9 +47,12 @@ impl Source {
             let graph = parse_canonical(&bytes).map_err(|error| refuse(&error))?;
             return Ok(Source { name: text.into(), graph, converted: None });
         }
-        let model = import::load(path)?;
-        let dims = args.dim.iter().cloned().collect();
-        let program = lower(&model, &LowerOptions { dims, fuse: args.fuse.rewrites(), ..LowerOptions::default() })?;
+        let limits = args.limits.limits()?;
+        let model = import::load_within(path, &limits).map_err(SessionError::from)?;
+        let dims = named_once("--dim", &args.dim)?;
+        let budget = usize::try_from(limits.folded_bytes).unwrap_or(usize::MAX);
+        let options = LowerOptions { dims, fuse: args.fuse.rewrites(), budget, ..LowerOptions::default() };
+        let program = lower(&model, &options).map_err(SessionError::from)?;
         Source::of_program(text, &program, args)
     }
 

@@ -1,0 +1,192 @@
+//! One attempt at a model: sizes of the dimensions that nobody gave, elements of the inputs that decide shapes, and how far the model gets with them.
+
+use super::candidates::open_names;
+use anabranch::RunOptions;
+use anabranch::import::Dim;
+use anabranch::lower::Obstacle;
+use anabranch::session::{ErrorKind, Inputs, Session, SessionError};
+use anabranch_kernels::{DType, Tensor, TensorSpec};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Bytes of random inputs that are made for an attempt at most.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Bytes of weights up to which a model in phases is run, which alone shows whether its later phases are possible.
+const MOST_WEIGHTS: u64 = 1 << 30;
+
+/// Time for such a run.
+const RUN_TIME: Duration = Duration::from_secs(3);
+
+/// What a model is tried with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Attempt {
+    /// By symbol, or by input and axis.
+    pub(super) sizes: BTreeMap<String, usize>,
+    /// Of inputs that decide shapes, where they are not random.
+    pub(super) elements: BTreeMap<String, Elements>,
+}
+
+/// Elements of an input that decides shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Elements {
+    Ones,
+    Zeros,
+    /// 0, 1, 2 and so on, as axes are.
+    Places,
+    /// −1, then ones: a shape that takes all elements along its first axis.
+    Rest,
+}
+
+/// How an attempt ends.
+pub(super) struct Outcome {
+    pub(super) attempt: Attempt,
+    pub(super) result: Result<Tried, SessionError>,
+    /// The number, from 1 on, of the first node that the sizes do not suit; beyond all where there is none, 0 where no node was come to.
+    pub(super) reached: usize,
+}
+
+/// A model that can be lowered.
+pub(super) struct Tried {
+    pub(super) inputs: Inputs,
+    /// Whether it runs in phases.
+    pub(super) phases: bool,
+}
+
+impl Elements {
+    pub(super) const ALL: [Self; 4] = [Self::Ones, Self::Zeros, Self::Places, Self::Rest];
+
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            Self::Ones => "all 1",
+            Self::Zeros => "all 0",
+            Self::Places => "0, 1, 2 …",
+            Self::Rest => "-1, 1, 1 …",
+        }
+    }
+
+    /// A tensor of these elements; none of a type that decides no shapes.
+    fn tensor(self, spec: &TensorSpec) -> Option<Tensor> {
+        let element = |at: usize| match self {
+            Self::Ones => 1,
+            Self::Zeros => 0,
+            Self::Places => at as i64,
+            Self::Rest => {
+                if at == 0 {
+                    -1
+                } else {
+                    1
+                }
+            }
+        };
+        let elements = (0..spec.shape.elements()).map(element);
+        let shape = spec.shape.clone();
+        match spec.dtype {
+            DType::I64 => Tensor::from_elements(shape, &elements.collect::<Vec<_>>()).ok(),
+            DType::I32 => {
+                Tensor::from_elements(shape, &elements.map(|element| element as i32).collect::<Vec<_>>()).ok()
+            }
+            DType::F32 => {
+                Tensor::from_elements(shape, &elements.map(|element| element as f32).collect::<Vec<_>>()).ok()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// Tries a model with the inputs that are given.
+    pub(super) fn of(session: &Session, given: &Inputs, seed: u64, attempt: Attempt) -> Self {
+        let result = tried(session, given, seed, &attempt);
+        let reached = match &result {
+            Ok(_) => usize::MAX,
+            Err(error) => unsuited(session, error).map_or(beyond(session, error), |(at, _)| at + 1),
+        };
+        Self { attempt, result, reached }
+    }
+
+    /// Whether no node is unsuited by the sizes.
+    pub(super) fn passes(&self) -> bool {
+        self.reached == usize::MAX
+    }
+
+    /// That node and its reason, without the numbers that are sizes.
+    pub(super) fn reason(&self, session: &Session) -> Option<String> {
+        let obstacle = self.unsuited(session)?;
+        let words = obstacle.reason.split(' ').scan("", |before, word| Some((std::mem::replace(before, word), word)));
+        let kept = words.map(|(before, word)| match before {
+            "input" => word.to_owned(),
+            _ => word.replace(|c: char| c.is_ascii_digit(), ""),
+        });
+        Some(format!("{}: {}", obstacle.node, kept.collect::<Vec<_>>().join(" ")))
+    }
+
+    /// The first node that the sizes do not suit.
+    pub(super) fn unsuited(&self, session: &Session) -> Option<Obstacle> {
+        self.result.as_ref().err().and_then(|error| unsuited(session, error)).map(|(_, obstacle)| obstacle)
+    }
+}
+
+fn tried(session: &Session, given: &Inputs, seed: u64, attempt: &Attempt) -> Result<Tried, SessionError> {
+    let mut inputs = session.fill_sized(given.clone(), seed, &attempt.sizes)?;
+    for (name, elements) in &attempt.elements {
+        if let Some(tensor) = inputs.find(name).and_then(|random| elements.tensor(random.spec())) {
+            inputs = inputs.tensor(name, tensor);
+        }
+    }
+    let phases = session.check(&inputs)?;
+    if phases && weights(session) <= MOST_WEIGHTS {
+        match session.run_with(&inputs, &RunOptions::default().with_timeout(RUN_TIME)) {
+            Err(error) if is_of_model(&error) => return Err(error),
+            // What random elements do to a kernel, or the end of the time, says nothing of the sizes.
+            _ => {}
+        }
+    }
+    Ok(Tried { inputs, phases })
+}
+
+fn weights(session: &Session) -> u64 {
+    session.model().initializers.values().map(|constant| constant.bytes() as u64).sum()
+}
+
+/// Whether random inputs of these sizes are small enough to be made.
+pub(super) fn is_small(session: &Session, given: &Inputs, attempt: &Attempt) -> bool {
+    let random = session.inputs().iter().filter(|input| given.find(input.name()).is_none());
+    let bytes = random.map(|input| {
+        let declared = input
+            .dims()
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|dim| if let Dim::Known(size) = dim { Some(*size) } else { None });
+        let open =
+            open_names(input, attempt).into_iter().flatten().filter_map(|name| attempt.sizes.get(&name).copied());
+        let elements = declared.chain(open).fold(1usize, usize::saturating_mul);
+        elements.saturating_mul(input.dtype().map_or(1, DType::size))
+    });
+    bytes.fold(0usize, usize::saturating_add) <= MOST_BYTES
+}
+
+fn is_of_model(error: &SessionError) -> bool {
+    matches!(error.kind(), ErrorKind::Model | ErrorKind::Unsupported | ErrorKind::Dimension)
+}
+
+/// The first node, with its position, that stops a model by the sizes of its inputs or their elements.
+fn unsuited(session: &Session, error: &SessionError) -> Option<(usize, Obstacle)> {
+    let nodes = &session.model().nodes;
+    let position = |name: &str| nodes.iter().position(|node| node.name == name);
+    let by_sizes = error.obstacles().iter().filter(|obstacle| !obstacle.is_unsupported || !obstacle.wanted.is_empty());
+    let placed = by_sizes.map(|obstacle| (position(&obstacle.node).unwrap_or(nodes.len()), obstacle.clone()));
+    placed.min_by_key(|(at, _)| *at).or_else(|| {
+        let name = error.node().filter(|_| error.obstacles().is_empty() && is_of_model(error))?;
+        let at = position(name)?;
+        let (node, operator) = (name.to_owned(), nodes[at].op_type.clone());
+        let reason = error.to_string();
+        Some((at, Obstacle { node, operator, reason, is_unsupported: false, is_late: false, wanted: Vec::new() }))
+    })
+}
+
+/// Where an error without such a node stands: beyond all nodes where only operators are not supported, or something could not be read.
+fn beyond(session: &Session, error: &SessionError) -> usize {
+    let is_elsewhere = !error.obstacles().is_empty() || !session.problems().is_empty();
+    if is_elsewhere { usize::MAX } else { 0 }
+}
