@@ -104,7 +104,9 @@ class Session:
         weights: Which weights stay on GPUs between runs: ``resident``, ``staged`` or ``auto``.
         pin: Devices by patterns of nodes' names; of several that match, the first counts.
         colocate: Patterns; the nodes that match one share a device.
-        dims: Sizes of symbolic dimensions that no input binds.
+        dims: Sizes of dimensions that no input binds, by symbol (``"batch"``) or by input and axis (``"x[1]"``).
+        limits: How much a model may ask for before it is refused, such as ``{"nodes": 2_000_000, "tensor_bytes": "128GiB"}``. Raise one if you
+            trust a file that exceeds it.
         fuse: Whether neighbouring operators are fused into one node.
         platform: A platform file: `plan` then plans for its devices. Runs are always on those that are here.
         plans: For how many sets of input shapes plans are kept ready.
@@ -135,6 +137,7 @@ class Session:
         pin: Mapping[str, str] | None = None,
         colocate: Iterable[str] | None = None,
         dims: Mapping[str, int] | None = None,
+        limits: Mapping[str, int | str] | None = None,
         fuse: bool = True,
         platform: str | os.PathLike[str] | None = None,
         plans: int | None = None,

@@ -76,7 +76,8 @@ impl From<SessionError> for Failure {
             device: owned(error.device()),
             input: owned(error.input()),
         };
-        Self { about: Box::new(about), ..Self::new(error.kind(), &error) }
+        let raised = error.limit().map(|limit| format!(" (limits={{\"{limit}\": N}})")).unwrap_or_default();
+        Self { about: Box::new(about), ..Self::new(error.kind(), format_args!("{error}{raised}")) }
     }
 }
 

@@ -62,6 +62,12 @@ fn set(options: &mut SessionOptions, key: &str, value: Value) -> Set {
         }
         "colocate" => constraints.colocated = read(value)?,
         "dims" => options.dims = read(value)?,
+        "limits" => {
+            for (name, value) in read::<BTreeMap<String, Value>>(value)? {
+                let given = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                options.limits.set(&name, &given).map_err(text)?;
+            }
+        }
         "fuse" => options.fuse = if read(value)? { Rewrites::ALL } else { Rewrites::NONE },
         "platform" => options.platform = Some(PlatformFile::read(Path::new(&read::<String>(value)?)).map_err(text)?),
         "plans" => options.plan_capacity = read(value)?,
