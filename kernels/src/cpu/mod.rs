@@ -9,6 +9,7 @@ mod concat;
 mod conv;
 mod conv_transpose;
 mod copy;
+mod double;
 mod elements;
 mod gather;
 mod gemm;
@@ -138,7 +139,10 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Block(_));
     let any_type =
         any_type || matches!(node.op, Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::Trees(_));
-    node.require(any_type || node.is_f32(), "all its tensors are to be f32")?;
+    if !any_type && node.is_f64() {
+        return double::prepare(node);
+    }
+    node.require(any_type || node.is_f32(), "its tensors are to be all f32 or all f64")?;
     Ok(match &node.op {
         Op::Map(op) => map::prepare(node, op)?,
         Op::Pool(op) => pool::prepare(node, op)?,

@@ -218,7 +218,7 @@ mod tests {
 
     /// By the definition, in f64: the element at a place of one plane.
     fn naive(op: &Resize, x: &[f32], [h, w]: [usize; 2], [oh, ow]: [usize; 2], at: usize) -> f64 {
-        let taps = [op.taps(0, at / ow, h, oh), op.taps(1, at % ow, w, ow)];
+        let taps: [Taps; 2] = [op.taps(0, at / ow, h, oh), op.taps(1, at % ow, w, ow)];
         let weighted = |axis: usize, value: &dyn Fn(usize) -> f64| -> f64 {
             let Taps { indices, weights, count } = &taps[axis];
             (0..*count).map(|i| f64::from(weights[i]) * value(indices[i])).sum()

@@ -181,9 +181,9 @@ pub fn compile(
 fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     let float = |spec: &TensorSpec| spec.dtype == DType::F32;
     let other = |input: usize| input == 1 && matches!(node.op, Op::Gather(_) | Op::NarrowMatMul(_));
-    let mut read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
-    if !read.all(float) || !node.outputs.iter().all(float) {
-        return Err(node.unsupported("GPU kernels compute f32 only"));
+    let read = node.inputs.iter().enumerate().filter(|(input, _)| !other(*input)).map(|(_, spec)| spec);
+    if let Some(spec) = read.chain(&node.outputs).find(|spec| !float(spec)) {
+        return Err(node.unsupported(format!("GPU kernels compute f32 only, and a tensor is {}", spec.dtype)));
     }
     node.check()?;
     let recipe = match &node.op {

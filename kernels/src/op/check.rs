@@ -52,6 +52,11 @@ impl NodeSpec {
         self.inputs.iter().chain(&self.outputs).all(|spec| spec.dtype == DType::F32)
     }
 
+    /// Whether all its tensors are `f64`.
+    pub(crate) fn is_f64(&self) -> bool {
+        self.inputs.iter().chain(&self.outputs).all(|spec| spec.dtype == DType::F64)
+    }
+
     /// Checks the node. O(number and rank of its tensors).
     ///
     /// # Errors

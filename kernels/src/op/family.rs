@@ -67,6 +67,10 @@ impl NodeSpec {
 
     /// Without what an epilogue adds.
     fn own_family(&self) -> (&'static str, Vec<f64>) {
+        if let Some(name) = self.double_family() {
+            let work = self.work();
+            return (name, vec![work.flops, work.bytes()]);
+        }
         let (read, written) = (self.read(0), self.written());
         match &self.op {
             Op::Map(map) => self.map_family(map.domain, &map.expression),
@@ -148,6 +152,22 @@ impl NodeSpec {
             }
             Op::Block(block) => ("block", vec![self.work().flops, self.work().bytes(), block.members.len() as f64]),
         }
+    }
+
+    /// The family of the kernels of `f64`, of which each op has one.
+    fn double_family(&self) -> Option<&'static str> {
+        let name = match &self.op {
+            Op::MatMul(_) => "matmul double",
+            Op::Conv(_) | Op::ConvTranspose(_) => "conv double",
+            Op::Pool(_) => "pool double",
+            Op::Reduce(_) => "reduce double",
+            Op::Softmax(_) => "softmax double",
+            Op::Normalize(_) => "normalize double",
+            Op::Resize(_) => "resize double",
+            Op::Recurrent(_) => "recurrent double",
+            _ => return None,
+        };
+        self.is_f64().then_some(name)
     }
 
     /// Simple and dear steps, bytes, those beyond a cache's, and rows: along one every operand is a single value or consecutive.

@@ -1,10 +1,12 @@
 //! The parameters of each op. Axes are indices from the outermost; all shapes are known from the node's tensors.
+//!
+//! Where an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs have kernels.
 
 use super::Expression;
 use serde::{Deserialize, Serialize};
 
 /// `C = A · B` over batches. Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]`),
-/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. `f32`.
+/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. Floats.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MatMul {
     /// A is stored transposed.
@@ -98,7 +100,7 @@ impl IntegerConv {
 }
 
 /// Two-dimensional cross-correlation, as networks mean by convolution. Inputs: X `[n, c, h, w]`, W `[m, c / group, kh,
-/// kw]`, then the epilogue's. Output `[n, m, oh, ow]`. `f32`. One-dimensional convolution is lowered to `h = kh = 1`.
+/// kw]`, then the epilogue's. Output `[n, m, oh, ow]`. Floats. One-dimensional convolution is lowered to `h = kh = 1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     /// Step of the window in rows and columns, ≥ 1.
@@ -114,7 +116,7 @@ pub struct Conv {
 }
 
 /// Two-dimensional transposed convolution (the gradient of [`Conv`] by its input). Inputs: X `[n, c, h, w]`, W `[c, m /
-/// group, kh, kw]`, then the epilogue's. Output `[n, m, oh, ow]`, whose size is the node's. `f32`.
+/// group, kh, kw]`, then the epilogue's. Output `[n, m, oh, ow]`, whose size is the node's. Floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConvTranspose {
     /// Distance in the output of neighbouring inputs, in rows and columns, ≥ 1.
@@ -142,7 +144,7 @@ pub enum PoolKind {
     },
 }
 
-/// Two-dimensional pooling. Input: X `[n, c, h, w]`. Output: `[n, c, oh, ow]`. `f32`. A window may reach beyond the padded
+/// Two-dimensional pooling. Input: X `[n, c, h, w]`. Output: `[n, c, oh, ow]`. Floats. A window may reach beyond the padded
 /// input at the end (ONNX's `ceil_mode`): what is beyond never counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
@@ -180,7 +182,7 @@ pub enum ReduceKind {
     LogSumExp,
 }
 
-/// Reduction over axes. Input: X (`f32`; `i32` and `i64` on the CPU). Output: X's type; its elements are those of X's
+/// Reduction over axes. Input: X (`f32`; `f64`, `i32` and `i64` on the CPU). Output: X's type; its elements are those of X's
 /// remaining axes in order (kept axes of size 1 do not matter: only the element count is read).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
@@ -235,7 +237,7 @@ pub struct Scatter {
     pub kind: ScatterKind,
 }
 
-/// Softmax along one axis. Input and output: as many elements, `f32`.
+/// Softmax along one axis. Input and output: as many elements, floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {
     /// The axis that sums to 1.
@@ -245,7 +247,7 @@ pub struct Softmax {
 }
 
 /// `(x − mean) / √(variance + ε)` over all axes from `axis` on. Inputs: X, then the epilogue's (scale and bias are
-/// there). Output: X's elements, `f32`; the epilogue's operands are broadcast to the *output's* shape.
+/// there). Output: X's elements, floats; the epilogue's operands are broadcast to the *output's* shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Normalize {
     /// The first of the axes that are normalised together.
@@ -301,7 +303,7 @@ pub enum Coordinates {
     Asymmetric,
 }
 
-/// Resampling of the two innermost axes. Input: X `[…, h, w]`. Output: `[…, oh, ow]`. `f32`.
+/// Resampling of the two innermost axes. Input: X `[…, h, w]`. Output: `[…, oh, ow]`. Floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Resize {
     /// How an element is made.
@@ -376,7 +378,7 @@ impl RecurrentKind {
 /// One direction of a recurrent layer; the product of the inputs with the weights is done ahead, as a [`MatMul`]. With `g` =
 /// 3 (GRU) or 4 (LSTM) gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the
 /// recurrent bias `[g·u]`, h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for
-/// an LSTM the last c `[b, u]`. All `f32`. Sigmoid and tanh activations.
+/// an LSTM the last c `[b, u]`. Floats. Sigmoid and tanh activations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrent {
     /// The cell.

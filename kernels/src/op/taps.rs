@@ -1,22 +1,41 @@
 //! Which elements of an axis a resized one is made from, and with what weights: the definition that all kernels share.
 
 use super::{Interpolation, Resize};
+use std::ops::Sub;
 
 /// Neighbours along an axis, at most.
 pub(crate) const NEIGHBOURS: usize = 4;
 
+/// The type of the weights: that of the elements.
+pub(crate) trait Weight: Copy + PartialEq + From<f32> + Sub<Output = Self> {
+    /// A number of this type.
+    fn rounded(number: f64) -> Self;
+}
+
+impl Weight for f32 {
+    fn rounded(number: f64) -> Self {
+        number as Self
+    }
+}
+
+impl Weight for f64 {
+    fn rounded(number: f64) -> Self {
+        number
+    }
+}
+
 /// The neighbours of one output index along an axis, with their weights.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Taps {
+pub(crate) struct Taps<W = f32> {
     pub(crate) indices: [usize; NEIGHBOURS],
-    pub(crate) weights: [f32; NEIGHBOURS],
+    pub(crate) weights: [W; NEIGHBOURS],
     pub(crate) count: usize,
 }
 
-impl Taps {
+impl<W: Weight> Taps<W> {
     /// An element as it is.
-    const fn only(index: usize) -> Self {
-        Self { indices: [index, 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0], count: 1 }
+    fn only(index: usize) -> Self {
+        Self { indices: [index, 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0].map(W::from), count: 1 }
     }
 
     /// The same weights, of neighbours so much further.
@@ -29,7 +48,7 @@ impl Taps {
 
 impl Resize {
     /// The neighbours of an output's index. One without weight is none: were it infinite, its product would be no number.
-    pub(crate) fn taps(&self, axis: usize, index: usize, input: usize, output: usize) -> Taps {
+    pub(crate) fn taps<W: Weight>(&self, axis: usize, index: usize, input: usize, output: usize) -> Taps<W> {
         let x = self.coordinate(axis, index, input, output);
         let last = input.saturating_sub(1);
         let clamped = |at: f64| (at.max(0.0) as usize).min(last);
@@ -38,16 +57,16 @@ impl Resize {
             Interpolation::Nearest(rounding) => Taps::only(clamped(rounding.rounded(x))),
             Interpolation::Linear => {
                 let x = x.clamp(0.0, last as f64);
-                let fraction = fraction(x) as f32;
+                let (fraction, [none, one]) = (W::rounded(fraction(x)), [0.0, 1.0].map(W::from));
                 let indices = [clamped(x.floor()), clamped(x.floor() + 1.0), 0, 0];
-                match fraction {
-                    0.0 => Taps::only(indices[0]),
-                    _ => Taps { indices, weights: [1.0 - fraction, fraction, 0.0, 0.0], count: 2 },
+                match fraction == none {
+                    true => Taps::only(indices[0]),
+                    false => Taps { indices, weights: [one - fraction, fraction, none, none], count: 2 },
                 }
             }
             Interpolation::Cubic { .. } if fraction(x) == 0.0 => Taps::only(clamped(x)),
             Interpolation::Cubic { coefficient } => {
-                let weights = cubic_weights(f64::from(coefficient), fraction(x)).map(|weight| weight as f32);
+                let weights = cubic_weights(f64::from(coefficient), fraction(x)).map(W::rounded);
                 let indices = [-1.0, 0.0, 1.0, 2.0].map(|offset| clamped(x.floor() + offset));
                 Taps { indices, weights, count: 4 }
             }

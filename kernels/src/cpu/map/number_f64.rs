@@ -42,7 +42,7 @@ impl Number for f64 {
             Unary::Acosh => each(a, out, math::acosh_f64),
             Unary::Atanh => each(a, out, math::atanh_f64),
             Unary::Tanh => each(a, out, f64::tanh),
-            Unary::Sigmoid => each(a, out, |x| 1.0 / (1.0 + (-x).exp())),
+            Unary::Sigmoid => each(a, out, math::sigmoid_f64),
             Unary::Erf => each(a, out, math::erf_f64),
             Unary::Relu => each(a, out, |x| if x < 0.0 { 0.0 } else { x }),
             Unary::Floor => each(a, out, f64::floor),
@@ -93,5 +93,53 @@ impl Number for f64 {
 
     fn store(values: &[f64], dtype: DType, bytes: &mut [u8]) {
         convert::from_f64(values, dtype, bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Number, Source};
+    use crate::op::Unary;
+
+    /// Values that were computed with 120 digits and rounded.
+    #[test]
+    fn functions_are_accurate_to_a_few_last_places() {
+        for (function, x, want) in [
+            (Unary::Sigmoid, -740.0, 4.2e-322),
+            (Unary::Sigmoid, -700.5, 5.980196118639791e-305),
+            (Unary::Sigmoid, -36.7, 1.1518409493076095e-16),
+            (Unary::Sigmoid, -1e-12, 0.49999999999975),
+            (Unary::Sigmoid, 0.3, 0.574442516811659),
+            (Unary::Sigmoid, 20.0, 0.9999999979388464),
+            (Unary::Sigmoid, 40.0, 1.0),
+            (Unary::Tanh, 1e-300, 1e-300),
+            (Unary::Tanh, -1e-12, -1e-12),
+            (Unary::Tanh, 0.5, 0.46211715726000974),
+            (Unary::Tanh, -3.3, -0.9972829600991421),
+            (Unary::Tanh, 19.0, 0.9999999999999999),
+            (Unary::Tanh, 400.0, 1.0),
+            (Unary::Erf, 1e-300, 1.1283791670955126e-300),
+            (Unary::Erf, -1e-12, -1.1283791670955126e-12),
+            (Unary::Erf, 0.1, 0.1124629160182849),
+            (Unary::Erf, -0.7, -0.6778011938374184),
+            (Unary::Erf, 1.9, 0.9927904292352575),
+            (Unary::Erf, 2.7, 0.9998656672600594),
+            (Unary::Erf, 3.3, 0.9999969422902035),
+            (Unary::Erf, 5.5, 0.9999999999999927),
+            (Unary::Erf, -30.0, -1.0),
+            (Unary::Exp, -740.0, 4.2e-322),
+            (Unary::Exp, -1e-12, 0.999999999999),
+            (Unary::Exp, 1.0, 2.718281828459045),
+            (Unary::Exp, 709.5, 1.3549863193146328e308),
+            (Unary::Log, 1e-300, -690.7755278982137),
+            (Unary::Log, 1.000000000001, 1.000088900581841e-12),
+            (Unary::Log, 3.0, 1.0986122886681098),
+            (Unary::Log, 1e300, 690.7755278982137),
+        ] {
+            let mut found = [0.0];
+            f64::unary(function, Source::Slice(&[x]), &mut found).expect("defined everywhere");
+            let bound = 4.0 * f64::EPSILON * f64::abs(want) + f64::from_bits(1);
+            assert!(f64::abs(found[0] - want) <= bound, "{function:?} of {x}: {} rather than {want}", found[0]);
+        }
     }
 }

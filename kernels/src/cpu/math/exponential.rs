@@ -52,6 +52,14 @@ pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     numerator / (1.0 + small)
 }
 
+/// `1 / (1 + e^−x)` of a binary64 number, subnormal results included.
+pub(crate) fn sigmoid_f64(x: f64) -> f64 {
+    // Of the two equal forms the one whose exponential is at most 1.
+    let small = (-x.abs()).exp();
+    let numerator = if x < 0.0 { small } else { 1.0 };
+    numerator / (1.0 + small)
+}
+
 /// The hyperbolic tangent: at most 5 units in the last place, never beyond ±1.
 ///
 /// A quotient of polynomials, fitted up to where the result is 1 to the last place; twice as fast as by way of the

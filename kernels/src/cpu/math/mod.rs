@@ -14,7 +14,7 @@ mod power;
 mod trigonometric;
 
 pub(crate) use erf::{erf, erf_f64};
-pub(crate) use exponential::{exp, exp_below_one, sigmoid, tanh};
+pub(crate) use exponential::{exp, exp_below_one, sigmoid, sigmoid_f64, tanh};
 pub(crate) use hyperbolic::{acosh_f64, asinh_f64, atanh_f64};
 pub(crate) use logarithm::log;
 pub(crate) use power::power;

@@ -36,10 +36,10 @@ struct Kernel {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sizes {
-    m: usize,
-    n: usize,
-    k: usize,
+pub(super) struct Sizes {
+    pub(super) m: usize,
+    pub(super) n: usize,
+    pub(super) k: usize,
 }
 
 /// How each product is computed.
@@ -143,7 +143,7 @@ impl CpuKernel for Kernel {
 }
 
 /// The sizes of each product and the batches, if the node fits the op's definition.
-fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelError> {
+pub(super) fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelError> {
     let split = |shape: &Shape| -> Result<(Shape, usize, usize), KernelError> {
         match shape.dims() {
             [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),

@@ -32,36 +32,44 @@ const TOGETHER: usize = 8;
 const MOST_JOINED: usize = 1 << 24;
 
 /// Pooling of images of one size.
-struct PoolKernel {
-    op: Pool,
+pub(super) struct PoolKernel {
+    pub(super) op: Pool,
     /// Height and width of the input and of the output.
-    input: [usize; 2],
-    output: [usize; 2],
+    pub(super) input: [usize; 2],
+    pub(super) output: [usize; 2],
 }
 
 /// Prepares a pooling.
 pub(crate) fn prepare(node: &NodeSpec, op: &Pool) -> Result<Box<dyn CpuKernel>, KernelError> {
-    let (input, output) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
-    for axis in 0..2 {
-        let start = (output[2 + axis].saturating_sub(1)).checked_mul(op.strides[axis]);
-        let reach = (op.window[axis] - 1).checked_mul(op.dilations[axis]);
-        let sum = |a: Option<usize>, b| a.and_then(|a: usize| a.checked_add(b));
-        let end = sum(sum(start, reach.unwrap_or(usize::MAX)), 0).filter(|end| isize::try_from(*end).is_ok());
-        let small = op.pads.iter().all(|pad| isize::try_from(*pad).is_ok());
-        node.require(end.is_some() && small, "its windows lie within the address space")?;
-        let padded = end.unwrap_or(0).max(input[2 + axis].saturating_add(op.pads[axis]));
-        node.require(
-            padded <= MOST_PADDED.saturating_add(2 * input[2 + axis]),
-            "its windows reach not too far beyond the input",
-        )?;
-    }
-    Ok(Box::new(PoolKernel { op: op.clone(), input: [input[2], input[3]], output: [output[2], output[3]] }))
+    Ok(Box::new(PoolKernel::new(node, op)?))
 }
 
 impl PoolKernel {
+    /// The pooling of a node.
+    ///
+    /// # Errors
+    /// If its windows reach too far beyond the input.
+    pub(super) fn new(node: &NodeSpec, op: &Pool) -> Result<Self, KernelError> {
+        let (input, output) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
+        for axis in 0..2 {
+            let start = (output[2 + axis].saturating_sub(1)).checked_mul(op.strides[axis]);
+            let reach = (op.window[axis] - 1).checked_mul(op.dilations[axis]);
+            let sum = |a: Option<usize>, b| a.and_then(|a: usize| a.checked_add(b));
+            let end = sum(sum(start, reach.unwrap_or(usize::MAX)), 0).filter(|end| isize::try_from(*end).is_ok());
+            let small = op.pads.iter().all(|pad| isize::try_from(*pad).is_ok());
+            node.require(end.is_some() && small, "its windows lie within the address space")?;
+            let padded = end.unwrap_or(0).max(input[2 + axis].saturating_add(op.pads[axis]));
+            node.require(
+                padded <= MOST_PADDED.saturating_add(2 * input[2 + axis]),
+                "its windows reach not too far beyond the input",
+            )?;
+        }
+        Ok(Self { op: op.clone(), input: [input[2], input[3]], output: [output[2], output[3]] })
+    }
+
     /// Of the window at an output index along an axis: the window's elements that lie within the input, and the input index
     /// of element 0.
-    fn window(&self, axis: usize, index: usize) -> (Range<usize>, isize) {
+    pub(super) fn window(&self, axis: usize, index: usize) -> (Range<usize>, isize) {
         let (size, dilation) = (self.input[axis] as isize, self.op.dilations[axis]);
         let start = (index * self.op.strides[axis]) as isize - self.op.pads[axis] as isize;
         // Divisions are slow, and most windows need none.
@@ -75,7 +83,7 @@ impl PoolKernel {
     }
 
     /// The elements of that window that a mean is taken over.
-    fn count(&self, axis: usize, index: usize) -> usize {
+    pub(super) fn count(&self, axis: usize, index: usize) -> usize {
         if let PoolKind::Average { count_padding: true } = self.op.kind {
             let size = self.input[axis] + self.op.pads[axis] + self.op.pads[axis + 2];
             let behind = size.saturating_sub(index * self.op.strides[axis]);
