@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::error::Fault;
-use super::expression::{Term, domain_of, expression, literal};
+use super::expression::{Term, domain_of, expression, literal, working};
 use super::view::View;
 use anabranch_kernels::op::{
     Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Slice, Transpose, Unary,
@@ -44,6 +44,10 @@ impl Builder {
         output: TensorSpec,
         formula: impl FnOnce([Term<'_>; N]) -> Term<'_>,
     ) -> Result<View, Fault> {
+        let is_double = |dtype: DType| dtype == DType::F64;
+        if domain == Domain::F32 && (is_double(output.dtype) || inputs.iter().any(|input| is_double(input.dtype()))) {
+            return Err(Fault::narrowed());
+        }
         let op = Op::Map(Map { domain, expression: expression(domain, formula) });
         self.emit_one(op, &inputs.map(View::clone), output)
     }
@@ -52,7 +56,27 @@ impl Builder {
     pub(crate) fn finished(&mut self, view: &View, epilogue: Epilogue) -> Result<View, Fault> {
         let Some(expression) = epilogue.expression else { return Ok(view.clone()) };
         let inputs = [vec![view.clone()], epilogue.operands].concat();
-        self.emit_one(Op::Map(Map { domain: Domain::F32, expression }), &inputs, view.spec.clone())
+        self.emit_one(Op::Map(Map { domain: domain_of(view.dtype()), expression }), &inputs, view.spec.clone())
+    }
+
+    /// What an op makes of `inputs`, with an epilogue applied to it: the op's own, or of 64-bit floats, whose ops have none, an
+    /// expression behind it.
+    pub(crate) fn emit_finished(
+        &mut self,
+        mut op: Op,
+        mut inputs: Vec<View>,
+        epilogue: Epilogue,
+        output: TensorSpec,
+    ) -> Result<View, Fault> {
+        if output.dtype == DType::F64 {
+            let made = self.emit_one(op, &inputs, output)?;
+            return self.finished(&made, epilogue);
+        }
+        if let Some(own) = op.epilogue_mut() {
+            *own = epilogue.expression;
+        }
+        inputs.extend(epilogue.operands);
+        self.emit_one(op, &inputs, output)
     }
 
     /// The view's elements converted to `dtype`; the view itself if it has that type. What is beyond an 8-bit float is its greatest.
@@ -83,9 +107,20 @@ impl Builder {
         Ok(converted)
     }
 
-    /// The view's elements as `f32`, in which all compute-heavy ops work.
+    /// The view's elements as floats that compute-heavy ops work in: 64-bit floats as they are, all others as `f32`.
+    pub(crate) fn as_working(&mut self, view: &View) -> Result<View, Fault> {
+        self.cast(view, working(view.dtype()))
+    }
+
+    /// The view's elements as `f32`, for what is computed in no other type.
+    ///
+    /// # Errors
+    /// If they are 64-bit floats.
     pub(crate) fn as_f32(&mut self, view: &View) -> Result<View, Fault> {
-        self.cast(view, DType::F32)
+        match view.dtype() {
+            DType::F64 => Err(Fault::narrowed()),
+            _ => self.cast(view, DType::F32),
+        }
     }
 
     /// The view repeated to fill `shape`.
@@ -170,12 +205,12 @@ impl Builder {
     }
 
     /// A reduction over `axes` (ascending); the result keeps them with one element each. Computed in `f32`, or in
-    /// `i64` for integers.
+    /// `f64` or `i64` for 64-bit floats and integers.
     pub(crate) fn reduced(&mut self, view: &View, kind: ReduceKind, axes: &[usize]) -> Result<View, Fault> {
         let mut dims = view.dims().to_vec();
         axes.iter().for_each(|axis| dims[*axis] = 1);
         let work = if view.dtype().is_float() || view.dtype() == DType::Bool {
-            DType::F32
+            working(view.dtype())
         } else if view.dtype() == DType::I32 {
             DType::I32
         } else {
@@ -192,7 +227,7 @@ impl Builder {
         self.map(Domain::F32, [&result], DType::Bool, |[x]| x.with(Binary::Greater, 0.0))
     }
 
-    /// The product of `f32` matrices over batches; `dims` is the result's shape.
+    /// The product of matrices of one working type over batches; `dims` is the result's shape.
     pub(crate) fn product(
         &mut self,
         op: MatMul,
@@ -201,10 +236,18 @@ impl Builder {
         dims: Vec<usize>,
         epilogue: Epilogue,
     ) -> Result<View, Fault> {
-        let op = Op::MatMul(MatMul { epilogue: epilogue.expression, ..op });
-        let mut inputs = vec![a.clone(), b.clone()];
-        inputs.extend(epilogue.operands);
-        self.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))
+        let output = TensorSpec::new(a.dtype(), Shape::new(dims)?);
+        self.emit_finished(Op::MatMul(op), vec![a.clone(), b.clone()], epilogue, output)
+    }
+
+    /// A constant of these numbers, rounded to `dtype`: `f64` or `f32`.
+    pub(crate) fn table(&mut self, dtype: DType, dims: Vec<usize>, numbers: &[f64]) -> Result<View, Fault> {
+        let shape = Shape::new(dims)?;
+        let tensor = match dtype {
+            DType::F64 => Tensor::from_elements(shape, numbers),
+            _ => Tensor::from_elements(shape, &numbers.iter().map(|number| *number as f32).collect::<Vec<_>>()),
+        };
+        self.made(tensor.expect("as many numbers as the shape has elements"))
     }
 
     pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Result<View, Fault> {

@@ -169,6 +169,11 @@ impl Fault {
         Self { text: text.into(), is_unsupported: true, needs: None }
     }
 
+    /// 64-bit floats where only narrower ones are computed: their digits would be lost without a word.
+    pub(crate) fn narrowed() -> Self {
+        Self::unsupported("64-bit floats, which this operator is not computed in; cast its inputs to 32-bit floats")
+    }
+
     pub(crate) fn missing(input: usize) -> Self {
         Self::invalid(format!("input {input} is missing"))
     }

@@ -16,6 +16,14 @@ pub(crate) const fn domain_of(dtype: DType) -> Domain {
     }
 }
 
+/// The type in which floats of a type, and what is computed with them, are held: `f64` its own, all else `f32`.
+pub(crate) const fn working(dtype: DType) -> DType {
+    match dtype {
+        DType::F64 => DType::F64,
+        _ => DType::F32,
+    }
+}
+
 /// A constant; in the domain of integers its fraction is cut off.
 pub(crate) fn literal(domain: Domain, value: f64) -> Step {
     Step::Constant(match domain {
@@ -61,6 +69,11 @@ pub(crate) struct Term<'a> {
 }
 
 impl Term<'_> {
+    /// Whether it is computed in 64-bit floats.
+    pub(crate) fn is_double(self) -> bool {
+        self.of.domain == Domain::F64
+    }
+
     pub(crate) fn apply(self, function: Unary) -> Self {
         self.of.push(Step::Unary(function, self.register))
     }

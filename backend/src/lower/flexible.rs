@@ -82,7 +82,7 @@ impl Heads {
         if !precision.is_float() {
             return Err(Fault::attribute("softmax_precision", precision, "a floating-point type"));
         }
-        let (queries, keys, values) = (builder.as_f32(q)?, builder.as_f32(k)?, builder.as_f32(v)?);
+        let (queries, keys, values) = (builder.as_working(q)?, builder.as_working(k)?, builder.as_working(v)?);
         let keys = builder.transposed(&keys, &[0, 1, 3, 2])?;
         Ok(Self {
             queries: queries.reshaped(vec![batch, key_heads, heads / key_heads, length, depth])?,
@@ -98,14 +98,16 @@ impl Heads {
         let depth = self.keys.dims()[3];
         let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
         let scores = multiplied(builder, &self.queries, &self.keys)?.reshaped(self.scores)?;
-        builder.map(domain_of(DType::F32), [&scores], self.precision, |[score]| score * scale)
+        let double = [scores.dtype(), self.precision].contains(&DType::F64);
+        let work = if double { DType::F64 } else { DType::F32 };
+        builder.map(domain_of(work), [&scores], self.precision, |[score]| score * scale)
     }
 
     /// The weights times the values.
     fn weighted(&self, builder: &mut Builder, weights: &View) -> Result<View, Fault> {
         let [batch, heads, length, total] = self.scores;
         let (key_heads, width) = (self.values.dims()[1], self.values.dims()[4]);
-        let weights = builder.as_f32(weights)?;
+        let weights = builder.cast(weights, self.values.dtype())?;
         let weights = weights.reshaped(vec![batch, key_heads, heads / key_heads, length, total])?;
         multiplied(builder, &weights, &self.values)?.reshaped(vec![batch, heads, length, width])
     }

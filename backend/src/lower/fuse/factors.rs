@@ -4,6 +4,7 @@
 use super::graph::{Graph, as_map};
 use super::maps::both;
 use crate::program::Node;
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, Op, Register, Step};
 
 /// Moves factors of operands that only the product reads.
@@ -22,7 +23,7 @@ fn scaled_after(graph: &Graph, position: usize, side: usize) -> Option<Node> {
     let map = as_map(&earlier.spec)?;
     let factor = factor_of(&map.expression)?;
     let (read, made) = (&earlier.spec.inputs[0], &earlier.spec.outputs[0]);
-    if read.dtype != made.dtype || read.shape.elements() != made.shape.elements() {
+    if [read.dtype, made.dtype] != [DType::F32; 2] || read.shape.elements() != made.shape.elements() {
         return None;
     }
     let scale = Expression::new(

@@ -140,7 +140,15 @@ fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 
 /// `α (eˣ − 1)`.
 pub(super) fn exponential_minus_one(x: Term<'_>, alpha: f64) -> Term<'_> {
-    (x.apply(Unary::Exp) - 1.0) * alpha
+    let power = x.apply(Unary::Exp);
+    let distance = power - 1.0;
+    if !x.is_double() {
+        return distance * alpha;
+    }
+    // Near 0 the difference loses digits, which its quotient with the power's logarithm has lost, too (Higham 2002, section 1.14.1).
+    let exact = distance * x / power.apply(Unary::Log);
+    let near = distance.with(Binary::Equal, 0.0).select(x, exact);
+    x.apply(Unary::Abs).with(Binary::Less, 1.0).select(near, distance) * alpha
 }
 
 /// `max(0, min(1, α x + β))`.
@@ -151,6 +159,54 @@ pub(super) fn clamped_line(x: Term<'_>, alpha: f64, beta: f64) -> Term<'_> {
 /// `ln(1 + eˣ)` as `max(x, 0) + ln(1 + e^−|x|)`, which cannot overflow.
 pub(super) fn log_one_plus_exponential(x: Term<'_>) -> Term<'_> {
     let small = x.apply(Unary::Abs).apply(Unary::Negate).apply(Unary::Exp);
-    let logarithm = (small + 1.0).apply(Unary::Log);
-    x.apply(Unary::Relu) + logarithm
+    let sum = small + 1.0;
+    let logarithm = sum.apply(Unary::Log);
+    if !x.is_double() {
+        return x.apply(Unary::Relu) + logarithm;
+    }
+    // What the sum lost of the small number, its distance from 1 has lost, too (Higham 2002, problem 1.5).
+    let distance = sum - 1.0;
+    let exact = logarithm * small / distance;
+    x.apply(Unary::Relu) + distance.with(Binary::Equal, 0.0).select(small, exact)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::lowered;
+    use crate::import::proto::{NodeProto, TensorProto, data_type};
+
+    /// In 64-bit floats, values that were computed with 120 digits and rounded.
+    #[test]
+    fn doubles_keep_their_digits_near_zero_and_far_from_it() {
+        for (operator, x, want) in [
+            ("Softplus", -800.0, 0.0),
+            ("Softplus", -700.0, 9.859676543759771e-305),
+            ("Softplus", -40.0, 4.248354255291589e-18),
+            ("Softplus", -1e-12, 0.6931471805594454),
+            ("Softplus", 0.5, 0.9740769841801067),
+            ("Softplus", 35.0, 35.0),
+            ("Softplus", 800.0, 800.0),
+            ("Elu", -800.0, -1.0),
+            ("Elu", -3.0, -0.950212931632136),
+            ("Elu", -0.5, -0.3934693402873666),
+            ("Elu", -1e-12, -9.999999999995e-13),
+            ("Elu", -1e-300, -1e-300),
+            ("Elu", 1e300, 1e300),
+            ("Celu", 800.0, 800.0),
+            ("Celu", -1e-12, -9.999999999995e-13),
+            ("Gelu", -3.0, -0.0040496940948902835),
+            ("Gelu", 1e-200, 5e-201),
+            ("Gelu", 7.0, 6.999999999991041),
+            ("Mish", -30.0, -2.807286890651921e-12),
+            ("Mish", 1e-12, 6.0000000000032e-13),
+            ("Mish", 3.0, 2.9865350049679575),
+        ] {
+            let input = TensorProto::raw("x", data_type::DOUBLE, &[], f64::to_le_bytes(x).to_vec());
+            let program = lowered(NodeProto::of(operator, &["x"], &["y"]), Vec::new(), vec![input]).expect("lowers");
+            let made = program.constant(program.outputs[0].value).expect("folded").load().expect("in memory");
+            let found = made.elements::<f64>().expect("f64")[0];
+            let bound = 8.0 * f64::EPSILON * f64::abs(want);
+            assert!((found - want).abs() <= bound, "{operator} of {x}: {found} rather than {want}");
+        }
+    }
 }

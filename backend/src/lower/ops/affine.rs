@@ -2,8 +2,8 @@
 
 use super::expand::sizes;
 use super::matmul::multiplied;
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::{Shape, Tensor};
+use super::{Builder, Entry, Fault, Operator, View, working};
+use anabranch_kernels::Shape;
 
 pub(super) const TABLE: &[Entry] = &[("AffineGrid", affine_grid)];
 
@@ -19,20 +19,19 @@ fn affine_grid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let corners = operator.flag("align_corners", false)?;
     let image = &size[2..];
     let points = Shape::new(image.to_vec())?.elements();
-    builder.afford(points.saturating_mul(4 * (axes + 1)))?;
+    builder.afford(points.saturating_mul(8 * (axes + 1)))?;
     let coordinate = |place: usize, size: usize| match corners {
-        true if size > 1 => 2.0 * place as f32 / (size - 1) as f32 - 1.0,
+        true if size > 1 => 2.0 * place as f64 / (size - 1) as f64 - 1.0,
         true => -1.0,
-        false => (2 * place + 1) as f32 / size as f32 - 1.0,
+        false => (2 * place + 1) as f64 / size as f64 - 1.0,
     };
     let strides = Shape::new(image.to_vec())?.strides();
     let along = |point: usize, axis: usize| coordinate(point / strides[axis] % image[axis], image[axis]);
-    let base: Vec<f32> =
+    let base: Vec<f64> =
         (0..points).flat_map(|point| (0..axes).rev().map(move |axis| along(point, axis)).chain([1.0])).collect();
-    let base = Tensor::from_elements(Shape::new(vec![1, points, axes + 1])?, &base).expect("as many for each point");
-    let base = builder.made(base)?;
-    let theta_f32 = builder.as_f32(theta)?;
-    let across = builder.transposed(&theta_f32, &[0, 2, 1])?;
+    let base = builder.table(working(theta.dtype()), vec![1, points, axes + 1], &base)?;
+    let maps = builder.as_working(theta)?;
+    let across = builder.transposed(&maps, &[0, 2, 1])?;
     let grid = multiplied(builder, &base, &across)?;
     let dims = [&size[..1], image, &[axes]].concat();
     Ok(vec![builder.cast(&grid.reshaped(dims)?, theta.dtype())?])

@@ -1,8 +1,8 @@
 //! Convolution over time that looks back alone: what came before an input is given, or is zeros.
 
-use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, Conv, Expression, Op, Unary};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("CausalConvWithState", causal)];
 
@@ -27,25 +27,20 @@ fn causal(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let whole = builder.concatenated(&[before, x.clone()], 2)?;
     let state = builder.part(&whole, 2, length, taps - 1)?;
 
-    let image = builder.as_f32(&whole)?.reshaped(vec![batch, channels, 1, length + taps - 1])?;
-    let mut inputs = vec![image, builder.as_f32(weights)?.reshaped(vec![channels, 1, 1, taps])?];
+    let image = builder.as_working(&whole)?.reshaped(vec![batch, channels, 1, length + taps - 1])?;
+    let work = image.dtype();
+    let inputs = vec![image, builder.as_working(weights)?.reshaped(vec![channels, 1, 1, taps])?];
+    let mut bias = Epilogue::default();
     if operator.optional(2).is_some() {
-        inputs.push(builder.as_f32(operator.float_input(2)?)?.reshaped(vec![channels, 1, 1])?);
+        let operand = builder.as_working(operator.typed(2, x.dtype())?)?.reshaped(vec![channels, 1, 1])?;
+        bias = Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![operand] };
     }
-    let op = Conv {
-        strides: [1; 2],
-        pads: [0; 4],
-        dilations: [1; 2],
-        group: channels,
-        epilogue: (inputs.len() == 3).then(|| Expression::binary(Binary::Add)),
-    };
-    let output = TensorSpec::new(DType::F32, Shape::new(vec![batch, channels, 1, length])?);
-    let made = builder.emit_one(Op::Conv(op), &inputs, output)?.reshaped(x.dims())?;
+    let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: channels, epilogue: None };
+    let output = TensorSpec::new(work, Shape::new(vec![batch, channels, 1, length])?);
+    let made = builder.emit_finished(Op::Conv(op), inputs, bias, output)?.reshaped(x.dims())?;
     let y = match operator.string("activation", "none")? {
         "none" => builder.cast(&made, x.dtype())?,
-        "silu" | "swish" => {
-            builder.map(domain_of(DType::F32), [&made], x.dtype(), |[x]| x * x.apply(Unary::Sigmoid))?
-        }
+        "silu" | "swish" => builder.map(domain_of(work), [&made], x.dtype(), |[x]| x * x.apply(Unary::Sigmoid))?,
         other => return Err(Fault::attribute("activation", other, "none, silu or swish")),
     };
     Ok(vec![y, state])

@@ -3,7 +3,7 @@
 use super::gather::chosen;
 use super::normalize::rows_normalized;
 use super::rotary::turned;
-use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
 use anabranch_kernels::op::{Domain, ReduceKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
@@ -52,7 +52,7 @@ fn along_last(
         if *parameter.dims() != [width] {
             return Err(Fault::invalid(format!("a parameter of shape {} for {width} features", parameter.shape())));
         }
-        operands.push(builder.as_f32(parameter)?);
+        operands.push(builder.cast(parameter, working(x.dtype()))?);
     }
     let rows = x.elements().checked_div(width).unwrap_or(0);
     rows_normalized(builder, x, operator.float("epsilon", epsilon)?, [rows, width], center, operands)

@@ -1,9 +1,9 @@
 //! Convolution over one to three axes.
 
 use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Entry, Epilogue, Fault, Operator, View};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, working};
 use anabranch_kernels::op::{Binary, Conv, Expression, Op, PadMode};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("Conv", conv)];
 
@@ -17,9 +17,8 @@ fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     check_channels(x.dims()[1], weights.dims()[1], filters, group)?;
     let size = window.output(plane(x)?, false)?;
     let Window { strides, pads, dilations, .. } = window;
-    convolved(operator, builder, &window, filters, size, |epilogue| {
-        Op::Conv(Conv { strides, pads, dilations, group, epilogue })
-    })
+    let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: None });
+    convolved(operator, builder, &window, filters, size, op)
 }
 
 /// What every convolution reads.
@@ -43,22 +42,21 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The convolution `op`, which is given the bias as its epilogue, to `filters` planes of this size.
+/// The convolution `op` with the bias, to `filters` planes of this size.
 pub(super) fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
     window: &Window,
     filters: usize,
     [rows, columns]: [usize; 2],
-    op: impl FnOnce(Option<Expression>) -> Op,
+    op: Op,
 ) -> Result<Vec<View>, Fault> {
     let (x, weights) = operator.pair()?;
     let (dtype, images) = (x.dtype(), x.dims()[0]);
-    let mut inputs = vec![as_plane(&builder.as_f32(x)?)?, as_plane(&builder.as_f32(weights)?)?];
+    let inputs = vec![as_plane(&builder.as_working(x)?)?, as_plane(&builder.as_working(weights)?)?];
     let bias = bias(operator, builder, filters)?;
-    inputs.extend(bias.operands);
-    let output = TensorSpec::new(DType::F32, Shape::new(vec![images, filters, rows, columns])?);
-    let result = builder.emit_one(op(bias.expression), &inputs, output)?;
+    let output = TensorSpec::new(inputs[0].dtype(), Shape::new(vec![images, filters, rows, columns])?);
+    let result = builder.emit_finished(op, inputs, bias, output)?;
     let result = result.reshaped(output_dims(window, images, filters, [rows, columns]))?;
     Ok(vec![builder.cast(&result, dtype)?])
 }
@@ -84,13 +82,13 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let [made_depth, _] = along.output([depth, 1], false)?;
     let [made_rows, made_columns] = across.output([rows, columns], false)?;
     // Depth before channels, so that planes are images.
-    let moved = builder.as_f32(x)?;
+    let moved = builder.as_working(x)?;
     let moved = builder.transposed(&moved, &[0, 2, 1, 3, 4])?;
     let mut dims = moved.dims().to_vec();
     dims[1] = dims[1].saturating_add(along.pads[0]).saturating_add(along.pads[2]);
     let before = vec![0, along.pads[0] as isize, 0, 0, 0];
     let stack = builder.padded(&moved, PadMode::Constant(0.0), before, dims)?;
-    let weights = builder.as_f32(weights)?;
+    let weights = builder.as_working(weights)?;
     let mut sum = bias(operator, builder, filters)?;
     for tap in 0..kernel[0] {
         let starts = vec![0, tap * along.dilations[0], 0, 0, 0];
@@ -100,11 +98,10 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         let taken = builder.part(&weights, 2, tap, 1)?;
         let taken = taken.reshaped(vec![filters, in_each, kernel[1], kernel[2]])?;
         let Window { strides, pads, dilations, .. } = across;
-        let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: sum.expression });
-        let mut inputs = vec![planes.clone(), taken];
-        inputs.extend(sum.operands);
+        let op = Op::Conv(Conv { strides, pads, dilations, group, epilogue: None });
         let dims = [planes.dims()[0], filters, made_rows, made_columns];
-        let part = builder.emit_one(op, &inputs, TensorSpec::new(DType::F32, Shape::new(dims)?))?;
+        let output = TensorSpec::new(planes.dtype(), Shape::new(dims)?);
+        let part = builder.emit_finished(op, vec![planes, taken], sum, output)?;
         sum = Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![part] };
     }
     let sum = sum.operands.pop().ok_or_else(|| Fault::invalid("an empty window"))?;
@@ -133,6 +130,7 @@ pub(super) fn bias(operator: &Operator<'_>, builder: &mut Builder, channels: usi
     if *bias.dims() != [channels] {
         return Err(Fault::invalid(format!("a bias of shape {} for {channels} channels", bias.shape())));
     }
-    let operand = builder.as_f32(bias)?.reshaped(vec![channels, 1, 1])?;
+    let work = working(operator.input(0)?.dtype());
+    let operand = builder.cast(bias, work)?.reshaped(vec![channels, 1, 1])?;
     Ok(Epilogue { expression: Some(Expression::binary(Binary::Add)), operands: vec![operand] })
 }

@@ -2,9 +2,9 @@
 
 use super::conv::{Parts, bias, convolved, volume};
 use super::window::{Window, plane, sizes};
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{ConvTranspose, Domain, Op, PadMode};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::{ConvTranspose, Op, PadMode};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("ConvTranspose", conv_transpose)];
 
@@ -30,9 +30,8 @@ fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<
         size[axis] = output_size(&mut window, axis, input[axis], extra[axis], asked)?;
     }
     let Window { strides, pads, dilations, .. } = window;
-    convolved(operator, builder, &window, filters, size, |epilogue| {
-        Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue })
-    })
+    let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue: None });
+    convolved(operator, builder, &window, filters, size, op)
 }
 
 /// The filters of all groups together.
@@ -90,10 +89,11 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let made_columns = output_size(&mut across, 1, columns, extra[2], asked(2))?;
 
     // Depth before channels, so that planes are images.
-    let planes = builder.as_f32(x)?;
+    let planes = builder.as_working(x)?;
+    let work = planes.dtype();
     let planes = builder.transposed(&planes, &[0, 2, 1, 3, 4])?;
     let planes = planes.reshaped(vec![images.saturating_mul(depth), channels, rows, columns])?;
-    let weights = builder.as_f32(weights)?;
+    let weights = builder.as_working(weights)?;
     let (stride, dilation) = (along.strides[0], along.dilations[0]);
     let turns = stride.min(made_depth.saturating_add(along.pads[0])).max(1);
     if turns > MOST_TURNS {
@@ -111,20 +111,20 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         let Window { strides, pads, dilations, .. } = across;
         let op = Op::ConvTranspose(ConvTranspose { strides, pads, dilations, group, epilogue: None });
         let dims = [planes.dims()[0], filters, made_rows, made_columns];
-        let part = builder.emit_one(op, &[planes.clone(), taken], TensorSpec::new(DType::F32, Shape::new(dims)?))?;
+        let part = builder.emit_one(op, &[planes.clone(), taken], TensorSpec::new(work, Shape::new(dims)?))?;
         let part = part.reshaped(vec![images, depth, filters, made_rows, made_columns])?;
         let before = vec![0, later as isize, 0, 0, 0];
         let part = builder.padded(&part, PadMode::Constant(0.0), before, wide.to_vec())?;
         *sum = Some(match sum.take() {
             None => part,
-            Some(sum) => builder.map(Domain::F32, [&sum, &part], DType::F32, |[sum, part]| sum + part)?,
+            Some(sum) => builder.map(domain_of(work), [&sum, &part], work, |[sum, part]| sum + part)?,
         });
     }
     let mut parts = Vec::with_capacity(turns);
     for part in turned {
         let part = match part {
             Some(part) => part,
-            None => builder.filled(TensorSpec::new(DType::F32, Shape::new(wide)?), 0.0)?,
+            None => builder.filled(TensorSpec::new(work, Shape::new(wide)?), 0.0)?,
         };
         parts.push(part.reshaped(vec![images, wide[1], 1, filters, made_rows, made_columns])?);
     }
@@ -139,7 +139,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         None => result,
         Some(bias) => {
             let bias = bias.reshaped(vec![filters, 1, 1, 1])?;
-            builder.map(Domain::F32, [&result, &bias], DType::F32, |[x, bias]| x + bias)?
+            builder.map(domain_of(work), [&result, &bias], work, |[x, bias]| x + bias)?
         }
     };
     Ok(vec![builder.cast(&result, x.dtype())?])

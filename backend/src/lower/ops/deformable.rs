@@ -3,9 +3,8 @@
 
 use super::matmul::multiplied;
 use super::sample::{linear_neighbours, weighted_sum};
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::Domain;
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("DeformConv", convolution)];
 
@@ -32,7 +31,7 @@ fn convolution(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let dtype = operator.input(0)?.dtype();
     let columns = layer.columns(operator, builder)?;
     let (group, depth) = (layer.group, layer.channels / layer.group);
-    let weights = builder.as_f32(operator.input(1)?)?;
+    let weights = builder.as_working(operator.input(1)?)?;
     let taps = product(&layer.kernel);
     let weights = weights.reshaped(vec![1, group, layer.filters / group, depth.saturating_mul(taps)])?;
     let made = multiplied(builder, &weights, &columns)?;
@@ -43,7 +42,7 @@ fn convolution(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         return Err(Fault::invalid(format!("a bias of shape {} for {} channels", bias.shape(), layer.filters)));
     }
     let bias = bias.reshaped([&[layer.filters][..], &vec![1; layer.kernel.len()]].concat())?;
-    Ok(vec![builder.map(Domain::F32, [&made, &bias], dtype, |[made, bias]| made + bias)?])
+    Ok(vec![builder.map(domain_of(made.dtype()), [&made, &bias], dtype, |[made, bias]| made + bias)?])
 }
 
 fn product(sizes: &[usize]) -> usize {
@@ -112,12 +111,12 @@ impl Layer {
         }
         // Images with the channels of a group innermost, so that a place chooses all of them.
         let pixels = product(&self.input);
-        let table = builder.as_f32(operator.input(0)?)?.reshaped(vec![images, depth, pixels])?;
+        let table = builder.as_working(operator.input(0)?)?.reshaped(vec![images, depth, pixels])?;
         let table = builder.transposed(&table, &[0, 2, 1])?.reshaped(vec![images.saturating_mul(pixels), depth])?;
         let mut read = weighted_sum(builder, &table, &self.input, &neighbours, [images, points, depth])?;
         if operator.optional(4).is_some() {
             let mask = self.by_point(operator, builder, 4, 1)?.reshaped(vec![images, points, 1])?;
-            read = builder.map(Domain::F32, [&read, &mask], DType::F32, |[x, mask]| x * mask)?;
+            read = builder.map(domain_of(read.dtype()), [&read, &mask], read.dtype(), |[x, mask]| x * mask)?;
         }
         let read = builder.transposed(&read, &[0, 2, 1])?;
         read.reshaped(vec![self.batch, self.group, (self.channels / self.group).saturating_mul(taps), windows])
@@ -139,19 +138,20 @@ impl Layer {
             return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", view.shape())));
         }
         let images = self.batch.saturating_mul(self.offset_group);
-        builder.as_f32(view)?.reshaped(vec![images, taps, count, product(&self.output)])
+        builder.as_working(view)?.reshaped(vec![images, taps, count, product(&self.output)])
     }
 
     /// Where the elements of windows lie along an axis: in the window's place, plus what the offsets `[images, kernel …, output …]` say.
     fn placed(&self, builder: &mut Builder, offsets: &View, axis: usize) -> Result<View, Fault> {
         let (axes, rank) = (self.kernel.len(), offsets.rank());
-        let tap = builder.indices(DType::F32, self.kernel[axis], 1 + axis, rank)?;
-        let window = builder.indices(DType::F32, self.output[axis], 1 + axes + axis, rank)?;
+        let work = offsets.dtype();
+        let tap = builder.indices(work, self.kernel[axis], 1 + axis, rank)?;
+        let window = builder.indices(work, self.output[axis], 1 + axes + axis, rank)?;
         let (stride, dilation) = (self.strides[axis] as f64, self.dilations[axis] as f64);
         let before = self.before[axis] as f64;
         let shape = Shape::new(offsets.dims().to_vec())?;
-        let spec = TensorSpec::new(DType::F32, shape);
-        builder.map_to(Domain::F32, [&tap, &window, offsets], spec, |[tap, window, offset]| {
+        let spec = TensorSpec::new(work, shape);
+        builder.map_to(domain_of(work), [&tap, &window, offsets], spec, |[tap, window, offset]| {
             let place = window * stride - before;
             let place = tap * dilation + place;
             place + offset

@@ -1,8 +1,8 @@
 //! Determinants, by elimination with the greatest element of each column as its pivot, unrolled into nodes.
 
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use super::{Builder, Entry, Fault, Operator, View, domain_of};
+use anabranch_kernels::op::{Binary, ReduceKind, Unary};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("Det", determinant)];
 
@@ -19,8 +19,8 @@ fn determinant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         return Err(Fault::unsupported(format!("matrices of {rows} rows; 1 to {LARGEST} are supported")));
     }
     let count = x.elements() / rows / columns;
-    let mut matrix = builder.as_f32(x)?.reshaped(vec![count, rows, rows])?;
-    let mut result = builder.filled(TensorSpec::new(DType::F32, Shape::new(vec![count, 1, 1])?), 1.0)?;
+    let mut matrix = builder.as_working(x)?.reshaped(vec![count, rows, rows])?;
+    let mut result = builder.filled(TensorSpec::new(matrix.dtype(), Shape::new(vec![count, 1, 1])?), 1.0)?;
     for left in (1..=rows).rev() {
         (matrix, result) = eliminated(builder, &matrix, &result, [count, left])?;
     }
@@ -34,39 +34,38 @@ fn eliminated(
     result: &View,
     [count, size]: [usize; 2],
 ) -> Result<(View, View), Fault> {
+    let (domain, work) = (domain_of(matrix.dtype()), matrix.dtype());
     let column = builder.part(matrix, 2, 0, 1)?;
-    let heights = builder.map(Domain::F32, [&column], DType::F32, |[x]| x.apply(Unary::Abs))?;
+    let heights = builder.map(domain, [&column], work, |[x]| x.apply(Unary::Abs))?;
     let greatest = builder.reduced(&heights, ReduceKind::Max, &[1])?;
     // The first row that has it. Where an element is no number none may have it: then the sum of all is none either.
     let all = builder.reduced(&heights, ReduceKind::Sum, &[1])?;
-    let rows = builder.indices(DType::F32, size, 1, 3)?;
-    let found = builder.map(Domain::F32, [&heights, &greatest, &rows], DType::F32, |[height, greatest, row]| {
+    let rows = builder.indices(work, size, 1, 3)?;
+    let found = builder.map(domain, [&heights, &greatest, &rows], work, |[height, greatest, row]| {
         height.with(Binary::Equal, greatest).select(row, size as f64)
     })?;
     let found = builder.reduced(&found, ReduceKind::Min, &[1])?;
-    let chosen = builder.map(Domain::F32, [&rows, &found, matrix], DType::F32, |[row, found, x]| {
-        row.with(Binary::Equal, found).select(x, 0.0)
-    })?;
+    let chosen = builder
+        .map(domain, [&rows, &found, matrix], work, |[row, found, x]| row.with(Binary::Equal, found).select(x, 0.0))?;
     let pivots = builder.reduced(&chosen, ReduceKind::Sum, &[1])?;
     let pivot = builder.part(&pivots, 2, 0, 1)?;
-    let result =
-        builder.map(Domain::F32, [result, &pivot, &found, &all], DType::F32, |[result, pivot, found, all]| {
-            let signed = found.with(Binary::Equal, 0.0).select(pivot, pivot * -1.0);
-            let none = found.with(Binary::Equal, size as f64);
-            result * none.select(all, signed)
-        })?;
+    let result = builder.map(domain, [result, &pivot, &found, &all], work, |[result, pivot, found, all]| {
+        let signed = found.with(Binary::Equal, 0.0).select(pivot, pivot * -1.0);
+        let none = found.with(Binary::Equal, size as f64);
+        result * none.select(all, signed)
+    })?;
     if size == 1 {
         return Ok((matrix.clone(), result));
     }
     // The first row goes where the pivot's was, and the first row and column are left out.
     let (first, rest) = (builder.part(matrix, 1, 0, 1)?, builder.part(matrix, 1, 1, size - 1)?);
     let rows = builder.part(&rows, 1, 1, size - 1)?;
-    let swapped = builder.map(Domain::F32, [&rows, &found, &first, &rest], DType::F32, |[row, found, first, x]| {
+    let swapped = builder.map(domain, [&rows, &found, &first, &rest], work, |[row, found, first, x]| {
         row.with(Binary::Equal, found).select(first, x)
     })?;
     let (lead, rest) = (builder.part(&swapped, 2, 0, 1)?, builder.part(&swapped, 2, 1, size - 1)?);
     let pivots = builder.part(&pivots, 2, 1, size - 1)?;
-    let rest = builder.map(Domain::F32, [&rest, &lead, &pivot, &pivots], DType::F32, |[x, lead, pivot, own]| {
+    let rest = builder.map(domain, [&rest, &lead, &pivot, &pivots], work, |[x, lead, pivot, own]| {
         // Below a pivot of zero are zeros.
         let divisor = pivot.with(Binary::Equal, 0.0).select(1.0, pivot);
         let share = lead / divisor;

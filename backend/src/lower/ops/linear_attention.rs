@@ -1,10 +1,11 @@
 //! Attention without a softmax: a state that each time step decays, corrects and reads, `S = exp(g) S + k ⊗ w`, `o = scale · q S`, where `w`
-//! is the value, or the part of it that the state does not hold yet (the delta rule). One time step after the other, in `f32`.
+//! is the value, or the part of it that the state does not hold yet (the delta rule). One time step after the other, in `f32`, or in `f64` if the
+//! queries are.
 
 use super::matmul::multiplied;
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{Domain, Unary};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
+use anabranch_kernels::op::Unary;
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("LinearAttention", attention)];
 
@@ -27,6 +28,7 @@ struct Steps {
 
 fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let dtype = operator.float_input(0)?.dtype();
+    let work = working(dtype);
     let (query_heads, heads) = (operator.size("q_num_heads", 1, 0)?, operator.size("kv_num_heads", 1, 0)?);
     if heads == 0 || query_heads == 0 || !query_heads.is_multiple_of(heads) {
         return Err(Fault::invalid(format!("{query_heads} query heads for {heads} key heads")));
@@ -41,9 +43,9 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let past = operator.optional(3);
     let dims = [batch, heads, depth, width];
     let mut state = match past {
-        Some(past) if *past.dims() == dims && past.dtype().is_float() => builder.as_f32(past)?,
+        Some(past) if *past.dims() == dims && past.dtype().is_float() => builder.cast(past, work)?,
         Some(past) => return Err(Fault::invalid(format!("a state {} where {dims:?} is needed", past.spec))),
-        None => builder.filled(TensorSpec::new(DType::F32, Shape::new(dims)?), 0.0)?,
+        None => builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)?,
     };
     let mut read = Vec::with_capacity(time);
     for step in 0..time {
@@ -57,7 +59,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     };
     let outputs = builder.concatenated(&read, 0)?;
     let outputs = builder.transposed(&outputs, &[1, 0, 2])?;
-    let outputs = builder.map(Domain::F32, [&outputs], dtype, |[x]| x * scale)?;
+    let outputs = builder.map(domain_of(work), [&outputs], dtype, |[x]| x * scale)?;
     Ok(vec![outputs, builder.cast(&state, past.map_or(dtype, View::dtype))?])
 }
 
@@ -93,8 +95,9 @@ impl Steps {
         if each(1, heads)? != depth {
             return Err(Fault::invalid(format!("queries of {depth} and keys of {} elements", each(1, heads)?)));
         }
+        let work = working(operator.input(0)?.dtype());
         let mut steps = |index: usize, dims: &[usize]| {
-            let x = builder.as_f32(operator.float_input(index)?)?;
+            let x = builder.cast(operator.float_input(index)?, work)?;
             let x = x.reshaped([&[batch, time], dims].concat())?;
             let order: Vec<_> = [1, 0].into_iter().chain(2..x.rank()).collect();
             builder.transposed(&x, &order)
@@ -113,7 +116,7 @@ impl Steps {
             true => return Err(Fault::invalid("a decay that is neither for each head nor for each of its elements")),
             false => None,
         };
-        let decay = decay.map(|decay| builder.map(Domain::F32, [&decay], DType::F32, |[g]| g.apply(Unary::Exp)));
+        let decay = decay.map(|decay| builder.map(domain_of(work), [&decay], work, |[g]| g.apply(Unary::Exp)));
         Ok(Self { queries, keys, values, decay: decay.transpose()?, rate })
     }
 
@@ -123,26 +126,27 @@ impl Steps {
             let part = builder.part(x, 0, step, 1)?;
             part.reshaped(&x.dims()[1..])
         };
+        let (domain, work) = (domain_of(state.dtype()), state.dtype());
         let (query, key) = (at(builder, &self.queries)?, at(builder, &self.keys)?);
         let mut value = at(builder, &self.values)?;
         let state = match &self.decay {
             None => state.clone(),
             Some(decay) => {
                 let decay = at(builder, decay)?;
-                builder.map(Domain::F32, [state, &decay], DType::F32, |[state, decay]| state * decay)?
+                builder.map(domain, [state, &decay], work, |[state, decay]| state * decay)?
             }
         };
         let &[batch, heads, depth] = key.dims() else { return Err(Fault::missing(1)) };
         if let Some(rate) = &self.rate {
             let rate = at(builder, rate)?;
             let held = multiplied(builder, &key.reshaped(vec![batch, heads, 1, depth])?, &state)?;
-            value = builder.map(Domain::F32, [&value, &held, &rate], DType::F32, |[value, held, rate]| {
+            value = builder.map(domain, [&value, &held, &rate], work, |[value, held, rate]| {
                 let missing = value - held;
                 missing * rate
             })?;
         }
         let column = key.reshaped(vec![batch, heads, depth, 1])?;
-        let state = builder.map(Domain::F32, [&state, &column, &value], DType::F32, |[state, key, value]| {
+        let state = builder.map(domain, [&state, &column, &value], work, |[state, key, value]| {
             let written = key * value;
             state + written
         })?;

@@ -1,9 +1,8 @@
 //! Losses over classes, which stand along axis 1: what is summed is chosen by comparing each class with the target.
 
 use super::softmax::normalized;
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, Domain, ReduceKind};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
+use anabranch_kernels::op::{Binary, ReduceKind};
 
 pub(super) const TABLE: &[Entry] =
     &[("NegativeLogLikelihoodLoss", of_logarithms), ("SoftmaxCrossEntropyLoss", of_scores)];
@@ -34,21 +33,22 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
     let mut dims = x.dims().to_vec();
     dims[1] = 1;
     let target = target.reshaped(dims)?;
-    let class = builder.indices(DType::F32, classes, 1, rank)?;
+    let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
+    let class = builder.indices(work, classes, 1, rank)?;
     let ignored = operator.node.int("ignore_index")?;
     let weight = match operator.optional(2) {
         Some(_) => super::quantize::along(operator.typed(2, x.dtype())?, 1, rank)?,
         None => builder.scalar(x.dtype(), 1.0)?,
     };
     // The weight of the target's class, zero for all others and for what is ignored.
-    let chosen = builder.map(Domain::F32, [&target, &class, &weight], DType::F32, |[target, class, weight]| {
+    let chosen = builder.map(domain, [&target, &class, &weight], work, |[target, class, weight]| {
         let hit = target.with(Binary::Equal, class).select(weight, 0.0);
         match ignored {
             Some(ignored) => target.with(Binary::Equal, ignored as f64).select(0.0, hit),
             None => hit,
         }
     })?;
-    let terms = builder.map(Domain::F32, [x, &target, &class, &chosen], DType::F32, |[x, target, class, weight]| {
+    let terms = builder.map(domain, [x, &target, &class, &chosen], work, |[x, target, class, weight]| {
         let other = match ignored {
             Some(ignored) => target.with(Binary::Equal, ignored as f64),
             None => target.with(Binary::Less, 0.0),
@@ -65,7 +65,7 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         "sum" => total(builder, &terms)?,
         "mean" => {
             let (sum, weights) = (total(builder, &terms)?, total(builder, &chosen)?);
-            builder.map(Domain::F32, [&sum, &weights], DType::F32, |[sum, weights]| sum / weights)?
+            builder.map(domain, [&sum, &weights], work, |[sum, weights]| sum / weights)?
         }
         other => return Err(Fault::attribute("reduction", other, "none, sum or mean")),
     };

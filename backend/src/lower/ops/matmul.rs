@@ -1,4 +1,4 @@
-//! Products of matrices. The op set multiplies in `f32`; other floating-point types are converted on the way.
+//! Products of matrices. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted on the way.
 
 use super::integer::grid_product;
 use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, expression};
@@ -44,7 +44,7 @@ pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) ->
             return builder.cast(&product.reshaped(dims)?, dtype);
         }
     }
-    let (a, b) = (builder.as_f32(a)?, builder.as_f32(b)?);
+    let (a, b) = (builder.as_working(a)?, builder.as_working(b)?);
     let (a_batch, &[m, k]) = split_matrix(&a)?;
     let (b_batch, &[rows, n]) = split_matrix(&b)?;
     if rows != k {
@@ -89,7 +89,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let addend = match operator.optional(2) {
         Some(c) if beta != 0.0 => {
             operator.typed(2, dtype)?.shape().broadcast_strides(&Shape::new(vec![m, n])?)?;
-            Some(builder.as_f32(c)?)
+            Some(builder.as_working(c)?)
         }
         _ => None,
     };
@@ -100,7 +100,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     if !transpose_a && let Some(product) = builder.narrow_product(a, (b, transpose_b), &epilogue)? {
         return Ok(vec![builder.cast(&product, dtype)?]);
     }
-    let (a, b) = (builder.as_f32(a)?, builder.as_f32(b)?);
+    let (a, b) = (builder.as_working(a)?, builder.as_working(b)?);
     let op = MatMul { transpose_a, transpose_b, epilogue: None };
     let product = builder.product(op, &a, &b, vec![m, n], epilogue)?;
     Ok(vec![builder.cast(&product, dtype)?])

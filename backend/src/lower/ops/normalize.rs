@@ -1,6 +1,6 @@
 //! Normalisation: batch (with stored statistics), layer, instance, group, root-mean-square, by a norm, across channels.
 
-use super::{Builder, Entry, Epilogue, Fault, Operator, View, axes_of, domain_of, expression};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, axes_of, domain_of, element_of, expression, working};
 use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
@@ -37,7 +37,7 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     for index in 1..5 {
         parameters.push(channel_parameter(operator, builder, x, index, channels)?);
     }
-    let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+    let work = statistics_type(operator)?;
     let mut statistics = Vec::new();
     if training {
         let axes: Vec<_> = (0..x.rank()).filter(|axis| *axis != 1).collect();
@@ -65,7 +65,7 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let offset =
         builder.map(domain_of(work), [bias, mean, &factor], work, |[bias, mean, factor]| bias - mean * factor)?;
     let inputs = [x, &factor, &offset];
-    let y = builder.map(domain_of(x.dtype()), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?;
+    let y = builder.map(domain_of(work), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?;
     statistics.insert(0, y);
     Ok(statistics)
 }
@@ -76,18 +76,20 @@ fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     if operator.wants(1) || operator.wants(2) {
         let x = operator.input(0)?;
         let axes: Vec<_> = (operator.axis(-1, x.rank())?..x.rank()).collect();
-        let x = builder.as_f32(x)?;
+        let x = builder.as_working(x)?;
         let (mean, variance) = moments(builder, &x, &axes)?;
         let epsilon = f64::from(operator.float("epsilon", 1e-5)?);
-        let deviation = builder.map(Domain::F32, [&variance], DType::F32, |[variance]| {
+        let deviation = builder.map(domain_of(x.dtype()), [&variance], x.dtype(), |[variance]| {
             (variance + epsilon).apply(Unary::Sqrt).apply(Unary::Reciprocal)
         })?;
-        outputs.extend([mean, deviation]);
+        // Their type is told apart from that of the input.
+        let kept = element_of(operator.int("stash_type", 1)?)?;
+        outputs.extend([builder.cast(&mean, kept)?, builder.cast(&deviation, kept)?]);
     }
     Ok(outputs)
 }
 
-/// Mean and variance over axes, which stay with one element each. The sums are of `f32`, those of `f64` elements too.
+/// Mean and variance over axes, which stay with one element each.
 fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, View), Fault> {
     let mean = builder.reduced(x, ReduceKind::Mean, axes)?;
     let square = builder.map(domain_of(x.dtype()), [x, &mean], x.dtype(), |[x, mean]| {
@@ -118,7 +120,7 @@ fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Res
         if operator.optional(index).is_some() {
             let parameter = operator.float_input(index)?;
             parameter.shape().broadcast_strides(x.shape())?;
-            parameters.push(builder.as_f32(parameter)?);
+            parameters.push(builder.cast(parameter, working(x.dtype()))?);
         }
     }
     let rows = x.dims()[..axis].iter().product();
@@ -167,7 +169,8 @@ fn grouped(
     operator.float_input(0)?;
     let rows = x.dims()[0].saturating_mul(groups);
     let columns = x.elements().checked_div(rows).unwrap_or(0);
-    let parameters = vec![builder.as_f32(&scale)?, builder.as_f32(&bias)?];
+    let work = working(x.dtype());
+    let parameters = vec![builder.cast(&scale, work)?, builder.cast(&bias, work)?];
     let epsilon = operator.float("epsilon", 1e-5)?;
     Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], true, parameters)?])
 }
@@ -182,11 +185,10 @@ pub(super) fn rows_normalized(
     parameters: Vec<View>,
 ) -> Result<View, Fault> {
     let epilogue = scaled(parameters);
-    let op = Normalize { axis: 1, epsilon, center, epilogue: epilogue.expression };
-    let mut inputs = vec![builder.as_f32(x)?.reshaped(rows)?];
-    inputs.extend(epilogue.operands);
-    let output = TensorSpec::new(DType::F32, x.shape().clone());
-    let result = builder.emit_one(Op::Normalize(op), &inputs, output)?;
+    let op = Op::Normalize(Normalize { axis: 1, epsilon, center, epilogue: None });
+    let input = builder.as_working(x)?.reshaped(rows)?;
+    let output = TensorSpec::new(input.dtype(), x.shape().clone());
+    let result = builder.emit_finished(op, vec![input], epilogue, output)?;
     builder.cast(&result, x.dtype())
 }
 
@@ -228,8 +230,9 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
         return Err(Fault::attribute("size", size, "a number of channels"));
     }
     let rest: usize = x.dims()[2..].iter().product();
-    let flat = builder.as_f32(x)?.reshaped(vec![batch, 1, channels, rest])?;
-    let square = builder.map(Domain::F32, [&flat, &flat], DType::F32, |[a, b]| a * b)?;
+    let flat = builder.as_working(x)?.reshaped(vec![batch, 1, channels, rest])?;
+    let (domain, work) = (domain_of(flat.dtype()), flat.dtype());
+    let square = builder.map(domain, [&flat, &flat], work, |[a, b]| a * b)?;
     let pool = Pool {
         kind: PoolKind::Average { count_padding: true },
         window: [size, 1],
@@ -240,14 +243,13 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     let mean = builder.emit_one(Op::Pool(pool), from_ref(&square), square.spec.clone())?;
     let number = |name, default| operator.float(name, default).map(f64::from);
     let (alpha, bias, beta) = (number("alpha", 1e-4)?, number("bias", 1.0)?, number("beta", 0.75)?);
-    let result = builder.map(Domain::F32, [&flat, &mean], DType::F32, |[x, mean]| {
-        x / (mean * alpha + bias).with(Binary::Power, beta)
-    })?;
+    let result =
+        builder.map(domain, [&flat, &mean], work, |[x, mean]| x / (mean * alpha + bias).with(Binary::Power, beta))?;
     Ok(vec![builder.cast(&result.reshaped(x.dims())?, x.dtype())?])
 }
 
-/// Input `index`, a number for each of `count` channels, read such that it broadcasts over `x`; in `f64` if `x` is, else
-/// in `f32`.
+/// Input `index`, a number for each of `count` channels, read such that it broadcasts over `x`; in `f64` if an input
+/// is, else in `f32`.
 fn channel_parameter(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -260,8 +262,13 @@ fn channel_parameter(
         let reason = format!("input {index} has shape {}, not one element for each of {count}", parameter.shape());
         return Err(Fault::invalid(reason));
     }
-    let work = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
-    builder.cast(parameter, work)?.reshaped(channel_dims(x, count))
+    builder.cast(parameter, statistics_type(operator)?)?.reshaped(channel_dims(x, count))
+}
+
+/// The type of statistics and of what is computed with them: `f64` if one of the inputs, which may have different types, is.
+fn statistics_type(operator: &Operator<'_>) -> Result<DType, Fault> {
+    let double = operator.all_inputs()?.iter().any(|input| input.dtype() == DType::F64);
+    Ok(if double { DType::F64 } else { DType::F32 })
 }
 
 /// `count` along the channels' axis, 1 along those after it.

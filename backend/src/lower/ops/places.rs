@@ -2,7 +2,7 @@
 
 use super::pool::fitted;
 use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Fault, Operator, Term, View};
+use super::{Builder, Fault, Operator, Term, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, PadMode};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
@@ -23,7 +23,8 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
         // Places are compared in `f32`.
         return Err(Fault::unsupported(format!("an image of {rows} × {columns}")));
     }
-    let image = as_plane(&builder.as_f32(x)?)?;
+    let image = as_plane(&builder.as_working(x)?)?;
+    let (domain, work) = (domain_of(image.dtype()), image.dtype());
     let &[images, channels, ..] = image.dims() else { return Err(Fault::missing(0)) };
     let reach = |axis: usize| {
         let last = (size[axis] - 1).saturating_mul(window.strides[axis]);
@@ -35,7 +36,7 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
 
     let dims = [images, channels, size[0], size[1]];
     let spec = |dtype| Ok::<_, Fault>(TensorSpec::new(dtype, Shape::new(dims)?));
-    let mut greatest = builder.filled(spec(DType::F32)?, f64::NEG_INFINITY)?;
+    let mut greatest = builder.filled(spec(work)?, f64::NEG_INFINITY)?;
     let mut place = builder.filled(spec(DType::I64)?, -1.0)?;
     for element in 0..elements {
         let at = [element / window.kernel[1], element % window.kernel[1]];
@@ -46,7 +47,7 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
         let column = along(builder, &window, 1, size, first[1])?;
         // Whether the element is in the image, and greater than all before it, or the first there.
         let better = builder.map_to(
-            Domain::F32,
+            domain,
             [&read, &greatest, &place, &row, &column],
             spec(DType::Bool)?,
             |[x, greatest, place, row, column]| {
@@ -69,10 +70,9 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
                 better.select(own, place)
             },
         )?;
-        greatest =
-            builder.map_to(Domain::F32, [&better, &read, &greatest], spec(DType::F32)?, |[better, x, greatest]| {
-                better.select(x, greatest)
-            })?;
+        greatest = builder.map_to(domain, [&better, &read, &greatest], spec(work)?, |[better, x, greatest]| {
+            better.select(x, greatest)
+        })?;
     }
     let plane = builder.indices(DType::I64, images.saturating_mul(channels), 0, 1)?;
     let plane = plane.reshaped(vec![images, channels, 1, 1])?;

@@ -2,9 +2,9 @@
 
 use super::places;
 use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Entry, Fault, Operator, View};
-use anabranch_kernels::op::{Binary, Domain, Op, Pool, PoolKind, ReduceKind, Unary};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
+use anabranch_kernels::op::{Binary, Op, Pool, PoolKind, ReduceKind, Unary};
+use anabranch_kernels::{Shape, TensorSpec};
 use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -29,7 +29,7 @@ fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let partial = operator.flag("ceil_mode", false)?;
-    let input = builder.as_f32(x)?;
+    let input = builder.as_working(x)?;
     if x.rank() == 5 {
         let result = pooled_volume(operator, builder, &input, kind, partial)?;
         return Ok(vec![builder.cast(&result, x.dtype())?]);
@@ -52,7 +52,7 @@ fn pooled(
     let Window { kernel, strides, pads, dilations, .. } = window;
     let op = Op::Pool(Pool { kind, window: kernel, strides, pads, dilations });
     let dims = [image.dims()[0], image.dims()[1], size[0], size[1]];
-    builder.emit_one(op, from_ref(image), TensorSpec::new(DType::F32, Shape::new(dims)?))
+    builder.emit_one(op, from_ref(image), TensorSpec::new(image.dtype(), Shape::new(dims)?))
 }
 
 /// Rows and columns of the output, with the border that is asked for.
@@ -92,7 +92,8 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     if operator.flag("ceil_mode", false)? {
         return Err(Fault::unsupported("`ceil_mode` 1: windows that reach beyond the border"));
     }
-    let powers = builder.map(Domain::F32, [x], DType::F32, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
+    let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
+    let powers = builder.map(domain, [x], work, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
     let kind = PoolKind::Average { count_padding: true };
     let (mean, count) = if x.rank() == 5 {
         let [across, along] = Window::read_volume(operator, None)?;
@@ -104,7 +105,7 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
         (made.reshaped(dims)?, window.kernel.iter().product())
     };
-    Ok(vec![builder.map(Domain::F32, [&mean], x.dtype(), |[mean]| {
+    Ok(vec![builder.map(domain, [&mean], x.dtype(), |[mean]| {
         let sum = mean * count as f64;
         sum.with(Binary::Power, 1.0 / p)
     })?])
@@ -115,9 +116,10 @@ fn global_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let x = operator.float_input(0)?;
     let p = operator.size("p", 1, 2)? as f64;
     let axes: Vec<_> = (2..operator.ranked(0, 3)?.rank()).collect();
-    let powers = builder.map(Domain::F32, [x], DType::F32, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
+    let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
+    let powers = builder.map(domain, [x], work, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
     let sum = builder.reduced(&powers, ReduceKind::Sum, &axes)?;
-    Ok(vec![builder.map(Domain::F32, [&sum], x.dtype(), |[sum]| sum.with(Binary::Power, 1.0 / p))?])
+    Ok(vec![builder.map(domain, [&sum], x.dtype(), |[sum]| sum.with(Binary::Power, 1.0 / p))?])
 }
 
 fn global(operator: &Operator<'_>, builder: &mut Builder, kind: ReduceKind) -> Result<Vec<View>, Fault> {

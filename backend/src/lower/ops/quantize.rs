@@ -17,7 +17,8 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
         None => asked.unwrap_or(DType::U8),
     };
     let precision = type_attribute(operator, "precision")?.unwrap_or(scale.dtype());
-    let work = if precision == DType::F64 { DType::F64 } else { DType::F32 };
+    let doubles = [precision, x.dtype(), scale.dtype()].contains(&DType::F64);
+    let work = if doubles { DType::F64 } else { DType::F32 };
     let scale = spread(operator, builder, x, scale)?;
     let quotient = builder.map(domain_of(work), [x, &scale], precision, |[x, scale]| x / scale)?;
     let zero_point = match operator.optional(2) {
@@ -34,11 +35,12 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
 
 /// The nearest integers plus the zero point, within the bounds of the type.
 pub(super) fn rounded(builder: &mut Builder, x: &View, zero_point: Option<&View>, dtype: DType) -> Result<View, Fault> {
-    let (low, high) = bounds(dtype)?;
+    let ((low, high), domain) = (bounds(dtype)?, domain_of(x.dtype()));
     match zero_point {
-        None => builder
-            .map(Domain::F32, [x], dtype, |[x]| x.apply(Unary::Round).with(Binary::Max, low).with(Binary::Min, high)),
-        Some(zero) => builder.map(Domain::F32, [x, zero], dtype, |[x, zero]| {
+        None => {
+            builder.map(domain, [x], dtype, |[x]| x.apply(Unary::Round).with(Binary::Max, low).with(Binary::Min, high))
+        }
+        Some(zero) => builder.map(domain, [x, zero], dtype, |[x, zero]| {
             (x.apply(Unary::Round) + zero).with(Binary::Max, low).with(Binary::Min, high)
         }),
     }
@@ -62,7 +64,8 @@ fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
 pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, scale) = (operator.number(0)?, operator.float_input(1)?);
     let dtype = type_attribute(operator, "output_dtype")?.unwrap_or(scale.dtype());
-    let domain = if dtype == DType::F64 || x.dtype() == DType::I32 { Domain::F64 } else { Domain::F32 };
+    let double = dtype == DType::F64 || scale.dtype() == DType::F64 || x.dtype() == DType::I32;
+    let domain = if double { Domain::F64 } else { Domain::F32 };
     let (scale, given) = (spread(operator, builder, x, scale)?, scale);
     let result = match operator.optional(2) {
         Some(_) => {

@@ -2,7 +2,7 @@
 
 use super::recurrent_cell::{Activation, Kind};
 use super::unrolled::Unrolled;
-use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers};
+use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers, working};
 use anabranch_kernels::op::{Binary, Expression, MatMul, Op, Recurrent, RecurrentKind};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
@@ -96,7 +96,7 @@ impl<'a> Layer<'a> {
 
     fn lower(&mut self) -> Result<Vec<View>, Fault> {
         let input = self.operator.input(0)?;
-        let x = self.builder.as_f32(input)?;
+        let x = self.builder.as_working(input)?;
         let x = if self.batch_first { self.builder.transposed(&x, &[1, 0, 2])? } else { x };
         let mut outputs: Vec<Vec<View>> = Vec::new();
         for direction in 0..self.reversed.len() {
@@ -184,8 +184,8 @@ impl<'a> Layer<'a> {
         let mut inputs = vec![projected.reshaped(vec![self.time, self.batch, wide])?, recurrent, bias];
         let states = initial.len();
         inputs.extend(initial);
-        let state = TensorSpec::new(DType::F32, Shape::new(vec![self.batch, self.units])?);
-        let sequence = TensorSpec::new(DType::F32, Shape::new(vec![self.time, self.batch, self.units])?);
+        let state = TensorSpec::new(self.work(), Shape::new(vec![self.batch, self.units])?);
+        let sequence = TensorSpec::new(self.work(), Shape::new(vec![self.time, self.batch, self.units])?);
         let mut specs = vec![sequence];
         specs.extend(std::iter::repeat_n(state, states));
         let op = Recurrent { kind, reverse: self.reversed[direction] };
@@ -201,7 +201,13 @@ impl<'a> Layer<'a> {
             return Err(Fault::invalid(format!("input {index} has shape {}, not {expected:?}", whole.shape())));
         }
         let part = self.builder.part(whole, axis, direction, 1)?.reshaped(dims)?;
-        self.builder.as_f32(&part)
+        let work = self.work();
+        self.builder.cast(&part, work)
+    }
+
+    /// The type in which the layer is computed.
+    fn work(&self) -> DType {
+        self.operator.input(0).map_or(DType::F32, |input| working(input.dtype()))
     }
 
     /// A direction's first state: input `index`, or zeros.
@@ -214,7 +220,8 @@ impl<'a> Layer<'a> {
     }
 
     fn zeros(&mut self, dims: &[usize]) -> Result<View, Fault> {
-        self.builder.filled(TensorSpec::new(DType::F32, Shape::new(dims)?), 0.0)
+        let work = self.work();
+        self.builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)
     }
 
     /// The directions' outputs side by side: Y `[t, d, b, u]`, states `[d, b, u]`, or with the batch first.

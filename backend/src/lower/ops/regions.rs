@@ -1,7 +1,7 @@
 //! Regions of images brought to one size (He et al. 2017, "Mask R-CNN", section 3): each output is the mean or the greatest of some points
 //! in its part of the region, and each point a weighted sum of the four elements around it.
 
-use super::{Builder, Entry, Fault, Operator, View, gather};
+use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Unary};
 
@@ -38,8 +38,9 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         other => return Err(Fault::attribute("mode", other, "avg or max")),
     };
     let how = Regions::read(operator)?;
-    let regions = builder.as_f32(regions)?;
-    let table = builder.as_f32(x)?;
+    let regions = builder.as_working(regions)?;
+    let table = builder.as_working(x)?;
+    let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
     let image = images.reshaped(vec![count, 1, 1])?;
     let mut result: Option<View> = None;
@@ -54,11 +55,11 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
             })?;
             let read = gather::chosen(builder, &table, &place, 0, vec![count, size[0], size[1], channels])?;
             let weights = [&rows.weights[corner / 2], &columns.weights[corner % 2]];
-            let weight = builder.map(Domain::F32, weights, DType::F32, |[row, column]| row * column)?;
+            let weight = builder.map(domain, weights, work, |[row, column]| row * column)?;
             let weight = weight.reshaped(vec![count, size[0], size[1], 1])?;
             result = Some(match &result {
-                None => builder.map(Domain::F32, [&read, &weight], DType::F32, |[x, weight]| x * weight)?,
-                Some(sum) => builder.map(Domain::F32, [sum, &read, &weight], DType::F32, |[sum, x, weight]| {
+                None => builder.map(domain, [&read, &weight], work, |[x, weight]| x * weight)?,
+                Some(sum) => builder.map(domain, [sum, &read, &weight], work, |[sum, x, weight]| {
                     let part = x * weight;
                     if greatest { sum.with(Binary::Max, part) } else { sum + part }
                 })?,
@@ -67,7 +68,7 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     }
     let sum = result.ok_or_else(|| Fault::invalid("no point"))?;
     let share = if greatest { 1.0 } else { 1.0 / (how.points * how.points) as f64 };
-    let mean = builder.map(Domain::F32, [&sum], DType::F32, |[x]| x * share)?;
+    let mean = builder.map(domain, [&sum], work, |[x]| x * share)?;
     let moved = builder.transposed(&mean, &[0, 3, 1, 2])?;
     Ok(vec![builder.cast(&moved, x.dtype())?])
 }
@@ -101,12 +102,13 @@ impl Regions {
         [outputs, size]: [usize; 2],
     ) -> Result<Around, Fault> {
         let along = if axis == 1 { 1 } else { 2 };
+        let (domain, work) = (domain_of(regions.dtype()), regions.dtype());
         let first = builder.part(regions, 1, axis, 1)?.reshaped(vec![regions.dims()[0], 1, 1])?;
         let last = builder.part(regions, 1, axis + 2, 1)?.reshaped(first.dims())?;
-        let output = builder.indices(DType::F32, outputs, along, 3)?;
+        let output = builder.indices(work, outputs, along, 3)?;
         let offset = if self.half_pixel { 0.5 } else { 0.0 };
         let within = (number as f64 + 0.5) / self.points as f64;
-        let at = builder.map(Domain::F32, [&first, &last, &output], DType::F32, |[first, last, output]| {
+        let at = builder.map(domain, [&first, &last, &output], work, |[first, last, output]| {
             let start = first * self.scale - offset;
             let length = last * self.scale - offset - start;
             let length = if self.half_pixel { length } else { length.with(Binary::Max, 1.0) };
@@ -114,13 +116,13 @@ impl Regions {
         })?;
         let (size, end) = (size as f64, size as f64 - 1.0);
         let place = |builder: &mut Builder, step: f64| {
-            builder.map(Domain::F32, [&at], DType::F32, |[at]| {
+            builder.map(domain, [&at], work, |[at]| {
                 let low = at.with(Binary::Max, 0.0).apply(Unary::Floor).with(Binary::Min, end);
                 (low + step).with(Binary::Min, end)
             })
         };
         let weight = |builder: &mut Builder, second: bool| {
-            builder.map(Domain::F32, [&at], DType::F32, |[at]| {
+            builder.map(domain, [&at], work, |[at]| {
                 let inside =
                     at.with(Binary::GreaterOrEqual, -1.0).with(Binary::And, at.with(Binary::LessOrEqual, size));
                 let at = at.with(Binary::Max, 0.0).with(Binary::Min, end);

@@ -6,9 +6,9 @@
 
 use super::gather::chosen;
 use super::matmul::multiplied;
-use super::{Builder, Fault, View};
-use anabranch_kernels::op::{Binary, Domain};
-use anabranch_kernels::{DType, Shape, Tensor};
+use super::{Builder, Fault, View, domain_of};
+use anabranch_kernels::Tensor;
+use anabranch_kernels::op::Binary;
 
 /// The curve along which neighbours are weighed.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,8 @@ pub(super) fn by_axes(
     sampling: Sampling,
     constant: f64,
 ) -> Result<View, Fault> {
-    let mut result = builder.as_f32(x)?;
+    let mut result = builder.as_working(x)?;
+    let work = result.dtype();
     for plan in plans {
         result = match sampling {
             Sampling::Nearest(round) => nearest(builder, &result, plan, round)?,
@@ -105,12 +106,11 @@ pub(super) fn by_axes(
         };
     }
     for plan in plans.iter().filter(|plan| plan.coordinates.contains(&None)) {
-        let inside: Vec<f32> = plan.coordinates.iter().map(|at| f32::from(u8::from(at.is_some()))).collect();
+        let inside: Vec<f64> = plan.coordinates.iter().map(|at| f64::from(u8::from(at.is_some()))).collect();
         let mut dims = vec![1; x.rank()];
         dims[plan.axis] = inside.len();
-        let inside = Tensor::from_elements(Shape::new(dims)?, &inside).expect("one for each index");
-        let inside = builder.made(inside)?;
-        result = builder.map(Domain::F32, [&result, &inside], DType::F32, |[x, inside]| {
+        let inside = builder.table(work, dims, &inside)?;
+        result = builder.map(domain_of(work), [&result, &inside], work, |[x, inside]| {
             inside.with(Binary::Greater, 0.5).select(x, constant)
         })?;
     }
@@ -129,14 +129,13 @@ fn nearest(builder: &mut Builder, x: &View, plan: &AxisPlan, round: fn(f64) -> f
 
 fn weighted(builder: &mut Builder, x: &View, plan: &AxisPlan, weighting: Weighting) -> Result<View, Fault> {
     let (size, made) = (x.dims()[plan.axis], plan.coordinates.len());
-    let bytes = size.saturating_mul(made).saturating_mul(4);
+    let bytes = size.saturating_mul(made).saturating_mul(8);
     builder.afford(bytes)?;
     let zeros = || vec![0.0; size];
     let rows = plan.coordinates.iter().map(|at| at.map_or_else(zeros, |at| weighting.row(at, plan.scale, size)));
     let rows: Vec<Vec<f64>> = rows.collect();
-    let columns: Vec<f32> = (0..size).flat_map(|index| rows.iter().map(move |row| row[index] as f32)).collect();
-    let matrix = Tensor::from_elements(Shape::new(vec![size, made])?, &columns).expect("a weight for each pair");
-    let matrix = builder.made(matrix)?;
+    let columns: Vec<f64> = (0..size).flat_map(|index| rows.iter().map(move |row| row[index])).collect();
+    let matrix = builder.table(x.dtype(), vec![size, made], &columns)?;
     let mut order: Vec<_> = (0..x.rank()).filter(|axis| *axis != plan.axis).collect();
     order.push(plan.axis);
     let moved = builder.transposed(x, &order)?;

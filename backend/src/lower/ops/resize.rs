@@ -4,7 +4,7 @@ use super::expand::sizes;
 use super::resample::{AxisPlan, Curve, Sampling, Weighting, by_axes};
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
-use anabranch_kernels::{DType, Shape, TensorSpec};
+use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("Resize", resize), ("Upsample", upsample)];
 
@@ -241,7 +241,7 @@ fn resampled(
     if let Some(axis) = axes.iter().find(|axis| x.dims()[**axis] == 0 && targets[**axis].size > 0) {
         return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
     }
-    let mut result = builder.as_f32(x)?;
+    let mut result = builder.as_working(x)?;
     for pair in axes.chunks(2) {
         let others = (0..x.rank()).filter(|axis| !pair.contains(axis));
         let order: Vec<_> = others.chain(pair.iter().copied()).collect();
@@ -255,7 +255,7 @@ fn resampled(
         let made = [outer_elements, rows.map_or(1, size), size(column)];
         let scales = [rows.map_or(1.0, |row| targets[row].scale), targets[column].scale];
         let op = Op::Resize(Resize { interpolation, coordinates, scales });
-        let output = TensorSpec::new(DType::F32, Shape::new(made)?);
+        let output = TensorSpec::new(inner.dtype(), Shape::new(made)?);
         let resized = builder.emit_one(op, &[inner.reshaped(read)?], output)?;
         let dims = outer.iter().copied().chain(pair.iter().map(|axis| size(*axis))).collect::<Vec<_>>();
         let mut back = vec![0; order.len()];

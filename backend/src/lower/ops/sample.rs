@@ -1,6 +1,6 @@
 //! Images sampled at given points: each is a weighted sum of elements whose places are computed, and then gathered.
 
-use super::{Builder, Entry, Fault, Operator, Term, View, gather};
+use super::{Builder, Entry, Fault, Operator, Term, View, domain_of, gather};
 use anabranch_kernels::op::{Binary, Domain, Unary};
 use anabranch_kernels::{DType, Shape};
 
@@ -53,17 +53,20 @@ fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let sampling = Sampling::read(operator)?;
     let (batch, channels) = (x.dims()[0], x.dims()[1]);
     let points: usize = grid.dims()[1..=axes].iter().product();
-    let grid_f32 = builder.as_f32(grid)?.reshaped(vec![batch, points, axes])?;
+    // In `f64` if one of both is.
+    let double = [x, grid].iter().any(|view| view.dtype() == DType::F64);
+    let work = if double { DType::F64 } else { DType::F32 };
+    let coordinates = builder.cast(grid, work)?.reshaped(vec![batch, points, axes])?;
     let mut neighbours = Vec::with_capacity(axes);
     for axis in 0..axes {
         // The last axis' coordinate comes first.
-        let coordinate = builder.part(&grid_f32, 2, axes - 1 - axis, 1)?.reshaped(vec![batch, points])?;
+        let coordinate = builder.part(&coordinates, 2, axes - 1 - axis, 1)?.reshaped(vec![batch, points])?;
         neighbours.push(sampling.neighbours(builder, &coordinate, x.dims()[2 + axis])?);
     }
     // Images with their channels innermost, so that a place chooses all of them.
     let order: Vec<_> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
     let pixels: usize = x.dims()[2..].iter().product();
-    let table = builder.as_f32(x)?;
+    let table = builder.cast(x, work)?;
     let table = builder.transposed(&table, &order)?.reshaped(vec![batch * pixels, channels])?;
     let sum = weighted_sum(builder, &table, &x.dims()[2..], &neighbours, [batch, points, channels])?;
     let moved = builder.transposed(&sum, &[0, 2, 1])?;
@@ -91,7 +94,8 @@ impl Sampling {
 
     /// The neighbours along an axis of `size` elements of points whose coordinate goes from −1 to 1.
     fn neighbours(&self, builder: &mut Builder, coordinate: &View, size: usize) -> Result<Vec<Neighbour>, Fault> {
-        let at = builder.map(Domain::F32, [coordinate], DType::F32, |[x]| {
+        let work = coordinate.dtype();
+        let at = builder.map(domain_of(work), [coordinate], work, |[x]| {
             let at = self.placed(x, size as f64);
             let at = if self.mode == Mode::Nearest { at.apply(Unary::Round) } else { at };
             self.drawn_in(at, size as f64)
@@ -145,7 +149,8 @@ impl Sampling {
     }
 
     fn neighbour(&self, builder: &mut Builder, at: &View, offset: f64, size: f64) -> Result<Neighbour, Fault> {
-        let place = builder.map(Domain::F32, [at], DType::F32, |[at]| {
+        let (domain, work) = (domain_of(at.dtype()), at.dtype());
+        let place = builder.map(domain, [at], work, |[at]| {
             let index = at.apply(Unary::Floor) + offset;
             let index = if self.outside == Outside::Reflection { self.reflected(index, size) } else { index };
             // Towards zero: a mirrored index may lie between two.
@@ -158,7 +163,7 @@ impl Sampling {
             let inside = index.with(Binary::Max, 0.0).with(Binary::Min, size - 1.0);
             inside.apply(Unary::IsNan).select(0.0, inside)
         })?;
-        let weight = builder.map(Domain::F32, [at], DType::F32, |[at]| {
+        let weight = builder.map(domain, [at], work, |[at]| {
             let floor = at.apply(Unary::Floor);
             let fraction = at - floor;
             match self.mode {
@@ -199,6 +204,7 @@ pub(super) fn weighted_sum(
     neighbours: &[Vec<Neighbour>],
     [batch, points, channels]: [usize; 3],
 ) -> Result<View, Fault> {
+    let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let image = builder.indices(DType::I64, batch, 0, 2)?;
     let combinations: usize = neighbours.iter().map(Vec::len).product();
     let mut sum: Option<View> = None;
@@ -217,7 +223,7 @@ pub(super) fn weighted_sum(
             })?;
             weight = Some(match weight {
                 None => chosen.weight.clone(),
-                Some(weight) => builder.map(Domain::F32, [&weight, &chosen.weight], DType::F32, |[a, b]| a * b)?,
+                Some(weight) => builder.map(domain, [&weight, &chosen.weight], work, |[a, b]| a * b)?,
             });
         }
         let place = builder.expanded(&place, Shape::new(vec![batch, points])?)?;
@@ -228,13 +234,13 @@ pub(super) fn weighted_sum(
         let read = gather::chosen(builder, table, &place, 0, vec![batch, points, channels])?;
         let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?.reshaped(vec![batch, points, 1])?;
         // Not by a weight of 0, which an infinite element would make NaN.
-        let part = builder.map(Domain::F32, [&read, &weight, &inside], DType::F32, |[x, weight, inside]| {
+        let part = builder.map(domain, [&read, &weight, &inside], work, |[x, weight, inside]| {
             let part = x * weight;
             inside.select(part, 0.0)
         })?;
         sum = Some(match sum {
             None => part,
-            Some(sum) => builder.map(Domain::F32, [&sum, &part], DType::F32, |[sum, part]| sum + part)?,
+            Some(sum) => builder.map(domain, [&sum, &part], work, |[sum, part]| sum + part)?,
         });
     }
     sum.ok_or_else(|| Fault::invalid("no neighbour"))

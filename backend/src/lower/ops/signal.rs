@@ -3,7 +3,7 @@
 use super::cast::element_type;
 use super::gather::chosen;
 use super::matmul::multiplied;
-use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
+use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, working};
 use anabranch_kernels::{DType, Shape, Tensor};
 use std::f64::consts::PI;
 
@@ -21,15 +21,15 @@ fn window(operator: &Operator<'_>, builder: &mut Builder, [a, b, c]: [f64; 3]) -
     let size = operator.known_int(builder, 0, "size")?;
     let size = usize::try_from(size).map_err(|_| Fault::invalid(format!("a window of {size} elements")))?;
     let period = if operator.flag("periodic", true)? { size as f64 } else { size as f64 - 1.0 };
-    builder.reserve(size.saturating_mul(4))?;
+    builder.afford(size.saturating_mul(8))?;
     let at = |index: usize| {
         let angle = 2.0 * PI * index as f64 / period;
-        (a - b * angle.cos() + c * (2.0 * angle).cos()) as f32
+        a - b * angle.cos() + c * (2.0 * angle).cos()
     };
-    let elements: Vec<f32> = (0..size).map(at).collect();
-    let made = Tensor::from_elements(Shape::new(vec![size])?, &elements).expect("one for each");
-    let made = builder.constant("window", made);
-    Ok(vec![builder.cast(&made, output_type(operator)?)?])
+    let elements: Vec<f64> = (0..size).map(at).collect();
+    let dtype = output_type(operator)?;
+    let made = builder.table(working(dtype), vec![size], &elements)?;
+    Ok(vec![builder.cast(&made, dtype)?])
 }
 
 fn output_type(operator: &Operator<'_>) -> Result<DType, Fault> {
@@ -48,7 +48,7 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
         return Err(Fault::invalid(format!("{filters} filters from {low} to {high} over {length} at {rate}")));
     }
     let (filters, bins) = (filters as usize, (length / 2.0).floor() as usize + 1);
-    builder.reserve(filters.saturating_mul(bins).saturating_mul(4))?;
+    builder.afford(filters.saturating_mul(bins).saturating_mul(8))?;
     let scale = |hertz: f64| 2595.0 * (hertz / 700.0).ln_1p() / 10f64.ln();
     let step = (scale(high) - scale(low)) / (filters + 2) as f64;
     let corner = |index: usize| {
@@ -56,12 +56,12 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
         ((length + 1.0) * hertz / rate).floor() as i64
     };
     let last = bins as i64 - 1;
-    let mut elements = vec![0f32; filters * bins];
+    let mut elements = vec![0.0; filters * bins];
     for filter in 0..filters {
         let (left, middle, right) = (corner(filter), corner(filter + 1), corner(filter + 2));
         let mut put = |bin: i64, value: f64| {
             if let Some(bin) = usize::try_from(bin).ok().filter(|bin| *bin < bins) {
-                elements[bin * filters + filter] = value as f32;
+                elements[bin * filters + filter] = value;
             }
         };
         if middle == left {
@@ -73,9 +73,9 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
             (middle..right.min(last + 1)).for_each(|bin| put(bin, (right - bin) as f64 / (right - middle) as f64));
         }
     }
-    let made = Tensor::from_elements(Shape::new(vec![bins, filters])?, &elements).expect("a weight for each pair");
-    let made = builder.constant("mel", made);
-    Ok(vec![builder.cast(&made, output_type(operator)?)?])
+    let dtype = output_type(operator)?;
+    let made = builder.table(working(dtype), vec![bins, filters], &elements)?;
+    Ok(vec![builder.cast(&made, dtype)?])
 }
 
 /// A transform that is asked for.
@@ -122,7 +122,7 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
     let read = x.dims()[axis].min(if real_output { half } else { plan.length });
     let made = if plan.onesided && !plan.inverse { half } else { plan.length };
     let made_parts = if real_output { 1 } else { 2 };
-    let matrix = matrix(builder, plan, [read, parts], [made, made_parts])?;
+    let matrix = matrix(builder, (plan, working(x.dtype())), [read, parts], [made, made_parts])?;
     // The axis goes before the parts, with which it is one.
     let mut order: Vec<_> = (0..x.rank()).filter(|other| *other != axis && other + 1 < x.rank()).collect();
     order.extend([axis, x.rank() - 1]);
@@ -130,7 +130,7 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
     let moved = builder.transposed(&cut, &order)?;
     let outer = moved.dims()[..x.rank() - 2].to_vec();
     let rows = moved.reshaped(vec![outer.iter().product(), read * parts])?;
-    let rows = builder.as_f32(&rows)?;
+    let rows = builder.as_working(&rows)?;
     let product = multiplied(builder, &rows, &matrix)?;
     let product = product.reshaped([&outer[..], &[made, made_parts]].concat())?;
     let mut back: Vec<_> = (0..axis).collect();
@@ -144,12 +144,12 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
 /// What each part of each element read adds to each part of each element made.
 fn matrix(
     builder: &mut Builder,
-    plan: Transform,
+    (plan, dtype): (Transform, DType),
     [read, parts]: [usize; 2],
     [made, made_parts]: [usize; 2],
 ) -> Result<View, Fault> {
     let shape = Shape::new(vec![read * parts, made.saturating_mul(made_parts)])?;
-    builder.reserve(shape.elements().saturating_mul(4))?;
+    builder.afford(shape.elements().saturating_mul(8))?;
     let mut elements = Vec::with_capacity(shape.elements());
     let length = plan.length;
     for (from, part) in (0..read).flat_map(|from| (0..parts).map(move |part| (from, part))) {
@@ -164,11 +164,10 @@ fn matrix(
                 (0, _) => angle.sin(),
                 _ => -angle.sin(),
             };
-            elements.push((value * factor) as f32);
+            elements.push(value * factor);
         }
     }
-    let tensor = Tensor::from_elements(shape, &elements).expect("a weight for each pair");
-    Ok(builder.constant("transform", tensor))
+    builder.table(dtype, shape.dims().to_vec(), &elements)
 }
 
 /// Transforms of windows that begin some elements apart.

@@ -18,9 +18,9 @@ fn along(operator: &Operator<'_>, builder: &mut Builder, log: bool) -> Result<Ve
     Ok(vec![normalized(builder, &rows, 1, log)?.reshaped(x.dims())?])
 }
 
-/// Softmax along an axis, in `f32`.
+/// Softmax along an axis, in `f32` or of 64-bit floats in theirs.
 pub(in crate::lower) fn normalized(builder: &mut Builder, x: &View, axis: usize, log: bool) -> Result<View, Fault> {
-    let input = builder.as_f32(x)?;
+    let input = builder.as_working(x)?;
     let output = input.spec.clone();
     let result = builder.emit_one(Op::Softmax(Softmax { axis, log }), &[input], output)?;
     builder.cast(&result, x.dtype())

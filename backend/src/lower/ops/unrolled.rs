@@ -2,7 +2,7 @@
 //! gates, other activations, clipped or coupled gates, gates that see the cell, and sequences of different lengths.
 
 use super::recurrent_cell::{Activation, Kind};
-use super::{Builder, Epilogue, Fault, Term, View};
+use super::{Builder, Epilogue, Fault, Term, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Expression, MatMul};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
@@ -71,12 +71,12 @@ impl Unrolled {
                     states[0].clone()
                 }
                 Some(lengths) => {
-                    let made = builder.map(Domain::F32, [lengths, &next[0]], DType::F32, |[length, next]| {
+                    let made = builder.map(self.domain(), [lengths, &next[0]], self.work(), |[length, next]| {
                         length.with(Binary::Greater, at as f64).select(next, 0.0)
                     })?;
                     for (state, next) in states.iter_mut().zip(&next) {
                         let both = [lengths, next, &*state];
-                        *state = builder.map(Domain::F32, both, DType::F32, |[length, next, before]| {
+                        *state = builder.map(self.domain(), both, self.work(), |[length, next, before]| {
                             length.with(Binary::Greater, at as f64).select(next, before)
                         })?;
                     }
@@ -87,16 +87,26 @@ impl Unrolled {
         }
         let sequence: Vec<View> = sequence.into_iter().flatten().collect();
         let whole = match sequence.is_empty() {
-            true => builder.filled(TensorSpec::new(DType::F32, Shape::new(vec![0, batch, units])?), 0.0)?,
+            true => builder.filled(TensorSpec::new(self.work(), Shape::new(vec![0, batch, units])?), 0.0)?,
             false => builder.concatenated(&sequence, 0)?,
         };
         Ok([vec![whole], states].concat())
     }
 
+    /// The type in which the layer is computed …
+    fn work(&self) -> DType {
+        self.recurrent.dtype()
+    }
+
+    /// … and the domain of its expressions.
+    fn domain(&self) -> Domain {
+        domain_of(self.work())
+    }
+
     /// `h = f(W x + R h + b)`.
     fn simple(&self, builder: &mut Builder, parts: &Parts, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
         let sum = self.product(builder, &states[0], &parts.products[0], Some(input))?;
-        Ok(vec![builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum))?])
+        Ok(vec![builder.map(self.domain(), [&sum], self.work(), |[sum]| self.bent(0, sum))?])
     }
 
     fn gru(
@@ -114,16 +124,16 @@ impl Unrolled {
         let own = builder.part(input, 1, 2 * units, units)?;
         let sum = if linear_before_reset {
             let product = self.product(builder, hidden, &parts.products[1], None)?;
-            builder.map(Domain::F32, [&own, &reset, &product], DType::F32, |[own, reset, product]| {
+            builder.map(self.domain(), [&own, &reset, &product], self.work(), |[own, reset, product]| {
                 let passed = self.bent(0, reset) * product;
                 own + passed
             })?
         } else {
             let passed =
-                builder.map(Domain::F32, [&reset, hidden], DType::F32, |[reset, h]| self.bent(0, reset) * h)?;
+                builder.map(self.domain(), [&reset, hidden], self.work(), |[reset, h]| self.bent(0, reset) * h)?;
             self.product(builder, &passed, &parts.products[1], Some(&own))?
         };
-        let next = builder.map(Domain::F32, [&update, &sum, hidden], DType::F32, |[update, sum, hidden]| {
+        let next = builder.map(self.domain(), [&update, &sum, hidden], self.work(), |[update, sum, hidden]| {
             let (kept, new) = (self.bent(0, update), self.bent(1, sum));
             let taken = (kept * -1.0 + 1.0) * new;
             let before = kept * hidden;
@@ -137,18 +147,18 @@ impl Unrolled {
         let gates = self.product(builder, hidden, &parts.products[0], Some(input))?;
         let taken = self.gate(builder, parts, [&gates, cell], 0)?;
         let forget = match self.coupled {
-            true => builder.map(Domain::F32, [&taken], DType::F32, |[taken]| taken * -1.0 + 1.0)?,
+            true => builder.map(self.domain(), [&taken], self.work(), |[taken]| taken * -1.0 + 1.0)?,
             false => self.gate(builder, parts, [&gates, cell], 2)?,
         };
         let new = builder.part(&gates, 1, 3 * units, units)?;
         let cell =
-            builder.map(Domain::F32, [&forget, cell, &taken, &new], DType::F32, |[forget, cell, taken, new]| {
+            builder.map(self.domain(), [&forget, cell, &taken, &new], self.work(), |[forget, cell, taken, new]| {
                 let kept = forget * cell;
                 let added = taken * self.bent(1, new);
                 kept + added
             })?;
         let output = self.gate(builder, parts, [&gates, &cell], 1)?;
-        let hidden = builder.map(Domain::F32, [&output, &cell], DType::F32, |[output, cell]| {
+        let hidden = builder.map(self.domain(), [&output, &cell], self.work(), |[output, cell]| {
             let bent = self.bent(2, cell);
             output * bent
         })?;
@@ -166,9 +176,9 @@ impl Unrolled {
         let units = self.sizes[2];
         let sum = builder.part(gates, 1, gate * units, units)?;
         let Some(weight) = parts.peepholes.get(gate) else {
-            return builder.map(Domain::F32, [&sum], DType::F32, |[sum]| self.bent(0, sum));
+            return builder.map(self.domain(), [&sum], self.work(), |[sum]| self.bent(0, sum));
         };
-        builder.map(Domain::F32, [&sum, weight, cell], DType::F32, |[sum, weight, cell]| {
+        builder.map(self.domain(), [&sum, weight, cell], self.work(), |[sum, weight, cell]| {
             let seen = weight * cell;
             self.bent(0, sum + seen)
         })
