@@ -36,6 +36,23 @@ const REASONS: [(&str, &str); 18] = [
     ("Unique", "its output's shape depends on computed values"),
 ];
 
+/// The section on the types in which operators compute.
+const PRECISIONS: &str = "\n## What is computed in which type\n\n\
+    | type of the tensors | computed in | where |\n|---|---|---|\n\
+    | `f64` | `f64` | CPUs |\n\
+    | `f32` | `f32` | CPUs and GPUs |\n\
+    | `f16`, `bf16` | `f32`; results are rounded to the type | CPUs, and GPUs where all that a node reads and makes is `f32` |\n\
+    | 8-bit and 4-bit floats | `f32`; results are rounded to the type | CPUs |\n\
+    | integers | 64-bit integers; results keep their low bits | CPUs |\n\
+    | products and convolutions of 8-bit integers | 32-bit integers, exactly | CPUs |\n\
+    | truth values | `f32`, as 0 and 1 | CPUs |\n\n\
+    Every operator that the standard types for double computes in double: sums, scales, weights of interpolation, windows and tables\n\
+    of Fourier transforms are 64-bit floats, too. An operator that has no such lowering refuses 64-bit floats by name, and\n\
+    `Cast` to `f32` before it says that the digits may go. Attributes such as `epsilon` and `alpha` are 32-bit floats in the file, and\n\
+    count as the numbers that these are. `CumProd` of narrower floats is computed in `f64`.\n\n\
+    Kernels of `f64` are made for their digits, and take some times as long as those of `f32`. No GPU has them: a node with a tensor of\n\
+    `f64` stays on a CPU, wherever the rest of the model runs.\n";
+
 /// The page's text.
 pub fn page() -> String {
     let shown = read(SHOWN);
@@ -48,6 +65,7 @@ pub fn page() -> String {
         types may do as well. *GPU* says of how many of the tests that pass every node has a GPU kernel; the others run on a CPU.\n\
         *Refused* tells what the standard's tests of the operator alone show; names and numbers are left out.\n"
     );
+    text.push_str(PRECISIONS);
     for domain in ["ai.onnx", "ai.onnx.preview", "com.microsoft"] {
         section(&mut text, domain, &shown);
     }

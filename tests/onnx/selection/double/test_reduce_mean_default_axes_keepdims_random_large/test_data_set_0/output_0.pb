@@ -1,0 +1,1 @@
+BreducedJÇGjÀ‰i

@@ -1,0 +1,1 @@
+BupdatesJa ß šiótØçti

@@ -1,0 +1,1 @@
+ByJUUUUUUÕ?UUUUUUÕ?UUUUUUÕ?
