@@ -46,7 +46,7 @@ fn require(model: &Path, how: &str, session: &Session) {
     let outputs = session.run(&inputs).unwrap_or_else(|error| panic!("{name} {how}: {error}"));
     for (output, expected) in &expected {
         let found = outputs.tensor(output).unwrap_or_else(|error| panic!("{name} {how}: {error}"));
-        let verdict = tolerance(expected).compare(&found, expected);
+        let verdict = tolerance(expected).compare(found, expected);
         verdict.unwrap_or_else(|difference| panic!("{name} {how}: output {output}: {difference}"));
     }
 }

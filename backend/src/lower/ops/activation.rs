@@ -180,7 +180,7 @@ mod tests {
     fn doubles_keep_their_digits_near_zero_and_far_from_it() {
         for (operator, x, want) in [
             ("Softplus", -800.0, 0.0),
-            ("Softplus", -700.0, 9.859676543759771e-305),
+            ("Softplus", -700.0, 9.85967654375977e-305),
             ("Softplus", -40.0, 4.248354255291589e-18),
             ("Softplus", -1e-12, 0.6931471805594454),
             ("Softplus", 0.5, 0.9740769841801067),
