@@ -1,9 +1,14 @@
-//! Opening files strictly beneath a directory: no link, no pipe, no device, and no way out of it.
+//! Opening files beneath a model's directory: no pipe, no device, and no way out of it.
 //!
 //! A check of the path's text alone was found to be too little three times over in the reference implementation
-//! (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489: `..`, then symbolic links in the directories; CVE-2026-34446:
-//! hard links). Here the kernel resolves the path under the restriction (`openat2`), or, where it cannot, each
-//! component is opened by itself without following links; then the *opened* file is asked what it is.
+//! (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489: `..`, then symbolic links in the directories). Here the kernel
+//! resolves the path under the restriction (`openat2`), or, where it cannot, each component is opened by itself without
+//! following links; then the *opened* file is asked what it is.
+//!
+//! Caches and volumes of their users are made of links, so a path with links is followed once, by ONNX Runtime's rule:
+//! the file at its end must lie beneath the model's directory or, if the model itself is a link, beneath the directory
+//! of the file that this leads to. What is then opened is that file, again beneath that directory and without a link.
+//! Nobody can tell which of a file's several names (hard links) came first, so these are read like any file.
 
 use super::error::{ImportError, ImportErrorKind, Name, Result};
 use std::fs::File;
@@ -11,34 +16,76 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A directory that files are opened beneath.
-pub(super) struct Directory(PathBuf);
+pub(super) struct Directory {
+    path: PathBuf,
+    /// The model's file, which may be a link to one in another directory.
+    model: Option<PathBuf>,
+}
 
 impl Directory {
+    /// The directory at `path`.
     pub(super) fn new(path: &Path) -> Self {
         // The directory of the bare file name `model.onnx` is the current one.
-        Self(if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_path_buf() })
+        let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_path_buf() };
+        Self { path, model: None }
     }
 
-    /// Opens a regular file with a single name. `path` consists of ordinary names.
+    /// The directory of the model in the file `model`.
+    pub(super) fn of_model(model: &Path) -> Self {
+        Self { model: Some(model.to_path_buf()), ..Self::new(model.parent().unwrap_or(Path::new(""))) }
+    }
+
+    /// Opens a regular file. `path` consists of ordinary names.
     pub(super) fn open(&self, path: &Path) -> Result<File> {
         self.open_by(path, resolve)
     }
 
     fn open_by(&self, path: &Path, resolve: Resolve) -> Result<File> {
+        match resolve(&self.path, path) {
+            Ok(file) => regular(path, file),
+            Err(error) if is_barred(&error) => self.followed(path, resolve),
+            Err(error) => Err(refusal(path, &error)),
+        }
+    }
+
+    /// Opens the file at the end of a path with links, if it lies beneath one of the model's directories.
+    fn followed(&self, path: &Path, resolve: Resolve) -> Result<File> {
         let refused = |error| refusal(path, &error);
-        let file = resolve(&self.0, path).map_err(refused)?;
-        let metadata = file.metadata().map_err(refused)?;
-        let found = match () {
-            () if metadata.is_dir() => "a directory",
-            () if !metadata.is_file() => "a pipe or a device",
-            () if names(&metadata) != 1 => "a hard link",
-            () => return Ok(file),
-        };
-        Err(not_a_file(path, found))
+        let end = self.path.join(path).canonicalize().map_err(refused)?;
+        let own = self.path.canonicalize().map_err(refused)?;
+        let linked = self.model.as_ref().and_then(|model| model.canonicalize().ok());
+        let linked = linked.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+        for directory in [Some(own), linked].into_iter().flatten() {
+            if let Ok(below) = end.strip_prefix(&directory) {
+                return regular(path, resolve(&directory, below).map_err(refused)?);
+            }
+        }
+        Err(not_a_file(path, &format!("a link to {}, outside the model's directory", Name(&end.display().to_string()))))
     }
 }
 
 type Resolve = fn(&Path, &Path) -> io::Result<File>;
+
+/// The opened file, if it is a regular one.
+fn regular(path: &Path, file: File) -> Result<File> {
+    let metadata = file.metadata().map_err(|error| refusal(path, &error))?;
+    match () {
+        () if metadata.is_dir() => Err(not_a_file(path, "a directory")),
+        () if !metadata.is_file() => Err(not_a_file(path, "a pipe or a device")),
+        () => Ok(file),
+    }
+}
+
+/// Whether an error says that a link stands in the way.
+fn is_barred(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    return matches!(
+        rustix::io::Errno::from_io_error(error),
+        Some(rustix::io::Errno::LOOP | rustix::io::Errno::XDEV | rustix::io::Errno::NOTDIR)
+    );
+    #[cfg(not(unix))]
+    return error.kind() == io::ErrorKind::PermissionDenied;
+}
 
 fn refusal(path: &Path, error: &io::Error) -> ImportError {
     #[cfg(unix)]
@@ -46,7 +93,7 @@ fn refusal(path: &Path, error: &io::Error) -> ImportError {
         use rustix::io::Errno;
         match Errno::from_io_error(error) {
             Some(Errno::LOOP | Errno::XDEV | Errno::NOTDIR) => {
-                return not_a_file(path, "behind a link, or not beneath the directory");
+                return not_a_file(path, "behind links that lead to no file");
             }
             Some(Errno::NXIO) => return not_a_file(path, "a pipe or a device"),
             _ => {}
@@ -60,22 +107,12 @@ fn refusal(path: &Path, error: &io::Error) -> ImportError {
 }
 
 fn not_a_file(path: &Path, found: &str) -> ImportError {
-    unusable(path, &format!("is {found}; put a regular file with a single name there"))
+    unusable(path, &format!("is {found}; put a regular file there"))
 }
 
 fn unusable(path: &Path, problem: &str) -> ImportError {
     let location = path.display().to_string();
     ImportError::new(ImportErrorKind::Io, format!("its data's file {} {problem}", Name(&location)))
-}
-
-#[cfg(unix)]
-fn names(metadata: &std::fs::Metadata) -> u64 {
-    std::os::unix::fs::MetadataExt::nlink(metadata)
-}
-
-#[cfg(not(unix))]
-fn names(_: &std::fs::Metadata) -> u64 {
-    1
 }
 
 #[cfg(unix)]
@@ -165,7 +202,15 @@ mod tests {
             symlink("w.bin", root.join("inner_link"))?;
             symlink("../outside", root.join("link_dir"))?;
             symlink("sub", root.join("inner_link_dir"))?;
-            fs::hard_link(folder.path().join("secret"), root.join("hard"))?;
+            symlink("inner_link_dir/../inner_link", root.join("inner_chain"))?;
+            symlink("loop", root.join("loop"))?;
+            symlink("nowhere", root.join("dangling"))?;
+            symlink("pipe", root.join("link_to_pipe"))?;
+            symlink("sub", root.join("link_to_sub"))?;
+            symlink("/dev/zero", root.join("zero"))?;
+            symlink("/proc/self/environ", root.join("environ"))?;
+            symlink("/proc/self/cwd", root.join("cwd"))?;
+            fs::hard_link(root.join("w.bin"), root.join("hard"))?;
             mknodat(CWD, root.join("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
             io::Result::Ok(())
         };
@@ -173,26 +218,82 @@ mod tests {
         folder
     }
 
+    const WAYS: [(&str, Resolve); 2] = [("as the system does", resolve), ("step by step", unix::stepwise)];
+
+    fn read(file: Result<File>) -> std::result::Result<String, String> {
+        let mut text = String::new();
+        file.map_err(|error| error.to_string())?.read_to_string(&mut text).map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+
     #[test]
     fn nothing_but_regular_files_beneath_the_directory_is_opened() {
         let folder = directory();
         let directory = Directory::new(&folder.path().join("model"));
-        let ways: [(&str, Resolve); 2] = [("as the system does", resolve), ("step by step", unix::stepwise)];
-        for (way, resolve) in ways {
-            for path in ["w.bin", "sub/w.bin"] {
-                let mut text = String::new();
-                let mut file = directory.open_by(Path::new(path), resolve).expect(path);
-                file.read_to_string(&mut text).expect("a small text");
-                assert_eq!(text, "data", "{way}: {path}");
+        for (way, resolve) in WAYS {
+            for path in ["w.bin", "sub/w.bin", "hard", "inner_link", "inner_link_dir/w.bin", "inner_chain"] {
+                let text = read(directory.open_by(Path::new(path), resolve));
+                assert_eq!(text.as_deref(), Ok("data"), "{way}: {path}");
             }
             for path in
-                ["link", "inner_link", "link_dir/secret", "inner_link_dir/w.bin", "w.bin/x", "hard", "pipe", "sub"]
+                ["link", "link_dir/secret", "w.bin/x", "pipe", "sub", "loop", "link_to_pipe", "link_to_sub", "zero"]
             {
-                let refused = directory.open_by(Path::new(path), resolve);
-                assert!(refused.is_err_and(|error| error.to_string().contains("put a regular file")), "{way}: {path}");
+                let refused = read(directory.open_by(Path::new(path), resolve));
+                assert!(
+                    refused.as_ref().is_err_and(|error| error.contains("put a regular file")),
+                    "{way}: {refused:?}"
+                );
             }
-            let missing = directory.open_by(Path::new("none"), resolve);
-            assert!(missing.is_err_and(|error| error.to_string().contains("does not exist")), "{way}");
+            for path in ["environ", "cwd/Cargo.toml"] {
+                let refused = read(directory.open_by(Path::new(path), resolve));
+                assert!(
+                    refused.as_ref().is_err_and(|error| error.contains("outside the model's")),
+                    "{way}: {refused:?}"
+                );
+            }
+            for path in ["none", "dangling"] {
+                let missing = read(directory.open_by(Path::new(path), resolve));
+                assert!(missing.as_ref().is_err_and(|error| error.contains("does not exist")), "{way}: {missing:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_model_admits_what_is_beside_that_model_alone() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let root = folder.path();
+        let make = || {
+            for name in ["blobs/deep", "cache/snapshot", "other"] {
+                fs::create_dir_all(root.join(name))?;
+            }
+            for name in ["blobs/model", "blobs/data", "blobs/deep/data", "other/data", "cache/data"] {
+                fs::write(root.join(name), name)?;
+            }
+            for (target, name) in [
+                ("../../blobs/model", "model.onnx"),
+                ("../../blobs/data", "data"),
+                ("../../blobs/deep/data", "deep"),
+                ("../../blobs", "all"),
+                ("../../other/data", "other"),
+                ("../data", "above"),
+            ] {
+                symlink(target, root.join("cache/snapshot").join(name))?;
+            }
+            io::Result::Ok(())
+        };
+        make().expect("a temporary directory takes files and links");
+        let directory = Directory::of_model(&root.join("cache/snapshot/model.onnx"));
+        for (way, resolve) in WAYS {
+            for (path, text) in [("data", "blobs/data"), ("deep", "blobs/deep/data"), ("all/data", "blobs/data")] {
+                assert_eq!(read(directory.open_by(Path::new(path), resolve)).as_deref(), Ok(text), "{way}: {path}");
+            }
+            for path in ["other", "above"] {
+                let refused = read(directory.open_by(Path::new(path), resolve));
+                assert!(
+                    refused.as_ref().is_err_and(|error| error.contains("outside the model's")),
+                    "{way}: {refused:?}"
+                );
+            }
         }
     }
 

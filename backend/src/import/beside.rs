@@ -2,7 +2,7 @@
 
 use super::error::{ImportError, Result};
 use super::external::Region;
-use super::proto::{self, GraphProto, Reader, TensorProto};
+use super::proto::{self, AttributeProto, GraphProto, Reader, SparseTensorProto, TensorProto};
 use super::{Limits, open};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,10 @@ pub fn data_files(path: &Path) -> Result<BTreeSet<PathBuf>> {
         let model = proto::read(Reader::of_file(&file), &limits)?;
         let mut found = BTreeSet::new();
         model.graph.iter().try_for_each(|graph| add(graph, &mut found))?;
+        for function in &model.functions {
+            add_attributes(&function.attribute_proto, &mut found)?;
+            function.node.iter().try_for_each(|node| add_attributes(&node.attribute, &mut found))?;
+        }
         Ok(found)
     });
     found.map_err(|error: ImportError| error.in_file(path))
@@ -24,14 +28,27 @@ pub fn data_files(path: &Path) -> Result<BTreeSet<PathBuf>> {
 
 /// Subgraphs are as deep as the limits admit.
 fn add(graph: &GraphProto, found: &mut BTreeSet<PathBuf>) -> Result<()> {
-    let sparse = graph.sparse_initializer.iter().flat_map(|sparse| sparse.values.iter().chain(&sparse.indices));
-    let attributes = || graph.node.iter().flat_map(|node| &node.attribute);
-    let tensors = attributes().filter_map(|attribute| attribute.t.as_deref());
-    for tensor in graph.initializer.iter().chain(sparse).chain(tensors) {
-        found.extend(file_of(tensor)?);
+    graph.initializer.iter().try_for_each(|tensor| add_file(tensor, found))?;
+    graph.sparse_initializer.iter().try_for_each(|sparse| add_sparse(sparse, found))?;
+    graph.node.iter().try_for_each(|node| add_attributes(&node.attribute, found))
+}
+
+fn add_attributes(attributes: &[AttributeProto], found: &mut BTreeSet<PathBuf>) -> Result<()> {
+    for attribute in attributes {
+        attribute.t.iter().try_for_each(|tensor| add_file(tensor, found))?;
+        attribute.sparse_tensor.iter().try_for_each(|sparse| add_sparse(sparse, found))?;
+        attribute.g.as_deref().into_iter().chain(&attribute.graphs).try_for_each(|graph| add(graph, found))?;
     }
-    let graphs = attributes().flat_map(|attribute| attribute.g.as_deref().into_iter().chain(&attribute.graphs));
-    graphs.into_iter().try_for_each(|graph| add(graph, found))
+    Ok(())
+}
+
+fn add_sparse(sparse: &SparseTensorProto, found: &mut BTreeSet<PathBuf>) -> Result<()> {
+    sparse.values.iter().chain(&sparse.indices).try_for_each(|tensor| add_file(tensor, found))
+}
+
+fn add_file(tensor: &TensorProto, found: &mut BTreeSet<PathBuf>) -> Result<()> {
+    found.extend(file_of(tensor)?);
+    Ok(())
 }
 
 fn file_of(tensor: &TensorProto) -> Result<Option<PathBuf>> {

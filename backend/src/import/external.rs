@@ -104,31 +104,33 @@ fn contained(location: &str) -> Option<PathBuf> {
 /// The files in a model's directory that hold its tensors.
 pub(super) struct ExternalFiles {
     directory: Directory,
-    regions: BTreeMap<Region, Constant>,
-    /// The files opened, and how much of each is taken.
+    /// The constants of each region, of different types or sizes.
+    regions: BTreeMap<Region, Vec<Constant>>,
+    /// The files opened, and how much all regions of each take together.
     files: BTreeMap<PathBuf, (Arc<ConstantFile>, u64)>,
 }
 
 impl ExternalFiles {
-    pub(super) fn new(directory: &Path) -> Self {
-        Self { directory: Directory::new(directory), regions: BTreeMap::new(), files: BTreeMap::new() }
+    pub(super) fn new(directory: Directory) -> Self {
+        Self { directory, regions: BTreeMap::new(), files: BTreeMap::new() }
     }
 
     /// The constant of a region that was seen before: tied weights are kept once.
     pub(super) fn known(&self, region: &Region, spec: &TensorSpec) -> Option<Constant> {
-        let known = self.regions.get(region).filter(|known| known.dtype() == spec.dtype)?;
-        known.reshaped(spec.shape.clone()).ok()
+        let mut same = self.regions.get(region)?.iter().filter(|known| known.dtype() == spec.dtype);
+        same.find_map(|known| known.reshaped(spec.shape.clone()).ok())
     }
 
     /// Keeps a region's constant for [`known`](Self::known).
     pub(super) fn keep(&mut self, region: Region, constant: Constant) {
-        self.regions.insert(region, constant);
+        self.regions.entry(region).or_default().push(constant);
     }
 
-    /// The region's file, if the region lies within it and all regions together do.
+    /// The region's file, if the region lies within it. Regions may overlap, as weights do that several layers share parts of; all of
+    /// them together may take twice the file's size, and `spare` bytes more.
     ///
     /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
-    pub(super) fn open(&mut self, region: &Region) -> Result<Arc<ConstantFile>> {
+    pub(super) fn open(&mut self, region: &Region, spare: u64) -> Result<Arc<ConstantFile>> {
         let (file, taken) = match self.files.entry(region.path.clone()) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
@@ -139,11 +141,13 @@ impl ExternalFiles {
         };
         region.check(file.len())?;
         *taken = taken.saturating_add(region.length);
-        match *taken <= file.len() {
+        match *taken <= file.len().saturating_mul(2).saturating_add(spare) {
             true => Ok(Arc::clone(file)),
-            false => Err(ImportError::malformed(format!(
-                "the tensors in {} are together larger than the file; export the model again",
-                Name(&region.location())
+            false => Err(ImportError::limit(format!(
+                "the tensors in {} overlap, and take {taken} bytes of a file of {}, which is more than twice as many and \
+                 {spare}; raise `Limits::sparse_bytes` if you trust the file",
+                Name(&region.location()),
+                file.len()
             ))),
         }
     }
@@ -197,17 +201,22 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_regions_are_refused_and_equal_ones_kept_once() {
+    fn equal_regions_are_kept_once_and_overlapping_ones_are_bounded() {
         let folder = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(folder.path().join("w"), [1u8; 16]).expect("a small file");
-        let mut files = ExternalFiles::new(folder.path());
+        let mut files = ExternalFiles::new(Directory::new(folder.path()));
         let region = |offset| Region { path: "w".into(), offset, length: 12 };
-        let file = files.open(&region(0)).expect("within the file");
+        let file = files.open(&region(0), 8).expect("within the file");
         let spec = TensorSpec::new(DType::U8, Shape::new([12]).expect("small"));
         let kept = Constant::in_file(spec.clone(), file, 0, "w".into());
         files.keep(region(0), kept.clone());
         assert!(files.known(&region(0), &spec).is_some_and(|known| known.is_same(&kept)));
+        let flat = TensorSpec::new(DType::U8, Shape::new([3, 4]).expect("small"));
+        assert!(files.known(&region(0), &flat).is_some_and(|known| known.identity() == kept.identity()));
         assert!(files.known(&region(0), &TensorSpec { dtype: DType::I8, ..spec }).is_none(), "of another type");
-        assert!(files.open(&region(4)).is_err_and(|error| error.to_string().contains("larger than the file")));
+        // 36 of 2 · 16 + 8 bytes.
+        assert!(files.open(&region(4), 8).is_ok() && files.open(&region(3), 8).is_ok());
+        let error = files.open(&region(2), 8).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("take 48 bytes of a file of 16"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use super::error::{ImportError, Name, Result};
 use super::graph::{Builder, Maker, OPSETS, check_node_names, opsets_of, standard};
 use super::model::{Node, ValueIndex};
 use super::parameters;
-use super::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto, TensorProto};
+use super::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto};
 use super::tensor::TensorReader;
 use anabranch_kernels::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -35,7 +35,7 @@ pub(super) struct Functions<'p> {
     nodes: Budget,
     bytes: Budget,
     /// Tensors of bodies, so that each is in memory once: by the address of its message, which outlives this.
-    tensors: HashMap<*const TensorProto, Tensor>,
+    tensors: HashMap<*const (), Tensor>,
 }
 
 /// What calls may add, and the limit that it comes from.
@@ -120,15 +120,16 @@ impl<'p> Functions<'p> {
     }
 
     /// A tensor of an attribute; one of a body is read once.
-    pub(super) fn tensor(&mut self, proto: &TensorProto, tensors: &mut TensorReader<'_>) -> Result<Tensor> {
+    pub(super) fn tensor<P>(&mut self, proto: &P, read: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         if self.calls.is_empty() {
-            return tensors.read(proto);
+            return read();
         }
-        if let Some(tensor) = self.tensors.get(&std::ptr::from_ref(proto)) {
+        let place = std::ptr::from_ref(proto).cast();
+        if let Some(tensor) = self.tensors.get(&place) {
             return Ok(tensor.clone());
         }
-        let tensor = tensors.read(proto)?;
-        self.tensors.insert(proto, tensor.clone());
+        let tensor = read()?;
+        self.tensors.insert(place, tensor.clone());
         Ok(tensor)
     }
 

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The versions of the standard operators that are known.
-pub const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
+pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
 /// The domain of classical machine learning, and the versions of its operators that are known.
 const ML: (&str, std::ops::RangeInclusive<i64>) = ("ai.onnx.ml", 1..=5);
@@ -26,7 +26,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
         .graph
         .as_ref()
         .ok_or_else(|| ImportError::malformed("holds no graph; check that the file is complete, or export it again"))?;
-    let opsets = match opsets(&proto.opset_import, graph) {
+    let opsets = match opsets(proto, graph) {
         Ok(opsets) => opsets,
         Err(problem) => {
             problems.note(Err(problem))?;
@@ -108,8 +108,12 @@ impl Problems {
 }
 
 /// The versions that a graph imports. One without standard operators needs no version of these.
-fn opsets(imports: &[OperatorSetIdProto], graph: &GraphProto) -> Result<BTreeMap<String, i64>> {
-    let mut opsets = opsets_of(imports)?;
+fn opsets(proto: &ModelProto, graph: &GraphProto) -> Result<BTreeMap<String, i64>> {
+    let mut opsets = opsets_of(&proto.opset_import)?;
+    // The first two versions of the file format have no operator sets: the first one is meant.
+    if opsets.is_empty() && (1..3).contains(&proto.ir_version) {
+        opsets.insert(String::new(), 1);
+    }
     if let Some(version) = opsets.get(ML.0).filter(|version| !ML.1.contains(version)) {
         let (domain, (oldest, newest)) = (ML.0, ML.1.into_inner());
         let text = format!("uses version {version} of the domain {domain}; versions {oldest} to {newest} are known");

@@ -50,6 +50,7 @@ pub use tensor::dtype as element_type;
 use crate::constant::{Constant, ConstantFile};
 use crate::files;
 use anabranch_kernels::Tensor;
+use beneath::Directory;
 use error::Result;
 use graph::Problems;
 use proto::{Reader, TensorProto};
@@ -88,7 +89,11 @@ pub fn survey(path: &Path, limits: &Limits) -> Result<(Model, Vec<ImportError>)>
 fn read_file(path: &Path, limits: &Limits, problems: &mut Problems) -> Result<Model> {
     let model = open(path, limits).and_then(|file| {
         let proto = proto::read(Reader::of_file(&file), limits)?;
-        graph::build(&proto, &mut TensorReader::new(Some(Arc::new(file)), path.parent(), limits), problems)
+        graph::build(
+            &proto,
+            &mut TensorReader::new(Some(Arc::new(file)), Some(Directory::of_model(path)), limits),
+            problems,
+        )
     });
     model.map_err(|error| error.in_file(path))
 }
@@ -109,7 +114,7 @@ pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model> {
 pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model> {
     check_size(bytes.len() as u64, limits)?;
     let proto = proto::read(Reader::new(bytes), limits)?;
-    graph::build(&proto, &mut TensorReader::new(None, directory, limits), &mut Problems::fatal())
+    graph::build(&proto, &mut TensorReader::new(None, directory.map(Directory::new), limits), &mut Problems::fatal())
 }
 
 /// The model that a message describes, under the default [`Limits`]; its tensors may not refer to other files.

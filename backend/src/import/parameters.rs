@@ -45,6 +45,7 @@ fn value<'p>(
     if !proto.ref_attr_name.is_empty() {
         return builder.functions.parameter(&proto.ref_attr_name).map_err(|error| wrong(error.reason()));
     }
+    let role = format!("node {} ({}), attribute", Name(&node.name), Name(&node.op_type));
     // A writer may leave out a field that holds zero or nothing.
     Ok(Some(match declared_or_seen(proto) {
         attribute_type::FLOAT => Attribute::Float(proto.f.unwrap_or_default()),
@@ -55,8 +56,12 @@ fn value<'p>(
         attribute_type::STRINGS => Attribute::Strings(proto.strings.clone()),
         attribute_type::TENSOR => {
             let tensor = proto.t.as_ref().ok_or_else(empty)?;
-            let role = format!("node {} ({}), attribute", Name(&node.name), Name(&node.op_type));
-            let tensor = builder.functions.tensor(tensor, tensors);
+            let tensor = builder.functions.tensor(&**tensor, || tensors.read(tensor));
+            Attribute::Tensor(tensor.map_err(|error| error.of(&role, &proto.name))?)
+        }
+        attribute_type::SPARSE_TENSOR => {
+            let sparse = proto.sparse_tensor.as_ref().ok_or_else(empty)?;
+            let tensor = builder.functions.tensor(&**sparse, || tensors.read_sparse(sparse));
             Attribute::Tensor(tensor.map_err(|error| error.of(&role, &proto.name))?)
         }
         attribute_type::GRAPH => {
@@ -66,7 +71,6 @@ fn value<'p>(
         }
         attribute_type::GRAPHS => Attribute::Other("a list of subgraphs"),
         attribute_type::TENSORS => Attribute::Other("a list of tensors"),
-        attribute_type::SPARSE_TENSOR => Attribute::Other("a sparse tensor"),
         attribute_type::SPARSE_TENSORS => Attribute::Other("a list of sparse tensors"),
         attribute_type::TYPE | attribute_type::TYPES => Attribute::Other("a type"),
         _ => return Err(empty()),
@@ -81,6 +85,7 @@ fn declared_or_seen(proto: &AttributeProto) -> i64 {
         (proto.s.is_some(), attribute_type::STRING),
         (proto.t.is_some(), attribute_type::TENSOR),
         (proto.g.is_some(), attribute_type::GRAPH),
+        (proto.sparse_tensor.is_some(), attribute_type::SPARSE_TENSOR),
         (!proto.floats.is_empty(), attribute_type::FLOATS),
         (!proto.ints.is_empty(), attribute_type::INTS),
         (!proto.strings.is_empty(), attribute_type::STRINGS),

@@ -1,5 +1,6 @@
 //! Constants: from a message's data, or another file's, to tensors whose size is known to be right.
 
+use super::beneath::Directory;
 use super::error::{ImportError, ImportErrorKind, Result, element_type_name};
 use super::external::{ExternalFiles, Region};
 use super::limits::Limits;
@@ -7,7 +8,6 @@ use super::packed::{Encoding, cut, no_element, packed_bytes, spread};
 use super::proto::{Place, SparseTensorProto, TensorProto, data_type};
 use crate::constant::{Constant, ConstantError, ConstantFile, LARGE};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
-use std::path::Path;
 use std::sync::Arc;
 
 #[cfg(target_endian = "big")]
@@ -27,7 +27,7 @@ pub(super) struct TensorReader<'a> {
 
 impl<'a> TensorReader<'a> {
     /// A reader that looks for external data in `directory`, and for data that was left there in the model's `file`.
-    pub(super) fn new(file: Option<Arc<ConstantFile>>, directory: Option<&Path>, limits: &'a Limits) -> Self {
+    pub(super) fn new(file: Option<Arc<ConstantFile>>, directory: Option<Directory>, limits: &'a Limits) -> Self {
         Self { file, external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
     }
 
@@ -98,7 +98,7 @@ impl<'a> TensorReader<'a> {
         if let Some(known) = files.known(&region, &spec) {
             return Ok(known);
         }
-        let file = files.open(&region)?;
+        let file = files.open(&region, self.limits.sparse_bytes)?;
         count(&mut self.used, ("tensor_bytes", self.limits.tensor_bytes), spec.bytes())?;
         let large = spec.bytes() >= LARGE;
         let stored = stored(spec, file, region.offset(), &proto.name)?;

@@ -100,7 +100,7 @@ fn only_known_operator_sets_are_accepted() {
     for (imports, text) in [
         (&[][..], "does not say which version"),
         (&[("com.microsoft", 1)], "does not say which version"),
-        (&[("", 0)], "uses opset 0; versions 6 to 28 are known"),
+        (&[("", 0)], "uses opset 0; versions 1 to 28 are known"),
         (&[("", 999)], "uses opset 999"),
         (&[("", 17), ("ai.onnx", 18)], "gives two versions"),
         (&[("", 17), ("ai.onnx.ml", 6)], "uses version 6 of the domain ai.onnx.ml"),

@@ -174,6 +174,8 @@ messages! {
         r#type: i64 = 20,
         /// In a function's body: the function's attribute that gives the value.
         ref_attr_name: String = 21,
+        /// A tensor in coordinate form.
+        sparse_tensor: Option<Box<SparseTensorProto>> = 22,
     }
 
     /// A constant tensor. The data is in one of the fields that end in `_data`, or in another file.
