@@ -149,6 +149,48 @@ fn a_default_store_that_cannot_be_written_does_not_keep_a_model_from_running() {
 }
 
 #[test]
+fn without_a_home_commands_run_and_say_once_that_nothing_is_kept() {
+    let command = Anabranch::new();
+    fs::write(command.path("model.onnx"), model(&[4], &["y"])).expect("writable");
+    fs::create_dir(command.path("anabranch")).expect("writable");
+    fs::write(command.path("anabranch/costs.json"), "{\"version\": 77}").expect("writable");
+    let own = command.directory.path().to_path_buf();
+    let nowhere = own.join("none/of/these");
+    let homes: [(&str, &[(&str, &Path)]); 3] = [
+        ("no home", &[]),
+        ("a home that cannot be made", &[("HOME", Path::new("/proc/none"))]),
+        ("a store that is none", &[("XDG_DATA_HOME", &own), ("HOME", &nowhere)]),
+    ];
+    for (case, variables) in homes {
+        let run = &["run", "model.onnx", "--no-gpu", "--repeat", "2", "--cache", "kept"][..];
+        for arguments in [run, &["platform", "--no-gpu"], &["costs"]] {
+            let mut process = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+            process.args(arguments).current_dir(&own);
+            ["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"].iter().for_each(|name| {
+                process.env_remove(name);
+            });
+            let output = process.envs(variables.iter().copied()).output().expect("it starts");
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{case}, {arguments:?}: {message}");
+            let told = message.lines().filter(|line| line.contains("--costs FILE")).count();
+            let reads_alone = matches!(arguments[0], "platform" | "costs") && case.contains("home that");
+            assert_eq!(told, usize::from(!reads_alone), "{case}, {arguments:?}: {message}");
+        }
+    }
+    assert_eq!(fs::read_to_string(command.path("anabranch/costs.json")).expect("kept"), "{\"version\": 77}");
+    for arguments in [&["costs", "path"][..], &["costs", "clear"]] {
+        let process = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .args(arguments)
+            .env_remove("HOME")
+            .env_remove("XDG_DATA_HOME")
+            .output()
+            .expect("it starts");
+        let message = String::from_utf8_lossy(&process.stderr);
+        assert!(process.status.code() == Some(2) && message.contains("neither XDG_DATA_HOME nor HOME"), "{message}");
+    }
+}
+
+#[test]
 fn a_failed_write_is_told_and_leaves_the_earlier_file() {
     let command = Anabranch::new();
     for flag in ["--profile", "--trace", "--gantt", "--report"] {

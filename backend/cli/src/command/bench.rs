@@ -7,7 +7,6 @@ use super::args::{
     ConstraintArgs, DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension, parse_percent,
     parse_seconds,
 };
-use super::costs::keep;
 use super::files::file_of;
 use super::inputs::read_inputs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
@@ -164,7 +163,7 @@ impl BenchCommand {
         };
         let compared = compare(&session, &inputs, &options, &mut || progress.advance()).map_err(cancelled)?;
         drop(progress);
-        keep(&session, &store)?;
+        store.save_costs(&session)?;
         Ok(compared)
     }
 

@@ -1,7 +1,7 @@
 //! `anabranch calibrate`: what the devices and links of this machine can do, measured.
 
 use super::args::DeviceArgs;
-use super::costs::{open_store, ready_store, refused};
+use super::costs::{Place, open_store};
 use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
@@ -36,14 +36,14 @@ pub(crate) struct CalibrateCommand {
 
 impl CalibrateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (path, mut store) = open_store(self.costs.as_ref())?;
-        ready_store(&path)?;
+        let (place, mut store) = open_store(self.costs.as_ref())?;
+        place.ready()?;
         let inventory = detect(&self.devices.options()?)?;
         let settled = store.settle(&inventory.fingerprint());
         if !output.json {
             notes(&inventory).iter().chain(&settled).for_each(note);
         }
-        let measured = self.measure(&inventory, &mut store, &path, output)?;
+        let measured = self.measure(&inventory, &mut store, &place, output)?;
         show(&inventory, store.here(), measured, output)
     }
 
@@ -52,7 +52,7 @@ impl CalibrateCommand {
         &self,
         inventory: &Inventory,
         store: &mut CostStore,
-        path: &std::path::Path,
+        place: &Place,
         output: Output,
     ) -> Result<[usize; 2], CliError> {
         let cancel = cancel_on_interrupt()?;
@@ -73,7 +73,7 @@ impl CalibrateCommand {
             }
             progress.begin(output, step);
             calibrator.measure(step, store.here_mut())?;
-            store.save(path).map_err(refused)?;
+            place.save(store)?;
             progress.advance();
         }
         Ok([left.len(), steps.len()])

@@ -1,7 +1,6 @@
 //! `anabranch compile`: a model lowered, placed and planned once, kept in a file that opens at once.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
-use super::costs::keep;
 use super::files::file_of;
 use super::interrupt::end_on_interrupt;
 use super::open::{self, inputs_of, open_session};
@@ -50,7 +49,7 @@ impl CompileCommand {
         let inputs = inputs_of(&self.model, &sets, &session)?;
         let compile = || session.compile(&inputs, &self.output, &version::short());
         let about = waiting(output, "compiling", compile)?;
-        keep(&session, &store)?;
+        store.save_costs(&session)?;
         wrote(&self.output);
         let model = open::model_name(&self.model);
         let text = || {

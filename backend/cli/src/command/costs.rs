@@ -62,16 +62,18 @@ enum Action {
 
 impl CostsCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let open = || open_store(self.costs.as_ref());
+        // What changes the store needs its file; what shows it does not.
+        let open = || open_file(self.costs.as_ref()).map_err(refused);
+        let shown = || open_store(self.costs.as_ref()).map(|(_, store)| store);
         match (&self.export, &self.import, &self.action) {
-            (Some(to), _, _) => self.export(to, open()?.1, output),
+            (Some(to), _, _) => self.export(to, shown()?, output),
             (None, Some(from), _) => {
                 let (path, store) = open()?;
                 self.import(from, store, &path, output)
             }
             // Also where the file is none that can be opened.
             (None, None, Some(Action::Path)) => {
-                let path = store_path(self.costs.as_ref())?;
+                let path = store_path(self.costs.as_ref()).map_err(refused)?;
                 output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": lossy(&path) }))
             }
             (None, None, Some(Action::Clear { all })) => {
@@ -80,8 +82,8 @@ impl CostsCommand {
                 store.replace(&path).map_err(refused)?;
                 output.text_or_json(|| format!("forgot {forgotten} nodes\n"), &json!({ "forgotten": forgotten }))
             }
-            (None, None, Some(Action::Show { top, filter })) => show(&open()?.1, *top, filter, output),
-            (None, None, None) => show(&open()?.1, 20, "", output),
+            (None, None, Some(Action::Show { top, filter })) => show(&shown()?, *top, filter, output),
+            (None, None, None) => show(&shown()?, 20, "", output),
         }
     }
 
@@ -128,35 +130,72 @@ fn settle(store: &mut CostStore) -> Result<(), CliError> {
     Ok(())
 }
 
-/// The file of the store that the command line names, or of the default one.
-fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, CliError> {
-    named.map_or_else(|| CostStore::default_path().map_err(refused), |path| Ok(path.clone()))
+/// Where a command keeps its costs.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// In the file that the command line names. What fails there is an error.
+    Named(PathBuf),
+    /// In the default file. A command does its work without a store as well, and says so once.
+    Default(PathBuf),
+    /// Nowhere: there is no default file, or none that can be read.
+    Nowhere,
 }
 
-/// The store that the command line names, or the default one: its file and what that holds.
-pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore), CliError> {
+impl Place {
+    /// Sees that a store can be written, before what it is to hold is measured.
+    pub(super) fn ready(&self) -> Result<(), CliError> {
+        self.keep(CostStore::ready)
+    }
+
+    /// Adds what was learnt to the file.
+    pub(super) fn save(&self, store: &mut CostStore) -> Result<(), CliError> {
+        self.keep(|path| store.save(path))
+    }
+
+    /// Adds what a session has learned to the file.
+    pub(super) fn save_costs(&self, session: &Session) -> Result<(), CliError> {
+        self.keep(|path| session.save_costs(path))
+    }
+
+    fn keep(&self, write: impl FnOnce(&Path) -> Result<(), StoreError>) -> Result<(), CliError> {
+        match self {
+            Self::Named(path) => write(path).map_err(refused),
+            Self::Default(path) => {
+                if let Err(error) = write(path) {
+                    note(format_args!("what was measured is not kept: {error} (--costs FILE)"));
+                }
+                Ok(())
+            }
+            Self::Nowhere => Ok(()),
+        }
+    }
+}
+
+/// The file of the store that the command line names, or of the default one.
+fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
+    named.map_or_else(CostStore::default_path, |path| Ok(path.clone()))
+}
+
+/// The store that the command line names, or the default one, and what it holds. Without a default one that can be read, the store is
+/// empty, and what a command measures is not kept.
+pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(Place, CostStore), CliError> {
+    match open_file(named) {
+        Ok((path, store)) if named.is_some() => Ok((Place::Named(path), store)),
+        Ok((path, store)) => Ok((Place::Default(path), store)),
+        Err(error) if named.is_none() => {
+            note(format_args!("there is no cost store, and what is measured is not kept: {error} (--costs FILE)"));
+            Ok((Place::Nowhere, CostStore::default()))
+        }
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// The file of that store, and what it holds.
+fn open_file(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore), StoreError> {
     let path = store_path(named)?;
-    let loaded = CostStore::load(&path).map_err(refused)?;
+    let loaded = CostStore::load(&path)?;
     loaded.warnings.iter().for_each(|warning| say(format_args!("anabranch: {warning}")));
     Ok((path, loaded.store))
-}
-
-/// Sees that a store can be written, before what it is to hold is measured.
-pub(super) fn ready_store(path: &Path) -> Result<(), CliError> {
-    CostStore::ready(path).map_err(refused)
-}
-
-/// Keeps what a session has learned. A run or a placing is none the worse for a store of nobody's choice that cannot be written, as where the
-/// home directory is read-only.
-pub(super) fn keep(session: &Session, path: &Path) -> Result<(), CliError> {
-    let by_default = CostStore::default_path().is_ok_and(|default| default == path);
-    match session.save_costs(path) {
-        Err(error) if by_default => {
-            note(format_args!("what was measured is not kept: {error} (--costs FILE)"));
-            Ok(())
-        }
-        saved => saved.map_err(refused),
-    }
 }
 
 pub(super) fn refused(error: StoreError) -> CliError {

@@ -1,7 +1,7 @@
 //! From the shared arguments to an open session with its inputs.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
-use super::costs::{keep, open_store, ready_store};
+use super::costs::{Place, open_store};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
@@ -18,7 +18,7 @@ pub(super) const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) inputs: Inputs,
-    pub(super) store: PathBuf,
+    pub(super) store: Place,
     /// The folders of tensors that the model was named with; the inputs are those of the first.
     pub(super) sets: Vec<PathBuf>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Writes what was learned to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
-        keep(&self.session, &self.store)
+        self.store.save_costs(&self.session)
     }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn open_session(
     model: &ModelArgs,
     place: &PlaceArgs,
     will_save: bool,
-) -> Result<(Session, PathBuf, Vec<PathBuf>), CliError> {
+) -> Result<(Session, Place, Vec<PathBuf>), CliError> {
     let (options, store) = options(devices, platform, model, place, will_save)?;
     let located = located(model)?;
     let opened = || match &located {
@@ -103,11 +103,11 @@ fn options(
     model: &ModelArgs,
     place: &PlaceArgs,
     will_save: bool,
-) -> Result<(SessionOptions, PathBuf), CliError> {
+) -> Result<(SessionOptions, Place), CliError> {
     named_once("--pin", &place.constraints.pin)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save && place.constraints.costs.is_some() {
-        ready_store(&store)?;
+        store.ready()?;
     }
     let pins = place.constraints.pin.iter();
     let pinned = pins.fold(Constraints::default(), |all, (pattern, device)| all.with_pin(pattern, device));

@@ -8,7 +8,6 @@ mod sink;
 mod source;
 
 use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension};
-use super::costs::keep;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
@@ -241,7 +240,7 @@ impl PipeCommand {
         }
         output.text_or_json(|| report.to_string(), &report)?;
         // The rates of devices that were not known, so that the next pipeline begins sooner.
-        keep(&session, &store)?;
+        store.save_costs(&session)?;
         match ran.failure {
             Some(failure) => {
                 if self.output.is_some() && !output.json {

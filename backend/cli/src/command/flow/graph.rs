@@ -1,6 +1,6 @@
 //! Graphs of drops, as DALiuGE has them, run for real: what is to be run, the run, and what became of every drop.
 
-use super::super::costs::{open_store, ready_store, refused};
+use super::super::costs::open_store;
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::{Progress, waiting};
 use super::super::table::{Table, duration, shortened};
@@ -107,11 +107,11 @@ impl GraphRun<'_> {
         let mut store = match self.command.weights {
             Weights::Assumed => None,
             Weights::Measured => {
-                let (path, mut store) = open_store(self.command.costs.as_ref())?;
-                ready_store(&path)?;
+                let (place, mut store) = open_store(self.command.costs.as_ref())?;
+                place.ready()?;
                 let here = detect_devices(&DetectOptions::default().without_gpu())?.fingerprint();
                 store.settle(&here).iter().for_each(say);
-                Some((path, store))
+                Some((place, store))
             }
         };
         let progress = Progress::new(output, self.stem, self.recipe.application_count() as u64);
@@ -130,11 +130,11 @@ impl GraphRun<'_> {
         drop(progress);
         // It holds its directory, where the cost store may be, too.
         drop(self.prepared);
-        if let Some((path, store)) = &mut store
+        if let Some((place, store)) = &mut store
             && let Some(measured) = outcome.measured()
         {
             measured.learn(self.stem, store);
-            store.save(path).map_err(refused)?;
+            place.save(store)?;
         }
         if let Some(flow) = &outcome.flow {
             self.command.draw(self.stem, self.scheduler, flow)?;

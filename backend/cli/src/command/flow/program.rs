@@ -1,7 +1,7 @@
 //! The programs that the command brings along: run beside plain loops under each scheduler, and checked.
 
 use super::super::args::refuse_given;
-use super::super::costs::{open_store, ready_store, refused};
+use super::super::costs::open_store;
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
 use super::super::{CliError, Output, say};
@@ -144,15 +144,15 @@ impl<P: Program> Runner<'_, P> {
         if self.job.command.weights == Weights::Assumed {
             return Ok(Box::new(|_| ()));
         }
-        let (path, mut store) = open_store(self.job.command.costs.as_ref())?;
-        ready_store(&path)?;
+        let (place, mut store) = open_store(self.job.command.costs.as_ref())?;
+        place.ready()?;
         let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
         store.settle(&here).iter().for_each(say);
         let options = FlowOptions::default().with_crew(self.crew.clone()).with_cancel(self.token.clone());
         let report = self.run(&options.with_profile(true), None)?;
         let name = format!("{} {}/{}", self.program.name(), self.job.size, self.job.block);
         report.learn(&name, &mut store);
-        store.save(&path).map_err(refused)?;
+        place.save(&mut store)?;
         Ok(Box::new(move |flow| {
             flow.weigh(&name, &store);
         }))
