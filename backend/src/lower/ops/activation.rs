@@ -63,8 +63,9 @@ fn elu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 
 /// `γ · (x ≤ 0 ? α (eˣ − 1) : x)`.
 fn selu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let alpha = number(operator, "alpha", 1.673_263_2)?;
-    let gamma = number(operator, "gamma", 1.050_701)?;
+    // The first version rounds them to four digits.
+    let [alpha, gamma] = if operator.opset < 6 { [1.6732, 1.0507] } else { [1.673_263_2, 1.050_701] };
+    let (alpha, gamma) = (number(operator, "alpha", alpha)?, number(operator, "gamma", gamma)?);
     apply(operator, builder, |x| x.with(Binary::LessOrEqual, 0.0).select(exponential_minus_one(x, alpha), x) * gamma)
 }
 

@@ -1,6 +1,7 @@
 //! Conversions between element types, and operators that change nothing.
 
 use super::{Builder, Entry, Fault, Operator, View};
+use crate::import::proto::data_type;
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -14,7 +15,10 @@ pub(super) const TABLE: &[Entry] = &[
 ];
 
 fn cast(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let to = operator.node.int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?;
+    let to = match operator.opset {
+        ..6 => named_type(operator.string("to", "")?)?,
+        _ => operator.node.int("to")?.ok_or_else(|| Fault::attribute("to", (), "there"))?,
+    };
     Ok(vec![builder.converted(operator.input(0)?, element_type(to)?, operator.flag("saturate", true)?)?])
 }
 
@@ -56,6 +60,26 @@ fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         outputs.push(builder.filled(spec, 1.0)?);
     }
     Ok(outputs)
+}
+
+/// The number of an element type that a version before 6 names.
+fn named_type(name: &str) -> Result<i64, Fault> {
+    const NAMES: [(&str, i64); 12] = [
+        ("FLOAT", data_type::FLOAT),
+        ("DOUBLE", data_type::DOUBLE),
+        ("FLOAT16", data_type::FLOAT16),
+        ("INT8", data_type::INT8),
+        ("INT16", data_type::INT16),
+        ("INT32", data_type::INT32),
+        ("INT64", data_type::INT64),
+        ("UINT8", data_type::UINT8),
+        ("UINT16", data_type::UINT16),
+        ("UINT32", data_type::UINT32),
+        ("UINT64", data_type::UINT64),
+        ("BOOL", data_type::BOOL),
+    ];
+    let known = NAMES.iter().find(|(known, _)| *known == name);
+    known.map(|(_, number)| *number).ok_or_else(|| Fault::attribute("to", name, "the name of an element type"))
 }
 
 /// The element type of an ONNX type number.

@@ -7,7 +7,8 @@ pub(super) const TABLE: &[Entry] = &[("Concat", concat), ("Split", split)];
 fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let views = operator.all_inputs()?;
     let first = operator.input(0)?;
-    let axis = operator.axis(0, first.rank())?;
+    // Before version 4 the axis may be left out.
+    let axis = operator.axis(if operator.opset < 4 { 1 } else { 0 }, first.rank())?;
     for (index, view) in views.iter().enumerate() {
         operator.typed(index, first.dtype())?;
         let fits = view.rank() == first.rank()
@@ -25,7 +26,12 @@ fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 fn split(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 1)?;
     let axis = operator.axis(0, x.rank())?;
-    let sizes = match operator.ints_by_version(builder, "split", 13, 1)? {
+    // The first version takes the sizes from an attribute or from an input.
+    let given = match operator.ints_by_version(builder, "split", 13, 1)? {
+        None if operator.opset < 2 => operator.optional_known_ints(builder, 1, "split")?,
+        given => given,
+    };
+    let sizes = match given {
         Some(sizes) => given_sizes(&sizes, x.dims()[axis])?,
         None => even_sizes(operator, x.dims()[axis])?,
     };

@@ -2,6 +2,7 @@
 //! bias, and products.
 
 use super::activation::{apply, gaussian_gate};
+use super::gather::chosen;
 use super::matmul::multiplied;
 use super::quantize::{dequantize, quantize};
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
@@ -63,9 +64,6 @@ fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let a = operator.ranked(0, 1)?;
-    if operator.optional(4).is_some() {
-        return Err(Fault::unsupported("columns in another order than their groups (g_idx)"));
-    }
     let (rows, depth) = (operator.size("N", 1, 0)?, operator.size("K", 1, 0)?);
     let (bits, block) = (operator.size("bits", 1, 4)?, operator.size("block_size", 1, 0)?);
     if !matches!(bits, 2 | 4 | 8) || rows == 0 || depth == 0 || block == 0 || !block.is_multiple_of(8 / bits) {
@@ -89,15 +87,51 @@ fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<V
         };
         inputs.push(builder.as_f32(&zero)?);
     }
-    let format = NarrowFormat::Grid { bits, block, zero_points: inputs.len() == 4 };
-    let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, epilogue: None });
-    let output = TensorSpec::new(DType::F32, Shape::new([inputs[0].dims()[0], rows])?);
-    let mut product = builder.emit_one(op, &inputs, output)?;
+    let mut product = match operator.optional(4) {
+        Some(_) => {
+            let weights = widened(operator, builder, &inputs[1..], bits, depth)?;
+            let across = builder.transposed(&weights, &[1, 0])?;
+            multiplied(builder, &inputs[0], &across)?
+        }
+        None => {
+            let format = NarrowFormat::Grid { bits, block, zero_points: inputs.len() == 4 };
+            let op = Op::NarrowMatMul(NarrowMatMul { format, transpose_b: true, epilogue: None });
+            let output = TensorSpec::new(DType::F32, Shape::new([inputs[0].dims()[0], rows])?);
+            builder.emit_one(op, &inputs, output)?
+        }
+    };
     if operator.optional(5).is_some() {
         let bias = builder.as_f32(operator.float_input(5)?)?;
         product = builder.map(Domain::F32, [&product, &bias], DType::F32, |[x, bias]| x + bias)?;
     }
     Ok(vec![builder.cast(&product.reshaped([outer, &[rows]].concat())?, a.dtype())?])
+}
+
+/// The weights `[rows, depth]` as `f32`, each with the scale and the zero point of the group that input 4 gives its column. ONNX Runtime's
+/// CPU kernel takes 8 for packed zero points here; these are used as they are.
+fn widened(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    grid: &[View],
+    bits: usize,
+    depth: usize,
+) -> Result<View, Fault> {
+    let [weights, scales, zeros @ ..] = grid else { return Err(Fault::missing(2)) };
+    let groups = operator.typed(4, DType::I32)?;
+    if groups.rank() != 1 || groups.elements() < depth {
+        return Err(Fault::invalid(format!("input 4 has shape {}, not one group for each of {depth}", groups.shape())));
+    }
+    let (rows, blocks) = (scales.dims()[0], scales.dims()[1]);
+    let groups = builder.part(groups, 0, 0, depth)?;
+    let numbers = spread(builder, weights, bits)?;
+    let numbers = builder.part(&numbers, 1, 0, depth)?;
+    let zero = match zeros.first() {
+        Some(zeros) => zeros.clone(),
+        None => builder.filled(TensorSpec::new(DType::F32, Shape::new([rows, blocks])?), f64::from(1 << (bits - 1)))?,
+    };
+    let mut by_column = |of_group: &View| chosen(builder, of_group, &groups, 1, vec![rows, depth]);
+    let (scale, zero) = (by_column(scales)?, by_column(&zero)?);
+    builder.map(Domain::F32, [&numbers, &scale, &zero], DType::F32, |[number, scale, zero]| (number - zero) * scale)
 }
 
 /// Bytes as the numbers of few bits in them, the lowest first, along the last axis; 8 bits stay.

@@ -1,6 +1,6 @@
 //! Repetition along axes: broadcasting written out, and tiling.
 
-use super::{Builder, Entry, Fault, Operator, View};
+use super::{Builder, Entry, Fault, Operator, View, axis_of};
 use anabranch_kernels::Shape;
 
 pub(super) const TABLE: &[Entry] = &[("Expand", expand), ("Tile", tile)];
@@ -15,7 +15,10 @@ fn expand(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 /// Each repeated axis is read as `1×dim`, broadcast to `repeats×dim` and read as one axis again.
 fn tile(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let repeats = sizes(&operator.known_ints(builder, 1, "repeats")?, "repeats")?;
+    let repeats = match operator.opset {
+        ..6 => along_one_axis(operator, builder, x.rank())?,
+        _ => sizes(&operator.known_ints(builder, 1, "repeats")?, "repeats")?,
+    };
     if repeats.len() != x.rank() {
         return Err(Fault::invalid(format!("{} repeats for the shape {}", repeats.len(), x.shape())));
     }
@@ -31,6 +34,15 @@ fn tile(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     }
     let tiled = builder.expanded(&x.reshaped(read)?, Shape::new(made)?)?;
     Ok(vec![tiled.reshaped(dims)?])
+}
+
+/// The repeats of the versions before 6, which repeat along one axis.
+fn along_one_axis(operator: &Operator<'_>, builder: &Builder, rank: usize) -> Result<Vec<usize>, Fault> {
+    let tiles = operator.known_int(builder, 1, "tiles")?;
+    let axis = axis_of(operator.known_int(builder, 2, "axis")?, rank)?;
+    let mut repeats = vec![1; rank];
+    repeats[axis] = sizes(&[tiles], "tiles")?[0];
+    Ok(repeats)
 }
 
 /// Numbers of elements, none negative.

@@ -22,6 +22,8 @@ fn constant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     let scalar = |tensor: Tensor| Ok::<_, Fault>(tensor.reshaped(Shape::scalar()).expect("one element"));
     let tensor = if let Some(tensor) = operator.node.tensor("value")? {
         tensor.clone()
+    } else if let Some(tensor) = operator.node.tensor("sparse_value")? {
+        tensor.clone()
     } else if let Some(value) = operator.node.float("value_float")? {
         scalar(floats(&[value]))?
     } else if let Some(value) = operator.node.int("value_int")? {
@@ -31,7 +33,7 @@ fn constant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     } else if let Some(values) = operator.node.ints("value_ints")? {
         Tensor::from_i64s(values)
     } else {
-        return Err(Fault::unsupported("its value is a text, sparse, or missing"));
+        return Err(Fault::unsupported("its value is a text or missing"));
     };
     Ok(vec![builder.constant("constant", tensor)])
 }

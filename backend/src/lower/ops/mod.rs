@@ -6,6 +6,7 @@ mod arg_reduce;
 mod arrange;
 mod attention;
 mod bitwise;
+mod border;
 mod cast;
 mod causal;
 mod concat;

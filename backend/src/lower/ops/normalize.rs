@@ -24,8 +24,10 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     if training && operator.opset < 14 {
         return Err(Fault::unsupported("it is in training mode, in a version of before 14"));
     }
-    if !operator.flag("spatial", true)? {
-        return Err(Fault::unsupported("it has statistics for each element"));
+    // Before version 9 there may be statistics of each element rather than of each channel.
+    let spatial = operator.opset >= 9 || operator.flag("spatial", true)?;
+    if training && !spatial {
+        return Err(Fault::unsupported("it is in training mode, with statistics of each element"));
     }
     if !training {
         operator.only_outputs(1, "of statistics")?;
@@ -35,7 +37,10 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let channels = x.dims()[1];
     let mut parameters = Vec::with_capacity(4);
     for index in 1..5 {
-        parameters.push(channel_parameter(operator, builder, x, index, channels)?);
+        parameters.push(match spatial {
+            true => channel_parameter(operator, builder, x, index, channels)?,
+            false => element_parameter(operator, builder, x, index)?,
+        });
     }
     let work = statistics_type(operator)?;
     let mut statistics = Vec::new();
@@ -269,6 +274,16 @@ fn channel_parameter(
 fn statistics_type(operator: &Operator<'_>) -> Result<DType, Fault> {
     let double = operator.all_inputs()?.iter().any(|input| input.dtype() == DType::F64);
     Ok(if double { DType::F64 } else { DType::F32 })
+}
+
+/// Input `index`, a number for each element of an entry of the batch; in `f64` if `x` is, else in `f32`.
+fn element_parameter(operator: &Operator<'_>, builder: &mut Builder, x: &View, index: usize) -> Result<View, Fault> {
+    let (parameter, each) = (operator.float_input(index)?, &x.dims()[1..]);
+    if parameter.dims() != each {
+        let reason = format!("input {index} has shape {}, not one element for each of {each:?}", parameter.shape());
+        return Err(Fault::invalid(reason));
+    }
+    builder.cast(parameter, if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
 }
 
 /// `count` along the channels' axis, 1 along those after it.

@@ -27,7 +27,8 @@ fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 }
 
 fn border(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Border, Fault> {
-    let pads = operator.ints_by_version(builder, "pads", 11, 1)?.ok_or_else(|| Fault::missing(1))?;
+    let name = if operator.opset < 2 { "paddings" } else { "pads" };
+    let pads = operator.ints_by_version(builder, name, 11, 1)?.ok_or_else(|| Fault::missing(1))?;
     let axes = axes_in_order(operator.optional_known_ints(builder, 3, "axes")?.as_deref(), x.rank())?;
     if pads.len() != 2 * axes.len() {
         return Err(Fault::invalid(format!("{} pads for {} axes; two an axis are needed", pads.len(), axes.len())));

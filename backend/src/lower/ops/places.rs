@@ -1,72 +1,121 @@
 //! The greatest elements of windows with their places, which only few models ask for: one element of all windows after the other.
 
 use super::pool::fitted;
-use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Fault, Operator, Term, View, domain_of};
+use super::window::{Window, plane};
+use super::{Builder, Fault, Operator, Term, View, domain_of, working};
 use anabranch_kernels::op::{Binary, Domain, PadMode};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
 /// Elements of a window at most: each becomes nodes of its own.
 const LARGEST: usize = 256;
 
-/// `MaxPool` with its output `Indices`: places in the whole input, rows or columns first. Of equal elements the first counts.
-pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let x = operator.number(0)?;
+/// One of three axes that windows slide over.
+#[derive(Clone, Copy)]
+struct Axis {
+    size: usize,
+    kernel: usize,
+    stride: usize,
+    dilation: usize,
+    before: usize,
+    output: usize,
+}
+
+impl Axis {
+    fn of(window: &Window, axis: usize, size: usize, output: usize) -> Self {
+        let (kernel, stride) = (window.kernel[axis], window.strides[axis]);
+        Self { size, kernel, stride, dilation: window.dilations[axis], before: window.pads[axis], output }
+    }
+
+    /// Elements from the border before the first window to the last element of the last window.
+    fn reach(&self) -> Result<usize, Fault> {
+        let last = self.output.saturating_sub(1).checked_mul(self.stride);
+        let extent = (self.kernel - 1).checked_mul(self.dilation);
+        let reach = last.zip(extent).and_then(|(last, extent)| last.checked_add(extent)?.checked_add(1));
+        reach.ok_or_else(|| Fault::invalid("windows beyond reach"))
+    }
+}
+
+/// Depth, rows and columns; axes that the input lacks have one element.
+fn axes(operator: &Operator<'_>, x: &View) -> Result<[Axis; 3], Fault> {
+    let partial = operator.flag("ceil_mode", false)?;
+    if let &[_, _, depth, rows, columns] = x.dims() {
+        let [mut across, mut along] = Window::read_volume(operator, None)?;
+        let [high, wide] = fitted(&mut across, [rows, columns], partial)?;
+        let [deep, _] = fitted(&mut along, [depth, 1], partial)?;
+        return Ok([
+            Axis::of(&along, 0, depth, deep),
+            Axis::of(&across, 0, rows, high),
+            Axis::of(&across, 1, columns, wide),
+        ]);
+    }
     let mut window = Window::read(operator, x, None)?;
     let [rows, columns] = plane(x)?;
-    let size = fitted(&mut window, [rows, columns], operator.flag("ceil_mode", false)?)?;
-    let elements = window.kernel[0].saturating_mul(window.kernel[1]);
+    let [high, wide] = fitted(&mut window, [rows, columns], partial)?;
+    let single = Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, output: 1 };
+    Ok([single, Axis::of(&window, 0, rows, high), Axis::of(&window, 1, columns, wide)])
+}
+
+/// `MaxPool` with its output `Indices`: places in the whole input, the last or the first axis fastest. Of equal elements the first counts.
+pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let axes = axes(operator, x)?;
+    let elements = axes.iter().fold(1usize, |elements, axis| elements.saturating_mul(axis.kernel));
     if elements > LARGEST {
         return Err(Fault::unsupported(format!("places of the greatest of {elements} elements")));
     }
-    if rows.max(columns) >= 1 << 24 {
+    if let Some(axis) = axes.iter().find(|axis| axis.size >= 1 << 24 || axis.output >= 1 << 24) {
         // Places are compared in `f32`.
-        return Err(Fault::unsupported(format!("an image of {rows} × {columns}")));
+        return Err(Fault::unsupported(format!("places along an axis of {}", axis.size)));
     }
-    let image = as_plane(&builder.as_working(x)?)?;
-    let (domain, work) = (domain_of(image.dtype()), image.dtype());
-    let &[images, channels, ..] = image.dims() else { return Err(Fault::missing(0)) };
-    let reach = |axis: usize| {
-        let last = (size[axis] - 1).saturating_mul(window.strides[axis]);
-        last.checked_add(window.extent(axis)?).ok_or_else(|| Fault::invalid("windows beyond reach"))
-    };
-    let before = vec![0, 0, window.pads[0] as isize, window.pads[1] as isize];
-    let wide = vec![images, channels, reach(0)?, reach(1)?];
-    let padded = builder.padded(&image, PadMode::Constant(f64::NEG_INFINITY), before, wide)?;
+    let work = working(x.dtype());
+    let domain = domain_of(work);
+    let (images, channels) = (x.dims()[0], x.dims()[1]);
+    let [depth, rows, columns] = axes.map(|axis| axis.size);
+    let image = builder.as_working(x)?.reshaped(vec![images, channels, depth, rows, columns])?;
+    let before = [0, 0].into_iter().chain(axes.iter().map(|axis| axis.before as isize)).collect();
+    let wide = [images, channels, axes[0].reach()?, axes[1].reach()?, axes[2].reach()?];
+    let padded = builder.padded(&image, PadMode::Constant(f64::NEG_INFINITY), before, wide.to_vec())?;
 
-    let dims = [images, channels, size[0], size[1]];
+    let dims = [images, channels, axes[0].output, axes[1].output, axes[2].output];
     let spec = |dtype| Ok::<_, Fault>(TensorSpec::new(dtype, Shape::new(dims)?));
     let mut greatest = builder.filled(spec(work)?, f64::NEG_INFINITY)?;
     let mut place = builder.filled(spec(DType::I64)?, -1.0)?;
+    let weights = match operator.flag("storage_order", false)? {
+        false => [rows.saturating_mul(columns), columns, 1],
+        true => [1, depth, depth.saturating_mul(rows)],
+    };
+    let [of_depth, of_rows, of_columns] = weights.map(|weight| weight as f64);
     for element in 0..elements {
-        let at = [element / window.kernel[1], element % window.kernel[1]];
-        let first = [at[0] * window.dilations[0], at[1] * window.dilations[1]];
-        let steps = vec![1, 1, window.strides[0] as isize, window.strides[1] as isize];
-        let read = builder.sliced(&padded, vec![0, 0, first[0], first[1]], steps, dims.to_vec())?;
-        let row = along(builder, &window, 0, size, first[0])?;
-        let column = along(builder, &window, 1, size, first[1])?;
+        let at = [
+            element / (axes[1].kernel * axes[2].kernel),
+            element / axes[2].kernel % axes[1].kernel,
+            element % axes[2].kernel,
+        ];
+        let first: [usize; 3] = std::array::from_fn(|axis| at[axis] * axes[axis].dilation);
+        let steps = [1, 1].into_iter().chain(axes.iter().map(|axis| axis.stride as isize)).collect();
+        let read = builder.sliced(&padded, vec![0, 0, first[0], first[1], first[2]], steps, dims.to_vec())?;
+        let deep = along(builder, &axes, 0, first[0])?;
+        let row = along(builder, &axes, 1, first[1])?;
+        let column = along(builder, &axes, 2, first[2])?;
         // Whether the element is in the image, and greater than all before it, or the first there.
         let better = builder.map_to(
             domain,
-            [&read, &greatest, &place, &row, &column],
+            [&read, &greatest, &place, &deep, &row, &column],
             spec(DType::Bool)?,
-            |[x, greatest, place, row, column]| {
-                let inside = within(row, rows).with(Binary::And, within(column, columns));
+            |[x, greatest, place, deep, row, column]| {
+                let inside = within(deep, depth).with(Binary::And, within(row, rows));
+                let inside = inside.with(Binary::And, within(column, columns));
                 let first = place.with(Binary::Less, 0.0);
                 let more = x.with(Binary::Greater, greatest).with(Binary::Or, first);
                 inside.with(Binary::And, more)
             },
         )?;
-        let by_columns = operator.flag("storage_order", false)?;
         place = builder.map_to(
             Domain::I64,
-            [&better, &place, &row, &column],
+            [&better, &place, &deep, &row, &column],
             spec(DType::I64)?,
-            |[better, place, row, column]| {
-                let own = match by_columns {
-                    false => row * columns as f64 + column,
-                    true => column * rows as f64 + row,
-                };
+            |[better, place, deep, row, column]| {
+                let own = deep * of_depth + row * of_rows + column * of_columns;
                 better.select(own, place)
             },
         )?;
@@ -74,12 +123,17 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
             better.select(x, greatest)
         })?;
     }
-    let plane = builder.indices(DType::I64, images.saturating_mul(channels), 0, 1)?;
-    let plane = plane.reshaped(vec![images, channels, 1, 1])?;
-    let pixels = rows.saturating_mul(columns) as f64;
-    let place = builder.map(Domain::I64, [&plane, &place], DType::I64, |[plane, place]| plane * pixels + place)?;
-    let dims = output_dims(&window, images, channels, size);
-    Ok(vec![builder.cast(&greatest.reshaped(dims.clone())?, x.dtype())?, place.reshaped(dims)?])
+    let number = builder.indices(DType::I64, images.saturating_mul(channels), 0, 1)?;
+    let number = number.reshaped(vec![images, channels, 1, 1, 1])?;
+    let each = depth.saturating_mul(rows).saturating_mul(columns) as f64;
+    // A window in the border alone holds no element.
+    let place = builder.map(Domain::I64, [&number, &place], DType::I64, |[number, place]| {
+        let absent = place.with(Binary::Less, 0.0);
+        let own = number * each + place;
+        absent.select(-1.0, own)
+    })?;
+    let own = [&dims[..2], &dims[5 + 2 - x.rank()..]].concat();
+    Ok(vec![builder.cast(&greatest.reshaped(own.clone())?, x.dtype())?, place.reshaped(own)?])
 }
 
 /// Whether a place is one of so many.
@@ -88,10 +142,10 @@ fn within(at: Term<'_>, count: usize) -> Term<'_> {
     at.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below)
 }
 
-/// Rows or columns of the image that the `first`-th element from the border on of all windows lies in.
-fn along(builder: &mut Builder, window: &Window, axis: usize, size: [usize; 2], first: usize) -> Result<View, Fault> {
-    let number = builder.indices(DType::F32, size[axis], 2 + axis, 4)?;
-    let (stride, offset) = (window.strides[axis] as f64, first as f64 - window.pads[axis] as f64);
+/// Places along an axis of the input that the element of all windows lies in which is the `first`-th from the border on.
+fn along(builder: &mut Builder, axes: &[Axis; 3], axis: usize, first: usize) -> Result<View, Fault> {
+    let number = builder.indices(DType::F32, axes[axis].output, 2 + axis, 5)?;
+    let (stride, offset) = (axes[axis].stride as f64, first as f64 - axes[axis].before as f64);
     builder.map(Domain::F32, [&number], DType::F32, |[number]| {
         let place = number * stride;
         place + offset

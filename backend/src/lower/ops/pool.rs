@@ -1,11 +1,9 @@
 //! Pooling over windows of one to three axes, or over all of them.
 
-use super::places;
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
-use anabranch_kernels::op::{Binary, Op, Pool, PoolKind, ReduceKind, Unary};
-use anabranch_kernels::{Shape, TensorSpec};
-use std::slice::from_ref;
+use super::{border, places};
+use anabranch_kernels::op::{Binary, PoolKind, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
     ("MaxPool", max_pool),
@@ -15,6 +13,23 @@ pub(super) const TABLE: &[Entry] = &[
     ("GlobalLpPool", global_norm),
     ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
+
+/// What becomes of a last window that ends beyond the border.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Edge {
+    /// There is no such window.
+    Left,
+    /// It is of what it holds within the border.
+    Cut,
+    /// It is whole, and holds zeros there.
+    Whole,
+}
+
+impl Edge {
+    fn read(operator: &Operator<'_>, otherwise: Self) -> Result<Self, Fault> {
+        Ok(if operator.flag("ceil_mode", false)? { otherwise } else { Self::Left })
+    }
+}
 
 fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.wants(1) { places::max_pool(operator, builder) } else { pool(operator, builder, PoolKind::Max) }
@@ -28,41 +43,34 @@ fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 
 fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    let partial = operator.flag("ceil_mode", false)?;
+    let edge = Edge::read(operator, Edge::Cut)?;
     let input = builder.as_working(x)?;
     if x.rank() == 5 {
-        let result = pooled_volume(operator, builder, &input, kind, partial)?;
+        let result = pooled_volume(operator, builder, &input, kind, edge)?;
         return Ok(vec![builder.cast(&result, x.dtype())?]);
     }
     let window = Window::read(operator, x, None)?;
-    let made = pooled(builder, &as_plane(&input)?, window, kind, partial)?;
+    let made = pooled(builder, &as_plane(&input)?, window, kind, edge)?;
     let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
     Ok(vec![builder.cast(&made.reshaped(dims)?, x.dtype())?])
 }
 
 /// Images pooled by a window.
-fn pooled(
-    builder: &mut Builder,
-    image: &View,
-    mut window: Window,
-    kind: PoolKind,
-    partial: bool,
-) -> Result<View, Fault> {
-    let size = fitted(&mut window, plane(image)?, partial)?;
-    let Window { kernel, strides, pads, dilations, .. } = window;
-    let op = Op::Pool(Pool { kind, window: kernel, strides, pads, dilations });
-    let dims = [image.dims()[0], image.dims()[1], size[0], size[1]];
-    builder.emit_one(op, from_ref(image), TensorSpec::new(image.dtype(), Shape::new(dims)?))
+fn pooled(builder: &mut Builder, image: &View, mut window: Window, kind: PoolKind, edge: Edge) -> Result<View, Fault> {
+    let input = plane(image)?;
+    let size = fitted(&mut window, input, edge != Edge::Left)?;
+    if edge == Edge::Whole {
+        window.hold_all(input, size)?;
+    }
+    match window.is_within()? {
+        true => border::emitted(builder, image, &window, kind, size),
+        false => border::pooled(builder, image, &window, kind, size),
+    }
 }
 
 /// Rows and columns of the output, with the border that is asked for.
 pub(super) fn fitted(window: &mut Window, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
     window.resolve(input)?;
-    for axis in 0..2 {
-        if window.pads[axis].max(window.pads[axis + 2]) >= window.extent(axis)?.max(1) {
-            return Err(Fault::attribute("pads", window.pads, "smaller than the window"));
-        }
-    }
     window.output(input, partial)
 }
 
@@ -73,35 +81,33 @@ fn pooled_volume(
     builder: &mut Builder,
     x: &View,
     kind: PoolKind,
-    partial: bool,
+    edge: Edge,
 ) -> Result<View, Fault> {
     let &[batch, channels, depth, rows, columns] = x.dims() else { return Err(Fault::missing(0)) };
     let [across, along] = Window::read_volume(operator, None)?;
     let planes = x.reshaped(vec![batch, channels.saturating_mul(depth), rows, columns])?;
-    let planes = pooled(builder, &planes, across, kind, partial)?;
+    let planes = pooled(builder, &planes, across, kind, edge)?;
     let [rows, columns] = plane(&planes)?;
     let stack = planes.reshaped(vec![batch, channels, depth, rows.saturating_mul(columns)])?;
-    let made = pooled(builder, &stack, along, kind, partial)?;
+    let made = pooled(builder, &stack, along, kind, edge)?;
     made.reshaped(vec![batch, channels, made.dims()[2], rows, columns])
 }
 
 /// `(Σ |x|^p)^(1/p)` over windows: the mean of powers, padded by zeros that count, times the elements of a window.
 fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
-    let p = operator.size("p", 1, 2)? as f64;
-    if operator.flag("ceil_mode", false)? {
-        return Err(Fault::unsupported("`ceil_mode` 1: windows that reach beyond the border"));
-    }
+    let p = exponent(operator)?;
+    let edge = Edge::read(operator, Edge::Whole)?;
     let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
     let powers = builder.map(domain, [x], work, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;
     let kind = PoolKind::Average { count_padding: true };
     let (mean, count) = if x.rank() == 5 {
         let [across, along] = Window::read_volume(operator, None)?;
         let count: usize = [across, along].iter().flat_map(|window| window.kernel).product();
-        (pooled_volume(operator, builder, &powers, kind, false)?, count)
+        (pooled_volume(operator, builder, &powers, kind, edge)?, count)
     } else {
         let window = Window::read(operator, x, None)?;
-        let made = pooled(builder, &as_plane(&powers)?, window, kind, false)?;
+        let made = pooled(builder, &as_plane(&powers)?, window, kind, edge)?;
         let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
         (made.reshaped(dims)?, window.kernel.iter().product())
     };
@@ -111,10 +117,19 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     })?])
 }
 
+/// The attribute `p`, which is a number before version 2.
+fn exponent(operator: &Operator<'_>) -> Result<f64, Fault> {
+    let p = match operator.opset {
+        ..2 => operator.float("p", 2.0)?.into(),
+        _ => operator.size("p", 1, 2)? as f64,
+    };
+    if p > 0.0 { Ok(p) } else { Err(Fault::attribute("p", p, "more than 0")) }
+}
+
 /// `(Σ |x|^p)^(1/p)` over all but the first two axes.
 fn global_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
-    let p = operator.size("p", 1, 2)? as f64;
+    let p = exponent(operator)?;
     let axes: Vec<_> = (2..operator.ranked(0, 3)?.rank()).collect();
     let (domain, work) = (domain_of(x.dtype()), working(x.dtype()));
     let powers = builder.map(domain, [x], work, |[x]| x.apply(Unary::Abs).with(Binary::Power, p))?;

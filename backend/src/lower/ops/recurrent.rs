@@ -55,9 +55,6 @@ fn directions(operator: &Operator<'_>) -> Result<Vec<bool>, Fault> {
 
 impl<'a> Layer<'a> {
     fn read(operator: &'a Operator<'a>, builder: &'a mut Builder, kind: Kind) -> Result<Self, Fault> {
-        if operator.opset < 7 {
-            return Err(Fault::unsupported("its version of before 7"));
-        }
         operator.float_input(0)?;
         let batch_first = operator.flag("layout", false)?;
         let &[outer, inner, features] = operator.input(0)?.dims() else {

@@ -7,7 +7,7 @@ pub(super) const TABLE: &[Entry] =
 
 fn reshape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
-    let wanted = operator.known_ints(builder, 1, "shape")?;
+    let wanted = operator.ints_by_version(builder, "shape", 5, 1)?.ok_or_else(|| Fault::missing(1))?;
     let keep_zero = operator.flag("allowzero", false)?;
     Ok(vec![x.reshaped(resolve(&wanted, x, keep_zero)?)?])
 }

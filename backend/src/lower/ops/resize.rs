@@ -36,7 +36,9 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 /// The older operator: scales only, and coordinates without an offset.
 fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.opset < 7 {
-        return Err(Fault::unsupported("its version of before 7"));
+        let scale = |name: &'static str| operator.node.float(name)?.ok_or_else(|| Fault::attribute(name, (), "there"));
+        let scales = [1.0, 1.0, scale("height_scale")?, scale("width_scale")?];
+        return by_scales(operator, builder, scales.map(f64::from).to_vec(), false);
     }
     let scales = match operator.node.floats("scales")? {
         Some(scales) if operator.opset < 9 => scales.iter().map(|scale| f64::from(*scale)).collect(),

@@ -148,6 +148,26 @@ impl Window {
         (self.pads[axis], self.pads[axis + 2]) = (before, after);
     }
 
+    /// Widens the border after the input so that all windows of an output of this size end within it.
+    pub(super) fn hold_all(&mut self, input: [usize; 2], size: [usize; 2]) -> Result<(), Fault> {
+        for axis in 0..2 {
+            let last = size[axis].saturating_sub(1).saturating_mul(self.strides[axis]);
+            let reach = last.saturating_add(self.extent(axis)?);
+            let after = reach.saturating_sub(input[axis].saturating_add(self.pads[axis]));
+            self.pads[axis + 2] = self.pads[axis + 2].max(after);
+        }
+        Ok(())
+    }
+
+    /// Whether the border is narrower than the window, so that each window holds an element of the input.
+    pub(super) fn is_within(&self) -> Result<bool, Fault> {
+        let mut within = true;
+        for axis in 0..2 {
+            within &= self.pads[axis].max(self.pads[axis + 2]) < self.extent(axis)?;
+        }
+        Ok(within)
+    }
+
     /// Rows and columns of the output. With `partial`, a last window that begins within the input or the border before
     /// it counts even if it ends beyond.
     pub(super) fn output(&self, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
