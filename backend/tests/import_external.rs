@@ -115,9 +115,7 @@ fn caches_and_volumes_of_links_are_read_and_links_that_lead_out_are_not() {
     let linked = laid_out(&[("real/model.onnx", model), ("real/w.bin", data)], &[("model", "real")]);
     assert_eq!(loaded(&linked, "model/model.onnx"), Ok(vec![1, 2]));
     // An unpacked archive: the model is a file of its own, and the link beside it leads out.
-    for target in
-        ["../secret", "../../secret", "/etc/hostname", "/proc/self/environ", "/dev/zero", "../archive-2/w.bin"]
-    {
+    for target in ["../secret", "/etc/passwd", "/proc/self/environ", "/dev/zero", "../archive-2/w.bin"] {
         let archive = laid_out(
             &[("archive/model.onnx", model), ("secret", data), ("archive-2/w.bin", data)],
             &[("archive/w.bin", target)],
