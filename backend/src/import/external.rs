@@ -143,12 +143,14 @@ impl ExternalFiles {
         *taken = taken.saturating_add(region.length);
         match *taken <= file.len().saturating_mul(2).saturating_add(spare) {
             true => Ok(Arc::clone(file)),
-            false => Err(ImportError::limit(format!(
-                "the tensors in {} overlap, and take {taken} bytes of a file of {}, which is more than twice as many and \
-                 {spare}; raise `Limits::sparse_bytes` if you trust the file",
-                Name(&region.location()),
-                file.len()
-            ))),
+            false => Err(ImportError::over(
+                "sparse_bytes",
+                format_args!(
+                    "the tensors in {} overlap, and take {taken} bytes of a file of {}, more than twice as many and {spare}",
+                    Name(&region.location()),
+                    file.len()
+                ),
+            )),
         }
     }
 }
