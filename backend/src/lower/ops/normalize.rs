@@ -276,14 +276,14 @@ fn statistics_type(operator: &Operator<'_>) -> Result<DType, Fault> {
     Ok(if double { DType::F64 } else { DType::F32 })
 }
 
-/// Input `index`, a number for each element of an entry of the batch; in `f64` if `x` is, else in `f32`.
+/// Input `index`, a number for each element of an entry of the batch, in [`statistics_type`].
 fn element_parameter(operator: &Operator<'_>, builder: &mut Builder, x: &View, index: usize) -> Result<View, Fault> {
     let (parameter, each) = (operator.float_input(index)?, &x.dims()[1..]);
     if parameter.dims() != each {
         let reason = format!("input {index} has shape {}, not one element for each of {each:?}", parameter.shape());
         return Err(Fault::invalid(reason));
     }
-    builder.cast(parameter, if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 })
+    builder.cast(parameter, statistics_type(operator)?)
 }
 
 /// `count` along the channels' axis, 1 along those after it.
