@@ -14,6 +14,7 @@ pub mod error;
 mod foreign;
 pub mod gpu;
 mod minifloat;
+mod narrowing;
 pub mod op;
 pub mod shape;
 pub mod tensor;

@@ -2,6 +2,7 @@
 //! section 5.3; ONNX, "Float stored in 8 bits"): one byte each in memory, converted by way of `f64`.
 
 use crate::dtype::DType;
+use crate::narrowing::{Narrowing, SIGN};
 
 /// What stands for numbers that are not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,25 @@ impl Minifloat {
         };
         let signed = value.is_sign_negative() && !(self.special == Special::NegativeZero && code == 0);
         if signed { code | self.sign() } else { code }
+    }
+
+    /// The rounding of an `f32` to the format.
+    pub(crate) fn narrowing(self) -> Narrowing {
+        let [beyond, nan] = match self.special {
+            Special::Ieee => [f32::INFINITY, f32::NAN],
+            Special::AllOnes => [f32::NAN; 2],
+            Special::NegativeZero => [-f32::NAN; 2],
+            Special::None => [self.magnitude(self.greatest()) as f32, 0.0],
+        };
+        Narrowing {
+            dropped: f32::MANTISSA_DIGITS - 1 - self.mantissa_bits,
+            least: (power_of_two(1 - self.bias) as f32).to_bits(),
+            greatest: (self.magnitude(self.greatest()) as f32).to_bits(),
+            beyond: beyond.to_bits(),
+            kept_of_nan: 0,
+            nan: nan.to_bits(),
+            negative_zero: if self.special == Special::NegativeZero { 0 } else { SIGN },
+        }
     }
 
     const fn nan(self) -> u8 {

@@ -1,5 +1,7 @@
 //! Expressions as WGSL functions.
 
+use crate::dtype::DType;
+use crate::narrowing::Narrowing;
 use crate::op::{Binary, Expression, Literal, Step, Unary};
 use std::fmt::Write;
 
@@ -36,6 +38,7 @@ fn power_text(expression: &Expression, base: u16, exponent: u16) -> String {
     match step {
         Some(Step::Constant(Literal::Float(2.0))) => format!("r{base} * r{base}"),
         Some(Step::Constant(Literal::Float(3.0))) => format!("r{base} * r{base} * r{base}"),
+        Some(Step::Constant(Literal::Float(0.5))) => format!("power_of_half(r{base})"),
         _ => format!("power(r{base}, r{exponent})"),
     }
 }
@@ -71,8 +74,17 @@ fn unary_text(function: Unary, a: &str) -> String {
         Unary::Ceil => "ceil",
         Unary::Round => "round",
         Unary::Truncate => "trunc",
+        Unary::Narrowed(dtype) => return narrowed_text(dtype, a),
     };
     format!("{call}({a})")
+}
+
+/// The rounding to a float type of fewer bits; nothing for one of as many.
+fn narrowed_text(dtype: DType, a: &str) -> String {
+    let Some(narrowing) = Narrowing::of(dtype) else { return a.to_owned() };
+    let Narrowing { dropped, least, greatest, beyond, kept_of_nan, nan, negative_zero } = narrowing;
+    let bits = [least, greatest, beyond, kept_of_nan, nan, negative_zero].map(|bits| format!("{bits:#x}u"));
+    format!("narrowed({a}, {dropped}u, {})", bits.join(", "))
 }
 
 fn binary_text(function: Binary, a: &str, b: &str) -> String {

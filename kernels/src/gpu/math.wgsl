@@ -171,6 +171,42 @@ fn power(x: f32, y: f32) -> f32 {
     return select(result, -result, negative && odd);
 }
 
+// √x, but 0 of −0 and infinity of −infinity, as IEEE 754's pow.
+fn power_of_half(x: f32) -> f32 {
+    if is_infinite(x) { return abs(x); }
+    if x < 0.0 { return nan_from(x); }
+    return sqrt(abs(x));
+}
+
+// The nearest number of a float type that lacks `dropped` mantissa bits, of two the even one, as integer arithmetic: narrowing.rs says what
+// the numbers are. Below `least` a number is a count of the type's least number.
+fn narrowed(
+    x: f32,
+    dropped: u32,
+    least: u32,
+    greatest: u32,
+    beyond: u32,
+    kept_of_nan: u32,
+    nan: u32,
+    negative_zero: u32,
+) -> f32 {
+    let bits = bitcast<u32>(x);
+    let sign = bits & 0x80000000u;
+    let magnitude = bits & 0x7fffffffu;
+    var value = (magnitude + (1u << (dropped - 1u)) - 1u + ((magnitude >> dropped) & 1u)) >> dropped << dropped;
+    if magnitude < least {
+        let exponent = max(magnitude >> 23u, 1u);
+        let mantissa = (magnitude & 0x7fffffu) | select(0u, 0x800000u, magnitude >= 0x800000u);
+        let shift = min(dropped + (least >> 23u) - exponent, 25u);
+        let count = (mantissa + (1u << (shift - 1u)) - 1u + ((mantissa >> shift) & 1u)) >> shift;
+        value = bitcast<u32>(f32(count) * bitcast<f32>(least + (dropped << 23u) - (23u << 23u)));
+    }
+    if value > greatest { value = beyond; }
+    if magnitude > 0x7f800000u { value = (magnitude & kept_of_nan) | nan; }
+    if value == 0u { return bitcast<f32>(select(0u, negative_zero, sign != 0u)); }
+    return bitcast<f32>(value | sign);
+}
+
 // The numerator's sign; exact, by long division of the mantissas eight bits at a time.
 fn truncated_modulo(a: f32, b: f32) -> f32 {
     if is_nan(a) || is_nan(b) || is_infinite(a) || !holds(b) { return nan_from(a); }

@@ -3,7 +3,7 @@
 //! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
 //! refuse. Products' sizes are checked where they are worked out.
 
-use super::{Domain, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
+use super::{Domain, Expression, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -71,6 +71,9 @@ impl NodeSpec {
         }
         let applied = self.op.epilogue().is_none_or(|epilogue| epilogue.inputs() > 0);
         self.require(applied, "its epilogue reads the result")?;
+        let expression = if let Op::Map(map) = &self.op { Some(&map.expression) } else { self.op.epilogue() };
+        let narrowed = expression.is_none_or(Expression::narrows_to_floats);
+        self.require(narrowed, "it narrows to float types of at most 32 bits")?;
         let output = &self.outputs[0];
         let Some(input) = self.inputs.first() else { return Ok(()) };
         let (from, to) = (&input.shape, &output.shape);

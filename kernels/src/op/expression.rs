@@ -4,6 +4,7 @@
 //! result of step `i`, and the expression's value is its last register. CPU kernels interpret it over blocks that stay in
 //! cache, GPU kernels translate it to WGSL; fusion is [`Expression::then`].
 
+use crate::dtype::DType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -73,6 +74,8 @@ pub enum Unary {
     IsInfinite,
     /// Towards zero.
     Truncate,
+    /// To the nearest number of a float type of fewer bits, halves to even: what a cast to that type and back makes.
+    Narrowed(DType),
 }
 
 /// Functions of two operands.
@@ -118,6 +121,13 @@ pub enum Binary {
 }
 
 impl Binary {
+    /// Whether its value is a truth value.
+    const fn is_test(self) -> bool {
+        let compares =
+            matches!(self, Self::Equal | Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual);
+        compares || matches!(self, Self::And | Self::Or | Self::Xor)
+    }
+
     /// Whether it exists in [`Domain::I64`] alone.
     pub(crate) const fn is_bitwise(self) -> bool {
         matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
@@ -232,6 +242,23 @@ impl Expression {
     /// The steps, in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
+    }
+
+    /// Whether its value is a truth value, 1 or 0, of any inputs.
+    pub fn is_truth(&self) -> bool {
+        match self.steps.last() {
+            Some(Step::Unary(function, _)) => matches!(function, Unary::Not | Unary::IsNan | Unary::IsInfinite),
+            Some(Step::Binary(function, ..)) => function.is_test(),
+            _ => false,
+        }
+    }
+
+    /// Whether all types that it narrows to are float types of at most 32 bits.
+    pub(crate) fn narrows_to_floats(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Unary(Unary::Narrowed(dtype), _) => dtype.is_float() && dtype.size() <= 4,
+            _ => true,
+        })
     }
 
     /// The number of registers: inputs and steps.

@@ -384,12 +384,26 @@ fn beyond_caches(bytes: f64) -> f64 {
 
 /// How many steps are simple and how many are dear: a dear one is a series rather than an instruction.
 fn steps(expression: &Expression) -> [f64; 2] {
-    use Unary::{Abs, Ceil, Floor, IsInfinite, IsNan, Negate, Not, Reciprocal, Relu, Round, Sign, Sqrt, Truncate};
+    use Unary::{
+        Abs, Ceil, Floor, IsInfinite, IsNan, Narrowed, Negate, Not, Reciprocal, Relu, Round, Sign, Sqrt, Truncate,
+    };
     let dear = |step: &&Step| match step {
         Step::Constant(_) | Step::Select(..) => false,
         Step::Unary(function, _) => !matches!(
             function,
-            Abs | Ceil | Floor | IsInfinite | IsNan | Negate | Not | Reciprocal | Relu | Round | Sign | Sqrt | Truncate
+            Abs | Ceil
+                | Floor
+                | IsInfinite
+                | IsNan
+                | Narrowed(_)
+                | Negate
+                | Not
+                | Reciprocal
+                | Relu
+                | Round
+                | Sign
+                | Sqrt
+                | Truncate
         ),
         Step::Binary(function, ..) => {
             matches!(function, Binary::Power | Binary::FloorModulo | Binary::TruncatedModulo)

@@ -4,10 +4,11 @@ use super::chain::Chain;
 use super::chain_f32;
 use super::convert;
 use super::number::{Number, Undefined, floor_modulo};
-use super::source::{Source, select};
+use super::source::{self, Source, select};
 use crate::cpu::math;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::dtype::DType;
+use crate::narrowing::Narrowing;
 use crate::op::{Binary, Literal, Unary};
 use std::marker::PhantomData;
 
@@ -174,6 +175,12 @@ impl Number for f32 {
             Unary::Asinh => scalar(|x| math::asinh_f64(f64::from(x)) as f32, a, out),
             Unary::Acosh => scalar(|x| math::acosh_f64(f64::from(x)) as f32, a, out),
             Unary::Atanh => scalar(|x| math::atanh_f64(f64::from(x)) as f32, a, out),
+            Unary::Narrowed(DType::F16) => each!(a, out, |x| Narrowing::F16.applied(x)),
+            Unary::Narrowed(DType::BF16) => each!(a, out, |x| Narrowing::BF16.applied(x)),
+            Unary::Narrowed(dtype) => match Narrowing::of(dtype) {
+                Some(narrowing) => source::each(a, out, |x| narrowing.applied(x)),
+                None => a.copy_to(out),
+            },
         }
         Ok(())
     }
@@ -226,8 +233,11 @@ impl Number for f32 {
 /// Small whole exponents, common in normalisations and polynomials, are products.
 fn power(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
     match b {
+        Source::Scalar(1.0) => a.copy_to(out),
         Source::Scalar(2.0) => each!(a, out, |x| x * x),
         Source::Scalar(3.0) => each!(a, out, |x| x * x * x),
+        // Unlike the root, ½ as a power makes 0 of −0 and ∞ of −∞.
+        Source::Scalar(0.5) => each!(a, out, |x| if x == f32::NEG_INFINITY { f32::INFINITY } else { (x + 0.0).sqrt() }),
         _ => pairs!(a, b, out, |x, y| math::power::<I>(x, y)),
     }
 }

@@ -5,7 +5,9 @@ use super::number::{Number, Undefined, floor_modulo};
 use super::source::{Source, each, pairs, select};
 use crate::cpu::math;
 use crate::dtype::DType;
+use crate::minifloat::Minifloat;
 use crate::op::{Binary, Literal, Unary};
+use half::{bf16, f16};
 
 fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
@@ -52,6 +54,14 @@ impl Number for f64 {
             Unary::Not => each(a, out, |x| truth(x == 0.0)),
             Unary::IsNan => each(a, out, |x| truth(x.is_nan())),
             Unary::IsInfinite => each(a, out, |x| truth(x.is_infinite())),
+            Unary::Narrowed(DType::F32) => each(a, out, |x| f64::from(x as f32)),
+            Unary::Narrowed(DType::F16) => each(a, out, |x| f16::from_f64(x).to_f64()),
+            Unary::Narrowed(DType::BF16) => each(a, out, |x| bf16::from_f64(x).to_f64()),
+            Unary::Narrowed(dtype) => match Minifloat::of(dtype) {
+                Some(format) => each(a, out, |x| format.decoded(format.encoded(x))),
+                // Refused when the kernel is prepared.
+                None => out.fill(f64::NAN),
+            },
         }
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! Rounding an `f32` to a float type of fewer bits and back, as integer arithmetic: what a cast to that type and back makes.
+//!
+//! A number `±m · 2ᵉ` of a type with few mantissa bits is an `f32` whose last mantissa bits are 0. Normal numbers of the type are
+//! reached by rounding these bits away, which may carry into the exponent. Numbers below are multiples of the type's least number.
+
+use crate::dtype::DType;
+use crate::minifloat::Minifloat;
+
+/// How the bits of an `f32` become those of the nearest number of a float type of fewer bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Narrowing {
+    /// Mantissa bits of an `f32` that the type lacks.
+    pub(crate) dropped: u32,
+    /// The bits of the type's least normal number; 0 where an `f32` has no smaller ones either.
+    pub(crate) least: u32,
+    /// The bits of the type's greatest finite number.
+    pub(crate) greatest: u32,
+    /// What stands for magnitudes beyond the greatest.
+    pub(crate) beyond: u32,
+    /// Bits of a NaN that stay.
+    pub(crate) kept_of_nan: u32,
+    /// Bits that a NaN has then.
+    pub(crate) nan: u32,
+    /// The bits of a zero that was negative.
+    pub(crate) negative_zero: u32,
+}
+
+pub(crate) const SIGN: u32 = 0x8000_0000;
+const INFINITY: u32 = 0x7f80_0000;
+const QUIET: u32 = 0x7fc0_0000;
+
+impl Narrowing {
+    pub(crate) const F16: Self = Self::ieee(13, 113, 0x477f_e000);
+    pub(crate) const BF16: Self = Self::ieee(16, 0, 0x7f7f_0000);
+
+    /// A type that is cut out of IEEE 754's binary32, with infinities and the first bits of a NaN.
+    const fn ieee(dropped: u32, least: u32, greatest: u32) -> Self {
+        let kept_of_nan = INFINITY | (0x7f_ffff >> dropped << dropped);
+        let [beyond, nan, negative_zero] = [INFINITY, QUIET, SIGN];
+        Self { dropped, least: least << 23, greatest, beyond, kept_of_nan, nan, negative_zero }
+    }
+
+    /// The rounding to a type, if it has fewer bits than an `f32`.
+    pub(crate) fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::F16 => Some(Self::F16),
+            DType::BF16 => Some(Self::BF16),
+            _ => Minifloat::of(dtype).map(Minifloat::narrowing),
+        }
+    }
+
+    /// The nearest number of the type, of two the even one.
+    #[inline(always)]
+    pub(crate) fn applied(self, x: f32) -> f32 {
+        let bits = x.to_bits();
+        let (sign, magnitude) = (bits & SIGN, bits & !SIGN);
+        let odd = (magnitude >> self.dropped) & 1;
+        let rounded = (magnitude + (1 << (self.dropped - 1)) - 1 + odd) >> self.dropped << self.dropped;
+        // The sum with a number whose last place is the type's least number is rounded to a multiple of that.
+        let coarse = f32::from_bits(self.least + (self.dropped << 23));
+        let small = ((f32::from_bits(magnitude) + coarse) - coarse).to_bits();
+        let finite = if magnitude < self.least { small } else { rounded };
+        let finite = if finite > self.greatest { self.beyond } else { finite };
+        let value = if magnitude > INFINITY { (magnitude & self.kept_of_nan) | self.nan } else { finite };
+        let zero = if sign == 0 { 0 } else { self.negative_zero };
+        f32::from_bits(if value == 0 { zero } else { value | sign })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use half::{bf16, f16};
+
+    const TYPES: [DType; 7] =
+        [DType::F16, DType::BF16, DType::F8E4M3Fn, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::F4E2M1];
+
+    fn stored(dtype: DType, x: f32) -> f32 {
+        match dtype {
+            DType::F16 => f16::from_f32(x).to_f32(),
+            DType::BF16 => bf16::from_f32(x).to_f32(),
+            _ => {
+                let format = Minifloat::of(dtype).expect("a type of 8 or 4 bits");
+                format.decoded(format.encoded(f64::from(x))) as f32
+            }
+        }
+    }
+
+    /// Numbers of every exponent: powers of two, their neighbours, halves between numbers of few bits, and others.
+    fn numbers() -> impl Iterator<Item = f32> {
+        let mantissas = (0..1 << 11)
+            .map(|first: u32| first << 12)
+            .chain((0..1 << 9).map(|i: u32| i.wrapping_mul(0x00d1_b547) & 0x7f_ffff));
+        let mantissas: Vec<u32> = mantissas.collect();
+        (0..512u32).flat_map(move |exponent| {
+            let near = |bits: u32| [bits.wrapping_sub(1), bits, bits.wrapping_add(1)];
+            mantissas.clone().into_iter().flat_map(move |mantissa| near(exponent << 23 | mantissa)).map(f32::from_bits)
+        })
+    }
+
+    #[test]
+    fn rounding_is_storing_and_loading() {
+        for dtype in TYPES {
+            let narrowing = Narrowing::of(dtype).expect("fewer bits");
+            for x in numbers() {
+                let (found, want) = (narrowing.applied(x), stored(dtype, x));
+                let same = if want.is_nan() { found.is_nan() } else { found.to_bits() == want.to_bits() };
+                assert!(same, "{dtype}: {x:e} becomes {found:e}, not {want:e}");
+            }
+        }
+    }
+
+    #[test]
+    fn types_of_as_many_bits_round_nothing() {
+        assert!(
+            [DType::F32, DType::F64, DType::I8, DType::Bool].into_iter().all(|dtype| Narrowing::of(dtype).is_none())
+        );
+    }
+}
