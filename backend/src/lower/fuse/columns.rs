@@ -1,5 +1,7 @@
 //! Cuts a product with constant weights into one for each range of columns that is read: queries, keys and values of an
 //! attention, which are computed together and then taken apart, become three products that need no taking apart.
+//!
+//! Class: order of sums. A product of fewer columns may add its terms in another order.
 
 use super::graph::Graph;
 use super::maps::{both, folded, operands_of, reading};

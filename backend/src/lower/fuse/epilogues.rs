@@ -1,4 +1,7 @@
 //! Makes expression nodes part of the product, convolution or normalisation whose result they read.
+//!
+//! Class: order of sums. A summand of the expression may be the first of the product's terms instead of the last. A quotient by a constant
+//! before a smooth function, or behind bounds, may be a product with the reciprocal: one rounding more. All other steps keep their bits.
 
 use super::graph::{Graph, as_map};
 use super::maps::{MOST_INPUTS, both, distinct, operands_of, reading};

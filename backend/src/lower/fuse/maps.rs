@@ -1,4 +1,7 @@
 //! Joins expression nodes: one whose value only the next one reads becomes part of that one.
+//!
+//! Class: exact bits. The value between the two is rounded to its type as before: a step of the joined expression does it where the type
+//! holds fewer numbers than the domain, and nodes whose value has no such step are not joined.
 
 use super::graph::{Graph, as_map, is_portable};
 use super::operands::{Operand, tidied};
@@ -7,7 +10,7 @@ use crate::constant::Constant;
 use crate::lower::fold::Folding;
 use crate::lower::operator::numbers;
 use crate::program::{ModelOperator, Node};
-use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op};
+use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use std::collections::BTreeSet;
 
@@ -111,11 +114,9 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     let once = node.inputs.iter().filter(|value| **value == node.inputs[at]).count() == 1;
     let sound = once
         && is_portable(&earlier.spec) == is_portable(&node.spec)
-        && (repeats || (own.domain == map.domain && keeps(made.dtype, map.domain)))
-        && (repeats || made.shape.elements() == output.elements());
-    if !sound || own.expression.steps().len() + map.expression.steps().len() > MOST_STEPS {
-        return None;
-    }
+        && (repeats || (own.domain == map.domain && made.shape.elements() == output.elements()));
+    let own = if repeats { Some(Expression::identity()) } else { stored(&own.expression, made.dtype, map.domain) };
+    let own = own.filter(|own| sound && own.steps().len() + map.expression.steps().len() <= MOST_STEPS)?;
     let mut operands = Vec::with_capacity(earlier.inputs.len() + node.inputs.len() - 1);
     for (value, spec) in operands_of(earlier) {
         let shape = reread(&spec.shape, &made.shape, read)?;
@@ -126,19 +127,23 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     if distinct(&operands) > MOST_INPUTS {
         return None;
     }
-    let expression = own.expression.then(&map.expression, at).ok()?;
+    let expression = own.then(&map.expression, at).ok()?;
     let mut joined = with_map(node, Map { domain: map.domain, expression }, operands);
     joined.operators = both(&earlier.operators, &node.operators);
     Some(joined)
 }
 
-/// Whether a value of the type holds what the domain computed, so that storing and reading it between two expressions
-/// changes nothing (but the rounding to 16 bits, which fusion spares).
-fn keeps(dtype: DType, domain: Domain) -> bool {
-    match domain {
-        Domain::F32 => matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::Bool),
-        Domain::F64 => matches!(dtype, DType::F64 | DType::Bool),
-        Domain::I64 => matches!(dtype, DType::I64 | DType::Bool),
+/// The expression with its value as an element of this type holds it; `None` if there is no step for that.
+fn stored(expression: &Expression, dtype: DType, domain: Domain) -> Option<Expression> {
+    let not = || Expression::unary(Unary::Not);
+    match (domain, dtype) {
+        (Domain::F32, DType::F32) | (Domain::F64, DType::F64) | (Domain::I64, DType::I64) => Some(expression.clone()),
+        (_, DType::Bool) if expression.is_truth() => Some(expression.clone()),
+        (_, DType::Bool) => expression.then(&not().then(&not(), 0).ok()?, 0).ok(),
+        (Domain::F32, dtype) if dtype.is_float() && dtype != DType::F64 => {
+            expression.then(&Expression::unary(Unary::Narrowed(dtype)), 0).ok()
+        }
+        _ => None,
     }
 }
 

@@ -1,11 +1,16 @@
-//! Rewrites of a lowered program that leave its results the same to within rounding and make it cheaper: each in a file
-//! of its own, each over the whole program in one pass, and each by itself: whoever looks for a wrong one can leave it out.
+//! Rewrites of a lowered program that make it cheaper: each in a file of its own, each over the whole program in one pass, and each by
+//! itself: whoever looks for a wrong one can leave it out.
+//!
+//! The head of each file states the class of the rewrite, which says what it may change: *exact bits*, *one rounding*, *order of sums* or
+//! *exact within bounds of constants*. `exact.rs` holds the first class, `tests.rs` the others; `docs/accuracy.md` is for users.
 
 mod columns;
 mod common;
 mod epilogues;
-mod factors;
+#[cfg(test)]
+mod exact;
 mod graph;
+mod hoists;
 mod maps;
 mod norms;
 mod operands;

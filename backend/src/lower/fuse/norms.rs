@@ -1,5 +1,9 @@
 //! Finds normalisations that a model spells out in elementary operators, as exporters before version 17 of the operators
 //! write layer norms and most write root-mean-square norms, and makes each one node.
+//!
+//! Class: a few roundings, within bounds of inputs. The one node adds in another order and multiplies by the root's reciprocal. Where the mean
+//! of squares overflows or is below the normal numbers, it computes in `f64`: its result is that of real numbers, while the elementary
+//! operators divide by infinity, or by 0.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, operands_of, reading, with_map};
@@ -95,25 +99,29 @@ fn is_one_a_row(shape: &Shape, full: &Shape, first: usize) -> bool {
     })
 }
 
-/// ε where the expression is `√(x + ε)` or (`reciprocal`) `1 / √(x + ε)`.
+/// ε where the expression is `√(x + ε)` or (`reciprocal`) `1 / √(x + ε)`. The root may be written as a power: of a mean of squares the two
+/// are the same.
 fn epsilon_of(map: &Map, reciprocal: bool) -> Option<f32> {
-    let (x, literal, shifted, root) = (Register(0), Register(1), Register(2), Register(3));
-    let steps = map.expression.steps();
-    let &[Step::Constant(Literal::Float(epsilon)), Step::Binary(Binary::Add, a, b), Step::Unary(Unary::Sqrt, c), ..] =
-        steps
-    else {
-        return None;
-    };
-    let is_root = ((a, b) == (x, literal) || (a, b) == (literal, x)) && c == shifted;
-    let turned = match steps[3..] {
-        [] => Some(false),
-        [Step::Unary(Unary::Reciprocal, a)] => (a == root).then_some(true),
-        [Step::Constant(Literal::Float(1.0)), Step::Binary(Binary::Divide, a, b)] => {
-            ((a, b) == (Register(4), root)).then_some(true)
-        }
+    let expression = &map.expression;
+    let step = |register: Register| expression.steps().get(usize::from(register.0).checked_sub(expression.inputs())?);
+    let literal = |register: Register| match step(register) {
+        Some(Step::Constant(Literal::Float(value))) => Some(*value),
         _ => None,
     };
-    let sound = is_root && map.domain == Domain::F32 && map.expression.inputs() == 1 && turned == Some(reciprocal);
+    let root = match step(expression.result())? {
+        Step::Unary(Unary::Reciprocal, root) if reciprocal => *root,
+        Step::Binary(Binary::Divide, one, root) if reciprocal && literal(*one) == Some(1.0) => *root,
+        _ if reciprocal => return None,
+        _ => expression.result(),
+    };
+    let shifted = match step(root)? {
+        Step::Unary(Unary::Sqrt, shifted) => *shifted,
+        Step::Binary(Binary::Power, shifted, half) if literal(*half) == Some(0.5) => *shifted,
+        _ => return None,
+    };
+    let Step::Binary(Binary::Add, a, b) = step(shifted)? else { return None };
+    let (x, epsilon) = if let Some(epsilon) = literal(*b) { (*a, epsilon) } else { (*b, literal(*a)?) };
+    let sound = x == Register(0) && map.domain == Domain::F32 && expression.inputs() == 1;
     sound.then_some(epsilon as f32)
 }
 

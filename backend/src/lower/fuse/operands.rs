@@ -1,4 +1,6 @@
 //! The operands of an expression node or an epilogue: merged where they are the same, literals where they are constant.
+//!
+//! Class: exact bits. A literal is the number that the kernel would read in the expression's domain.
 
 use super::graph::Graph;
 use super::rebuild::{Rebuilt, Source, rebuild};

@@ -1,12 +1,22 @@
 //! Makes a border of zeros around an image part of the convolution that reads it.
+//!
+//! Class: exact within bounds of constants. Kernels leave a border's products out or not, which is the same for finite weights; others, and
+//! weights that only a run knows, keep the border apart.
 
 use super::graph::Graph;
 use super::maps::{both, folded};
+use crate::lower::fold::Folding;
 use crate::program::Node;
 use anabranch_kernels::op::{Conv, Op, Pad, PadMode};
 
-pub(super) fn absorb_pads(graph: &mut Graph) {
-    graph.rewrite(widened);
+pub(super) fn absorb_pads(graph: &mut Graph, folding: &Folding) {
+    graph.rewrite(|graph, position| widened(graph, position).filter(|node| has_finite_weights(graph, node, folding)));
+}
+
+fn has_finite_weights(graph: &Graph, node: &Node, folding: &Folding) -> bool {
+    let weights = graph.constant_input(node, 1).and_then(|weights| folding.loaded(&weights));
+    let finite = |weights: &[f32]| weights.iter().fold(true, |all, weight| all & weight.is_finite());
+    weights.is_some_and(|weights| weights.elements::<f32>().is_some_and(finite))
 }
 
 /// The convolution at `position` with the border before it as its own.

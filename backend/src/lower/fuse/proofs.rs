@@ -92,15 +92,18 @@ fn tidy() {
 }
 
 #[test]
-fn factors() {
+fn hoists() {
     let program = of(&[4, 6], |maker, x| {
-        let steps = vec![Step::Constant(Literal::Float(0.5)), Step::Binary(Binary::Multiply, Register(0), Register(1))];
-        let half = maker.node(map(Expression::new(1, steps).expect("two steps")), &[x], &[4, 6]);
-        let w = weights(maker, &[6, 5]);
-        vec![maker.node(Op::MatMul(MatMul::default()), &[half, w], &[4, 5])]
+        let turned = maker.node(Op::Transpose(Transpose { permutation: vec![1, 0] }), &[x], &[6, 4]);
+        let steps = vec![Step::Constant(Literal::Float(0.3)), Step::Binary(Binary::Multiply, Register(0), Register(1))];
+        let scaled = maker.node(map(Expression::new(1, steps).expect("two steps")), &[turned], &[6, 4]);
+        let w = weights(maker, &[4, 5]);
+        vec![maker.node(Op::MatMul(MatMul::default()), &[scaled, w], &[6, 5])]
     });
-    let before = ["1: 0.5 Multiply(r0,r1)(x)", "MatMul(0,w)"];
-    proves(Rewrite::Factors, &[], &program, &before, &["MatMul(x,w) then 1: 0.5 Multiply(r0,r1)"]);
+    let before = ["Transpose[1, 0](x)", "1: 0.3 Multiply(r0,r1)(0)", "MatMul(1,w)"];
+    let after = ["1: 0.3 Multiply(r0,r1)(x)", "Transpose[1, 0](0)", "MatMul(1,w)"];
+    proves(Rewrite::Hoists, &[], &program, &before, &after);
+    proves(Rewrite::Transposes, &[Rewrite::Hoists], &program, &after, &[after[0], "MatMulT(0,w)"]);
 }
 
 #[test]

@@ -1,5 +1,9 @@
 //! Rebuilds expressions with inputs merged or made literals, without steps that repeat, change nothing or are not used.
+//!
+//! Class: exact bits, but for NaNs, whose sign and payload may change, and for powers of constant exponent: those of 1, 2 and 3 become
+//! products, which round as the power of a single such exponent does.
 
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step, Unary};
 
 /// What becomes of an input.
@@ -21,8 +25,8 @@ pub(super) struct Rebuilt {
 
 /// The expression with its inputs replaced, one source each. O(steps²).
 ///
-/// Multiplications by 1, additions of 0 and the like are dropped; squares, cubes and square roots written as powers
-/// become multiplications and roots. `None` only if the expression is too long.
+/// Multiplications by 1, additions of −0 and the like are dropped; squares and cubes written as powers become
+/// multiplications. `None` only if the expression is too long.
 pub(super) fn rebuild(expression: &Expression, domain: Domain, sources: &[Source]) -> Option<Rebuilt> {
     let width = sources.iter().map(|source| if let Source::Input(input) = source { *input + 1 } else { 0 }).max();
     let mut rebuilder = Rebuilder { domain, inputs: width.unwrap_or(0), steps: Vec::new() };
@@ -60,6 +64,7 @@ impl Rebuilder {
                 Some(Step::Unary(Unary::Negate, inner)) => Some(inner),
                 _ => self.push(step),
             },
+            Step::Unary(Unary::Narrowed(dtype), a) if self.is_number_of(a, dtype) => Some(a),
             Step::Unary(..) | Step::Constant(_) => self.push(step),
         }
     }
@@ -67,8 +72,10 @@ impl Rebuilder {
     fn binary(&mut self, function: Binary, a: Register, b: Register) -> Option<Register> {
         let (left, right) = (self.literal(a), self.literal(b));
         match (function, left, right) {
-            (Binary::Add | Binary::Subtract, _, Some(0.0)) => Some(a),
-            (Binary::Add, Some(0.0), _) => Some(b),
+            // −0 + 0 is 0: of floats only −0 changes nothing when it is added, and only 0 when it is subtracted.
+            (Binary::Add, _, Some(zero)) if self.is_zero(zero, true) => Some(a),
+            (Binary::Add, Some(zero), _) if self.is_zero(zero, true) => Some(b),
+            (Binary::Subtract, _, Some(zero)) if self.is_zero(zero, false) => Some(a),
             (Binary::Multiply | Binary::Divide | Binary::Power, _, Some(1.0)) => Some(a),
             (Binary::Multiply, Some(1.0), _) => Some(b),
             (Binary::Power, None, Some(2.0)) => self.push(Step::Binary(Binary::Multiply, a, a)),
@@ -76,8 +83,24 @@ impl Rebuilder {
                 let square = self.push(Step::Binary(Binary::Multiply, a, a))?;
                 self.push(Step::Binary(Binary::Multiply, square, a))
             }
-            (Binary::Power, None, Some(0.5)) if self.domain != Domain::I64 => self.push(Step::Unary(Unary::Sqrt, a)),
             _ => self.push(Step::Binary(function, a, b)),
+        }
+    }
+
+    /// Whether a literal is the zero of this sign, which integers have not.
+    fn is_zero(&self, literal: f64, negative: bool) -> bool {
+        literal == 0.0 && (self.domain == Domain::I64 || literal.is_sign_negative() == negative)
+    }
+
+    /// Whether a register holds a number of this float type whatever the inputs are, so that nothing is to be rounded.
+    fn is_number_of(&self, register: Register, dtype: DType) -> bool {
+        // The types of 8 and 4 bits lack −0 or NaN, or have them at one place only.
+        let plain = matches!(dtype, DType::F16 | DType::BF16);
+        match self.made_by(register) {
+            Some(Step::Unary(Unary::Narrowed(known), _)) => known == dtype,
+            Some(Step::Unary(Unary::Negate | Unary::Abs | Unary::Relu, a)) => plain && self.is_number_of(a, dtype),
+            Some(Step::Select(_, a, b)) => self.is_number_of(a, dtype) && self.is_number_of(b, dtype),
+            _ => false,
         }
     }
 
@@ -141,6 +164,10 @@ mod tests {
         Step::Constant(Literal::Float(value))
     }
 
+    fn narrowed(dtype: DType, a: u16) -> Step {
+        Step::Unary(Unary::Narrowed(dtype), Register(a))
+    }
+
     fn binary(function: Binary, a: u16, b: u16) -> Step {
         Step::Binary(function, Register(a), Register(b))
     }
@@ -149,10 +176,19 @@ mod tests {
     fn what_changes_nothing_goes() {
         let cases = [
             (vec![constant(1.0), binary(Binary::Multiply, 0, 1)], "1:"),
-            (vec![constant(0.0), binary(Binary::Add, 1, 0)], "1:"),
+            (vec![constant(-0.0), binary(Binary::Add, 1, 0)], "1:"),
+            (vec![constant(0.0), binary(Binary::Add, 0, 1)], "1: 0.0 Add(r0,r1)"),
+            (vec![constant(0.0), binary(Binary::Subtract, 0, 1)], "1:"),
+            (vec![constant(-0.0), binary(Binary::Subtract, 0, 1)], "1: -0.0 Subtract(r0,r1)"),
+            (vec![narrowed(DType::F16, 0), narrowed(DType::F16, 1)], "1: Narrowed(F16)(r0)"),
+            (vec![narrowed(DType::F16, 0), narrowed(DType::BF16, 1)], "1: Narrowed(F16)(r0) Narrowed(BF16)(r1)"),
+            (
+                vec![narrowed(DType::F16, 0), Step::Unary(Unary::Relu, Register(1)), narrowed(DType::F16, 2)],
+                "1: Narrowed(F16)(r0) Relu(r1)",
+            ),
             (vec![constant(2.0), binary(Binary::Power, 0, 1)], "1: Multiply(r0,r0)"),
             (vec![constant(3.0), binary(Binary::Power, 0, 1)], "1: Multiply(r0,r0) Multiply(r1,r0)"),
-            (vec![constant(0.5), binary(Binary::Power, 0, 1)], "1: Sqrt(r0)"),
+            (vec![constant(0.5), binary(Binary::Power, 0, 1)], "1: 0.5 Power(r0,r1)"),
             (vec![constant(0.0), constant(5.0), Step::Select(Register(1), Register(2), Register(0))], "1:"),
             (
                 vec![constant(4.0), constant(4.0), binary(Binary::Add, 0, 1), binary(Binary::Add, 3, 2)],
@@ -176,7 +212,7 @@ mod tests {
         let cases = [
             ([Source::Input(0), Source::Input(0), Source::Input(1)], "2: Add(r0,r0) Multiply(r2,r1)", vec![0, 1]),
             ([Source::Input(4), Source::Input(2), literal(1.0)], "2: Add(r1,r0)", vec![2, 4]),
-            ([literal(0.0), Source::Input(1), literal(1.0)], "1:", vec![1]),
+            ([literal(-0.0), Source::Input(1), literal(1.0)], "1:", vec![1]),
         ];
         for (sources, want, used) in cases {
             let rebuilt = rebuild(&expression, Domain::F32, &sources).expect("short");

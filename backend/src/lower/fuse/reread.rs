@@ -1,4 +1,6 @@
 //! Reading a broadcast operand under another shape of the result.
+//!
+//! Class: exact bits. The same elements are read.
 
 use anabranch_kernels::Shape;
 

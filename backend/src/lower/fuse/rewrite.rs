@@ -1,7 +1,7 @@
 //! The rewrites by name, and sets of them.
 
 use super::graph::Graph;
-use super::{columns, common, epilogues, factors, maps, norms, pads, scales, slices, transposes};
+use super::{columns, common, epilogues, hoists, maps, norms, pads, scales, slices, transposes};
 use crate::lower::fold::Folding;
 use std::fmt;
 use std::str::FromStr;
@@ -13,8 +13,8 @@ pub enum Rewrite {
     Common,
     /// Expressions lose steps that change nothing, and constant operands that can be literals.
     Tidy,
-    /// A constant factor of a product's operand goes behind the product.
-    Factors,
+    /// Expressions of one operand go before transpositions that products read.
+    Hoists,
     /// Slices go before transpositions.
     Slices,
     /// A product is cut into one for each range of columns that is read.
@@ -38,7 +38,7 @@ impl Rewrite {
     pub const ALL: [Self; 11] = [
         Self::Common,
         Self::Tidy,
-        Self::Factors,
+        Self::Hoists,
         Self::Slices,
         Self::Columns,
         Self::Transposes,
@@ -54,7 +54,7 @@ impl Rewrite {
         match self {
             Self::Common => "common",
             Self::Tidy => "tidy",
-            Self::Factors => "factors",
+            Self::Hoists => "hoists",
             Self::Slices => "slices",
             Self::Columns => "columns",
             Self::Transposes => "transposes",
@@ -71,7 +71,7 @@ impl Rewrite {
         match self {
             Self::Common => "nodes that compute the same become one",
             Self::Tidy => "expressions lose what changes nothing, constants become literals",
-            Self::Factors => "constant factors of operands go behind the product",
+            Self::Hoists => "expressions of one operand go before transpositions that products read",
             Self::Slices => "slices go before transpositions",
             Self::Columns => "products are cut into one for each range of columns that is read",
             Self::Transposes => "transpositions join, and go into products",
@@ -87,11 +87,11 @@ impl Rewrite {
         match self {
             Self::Common => common::merge_common(graph),
             Self::Tidy => maps::tidy_maps(graph, folding),
-            Self::Factors => factors::move_factors(graph),
+            Self::Hoists => hoists::hoist_expressions(graph),
             Self::Slices => slices::slice_before_transposes(graph),
             Self::Columns => columns::cut_columns(graph, folding),
             Self::Transposes => transposes::absorb_transposes(graph),
-            Self::Pads => pads::absorb_pads(graph),
+            Self::Pads => pads::absorb_pads(graph, folding),
             Self::Scales => scales::fold_scales(graph, folding),
             Self::Maps => maps::fuse_maps(graph),
             Self::Norms => norms::recognise_norms(graph),

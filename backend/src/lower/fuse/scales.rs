@@ -1,8 +1,10 @@
 //! Puts a constant factor and offset for each channel of a convolution's result into its weights and bias: what a batch
 //! normalisation comes to after training.
 //!
-//! A sum of products that were scaled each is rounded otherwise than their sum is when it is scaled: where rounding to integers follows, as
-//! behind fake quantisation, what lies beside a half may be another integer.
+//! Class: exact within bounds of constants. A sum of products that were scaled each is rounded otherwise than their sum is when it is scaled:
+//! where rounding to integers follows, as behind fake quantisation, what lies beside a half may be another integer. The bounds are those of
+//! [`FACTORS`], and that each new weight and offset is a normal number or 0 as its factors are. Sums that overflow before they are scaled, and
+//! not after it, become finite.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, folded};
@@ -13,8 +15,7 @@ use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register,
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::ops::Range;
 
-/// Magnitudes of factors that weights are multiplied by: beyond them a weight may become infinite or lose digits where the product of a result
-/// does not.
+/// Magnitudes of factors that weights are multiplied by: beyond them the scaled sum is hardly a number of use, and may lose digits.
 const FACTORS: Range<f64> = 5e-20..2e19;
 
 /// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
@@ -63,6 +64,9 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
         let bias =
             bias.map(|((offset, factor), bias)| (*offset + factor * f64::from(*bias)) as f32).collect::<Vec<f32>>();
         if !bias.iter().all(|bias| bias.is_finite()) {
+            return None;
+        }
+        if !keeps_digits(&folding.loaded(&weights)?, &factors) {
             return None;
         }
         let weights = folding.noted(multiplied(weights, &factors)?)?;
@@ -168,6 +172,20 @@ fn weight_factors(spec: &NodeSpec, weights: &Shape, factors: &[f64]) -> Option<V
         }
         _ => None,
     }
+}
+
+/// Whether each weight times its factor is a normal number, or 0 because one of the two is.
+fn keeps_digits(weights: &Tensor, factors: &[f64]) -> bool {
+    let Some(elements) = weights.elements::<f32>() else { return false };
+    let mut slices = elements.chunks((elements.len() / factors.len().max(1)).max(1)).zip(factors);
+    slices.all(|(weights, factor)| {
+        // A slice at a time without branches: this reads all weights of a model.
+        let sound = |weight: &f32| {
+            let product = f64::from(*weight) * factor;
+            (product as f32).is_normal() | (product == 0.0) & ((*weight == 0.0) | (*factor == 0.0))
+        };
+        weights.iter().fold(true, |all, weight| all & sound(weight))
+    })
 }
 
 /// The weights times a factor for each of their equal slices.

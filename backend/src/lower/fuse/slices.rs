@@ -1,4 +1,6 @@
 //! Takes slices before transpositions rather than after: less is moved, and often nothing has to change places any more.
+//!
+//! Class: exact bits.
 
 use super::graph::Graph;
 use super::maps::{both, folded, operands_of, reading};

@@ -1,4 +1,5 @@
-//! The checker of all rewrites: random programs give the same results fused as they do node by node.
+//! The checker of all rewrites: random programs of usual, great and small magnitudes give the same results fused as they do node by node,
+//! to within rounding, unless a value overflows on the way. What promises exact bits is held to that in `exact.rs`.
 
 use super::{Rewrite, Rewrites, fuse};
 use crate::lower::fold::{Folding, compute};
@@ -135,7 +136,7 @@ impl Random<'_, '_> {
         let dims = a.1.clone();
         let [lead @ .., m, k] = &dims[..] else { return Ok(None) };
         if self.chance()? {
-            let literal = Step::Constant(Literal::Float(0.37));
+            let literal = Step::Constant(Literal::Float(*self.u.choose(&[0.37, 0.37, 1e-30, 1e30, 0.0, -0.0])?));
             let scale = Expression::new(1, vec![literal, Step::Binary(Binary::Multiply, Register(0), Register(1))]);
             let Some(scaled) = self.node(map(scale.expect("two steps")), &[&a], &dims) else { return Ok(None) };
             a = scaled;
@@ -273,9 +274,11 @@ fn fused_programs_compute_what_they_did_before() {
     let mut fewer = 0;
     arbtest::arbtest(|u| {
         let program = random_program(u)?;
+        let magnitude = *u.choose(&[1.0f32, 1.0, 7e19, 1e-19])?;
         let input = |id: &ValueId| {
             let shape = program.value(*id).spec.shape.clone();
-            let elements: Vec<f32> = (0..shape.elements()).map(|at| (at * 29 % 31) as f32 / 15.5 - 1.0).collect();
+            let element = |at: usize| magnitude * ((at * 29 % 31) as f32 / 15.5 - 1.0);
+            let elements: Vec<f32> = (0..shape.elements()).map(element).collect();
             Tensor::from_elements(shape, &elements).expect("one for each")
         };
         let inputs: Vec<Tensor> = program.inputs.iter().map(input).collect();
@@ -286,7 +289,8 @@ fn fused_programs_compute_what_they_did_before() {
         let fused = fuse(program.clone(), rewrites, &mut Folding::new(1 << 24));
         fewer += usize::from(fused.nodes.len() < program.nodes.len());
         let ((before, greatest), (after, _)) = (evaluate(&program, &inputs), evaluate(&fused, &inputs));
-        for (before, after) in before.iter().zip(&after) {
+        let is_defined = greatest.is_finite();
+        for (before, after) in before.iter().zip(&after).filter(|_| is_defined) {
             let (a, b) = (before.elements::<f32>().expect("f32"), after.elements::<f32>().expect("f32"));
             let near = |(a, b): (&f32, &f32)| a == b || (a - b).abs() <= TOLERANCE * greatest;
             assert!(

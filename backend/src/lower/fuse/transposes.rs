@@ -1,4 +1,7 @@
 //! Does away with transpositions: two in a row become one, and a product reads its matrices transposed.
+//!
+//! Class: exact bits where transpositions join. Order of sums where a product takes one: the kernel of the other layout may add the terms in
+//! another order.
 
 use super::graph::Graph;
 use super::maps::{both, folded, reading};
