@@ -3,6 +3,7 @@
 
 use super::integer::{eight_bits, parameter, product_of};
 use super::quantize::{along, dequantize, quantize};
+use super::recurrent::lstm_on_grids;
 use super::{Builder, Entry, Fault, Operator, View, lowering};
 use anabranch_kernels::DType;
 use anabranch_kernels::op::Domain;
@@ -120,7 +121,8 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     lowering("com.microsoft", "Attention")?(&Operator::new(operator.node, operator.opset, inputs), builder)
 }
 
-/// An LSTM whose weights are on a grid, with rows and columns exchanged. Its other inputs are not rounded, unlike in ONNX Runtime.
+/// An LSTM whose weights are on a grid, with rows and columns exchanged. Its input and its states are put on grids of their ranges, as in ONNX
+/// Runtime.
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut inputs: Vec<_> = (0..8).map(|index| operator.optional(index).cloned()).collect();
     for (index, scale) in [(1, 8), (2, 10)] {
@@ -137,7 +139,7 @@ fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         let real = builder.map(Domain::F32, terms, DType::F32, |[x, zero, scale]| (x - zero) * scale)?;
         inputs[index] = Some(builder.transposed(&real, &[0, 2, 1])?);
     }
-    lowering("", "LSTM")?(&Operator::new(operator.node, VERSION, inputs), builder)
+    lstm_on_grids(&Operator::new(operator.node, VERSION, inputs), builder)
 }
 
 /// One number for all, or one for each index along an axis.

@@ -5,7 +5,7 @@
 use super::conv::check_channels;
 use super::quantize::{along, rounded};
 use super::window::{Window, as_plane, output_dims, plane};
-use super::{Builder, Entry, Fault, Operator, View};
+use super::{Builder, Entry, Fault, Operator, View, numbers};
 use crate::lower::narrow::Grid;
 use anabranch_kernels::op::{Domain, IntegerConv, IntegerMatMul, Op, PadMode, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
@@ -143,9 +143,19 @@ pub(super) fn grid_product(
         b.axis = 1 - b.axis.min(1);
     }
     let Some([(a, a_scale), (b, scale)]) = on_grids(builder, [a, b], columns)? else { return Ok(None) };
+    if !have_product(builder, &a_scale, &scale) {
+        return Ok(None);
+    }
     let sum = product(builder, &a, &b)?;
     let axis = sum.rank() - 1;
     scaled(builder, &sum, [&a_scale, &scale], axis).map(Some)
+}
+
+/// Whether the products of scales are normal numbers as far as they are known: others would make NaN or 0 of sums that are numbers.
+fn have_product(builder: &Builder, a: &View, b: &View) -> bool {
+    let known = |of: &View| builder.tensor(of).and_then(|tensor| numbers(&tensor));
+    let (Some(a), Some(b)) = (known(a), known(b)) else { return true };
+    a.iter().all(|a| b.iter().all(|b| ((a * b) as f32).is_normal()))
 }
 
 /// Sums of integers times both scales, the second of which may be one for each index along an axis.

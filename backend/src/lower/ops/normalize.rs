@@ -1,6 +1,8 @@
 //! Normalisation: batch (with stored statistics), layer, instance, group, root-mean-square, by a norm, across channels.
 
-use super::{Builder, Entry, Epilogue, Fault, Operator, View, axes_of, domain_of, element_of, expression, working};
+use super::{
+    Builder, Entry, Epilogue, Fault, Operator, View, axes_of, domain_of, element_of, expression, numbers, working,
+};
 use anabranch_kernels::op::{Binary, Domain, Normalize, Op, Pool, PoolKind, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::slice::from_ref;
@@ -18,7 +20,8 @@ pub(super) const TABLE: &[Entry] = &[
     ("MeanVarianceNormalization", by_moments),
 ];
 
-/// `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold where they are constant.
+/// `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold where they are constant. Where they are not, or `t` is not
+/// finite, `(x − mean) · s + bias`.
 fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let training = operator.flag("training_mode", operator.opset < 7 && !operator.flag("is_test", false)?)?;
     if training && operator.opset < 14 {
@@ -69,10 +72,22 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     })?;
     let offset =
         builder.map(domain_of(work), [bias, mean, &factor], work, |[bias, mean, factor]| bias - mean * factor)?;
-    let inputs = [x, &factor, &offset];
-    let y = builder.map(domain_of(work), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?;
+    // Two steps where offsets are known to be finite; else what is taken off comes first, as a mean times its factor may be too great.
+    let y = if is_finite(builder, &offset) {
+        let inputs = [x, &factor, &offset];
+        builder.map(domain_of(work), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?
+    } else {
+        let inputs = [x, mean, &factor, bias];
+        builder.map(domain_of(work), inputs, x.dtype(), |[x, mean, factor, bias]| (x - mean) * factor + bias)?
+    };
     statistics.insert(0, y);
     Ok(statistics)
+}
+
+/// Whether all elements are known to be finite.
+fn is_finite(builder: &Builder, view: &View) -> bool {
+    let known = builder.tensor(view).and_then(|tensor| numbers(&tensor));
+    known.is_some_and(|numbers| numbers.iter().all(|number| number.is_finite()))
 }
 
 /// With the mean and the reciprocal of the standard deviation of each row, where they are read.

@@ -82,7 +82,17 @@ pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Resu
 
 /// To 8 bits, with scale and zero point from the least and the greatest element.
 fn quantize_to_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let x = operator.typed(0, DType::F32)?;
+    Ok(ranged(builder, operator.typed(0, DType::F32)?)?.into())
+}
+
+/// `f32` numbers rounded to the grid of 8 bits of their own range.
+pub(super) fn on_own_grid(builder: &mut Builder, x: &View) -> Result<View, Fault> {
+    let [numbers, scale, zero] = ranged(builder, x)?;
+    builder.map(Domain::F32, [&numbers, &zero, &scale], DType::F32, |[x, zero, scale]| (x - zero) * scale)
+}
+
+/// Numbers of 8 bits, their scale and their zero point.
+fn ranged(builder: &mut Builder, x: &View) -> Result<[View; 3], Fault> {
     let axes: Vec<_> = (0..x.rank()).collect();
     let least = builder.reduced(x, ReduceKind::Min, &axes)?.reshaped(vec![])?;
     let greatest = builder.reduced(x, ReduceKind::Max, &axes)?.reshaped(vec![])?;
@@ -96,7 +106,7 @@ fn quantize_to_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<V
     })?;
     let quotient = builder.map(Domain::F32, [x, &scale], DType::F32, |[x, scale]| x / scale)?;
     let quantized = rounded(builder, &quotient, Some(&zero_point), DType::U8)?;
-    Ok(vec![quantized, scale, zero_point])
+    Ok([quantized, scale, zero_point])
 }
 
 fn type_attribute(operator: &Operator<'_>, name: &str) -> Result<Option<DType>, Fault> {

@@ -1,5 +1,6 @@
 //! Recurrent layers: the product of all inputs with the weights at once, then one pass over time for each direction.
 
+use super::quantize::on_own_grid;
 use super::recurrent_cell::{Activation, Kind};
 use super::unrolled::Unrolled;
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, integers, working};
@@ -19,6 +20,8 @@ struct Layer<'a> {
     activations: Vec<Activation>,
     clip: Option<f64>,
     coupled: bool,
+    /// Whether inputs and states are put on grids of their own ranges before they are multiplied.
+    on_grid: bool,
     /// `[b, 1]`, if not all sequences are as long as the input.
     lengths: Option<View>,
     /// Time steps, batch, input features, units.
@@ -41,6 +44,13 @@ fn gru(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     Layer::read(operator, builder, Kind::Lstm)?.lower()
+}
+
+/// An LSTM that puts its inputs, and each step its states, on grids of their own ranges before it multiplies them.
+pub(super) fn lstm_on_grids(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let mut layer = Layer::read(operator, builder, Kind::Lstm)?;
+    layer.on_grid = true;
+    layer.lower()
 }
 
 /// Whether each direction runs backwards.
@@ -82,6 +92,7 @@ impl<'a> Layer<'a> {
             activations,
             clip,
             coupled,
+            on_grid: false,
             lengths,
             time,
             batch,
@@ -94,6 +105,7 @@ impl<'a> Layer<'a> {
     fn lower(&mut self) -> Result<Vec<View>, Fault> {
         let input = self.operator.input(0)?;
         let x = self.builder.as_working(input)?;
+        let x = if self.on_grid { on_own_grid(self.builder, &x)? } else { x };
         let x = if self.batch_first { self.builder.transposed(&x, &[1, 0, 2])? } else { x };
         let mut outputs: Vec<Vec<View>> = Vec::new();
         for direction in 0..self.reversed.len() {
@@ -143,7 +155,8 @@ impl<'a> Layer<'a> {
 
     /// Whether a direction has none of the options that the op of layers does not compute.
     fn is_usual(&self, direction: usize) -> bool {
-        let options = self.clip.is_some() || self.coupled || self.lengths.is_some() || self.has_peepholes();
+        let options =
+            self.clip.is_some() || self.coupled || self.on_grid || self.lengths.is_some() || self.has_peepholes();
         !options && self.functions(direction) == self.kind.usual()
     }
 
@@ -161,6 +174,7 @@ impl<'a> Layer<'a> {
             activations,
             clip: self.clip,
             coupled: self.coupled,
+            on_grid: self.on_grid,
             recurrent,
             recurrent_bias,
             peepholes,

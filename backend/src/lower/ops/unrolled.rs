@@ -1,6 +1,8 @@
 //! Recurrent layers one time step after the other, each nodes of its own: what the op of layers does not compute, which are layers without
-//! gates, other activations, clipped or coupled gates, gates that see the cell, and sequences of different lengths.
+//! gates, other activations, clipped or coupled gates, gates that see the cell, states that are put on a grid, and sequences of different
+//! lengths.
 
+use super::quantize::on_own_grid;
 use super::recurrent_cell::{Activation, Kind};
 use super::{Builder, Epilogue, Fault, Term, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Expression, MatMul};
@@ -19,6 +21,8 @@ pub(super) struct Unrolled {
     pub(super) clip: Option<f64>,
     /// Whether an LSTM forgets what it does not take in.
     pub(super) coupled: bool,
+    /// Whether a state is put on a grid of its own range before it is multiplied.
+    pub(super) on_grid: bool,
     /// `[gates · u, u]`
     pub(super) recurrent: View,
     /// `[gates · u]`
@@ -51,7 +55,8 @@ impl Unrolled {
     ) -> Result<Vec<View>, Fault> {
         let [time, batch, units] = self.sizes;
         if time > LONGEST {
-            let what = "a layer of other than the usual gates, or of sequences of different lengths,";
+            let what =
+                "a layer of other than the usual gates, of states on grids, or of sequences of different lengths,";
             return Err(Fault::unsupported(format!("{what} over {time} time steps, more than {LONGEST}")));
         }
         builder.count_steps(time)?;
@@ -144,7 +149,8 @@ impl Unrolled {
 
     fn lstm(&self, builder: &mut Builder, parts: &Parts, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
         let ([hidden, cell], units) = (states, self.sizes[2]) else { return Err(Fault::missing(6)) };
-        let gates = self.product(builder, hidden, &parts.products[0], Some(input))?;
+        let multiplied = if self.on_grid { on_own_grid(builder, hidden)? } else { hidden.clone() };
+        let gates = self.product(builder, &multiplied, &parts.products[0], Some(input))?;
         let taken = self.gate(builder, parts, [&gates, cell], 0)?;
         let forget = match self.coupled {
             true => builder.map(self.domain(), [&taken], self.work(), |[taken]| taken * -1.0 + 1.0)?,
