@@ -99,9 +99,28 @@ fn joined(graph: &Graph, position: usize) -> Option<Node> {
 /// The node that makes an input by only repeating elements, whoever else reads it.
 fn broadcast_source<'a>(graph: &'a Graph, node: &Node, input: usize) -> Option<&'a Node> {
     let earlier = graph.node(graph.maker(node.inputs[input])?)?;
-    let repeats = as_map(&earlier.spec)?.expression == Expression::identity()
-        && earlier.spec.inputs[0].dtype == earlier.spec.outputs[0].dtype;
-    repeats.then_some(earlier)
+    repeats(earlier).then_some(earlier)
+}
+
+/// Whether the node is an expression that makes its elements of equal ones of its only input.
+fn repeats(node: &Node) -> bool {
+    let same = |map: &Map| {
+        let (read, made) = (&node.spec.inputs[0], &node.spec.outputs[0]);
+        read.dtype == made.dtype && holds(map.domain, made.dtype)
+    };
+    as_map(&node.spec).is_some_and(|map| map.expression == Expression::identity() && same(map))
+}
+
+/// Whether all elements of the type are numbers of the domain: what lies between is then nothing but a copy.
+fn holds(domain: Domain, dtype: DType) -> bool {
+    let bits = if dtype == DType::Bool { 1 } else { dtype.bits() };
+    match domain {
+        Domain::F32 if dtype.is_float() => bits <= 32,
+        Domain::F32 => bits <= 16,
+        Domain::F64 if dtype.is_float() => true,
+        Domain::F64 => bits <= 32,
+        Domain::I64 => !dtype.is_float(),
+    }
 }
 
 /// `earlier`, which makes input `at` of `node`, and `node` in one.
@@ -110,7 +129,7 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     let made = &earlier.spec.outputs[0];
     let read = &node.spec.inputs[at].shape;
     let output = &node.spec.outputs[0].shape;
-    let repeats = own.expression == Expression::identity() && earlier.spec.inputs[0].dtype == made.dtype;
+    let repeats = repeats(earlier);
     let once = node.inputs.iter().filter(|value| **value == node.inputs[at]).count() == 1;
     let sound = once
         && is_portable(&earlier.spec) == is_portable(&node.spec)
@@ -150,11 +169,8 @@ fn stored(expression: &Expression, dtype: DType, domain: Domain) -> Option<Expre
 /// Removes a node that neither changes nor repeats elements.
 fn drop_identity(graph: &mut Graph, position: usize) {
     let Some(node) = graph.node(position) else { return };
-    let Some(map) = as_map(&node.spec) else { return };
     let (&[input], &[output]) = (&node.inputs[..], &node.outputs[..]) else { return };
-    let (read, made) = (&node.spec.inputs[0], &node.spec.outputs[0]);
-    let same = read.dtype == made.dtype && read.shape.elements() == made.shape.elements();
-    if map.expression == Expression::identity() && same {
+    if repeats(node) && node.spec.inputs[0].shape.elements() == node.spec.outputs[0].shape.elements() {
         graph.bypass(position, output, input);
     }
 }
