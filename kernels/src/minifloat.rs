@@ -89,7 +89,9 @@ impl Minifloat {
                 (None, Special::AllOnes | Special::NegativeZero) => self.nan(),
             },
         };
-        let signed = value.is_sign_negative() && !(self.special == Special::NegativeZero && code == 0);
+        // The sign of a NaN says nothing: where NaN is zero, it is the positive one.
+        let positive = code == 0 && (self.special == Special::NegativeZero || value.is_nan());
+        let signed = value.is_sign_negative() && !positive;
         if signed { code | self.sign() } else { code }
     }
 

@@ -62,7 +62,7 @@ impl Narrowing {
         let finite = if magnitude < self.least { small } else { rounded };
         let finite = if finite > self.greatest { self.beyond } else { finite };
         let value = if magnitude > INFINITY { (magnitude & self.kept_of_nan) | self.nan } else { finite };
-        let zero = if sign == 0 { 0 } else { self.negative_zero };
+        let zero = if sign == 0 || magnitude > INFINITY { 0 } else { self.negative_zero };
         f32::from_bits(if value == 0 { zero } else { value | sign })
     }
 }

@@ -203,7 +203,7 @@ fn narrowed(
     }
     if value > greatest { value = beyond; }
     if magnitude > 0x7f800000u { value = (magnitude & kept_of_nan) | nan; }
-    if value == 0u { return bitcast<f32>(select(0u, negative_zero, sign != 0u)); }
+    if value == 0u { return bitcast<f32>(select(0u, negative_zero, sign != 0u && magnitude <= 0x7f800000u)); }
     return bitcast<f32>(value | sign);
 }
 
