@@ -172,7 +172,7 @@ fn joined(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         };
         let width = usize::try_from(*wide).ok().filter(|width| *width > 0);
         let width = width.ok_or_else(|| Fault::attribute("inputdimensions", wide, "at least 1"))?;
-        let x = builder.as_f32(&x)?;
+        let x = builder.cast(&x, DType::F32)?;
         let (rows, own) = (x.dims()[0], x.dims()[1]);
         parts.push(match width <= own {
             true => builder.part(&x, 1, 0, width)?,
