@@ -29,13 +29,15 @@ struct Members {
 struct Fused {
     map: ElementWise,
     operands: Vec<Operand>,
+    /// The number of its first register in the block ([`expression::function`]).
+    first: usize,
 }
 
 /// The kernel of a single element-wise node: a block of that.
 pub(super) fn of_map<'n>(node: &NodeSpec, map: &Map) -> Result<Recipe<'n>, KernelError> {
     let map = ElementWise::new(node, map)?;
     let (rows, elements) = (map.rows, map.elements);
-    let members = vec![Fused { map, operands: (0..node.inputs.len()).map(Operand::Input).collect() }];
+    let members = vec![Fused { map, operands: (0..node.inputs.len()).map(Operand::Input).collect(), first: 0 }];
     let members = Members { members, reduction: None, outputs: vec![0], rows, is_whole: false, elements };
     Ok(Recipe::new(node, move |recorder| members.record_maps("map", recorder)))
 }
@@ -67,7 +69,8 @@ impl Members {
             }
             let computed = match &spec.op {
                 Op::Map(map) => {
-                    members.push(Fused { map: ElementWise::new(spec, map)?, operands: inputs.clone() });
+                    let first = members.last().map_or(0, |last: &Fused| last.own() + 1);
+                    members.push(Fused { map: ElementWise::new(spec, map)?, operands: inputs.clone(), first });
                     &spec.outputs[0]
                 }
                 Op::Reduce(op) if is_last => {
@@ -94,12 +97,23 @@ impl Members {
         let mut body = format!("fn {name}(index: u32) -> {kind} {{\n");
         for (at, member) in self.members.iter().enumerate() {
             text.push_str(&member.functions(at, vectors));
-            let argument = |(input, operand): (usize, &Operand)| match operand {
-                Operand::Input(_) => format!("load{at}_{input}(index)"),
-                Operand::Member(of) => format!("v{of}"),
+            let opaque = |value: &str, number: usize| match vectors {
+                true => format!("opaque4({value}, {number}u)"),
+                false => expression::opaque(value, number),
+            };
+            let argument = |(input, operand): (usize, &Operand)| {
+                let value = match operand {
+                    Operand::Input(_) => format!("load{at}_{input}(index)"),
+                    Operand::Member(of) => format!("v{of}"),
+                };
+                // The compiler sees that an operand is the same as one before it.
+                if member.operands[..input].contains(operand) { opaque(&value, member.first + input) } else { value }
             };
             let arguments: Vec<_> = member.operands.iter().enumerate().map(argument).collect();
-            let _ = writeln!(body, "    let v{at} = apply{at}({});", arguments.join(", "));
+            let value = format!("apply{at}({})", arguments.join(", "));
+            let is_last = self.reduction.is_none() && at + 1 == self.members.len();
+            let value = if is_last { value } else { opaque(&value, member.own()) };
+            let _ = writeln!(body, "    let v{at} = {value};");
             let output = self.outputs.iter().position(|output| *output == at);
             if let Some(output) = output.filter(|_| self.reduction.is_some() || result != Operand::Member(at)) {
                 let _ = writeln!(body, "    y{output}[index] = v{at};");
@@ -184,11 +198,16 @@ impl Members {
 }
 
 impl Fused {
+    /// The number that its value is opaque by; those of its registers come before it.
+    fn own(&self) -> usize {
+        self.first + self.map.expression.registers()
+    }
+
     /// The member's functions: `evaluate`, `apply`, which is that for each element of a vector, and `load` for each operand
     /// from outside.
     fn functions(&self, at: usize, vectors: bool) -> String {
         let evaluate = if vectors { format!("evaluate{at}") } else { format!("apply{at}") };
-        let mut text = expression::function(&evaluate, &self.map.expression);
+        let mut text = expression::function(&evaluate, &self.map.expression, self.first);
         if vectors {
             let operands = 0..self.operands.len();
             let parameters: Vec<_> = operands.clone().map(|i| format!("a{i}: vec4<f32>")).collect();

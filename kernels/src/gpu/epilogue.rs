@@ -45,10 +45,11 @@ impl Epilogue {
         let body = match &self.expression {
             None => "    return value;\n".into(),
             Some(expression) => {
-                shader.code(&expression::function("evaluate", expression));
+                shader.code(&expression::function("evaluate", expression, 0));
                 let reads: String =
                     self.offsets.iter().enumerate().map(|(i, offset)| format!(", e{i}[{offset}]")).collect();
-                format!("{}    return evaluate(value{reads});\n", self.splits)
+                // The kernel's own last sum or product is a step like the others: register 0.
+                format!("{}    return evaluate(opaque(value, 0u){reads});\n", self.splits)
             }
         };
         shader.code(&format!("fn finish(value: f32, index: u32{}) -> f32 {{\n{body}}}\n", self.parameters));

@@ -1,44 +1,81 @@
-//! Expressions as WGSL functions.
+//! Expressions as WGSL functions whose steps are computed as they are written.
+//!
+//! A compiler of WGSL may reassociate and contract arithmetic, and may assume that no value is NaN or infinite. Each step's value passes
+//! through an integer operation that only the run knows to change nothing, so that each is computed by itself. `docs/accuracy.md` says what
+//! that promises.
 
 use crate::dtype::DType;
 use crate::narrowing::Narrowing;
 use crate::op::{Binary, Expression, Literal, Step, Unary};
 use std::fmt::Write;
 
-/// A WGSL function `name(r0: f32, …) -> f32` that computes `expression`.
-pub(crate) fn function(name: &str, expression: &Expression) -> String {
+/// A WGSL function `name(r0: f32, …) -> f32` that computes `expression`. What hides register `i` from the compiler's algebra has
+/// the number `first + i` ([`opaque`]); within one shader no number is used twice.
+pub(crate) fn function(name: &str, expression: &Expression, first: usize) -> String {
     let inputs: Vec<_> = (0..expression.inputs()).map(|i| format!("r{i}: f32")).collect();
     let mut text = format!("fn {name}({}) -> f32 {{\n", inputs.join(", "));
-    for (index, step) in expression.steps().iter().enumerate() {
-        let _ = writeln!(text, "    let r{} = {};", expression.inputs() + index, step_text(expression, step));
+    for (register, step) in (expression.inputs()..).zip(expression.steps()) {
+        let value = step_text(expression, step, first + register);
+        // The result is stored, or hidden where it is computed with.
+        let value = if is_hidden(expression, register, step) { opaque(&value, first + register) } else { value };
+        let _ = writeln!(text, "    let r{register} = {value};");
     }
     let _ = write!(text, "    return r{};\n}}\n", expression.result().0);
     text
 }
 
-fn step_text(expression: &Expression, step: &Step) -> String {
+/// The WGSL value `opaque(value, number)`. Compilers may combine sums and products that feed each other, `(x + c) − c` to `x`, and lose
+/// the overflow or the rounding in between; of an opaque value they know only that it is some number.
+pub(crate) fn opaque(value: &str, number: usize) -> String {
+    format!("opaque({value}, {number}u)")
+}
+
+/// A number as WGSL, made of bits that no compiler knows: WGSL has no literals for NaN and infinities, and
+/// compilers drop `x + 0` and `x · 0`.
+pub(crate) fn number(value: f32, number: usize) -> String {
+    format!("number({:#x}u, {number}u)", value.to_bits())
+}
+
+/// Whether a step's value is to be hidden: that of every step that another one may read, but for constants, which are hidden already.
+fn is_hidden(expression: &Expression, register: usize, step: &Step) -> bool {
+    register != usize::from(expression.result().0) && !matches!(step, Step::Constant(_))
+}
+
+fn step_text(expression: &Expression, step: &Step, own: usize) -> String {
     match *step {
-        Step::Constant(Literal::Float(value)) => literal(value as f32),
-        Step::Constant(Literal::Int(value)) => literal(value as f32),
+        Step::Constant(literal) => number(float(literal), own),
         Step::Unary(unary, a) => unary_text(unary, &format!("r{}", a.0)),
         Step::Binary(Binary::Power, a, b) => power_text(expression, a.0, b.0),
+        // `x − x` is not 0 for every x.
+        Step::Binary(binary, a, b) if a == b => {
+            let a = format!("r{}", a.0);
+            binary_text(binary, &a, &opaque(&a, own))
+        }
         Step::Binary(binary, a, b) => binary_text(binary, &format!("r{}", a.0), &format!("r{}", b.0)),
         Step::Select(condition, a, b) => format!("select(r{}, r{}, holds(r{}))", b.0, a.0, condition.0),
     }
 }
 
-/// A number as WGSL, which has no literals for NaN and infinities.
-pub(crate) fn literal(value: f32) -> String {
-    if value.is_finite() { format!("f32({value:?})") } else { format!("bitcast<f32>({:#x}u)", value.to_bits()) }
+const fn float(literal: Literal) -> f32 {
+    match literal {
+        Literal::Float(value) => value as f32,
+        Literal::Int(value) => value as f32,
+    }
 }
 
-/// The usual constant exponents are multiplications, which is also more accurate.
+/// The usual constant exponents are multiplications, which is also more accurate. Others stay constants, for which the compiler
+/// picks the case of `power`.
 fn power_text(expression: &Expression, base: u16, exponent: u16) -> String {
     let step = usize::from(exponent).checked_sub(expression.inputs()).and_then(|i| expression.steps().get(i));
-    match step {
-        Some(Step::Constant(Literal::Float(2.0))) => format!("r{base} * r{base}"),
-        Some(Step::Constant(Literal::Float(3.0))) => format!("r{base} * r{base} * r{base}"),
-        Some(Step::Constant(Literal::Float(0.5))) => format!("power_of_half(r{base})"),
+    let constant = match step {
+        Some(Step::Constant(literal)) => float(*literal),
+        _ => f32::NAN,
+    };
+    match constant {
+        2.0 => format!("r{base} * r{base}"),
+        3.0 => format!("r{base} * r{base} * r{base}"),
+        0.5 => format!("power_of_half(r{base})"),
+        y if y.is_normal() => format!("power(r{base}, f32({y:?}))"),
         _ => format!("power(r{base}, r{exponent})"),
     }
 }
@@ -112,6 +149,9 @@ fn binary_text(function: Binary, a: &str, b: &str) -> String {
 }
 
 #[cfg(test)]
+mod chains;
+
+#[cfg(test)]
 mod tests {
     use super::super::testing::{Run, node, noise, tensor};
     use super::*;
@@ -142,7 +182,7 @@ mod tests {
     }
 
     /// Each function, the range that it is swept over, and the relative error that is allowed.
-    const UNARY: [(Unary, [f32; 2], f64); 29] = [
+    pub(super) const UNARY: [(Unary, [f32; 2], f64); 29] = [
         (Unary::Negate, [-1e30, 1e30], 0.0),
         (Unary::Abs, [-1e30, 1e30], 0.0),
         (Unary::Sign, [-3.0, 3.0], 0.0),
@@ -172,6 +212,27 @@ mod tests {
         (Unary::IsNan, [-1.0, 1.0], 0.0),
         (Unary::IsInfinite, [-1.0, 1.0], 0.0),
         (Unary::Truncate, [-9.0, 9.0], 0.0),
+    ];
+
+    /// Each function and the relative error that is allowed.
+    pub(super) const BINARY: [(Binary, f64); 17] = [
+        (Binary::Add, 1e-7),
+        (Binary::Subtract, 1e-7),
+        (Binary::Multiply, 1e-7),
+        (Binary::Divide, 5e-7),
+        (Binary::Min, 0.0),
+        (Binary::Max, 0.0),
+        (Binary::Power, 8e-6),
+        (Binary::FloorModulo, 1e-6),
+        (Binary::TruncatedModulo, 0.0),
+        (Binary::Equal, 0.0),
+        (Binary::Less, 0.0),
+        (Binary::LessOrEqual, 0.0),
+        (Binary::Greater, 0.0),
+        (Binary::GreaterOrEqual, 0.0),
+        (Binary::And, 0.0),
+        (Binary::Or, 0.0),
+        (Binary::Xor, 0.0),
     ];
 
     const SPECIAL: [f32; 21] = [
@@ -228,30 +289,11 @@ mod tests {
 
     #[test]
     fn functions_of_two_operands() {
-        let functions = [
-            (Binary::Add, 1e-7),
-            (Binary::Subtract, 1e-7),
-            (Binary::Multiply, 1e-7),
-            (Binary::Divide, 5e-7),
-            (Binary::Min, 0.0),
-            (Binary::Max, 0.0),
-            (Binary::Power, 8e-6),
-            (Binary::FloorModulo, 1e-6),
-            (Binary::TruncatedModulo, 0.0),
-            (Binary::Equal, 0.0),
-            (Binary::Less, 0.0),
-            (Binary::LessOrEqual, 0.0),
-            (Binary::Greater, 0.0),
-            (Binary::GreaterOrEqual, 0.0),
-            (Binary::And, 0.0),
-            (Binary::Or, 0.0),
-            (Binary::Xor, 0.0),
-        ];
         let pairs = SPECIAL.iter().flat_map(|a| SPECIAL.iter().map(move |b| (*a, *b)));
         let (mut a, mut b): (Vec<_>, Vec<_>) = pairs.unzip();
         a.extend(noise(155, 300).iter().map(|v| v * 20.0));
         b.extend(noise(156, 300).iter().map(|v| v * 5.0));
-        for (function, tolerance) in functions {
+        for (function, tolerance) in BINARY {
             let (y, want) = values(Expression::binary(function), &[a.clone(), b.clone()]);
             for (((a, b), y), want) in a.iter().zip(&b).zip(y).zip(want) {
                 // Results below the normal numbers may be flushed to zero by a device.

@@ -105,9 +105,8 @@ impl<'a> Recorder<'a> {
         let signature = shader.signature();
         let layouts = self.gpu.pipelines().layouts(device, signature);
         let pipeline = self.gpu.pipelines().pipeline(device, shader.name(), shader.source(), &layouts);
-        let uniform = (signature.uniforms > 0).then(|| self.upload(&shader.parameters(), wgpu::BufferUsages::UNIFORM));
-        let entries: Vec<_> = uniform
-            .iter()
+        let uniform = self.upload(&shader.parameters(), wgpu::BufferUsages::UNIFORM);
+        let entries: Vec<_> = std::iter::once(&uniform)
             .chain(shader.buffers())
             .zip(0..)
             .map(|(buffer, binding)| wgpu::BindGroupEntry { binding, resource: buffer.as_entire_binding() })

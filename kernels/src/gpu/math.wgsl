@@ -1,10 +1,27 @@
 // Scalar functions that WGSL lacks, or leaves too inaccurate or undefined.
 //
+// What `opaque` returns no compiler combines with what was computed before: `parameters.zero` is 0, which only the run knows. Its second argument is
+// a number that no other call in the shader has, because two calls with one number cancel, and equal values of two numbers are different
+// to the compiler. Expressions count their registers from 0 on, this file from 1048576 on.
+//
 // WGSL lets a driver assume that no value is NaN or infinite, bounds sin and cos only near 0 and atan by 4096 units in
 // the last place, and leaves pow of negative bases undefined. Here tests for special values look at bits, and functions
 // are reduced to ranges where a short polynomial is accurate. Polynomials are those of the Cephes library (Moshier 1989),
 // single precision, unless said otherwise. Functions begin with `fn ` and end with `}` at the start of a line: see
-// library.rs.
+// library.rs. Odd functions begin with their zeros, whose sign the last sum of a polynomial would lose.
+
+fn opaque(x: f32, id: u32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ (parameters.zero & ~id));
+}
+
+fn opaque4(x: vec4<f32>, id: u32) -> vec4<f32> {
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4<u32>(parameters.zero & ~id));
+}
+
+// The number of these bits, which no compiler knows.
+fn number(bits: u32, id: u32) -> f32 {
+    return bitcast<f32>(bits ^ (parameters.zero & ~id));
+}
 
 fn is_nan(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
@@ -26,7 +43,7 @@ fn truth(condition: bool) -> f32 {
 // Drivers divide by way of the divisor's reciprocal, which is lost if the divisor is beyond 2^126 (WGSL bounds no error there).
 fn quotient(a: f32, b: f32) -> f32 {
     let scale = select(1.0, 0.25, abs(b) > 4e37);
-    return a * scale / (b * scale);
+    return opaque(a * scale, 1048576u) / opaque(b * scale, 1048577u);
 }
 
 // A constant NaN is an error in WGSL, so it is made of a value that the compiler does not know.
@@ -50,7 +67,7 @@ fn power_of_two(n: i32) -> f32 {
 // x · 2ⁿ for −252 ≤ n ≤ 254.
 fn scale(x: f32, n: i32) -> f32 {
     let half = n / 2;
-    return x * power_of_two(half) * power_of_two(n - half);
+    return opaque(x * power_of_two(half), 1048578u) * power_of_two(n - half);
 }
 
 fn minimum(a: f32, b: f32) -> f32 {
@@ -66,7 +83,7 @@ fn maximum(a: f32, b: f32) -> f32 {
 }
 
 fn sign_of(x: f32) -> f32 {
-    return select(sign(x), x, is_nan(x));
+    return select(sign(x), x, is_nan(x) || !holds(x));
 }
 
 fn relu(x: f32) -> f32 {
@@ -79,7 +96,7 @@ fn exponential(x: f32) -> f32 {
     if x > 89.0 { return infinity_signed_as(1.0 + abs(x)); }
     if x < -104.0 { return 0.0; }
     let n = round(x * 1.44269504088896341);
-    let rest = (x - n * 0.693359375) + n * 2.12194440e-4;
+    let rest = opaque(x - n * 0.693359375, 1048579u) + n * 2.12194440e-4;
     return scale(exp(rest), i32(n));
 }
 
@@ -122,20 +139,20 @@ fn logarithm(x: f32) -> f32 {
     if (bitcast<u32>(x) >> 31u) == 1u { return nan_from(x); }
     if is_infinite(x) { return x; }
     let parts = split_exponent(x);
-    return (logarithm_near_one(parts.x) - 2.12194440e-4 * parts.y) + 0.693359375 * parts.y;
+    return opaque(logarithm_near_one(parts.x) - 2.12194440e-4 * parts.y, 1048580u) + 0.693359375 * parts.y;
 }
 
 // xʸ for finite x > 0 and finite y. log₂x is kept as exponent and rest, so that y · log₂x does not lose the exponent's
 // bits.
 fn power_of_positive(x: f32, y: f32) -> f32 {
     let parts = split_exponent(x);
-    let rest = y * (logarithm_near_one(parts.x) * 1.44269504088896341);
+    let rest = y * opaque(logarithm_near_one(parts.x) * 1.44269504088896341, 1048581u);
     let whole = y * parts.y;
     let total = whole + rest;
     if total >= 129.0 { return infinity_signed_as(1.0 + abs(x)); }
     if total <= -151.0 { return 0.0; }
     let n = round(total);
-    return scale(exp2((whole - n) + rest), i32(n));
+    return scale(exp2(opaque(whole - n, 1048582u) + rest), i32(n));
 }
 
 // xⁿ for an integer |n| ≤ 64, by squaring.
@@ -275,7 +292,8 @@ fn reduce_large(x: f32) -> vec2<f32> {
 fn reduce_angle(x: f32) -> vec2<f32> {
     if abs(x) > 8192.0 { return reduce_large(x); }
     let n = round(x * 0.63661977236758134);
-    let rest = ((x - n * 1.5703125) - n * 4.837512969970703125e-4) - n * 7.54978995489188216e-8;
+    let nearer = opaque(x - n * 1.5703125, 1048583u);
+    let rest = opaque(nearer - n * 4.837512969970703125e-4, 1048584u) - n * 7.54978995489188216e-8;
     return vec2<f32>(rest, f32(i32(n) & 3));
 }
 
@@ -291,6 +309,7 @@ fn cosine_small(x: f32) -> f32 {
 
 fn sine(x: f32) -> f32 {
     if is_nan(x) || is_infinite(x) { return nan_from(x); }
+    if !holds(x) { return x; }
     let reduced = reduce_angle(x);
     let quadrant = u32(reduced.y);
     let value = select(sine_small(reduced.x), cosine_small(reduced.x), (quadrant & 1u) == 1u);
@@ -307,6 +326,7 @@ fn cosine(x: f32) -> f32 {
 
 fn tangent(x: f32) -> f32 {
     if is_nan(x) || is_infinite(x) { return nan_from(x); }
+    if !holds(x) { return x; }
     let reduced = reduce_angle(x);
     let sine = sine_small(reduced.x);
     let cosine = cosine_small(reduced.x);
@@ -357,6 +377,7 @@ fn arc_tangent(x: f32) -> f32 {
 }
 
 fn sinh_of(x: f32) -> f32 {
+    if !holds(x) { return x; }
     let a = abs(x);
     if a <= 1.0 {
         let z = x * x;
@@ -373,7 +394,7 @@ fn cosh_of(x: f32) -> f32 {
 
 fn tanh_of(x: f32) -> f32 {
     let a = abs(x);
-    if is_nan(x) { return x; }
+    if is_nan(x) || !holds(x) { return x; }
     if a > 9.02 { return copy_sign(1.0, x); }
     if a >= 0.625 { return copy_sign(1.0 - 2.0 / (exponential(2.0 * a) + 1.0), x); }
     let z = x * x;
@@ -386,7 +407,7 @@ fn tanh_of(x: f32) -> f32 {
 }
 
 fn asinh_of(x: f32) -> f32 {
-    if is_nan(x) || is_infinite(x) { return x; }
+    if is_nan(x) || is_infinite(x) || !holds(x) { return x; }
     let a = abs(x);
     if a > 1500.0 { return copy_sign(logarithm(a) + 0.693147180559945309, x); }
     if a > 0.5 { return copy_sign(logarithm(a + sqrt(a * a + 1.0)), x); }
@@ -412,6 +433,7 @@ fn atanh_of(x: f32) -> f32 {
     let a = abs(x);
     if is_nan(x) || a > 1.0 { return nan_from(x); }
     if a == 1.0 { return infinity_signed_as(x); }
+    if !holds(x) { return x; }
     if a >= 0.5 { return copy_sign(0.5 * logarithm((1.0 + a) / (1.0 - a)), x); }
     let z = x * x;
     var p = 1.81740078349e-1;
@@ -430,7 +452,7 @@ fn sigmoid(x: f32) -> f32 {
 // Below 1 the Taylor series, which is below one unit off there; above it Abramowitz and Stegun 1964, formula 7.1.26,
 // |error| ≤ 1.5 · 10⁻⁷.
 fn error_function(x: f32) -> f32 {
-    if is_nan(x) { return x; }
+    if is_nan(x) || !holds(x) { return x; }
     let a = abs(x);
     if a < 1.0 {
         let z = x * x;
@@ -459,5 +481,5 @@ fn product_of(a: f32, b: f32) -> f32 {
 }
 
 fn negative_infinity() -> f32 {
-    return bitcast<f32>(0xff800000u);
+    return number(0xff800000u, 1048586u);
 }

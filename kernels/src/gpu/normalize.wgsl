@@ -7,9 +7,9 @@ const SMALL = 8.271806125530277e-25; // 2⁻⁸⁰
 
 const GREATEST = 3.4028234e38;
 
-// A choice, because drivers may add the mean to the pivot first where one is only taken off the other.
+// The distance, or half of it. Kept, or the compiler may add the mean to the pivot first, or halve after it has subtracted.
 fn distance_of(x: f32, pivot: f32, is_far: bool) -> f32 {
-    return select(x - pivot, 0.5 * x - 0.5 * pivot, is_far);
+    return opaque(select(x - pivot, opaque(0.5 * x, 2097152u) - opaque(0.5 * pivot, 2097153u), is_far), 2097154u);
 }
 
 fn both(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
@@ -35,7 +35,7 @@ fn main(
     if CENTER == 1u {
         var sums = vec2<f32>(0.0);
         for (var i = at.y; i < parameters.length; i = i + LANES) {
-            sums = sums + vec2<f32>(x[base + i] - pivot, 0.5 * x[base + i] - 0.5 * pivot) / length;
+            sums = sums + vec2<f32>(distance_of(x[base + i], pivot, false), distance_of(x[base + i], pivot, true)) / length;
         }
         let means = total(sums, at);
         is_far = !(abs(means.x) <= GREATEST);
@@ -46,7 +46,8 @@ fn main(
     var sums = vec2<f32>(0.0);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
         let deviation = distance_of(x[base + i], pivot, is_far) - mean;
-        sums = sums + vec2<f32>(deviation * deviation, (deviation * SMALL) * (deviation * SMALL));
+        let small = opaque(deviation * SMALL, 2097155u);
+        sums = sums + vec2<f32>(deviation * deviation, small * small);
     }
     let squares = total(sums, at);
 
@@ -59,7 +60,7 @@ fn main(
     let factor = 1.0 / sqrt(select(squares.y, squares.x, is_finite) / length + epsilon);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
         let deviation = distance_of(x[base + i], pivot, is_far) - mean;
-        // A choice here, too: the factor of great deviations alone is below the normal numbers.
-        y[base + i] = finish(select(deviation * SMALL, deviation, is_finite) * factor, base + i, base + i);
+        // Kept, because the factor of great deviations alone is below the normal numbers.
+        y[base + i] = finish(opaque(select(deviation * SMALL, deviation, is_finite), 2097156u) * factor, base + i, base + i);
     }
 }

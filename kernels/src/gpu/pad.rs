@@ -55,7 +55,7 @@ fn element(mode: PadMode, axes: &[Axis]) -> String {
         };
         if let (PadMode::Constant(value), true) = (mode, before != 0 || size != padded) {
             let outside = format!("u32(i{number}) >= {size}u");
-            let _ = writeln!(text, "    if {outside} {{ return {}; }}", expression::literal(value as f32));
+            let _ = writeln!(text, "    if {outside} {{ return {}; }}", expression::number(value as f32, 0));
         }
         offset = format!("({offset}) * {size}u + {source}");
     }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How many buffers of each kind a shader binds, in this order: its parameters (0 or 1), those it reads, those it writes.
+/// How many storage buffers a shader binds: those it reads, then those it writes. Its parameters come before both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Signature {
-    pub(crate) uniforms: u32,
     pub(crate) reads: u32,
     pub(crate) writes: u32,
 }
@@ -76,11 +75,11 @@ impl Pipelines {
 
 fn create_layouts(device: &wgpu::Device, signature: Signature) -> Layouts {
     let kind = |binding: u32| match binding {
-        b if b < signature.uniforms => wgpu::BufferBindingType::Uniform,
-        b if b < signature.uniforms + signature.reads => wgpu::BufferBindingType::Storage { read_only: true },
+        0 => wgpu::BufferBindingType::Uniform,
+        b if b <= signature.reads => wgpu::BufferBindingType::Storage { read_only: true },
         _ => wgpu::BufferBindingType::Storage { read_only: false },
     };
-    let entries: Vec<_> = (0..signature.uniforms + signature.reads + signature.writes)
+    let entries: Vec<_> = (0..=signature.reads + signature.writes)
         .map(|binding| wgpu::BindGroupLayoutEntry {
             binding,
             visibility: wgpu::ShaderStages::COMPUTE,

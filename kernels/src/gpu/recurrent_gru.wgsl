@@ -16,7 +16,7 @@ fn advance(first: u32, thread: u32) {
         let reset = sigmoid(p[first + UNITS + unit] + gate_of_hidden(1u, unit));
         if RESET_AFTER == 1u {
             let proposed = tanh_of(p[first + 2u * UNITS + unit] + reset * gate_of_hidden(2u, unit));
-            next[unit] = (1.0 - update) * proposed + update * hidden[unit];
+            next[unit] = opaque(1.0 - update, 2097152u) * proposed + update * hidden[unit];
         } else {
             kept[unit] = update;
             next[unit] = reset * hidden[unit];
@@ -29,7 +29,7 @@ fn advance(first: u32, thread: u32) {
     // Only a thread's own units of the hidden state are read from here on, so that they may be replaced.
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
         let proposed = tanh_of(p[first + 2u * UNITS + unit] + gate_of_next(2u, unit));
-        hidden[unit] = (1.0 - kept[unit]) * proposed + kept[unit] * hidden[unit];
+        hidden[unit] = opaque(1.0 - kept[unit], 2097152u) * proposed + kept[unit] * hidden[unit];
     }
     workgroupBarrier();
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {

@@ -2,7 +2,8 @@
 //!
 //! A kernel's `.wgsl` file uses names that its Rust file declares here. Constants are part of the source, so each
 //! combination is a pipeline of its own; parameters are read from a uniform buffer, so that they may differ between
-//! nodes that share a pipeline.
+//! nodes that share a pipeline. The first parameter of every shader is `zero`. It is 0, but no compiler knows that, so that
+//! `opaque` and `number` of `math.wgsl` can hide values from a compiler's algebra.
 
 use super::library;
 use super::pipelines::Signature;
@@ -32,7 +33,7 @@ impl<'a> Shader<'a> {
             name,
             body: body.into(),
             constants: String::new(),
-            parameters: Vec::new(),
+            parameters: vec![("zero", 0)],
             reads: Vec::new(),
             writes: Vec::new(),
         }
@@ -91,11 +92,7 @@ impl<'a> Shader<'a> {
     }
 
     pub(crate) fn signature(&self) -> Signature {
-        Signature {
-            uniforms: u32::from(!self.parameters.is_empty()),
-            reads: self.reads.len() as u32,
-            writes: self.writes.len() as u32,
-        }
+        Signature { reads: self.reads.len() as u32, writes: self.writes.len() as u32 }
     }
 
     /// The values of the parameters, in the layout of the uniform buffer.
@@ -125,19 +122,15 @@ impl<'a> Shader<'a> {
             let _ = writeln!(text, "@group(0) @binding({next}) var<{space}> {name}: {kind};");
             next += 1;
         };
-        if !self.parameters.is_empty() {
-            declare("uniform", "parameters", "Parameters");
-        }
+        declare("uniform", "parameters", "Parameters");
         for binding in &self.reads {
             declare("storage, read", &binding.name, &format!("array<{}>", binding.element));
         }
         for binding in &self.writes {
             declare("storage, read_write", &binding.name, &format!("array<{}>", binding.element));
         }
-        if !self.parameters.is_empty() {
-            let fields: Vec<_> = self.parameters.iter().map(|(name, _)| format!("{name}: u32")).collect();
-            let _ = writeln!(text, "struct Parameters {{ {} }}", fields.join(", "));
-        }
+        let fields: Vec<_> = self.parameters.iter().map(|(name, _)| format!("{name}: u32")).collect();
+        let _ = writeln!(text, "struct Parameters {{ {} }}", fields.join(", "));
         text
     }
 }

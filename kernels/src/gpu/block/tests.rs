@@ -48,7 +48,7 @@ fn one_by_one(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Vec<f32>> {
     made.iter().map(|tensor| tensor.elements::<f32>().expect("f32").to_vec()).collect()
 }
 
-/// The same bits on the software adapter. Another driver may contract a member's product and the sum that takes it to one operation
+/// The same bits on the software adapter. Another driver may contract a product and a sum within a function of `math.wgsl` or a reduction
 /// (WGSL, "Reassociation and Fusion"), which rounds once less.
 fn assert_same(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
     let bits = |values: &[Vec<f32>]| -> Vec<Vec<u32>> {
