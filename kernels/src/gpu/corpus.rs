@@ -1,0 +1,155 @@
+//! Every shader that a test compiles, for other compilers than the one the tests run on.
+//!
+//! naga's writers for Metal, Direct3D and SPIR-V must take each shader. If `ANABRANCH_SHADERS` names a folder, each shader is written there as
+//! `HASH.wgsl` and `HASH.spv`, and runs of small nodes as `HASH.json`: buffers, dispatches, and the outputs that were seen. `scripts/second-compiler`
+//! gives them to Chromium.
+
+use super::Shader;
+use super::testing::UNWRITTEN;
+use naga::back::{hlsl, msl, spv};
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::PathBuf;
+use std::{env, fs};
+
+/// Bytes of all buffers of a run that is written.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// What the outputs of a run are compared with on another device.
+#[derive(Clone, Debug)]
+pub(crate) enum Expected {
+    /// What the device of the tests made, to within 10⁻⁵ of the greatest magnitude.
+    Close,
+    /// These bits of the first output; `None` where they may differ.
+    Bits(Vec<Option<u32>>),
+}
+
+/// The dispatches of one thread's node while they are recorded.
+#[derive(Default)]
+struct Tape {
+    dispatches: Vec<(String, Vec<u32>, Vec<wgpu::Buffer>, usize, [u32; 3])>,
+    resident: Vec<(wgpu::Buffer, Vec<u32>)>,
+}
+
+thread_local! {
+    static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
+}
+
+fn folder() -> Option<PathBuf> {
+    env::var_os("ANABRANCH_SHADERS").map(PathBuf::from)
+}
+
+fn name(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Requires that other backends' writers take a shader.
+pub(crate) fn shader(label: &str, source: &str) {
+    let module =
+        naga::front::wgsl::parse_str(source).unwrap_or_else(|error| refused("the parser", label, source, error));
+    let checked = Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(&module);
+    let info = checked.unwrap_or_else(|error| refused("the validator", label, source, error));
+    metal(&module, &info).unwrap_or_else(|error| refused("the writer of Metal's language", label, source, error));
+    direct3d(&module, &info).unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));
+    let words = spir_v(&module, &info).unwrap_or_else(|error| refused("the writer of SPIR-V", label, source, error));
+    if let Some(folder) = folder() {
+        let file = folder.join(name(source));
+        fs::create_dir_all(&folder).expect("the folder of shaders");
+        fs::write(file.with_extension("wgsl"), source).expect("a shader's file");
+        fs::write(file.with_extension("spv"), bytemuck::cast_slice::<u32, u8>(&words)).expect("a shader's file");
+    }
+}
+
+fn refused<T>(by: &str, label: &str, source: &str, error: impl Debug) -> T {
+    panic!("{by} refuses {label}: {error:?}\n{source}")
+}
+
+fn metal(module: &naga::Module, info: &ModuleInfo) -> Result<(), msl::Error> {
+    let options = msl::Options { lang_version: (2, 4), fake_missing_bindings: true, ..Default::default() };
+    msl::write_string(module, info, &options, &msl::PipelineOptions::default()).map(|_| ())
+}
+
+fn direct3d(module: &naga::Module, info: &ModuleInfo) -> Result<(), hlsl::Error> {
+    let options = hlsl::Options::default();
+    let (mut text, pipeline) = (String::new(), hlsl::PipelineOptions::default());
+    hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map(|_| ())
+}
+
+/// As wgpu has it made for Vulkan 1.2 on devices without robust buffers.
+fn spir_v(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
+    let bounds_check_policies = BoundsCheckPolicies {
+        index: BoundsCheckPolicy::Restrict,
+        buffer: BoundsCheckPolicy::Restrict,
+        ..BoundsCheckPolicies::default()
+    };
+    let options = spv::Options { lang_version: (1, 5), bounds_check_policies, ..Default::default() };
+    spv::write_vec(module, info, &options, None)
+}
+
+/// Notes a dispatch of this thread, if a run is being recorded.
+pub(crate) fn dispatch(shader: &Shader<'_>, grid: [u32; 3]) {
+    TAPE.with_borrow_mut(|tape| {
+        if let Some(tape) = tape {
+            let buffers = shader.buffers().cloned().collect();
+            let reads = shader.signature().reads as usize;
+            tape.dispatches.push((shader.source(), shader.parameters(), buffers, reads, grid));
+        }
+    });
+}
+
+/// Notes a buffer that a kernel keeps.
+pub(crate) fn resident(buffer: &wgpu::Buffer, words: &[u32]) {
+    TAPE.with_borrow_mut(|tape| {
+        if let Some(tape) = tape {
+            tape.resident.push((buffer.clone(), words.to_vec()));
+        }
+    });
+}
+
+/// Records what this thread compiles in `work`, if runs are written.
+pub(crate) fn recorded<T>(work: impl FnOnce() -> T) -> T {
+    TAPE.set(folder().map(|_| Tape::default()));
+    work()
+}
+
+/// Writes the run that was recorded last: the words of its buffers before it, and its outputs, with what they hold now.
+pub(crate) fn run(
+    key: &str,
+    given: &[(&wgpu::Buffer, Vec<u32>)],
+    outputs: &[(&wgpu::Buffer, &[f32])],
+    expected: &Expected,
+) {
+    let (Some(folder), Some(tape)) = (folder(), TAPE.take()) else { return };
+    let resident = tape.resident.iter().map(|(buffer, words)| (buffer, words.clone()));
+    let buffers: Vec<_> = given.iter().map(|(buffer, words)| (*buffer, words.clone())).chain(resident).collect();
+    if tape.dispatches.is_empty() || buffers.iter().map(|(buffer, _)| buffer.size()).sum::<u64>() > MOST_BYTES {
+        return;
+    }
+    let at = |buffer: &wgpu::Buffer| buffers.iter().position(|(known, _)| *known == buffer).expect("a known buffer");
+    let dispatches = tape.dispatches.iter().map(|(source, parameters, bound, reads, grid)| {
+        let (shader, bound): (String, Vec<usize>) = (name(source), bound.iter().map(at).collect());
+        format!(
+            r#"{{"shader": "{shader}", "parameters": {parameters:?}, "buffers": {bound:?}, "reads": {reads}, "grid": {grid:?}}}"#
+        )
+    });
+    let wants = outputs.iter().enumerate().map(|(output, (buffer, values))| {
+        let seen = || values.iter().map(|value| (*value != UNWRITTEN).then_some(value.to_bits())).collect();
+        let (bits, exact): (Vec<Option<u32>>, bool) = match expected {
+            Expected::Bits(bits) if output == 0 => (bits.clone(), true),
+            _ => (seen(), false),
+        };
+        let bits: Vec<String> = bits.iter().map(|bits| bits.map_or("null".into(), |bits| bits.to_string())).collect();
+        format!(r#"{{"buffer": {}, "exact": {exact}, "bits": [{}]}}"#, at(buffer), bits.join(", "))
+    });
+    let (dispatches, wants) = (dispatches.collect::<Vec<_>>().join(",\n"), wants.collect::<Vec<_>>().join(",\n"));
+    let words: Vec<&Vec<u32>> = buffers.iter().map(|(_, words)| words).collect();
+    let text = format!(
+        "{{\"key\": {key:?},\n\"buffers\": {words:?},\n\"dispatches\": [{dispatches}],\n\"outputs\": [{wants}]}}\n"
+    );
+    fs::write(folder.join(name(&text)).with_extension("json"), text).expect("a run's file");
+}
