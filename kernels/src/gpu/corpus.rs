@@ -52,7 +52,7 @@ fn name(text: &str) -> String {
 pub(crate) fn shader(label: &str, source: &str) {
     let module =
         naga::front::wgsl::parse_str(source).unwrap_or_else(|error| refused("the parser", label, source, error));
-    let checked = Validator::new(ValidationFlags::all(), Capabilities::empty()).validate(&module);
+    let checked = Validator::new(ValidationFlags::all(), Capabilities::SHADER_FLOAT16_IN_FLOAT32).validate(&module);
     let info = checked.unwrap_or_else(|error| refused("the validator", label, source, error));
     metal(&module, &info).unwrap_or_else(|error| refused("the writer of Metal's language", label, source, error));
     direct3d(&module, &info).unwrap_or_else(|error| refused("the writer of Direct3D's language", label, source, error));

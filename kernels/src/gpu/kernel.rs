@@ -91,7 +91,10 @@ impl<'a> Recorder<'a> {
 
     /// A buffer that the kernel keeps, holding `words`.
     pub(crate) fn resident(&self, words: &[u32]) -> wgpu::Buffer {
-        self.upload(words, wgpu::BufferUsages::STORAGE)
+        let buffer = self.upload(words, wgpu::BufferUsages::STORAGE);
+        #[cfg(test)]
+        super::corpus::resident(&buffer, words);
+        buffer
     }
 
     /// Records one dispatch of so many workgroups, spread over two dimensions of the grid if need be; none for 0.
@@ -116,6 +119,8 @@ impl<'a> Recorder<'a> {
             layout: &layouts.bindings,
             entries: &entries,
         });
+        #[cfg(test)]
+        super::corpus::dispatch(shader, grid);
         self.dispatches.push(Dispatch { pipeline, bindings, grid });
         Ok(())
     }

@@ -12,6 +12,8 @@ mod concat;
 mod conv;
 mod conv_transpose;
 mod copy;
+#[cfg(test)]
+mod corpus;
 mod device;
 mod epilogue;
 mod expression;

@@ -41,6 +41,8 @@ impl Pipelines {
         if let Some(pipeline) = known {
             return pipeline;
         }
+        #[cfg(test)]
+        super::corpus::shader(label, &source);
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(label),
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),

@@ -1,5 +1,6 @@
 //! What the tests of GPU kernels share: one device, a runner, and comparison with a reference.
 
+use super::corpus::{self, Expected};
 use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes};
 pub(crate) use crate::cpu::testing::{shape, spec};
 use crate::op::{NodeSpec, Op};
@@ -65,15 +66,23 @@ pub(crate) struct Run<'a> {
     /// Which inputs are given as constants.
     pub(crate) constants: Vec<bool>,
     pub(crate) rows: Option<Range<usize>>,
+    /// What another device is to make of the run ([`corpus`]); it is not given to any where this is `None`.
+    pub(crate) expected: Option<Expected>,
 }
 
 impl<'a> Run<'a> {
     pub(crate) fn new(node: &'a NodeSpec) -> Self {
-        Self { gpu: gpu(), node, constants: vec![false; node.inputs.len()], rows: None }
+        Self {
+            gpu: gpu(),
+            node,
+            constants: vec![false; node.inputs.len()],
+            rows: None,
+            expected: Some(Expected::Close),
+        }
     }
 
     pub(crate) fn outputs(self, inputs: &[Tensor]) -> Result<Vec<Vec<f32>>, KernelError> {
-        let Self { gpu, node, constants, rows } = self;
+        let Self { gpu, node, constants, rows, expected } = self;
         let bound = binds(node, &constants);
         let held: Vec<_> = inputs.iter().zip(&bound).map(|(t, b)| b.then(|| buffer(gpu, t.bytes()))).collect();
         let values: Vec<_> = inputs.iter().zip(&constants).map(|(t, c)| c.then(|| t.clone())).collect();
@@ -89,20 +98,36 @@ impl<'a> Run<'a> {
             outputs: &outputs.iter().collect::<Vec<_>>(),
             scratch: scratch.as_ref(),
         };
-        let kernel = compile(gpu, node, &values, &buffers, rows)?;
+        let kernel = corpus::recorded(|| compile(gpu, node, &values, &buffers, rows))?;
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
         kernel.encode(&mut encoder.begin_compute_pass(&Default::default()));
         gpu.queue().submit([encoder.finish()]);
         let read = outputs.iter().zip(&node.outputs).map(|(b, s)| download(gpu, b, s.shape.elements()));
-        let read = read.collect();
+        let read: Vec<Vec<f32>> = read.collect();
         assert_eq!(gpu.fault(), None);
+        if let Some(expected) = expected {
+            let mut given: Vec<(&wgpu::Buffer, Vec<u32>)> = Vec::new();
+            let bound = held.iter().zip(inputs).filter_map(|(buffer, input)| buffer.as_ref().map(|b| (b, input)));
+            given.extend(bound.map(|(buffer, input)| (buffer, words(input.bytes()))));
+            let unwritten = |buffer: &wgpu::Buffer| vec![UNWRITTEN.to_bits(); (buffer.size() / 4) as usize];
+            given.extend(outputs.iter().chain(&scratch).map(|buffer| (buffer, unwritten(buffer))));
+            let made: Vec<_> = outputs.iter().zip(&read).map(|(buffer, values)| (buffer, &values[..])).collect();
+            corpus::run(&node.key(), &given, &made, &expected);
+        }
         Ok(read)
     }
 }
 
-fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
+/// Bytes as whole words, one at least.
+fn words(bytes: &[u8]) -> Vec<u32> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(4).max(4), 0);
+    bytemuck::pod_collect_to_vec(&bytes)
+}
+
+fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
+    let words = words(bytes);
+    let bytes: &[u8] = bytemuck::cast_slice(&words);
     let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
@@ -110,7 +135,7 @@ fn buffer(gpu: &Gpu, bytes: &[u8]) -> wgpu::Buffer {
         usage,
         mapped_at_creation: false,
     });
-    gpu.queue().write_buffer(&buffer, 0, &bytes);
+    gpu.queue().write_buffer(&buffer, 0, bytes);
     buffer
 }
 
