@@ -125,3 +125,15 @@ def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[An
     element = numpy_dtype(dtype)
     # NumPy makes no array over nothing.
     return np.frombuffer(memory, element).reshape(shape) if len(memory) else np.empty(shape, element)
+
+
+def labelled(array: np.ndarray[Any, Any], labels: dict[str, Any] | None) -> Any:
+    """An output as what its numbers stand for: texts for indices, a list of dictionaries for the columns of a map."""
+    if labels is None:
+        return array
+    ((kind, names),) = labels.items()
+    if kind == "texts":
+        return np.array(names, dtype=object)[array]
+    if array.shape[-1] != len(names):
+        raise InputError(f"a map of {len(names)} keys has {array.shape[-1]} columns")
+    return [dict(zip(names, row.tolist())) for row in array.reshape(-1, len(names))]

@@ -156,6 +156,7 @@ class Session:
         values = json.loads(self._session.values())
         self._inputs = tuple(map(Value._of, values["inputs"]))
         self._outputs = tuple(map(Value._of, values["outputs"]))
+        self._labels = {entry["name"]: entry["labels"] for entry in values["outputs"]}
         self._declared = {entry["name"]: entry["dtype"] for entry in values["inputs"]}
 
     @property
@@ -224,7 +225,8 @@ class Session:
     ) -> dict[str, np.ndarray[Any, Any]]:
         main = threading.current_thread() is threading.main_thread()
         taken = self._session.run(given, token, timeout, main)
-        return {name: _arrays.array(dtype, shape, memory) for name, dtype, shape, memory in taken}
+        made = ((name, _arrays.array(dtype, shape, memory)) for name, dtype, shape, memory in taken)
+        return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in made}
 
     def plan(self, inputs: Arrays | None = None) -> Plan:
         """The plan that runs with inputs of these shapes follow; inputs that are not given are as the model and ``dims`` declare them.

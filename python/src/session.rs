@@ -316,6 +316,7 @@ fn described(value: &ValueInfo) -> Value {
         "dtype": value.dtype().map(|dtype| dtype.name()),
         "shape": value.dims().map(|dims| dims.iter().map(dim).collect::<Vec<_>>()),
         "optional": value.is_optional(),
+        "labels": value.labels(),
     })
 }
 

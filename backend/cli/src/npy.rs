@@ -114,12 +114,28 @@ fn refuse_twice(file: &File, start: u64) -> Result<(), String> {
     }
 }
 
+/// An array that is written.
+#[derive(Clone, Debug)]
+pub enum Array<'a> {
+    /// Of numbers.
+    Tensor(&'a Tensor),
+    /// Of texts, in row-major order.
+    Texts(Vec<usize>, Vec<&'a str>),
+}
+
+impl<'a> From<&'a Tensor> for Array<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Tensor(tensor)
+    }
+}
+
 /// Writes one array, whole or not at all.
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), NpyError> {
-    files::write(path, |mut file| emit(&mut file, tensor))
+pub fn write_npy<'a>(path: &Path, array: impl Into<Array<'a>>) -> Result<(), NpyError> {
+    let array = array.into();
+    files::write(path, |mut file| emit(&mut file, &array))
         .map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
 }
 
@@ -127,13 +143,16 @@ pub fn write_npy(path: &Path, tensor: &Tensor) -> Result<(), NpyError> {
 ///
 /// # Errors
 /// If the file cannot be written.
-pub fn write_npz<'a>(path: &Path, arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<(), NpyError> {
+pub fn write_npz<'a, A: Into<Array<'a>>>(
+    path: &Path,
+    arrays: impl IntoIterator<Item = (&'a str, A)>,
+) -> Result<(), NpyError> {
     let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored).large_file(true);
     let write = |file: &mut dyn Write| -> io::Result<()> {
         let mut archive = ZipWriter::new_stream(file);
-        for (name, tensor) in arrays {
+        for (name, array) in arrays {
             archive.start_file(format!("{name}.npy"), stored)?;
-            emit(&mut archive, tensor)?;
+            emit(&mut archive, &array.into())?;
         }
         archive.finish()?;
         Ok(())
@@ -272,13 +291,32 @@ fn read_columns(file: &mut impl Read, spec: &TensorSpec, ordered: &mut [u8]) -> 
 }
 
 /// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type `u2` or `u1`.
-fn emit(writer: &mut impl Write, tensor: &Tensor) -> io::Result<()> {
-    let dtype = tensor.dtype();
-    let bits = if dtype.size() == 1 { "u1" } else { "u2" };
-    let code = TYPES.iter().find(|(_, known)| *known == dtype).map_or(bits, |(code, _)| code);
-    let order = if dtype.size() == 1 { '|' } else { '<' };
-    let dims: String = tensor.shape().dims().iter().map(|dim| format!("{dim}, ")).collect();
-    let mut header = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
+fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
+    match array {
+        Array::Tensor(tensor) => {
+            let dtype = tensor.dtype();
+            let bits = if dtype.size() == 1 { "u1" } else { "u2" };
+            let code = TYPES.iter().find(|(_, known)| *known == dtype).map_or(bits, |(code, _)| code);
+            let order = if dtype.size() == 1 { '|' } else { '<' };
+            begin(writer, &format!("{order}{code}"), tensor.shape().dims())?;
+            writer.write_all(tensor.bytes())
+        }
+        Array::Texts(dims, texts) => {
+            // NumPy's texts are all of one length, four bytes a character.
+            let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
+            begin(writer, &format!("<U{longest}"), dims)?;
+            let padded =
+                |text: &&str| text.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest).collect::<Vec<_>>();
+            let mut characters = texts.iter().flat_map(padded);
+            characters.try_for_each(|character| writer.write_all(&character.to_le_bytes()))
+        }
+    }
+}
+
+/// Writes what stands before the elements.
+fn begin(writer: &mut impl Write, descr: &str, dims: &[usize]) -> io::Result<()> {
+    let dims: String = dims.iter().map(|dim| format!("{dim}, ")).collect();
+    let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
     // The data begins at a multiple of 64 bytes; at most 16 dimensions keep the header below 65,536.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
@@ -286,8 +324,7 @@ fn emit(writer: &mut impl Write, tensor: &Tensor) -> io::Result<()> {
     writer.write_all(MAGIC)?;
     writer.write_all(&[1, 0])?;
     writer.write_all(&(header.len() as u16).to_le_bytes())?;
-    writer.write_all(header.as_bytes())?;
-    writer.write_all(tensor.bytes())
+    writer.write_all(header.as_bytes())
 }
 
 #[cfg(test)]

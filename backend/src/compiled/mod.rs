@@ -27,7 +27,7 @@ pub(crate) use source::{Source, stamp};
 use crate::constant::Constant;
 use crate::device::{Inventory, drivers};
 use crate::files;
-use crate::import::{Dim, Input, Model, Output, ValueIndex};
+use crate::import::{Dim, Input, Labels, Model, Output, ValueIndex};
 use crate::planning::{KeptPlan, PlanChoice};
 use crate::program::Program;
 use crate::session::SessionOptions;
@@ -94,6 +94,8 @@ struct Description {
     producer: String,
     opsets: BTreeMap<String, i64>,
     inputs: Vec<(String, TensorSpec)>,
+    /// What outputs stand for, by name.
+    labels: BTreeMap<String, Labels>,
     program: StoredProgram,
     plan: KeptPlan,
 }
@@ -146,7 +148,8 @@ impl Compilation<'_> {
             fixed: self.program.fixed.keys().cloned().collect(),
             source: source.as_ref().map(|source| source.model().to_owned()),
         };
-        let Model { name, producer, opsets, .. } = self.model;
+        let Model { name, producer, opsets, outputs, .. } = self.model;
+        let labels = outputs.iter().filter_map(|output| Some((output.name.clone(), output.labels.clone()?)));
         let description = Description {
             about: about.clone(),
             source,
@@ -156,6 +159,7 @@ impl Compilation<'_> {
             producer: producer.clone(),
             opsets: opsets.clone(),
             inputs: self.inputs,
+            labels: labels.collect(),
             program,
             plan: self.plan,
         };
@@ -225,7 +229,7 @@ impl CompiledFile {
 
     /// Its inputs and outputs as a model without operators.
     pub(crate) fn model(&self) -> Model {
-        let Description { name, producer, opsets, inputs, program, .. } = &self.description;
+        let Description { name, producer, opsets, inputs, labels, program, .. } = &self.description;
         let known = |spec: &TensorSpec| Some(spec.shape.dims().iter().map(|dim| Dim::Known(*dim)).collect());
         let mut values: Vec<String> = inputs.iter().map(|(name, _)| name.clone()).collect();
         let input = |(at, (name, spec)): (usize, &(String, TensorSpec))| Input {
@@ -241,7 +245,8 @@ impl CompiledFile {
             let value = ValueIndex(values.len() as u32);
             values.push(output.name.clone());
             let (dtype, dims) = (Some(output.spec.dtype), known(&output.spec));
-            outputs.push(Output { name: output.name.clone(), value, dtype, dims });
+            let labels = labels.get(&output.name).cloned();
+            outputs.push(Output { name: output.name.clone(), value, dtype, dims, labels });
         }
         let (nodes, initializers) = (Vec::new(), BTreeMap::new());
         let (name, producer, opsets) = (name.clone(), producer.clone(), opsets.clone());

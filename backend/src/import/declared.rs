@@ -4,6 +4,7 @@ use super::error::{ImportError, Result, element_type_name};
 use super::graph::without_controls;
 use super::model::Dim;
 use super::placeholder::is_placeholder;
+use super::proto::data_type;
 use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, ValueInfoProto};
 use super::tensor::dtype;
 use anabranch_kernels::DType;
@@ -22,6 +23,13 @@ pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<(Option<DType>, 
         code => Some(element_type(code)?),
     };
     Ok((dtype, dims(tensor.shape.as_ref())?))
+}
+
+/// Whether an output is declared as texts or as something else than a tensor, which only labels can be.
+pub(super) fn has_labels(proto: &ValueInfoProto) -> bool {
+    proto.r#type.as_ref().is_some_and(|declared| {
+        declared.tensor_type.as_ref().is_none_or(|tensor| tensor.elem_type == data_type::STRING)
+    })
 }
 
 fn tensor_type(proto: &ValueInfoProto) -> Result<Option<&TensorTypeProto>> {

@@ -1,11 +1,12 @@
 //! From a decoded file to a [`Model`]: values get indices, every rule of a graph is checked, nodes are put in order.
 
-use super::declared::{declared_input, declared_output};
+use super::declared::{declared_input, declared_output, has_labels};
 use super::error::{ImportError, Name, Result};
 use super::functions::Functions;
+use super::labels::{self, Labels};
 use super::model::{Input, Model, Node, Output, ValueIndex};
 use super::parameters;
-use super::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto};
+use super::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type};
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
@@ -35,6 +36,10 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
     };
     let mut builder = Builder::new(opsets, Functions::of(proto, tensors.limits()));
     for tensor in &graph.initializer {
+        if tensor.data_type == data_type::STRING {
+            problems.note(builder.texts(tensor))?;
+            continue;
+        }
         problems.note(builder.initializer(&tensor.name, || tensors.read_constant(tensor)))?;
     }
     for sparse in &graph.sparse_initializer {
@@ -54,6 +59,13 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
         // Who reads what was left out is no problem of its own.
         Err(_) if problems.any() => {}
         ordered => problems.note(ordered)?,
+    }
+    problems.note(labels::resolve(&mut builder.nodes, &mut builder.outputs, std::mem::take(&mut builder.labels)))?;
+    for output in graph.output.iter().filter(|output| has_labels(output)) {
+        let labelled = |own: &Output| own.name == output.name && own.labels.is_some();
+        if !builder.outputs.iter().any(labelled) {
+            problems.note(declared_output(output).map(|_| ()).map_err(|error| error.of("output", &output.name)))?;
+        }
     }
     Ok(Model {
         name: graph.name.clone(),
@@ -180,13 +192,15 @@ pub(super) struct Builder<'p> {
     outputs: Vec<Output>,
     pub(super) nodes: Vec<Node>,
     initializers: BTreeMap<ValueIndex, Constant>,
+    /// Of constants that are texts these.
+    labels: BTreeMap<ValueIndex, Labels>,
 }
 
 impl<'p> Builder<'p> {
     fn new(opsets: BTreeMap<String, i64>, functions: Functions<'p>) -> Self {
         let (index, own, values, makers, node_names) = Default::default();
-        let (inputs, outputs, nodes, initializers) = Default::default();
-        Self { functions, opsets, index, own, values, makers, node_names, inputs, outputs, nodes, initializers }
+        let (inputs, outputs, nodes, initializers, labels) = Default::default();
+        Self { functions, opsets, index, own, values, makers, node_names, inputs, outputs, nodes, initializers, labels }
     }
 
     fn initializer(&mut self, name: &'p str, read: impl FnOnce() -> Result<Constant>) -> Result<()> {
@@ -194,6 +208,15 @@ impl<'p> Builder<'p> {
         checked_name(name).map_err(wrong)?;
         let value = self.make(name, Maker::Initializer).map_err(|_| wrong(given_twice()))?;
         self.initializers.insert(value, read().map_err(wrong)?);
+        Ok(())
+    }
+
+    /// A constant of texts, which becomes their indices.
+    fn texts(&mut self, proto: &'p TensorProto) -> Result<()> {
+        let (indices, texts) = labels::numbered_texts(proto).map_err(|error| error.of("initializer", &proto.name))?;
+        self.initializer(&proto.name, || Ok(indices))?;
+        let value = self.value(&proto.name);
+        self.labels.insert(value, texts);
         Ok(())
     }
 
@@ -222,8 +245,10 @@ impl<'p> Builder<'p> {
             let problem = "nothing makes it: no node, input or initializer has that name";
             return Err(wrong(ImportError::malformed(problem)));
         }
-        let (dtype, dims) = declared_output(proto).map_err(wrong)?;
-        self.outputs.push(Output { name: name.clone(), value, dtype, dims });
+        // Whether these have labels is known when all nodes are in order.
+        let declared = if has_labels(proto) { Ok((None, None)) } else { declared_output(proto) };
+        let (dtype, dims) = declared.map_err(wrong)?;
+        self.outputs.push(Output { name: name.clone(), value, dtype, dims, labels: None });
         Ok(())
     }
 

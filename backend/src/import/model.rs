@@ -1,6 +1,7 @@
 //! A model as the file gives it: operators with their parameters, on named values, checked to be a graph.
 
 use super::attribute::Attribute;
+use super::labels::Labels;
 use crate::constant::Constant;
 use anabranch_kernels::DType;
 use std::collections::BTreeMap;
@@ -77,6 +78,8 @@ pub struct Output {
     pub dtype: Option<DType>,
     /// Dimensions, outermost first, as declared; `None` if not even their number is.
     pub dims: Option<Vec<Dim>>,
+    /// What its numbers stand for, if they are labels or columns of maps.
+    pub labels: Option<Labels>,
 }
 
 /// An operator applied to values. The typed readers of its attributes are in [`super::attribute`].

@@ -70,7 +70,7 @@ impl<'p> Builder<'p> {
                 own.insert(nothing);
                 nothing
             });
-            outputs.push(Output { name: output.name.clone(), value, dtype, dims });
+            outputs.push(Output { name: output.name.clone(), value, dtype, dims, labels: None });
         }
         let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().map(|output| output.value));
         let captured: BTreeSet<_> = read.filter(|value| !own.contains(value)).collect();

@@ -1,6 +1,6 @@
 //! What a model declares of its inputs and outputs: names, element types, shapes with symbols.
 
-use crate::import::{Dim, Input, Model, Output};
+use crate::import::{Dim, Input, Labels, Model, Output};
 use anabranch_kernels::DType;
 use std::fmt;
 
@@ -11,6 +11,7 @@ pub struct ValueInfo {
     dtype: Option<DType>,
     dims: Option<Vec<Dim>>,
     optional: bool,
+    labels: Option<Labels>,
 }
 
 impl ValueInfo {
@@ -21,6 +22,7 @@ impl ValueInfo {
             dtype: Some(input.dtype),
             dims: input.dims.clone(),
             optional: input.optional,
+            labels: None,
         };
         model.inputs.iter().map(info).collect()
     }
@@ -32,6 +34,7 @@ impl ValueInfo {
             dtype: output.dtype,
             dims: output.dims.clone(),
             optional: false,
+            labels: output.labels.clone(),
         };
         model.outputs.iter().map(info).collect()
     }
@@ -49,6 +52,11 @@ impl ValueInfo {
     /// Its dimensions, outermost first: numbers, symbols, or unknown; `None` if not even their number is declared.
     pub fn dims(&self) -> Option<&[Dim]> {
         self.dims.as_deref()
+    }
+
+    /// What the numbers of an output stand for, if they are labels or columns of maps.
+    pub fn labels(&self) -> Option<&Labels> {
+        self.labels.as_ref()
     }
 
     /// Whether it may be left out, because the model holds a default.

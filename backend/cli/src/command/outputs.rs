@@ -1,8 +1,10 @@
 //! Where outputs are written, and in which form.
 
 use super::{CliError, wrote};
+use crate::npy::Array;
 use crate::tensors::{self, ENDINGS, Form};
-use anabranch::session::Outputs;
+use anabranch::import::Labels;
+use anabranch::session::{Outputs, ValueInfo};
 use anabranch_kernels::Tensor;
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,11 +24,22 @@ pub(super) fn form(path: &Path, outputs: usize) -> Result<Form, CliError> {
     }
 }
 
-/// Writes the outputs to a path of this form.
-pub(super) fn write(path: &Path, form: Form, outputs: &Outputs) -> Result<(), CliError> {
-    let names = file_names(outputs.iter().map(|(name, _)| name), form != Form::Folder);
-    let named: Vec<(&str, &Tensor)> =
-        names.iter().map(String::as_str).zip(outputs.iter().map(|(_, tensor)| tensor)).collect();
+/// Writes the outputs to a path of this form: labels as texts, and beside a map's columns their keys as `NAME.keys`.
+pub(super) fn write(path: &Path, form: Form, outputs: &Outputs, declared: &[ValueInfo]) -> Result<(), CliError> {
+    let mut arrays = Vec::new();
+    for (name, tensor) in outputs.iter() {
+        let labels = declared.iter().find(|output| output.name() == name).and_then(ValueInfo::labels);
+        arrays.push((name.to_owned(), array(tensor, labels)));
+        if let Some(Labels::TextKeys(keys)) = labels {
+            let keys = keys.iter().map(String::as_str).collect::<Vec<_>>();
+            arrays.push((format!("{name}.keys"), Array::Texts(vec![keys.len()], keys)));
+        }
+    }
+    let keys: Vec<(String, Tensor)> = declared.iter().filter_map(integer_keys).collect();
+    arrays.extend(keys.iter().map(|(name, keys)| (name.clone(), Array::Tensor(keys))));
+    let names = file_names(arrays.iter().map(|(name, _)| name.as_str()), form != Form::Folder);
+    let named: Vec<(&str, Array<'_>)> =
+        names.iter().map(String::as_str).zip(arrays.into_iter().map(|(_, array)| array)).collect();
     if form != Form::Folder {
         tensors::write(path, form, &named)?;
         wrote(path);
@@ -39,6 +52,22 @@ pub(super) fn write(path: &Path, form: Form, outputs: &Outputs) -> Result<(), Cl
         wrote(&file);
     }
     Ok(())
+}
+
+/// An output as it is written.
+fn array<'a>(tensor: &'a Tensor, labels: Option<&'a Labels>) -> Array<'a> {
+    match labels.and_then(|labels| labels.texts(tensor)) {
+        Some(texts) => Array::Texts(tensor.shape().dims().to_vec(), texts),
+        None => Array::Tensor(tensor),
+    }
+}
+
+/// The keys of an output's columns, if they are integers.
+fn integer_keys(output: &ValueInfo) -> Option<(String, Tensor)> {
+    match output.labels() {
+        Some(Labels::IntegerKeys(keys)) => Some((format!("{}.keys", output.name()), Tensor::from_i64s(keys))),
+        _ => None,
+    }
 }
 
 /// Characters of a file's name at most, so that any system takes it with an ending.

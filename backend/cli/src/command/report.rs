@@ -81,6 +81,9 @@ struct OutputLine {
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
+    /// Its first elements, if they are texts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    texts: Option<Vec<String>>,
 }
 
 /// How far a prediction is known.
@@ -182,7 +185,7 @@ impl Report {
             compiled: session.compiled_file().map(lossy),
             strategy: plan.strategy().to_owned(),
             nodes: plans.iter().map(|plan| plan.program.nodes.len()).sum(),
-            outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor)).collect(),
+            outputs: run.outputs.iter().map(|(name, tensor)| OutputLine::new(name, tensor, session)).collect(),
             latency_ms: Latency::new(series),
             predicted_makespan_ms: predicted,
             predicted_interval_ms: interval.map(|(low, high)| (low * 1e3, high * 1e3)),
@@ -255,8 +258,13 @@ impl NodeLine {
     }
 }
 
+/// Texts of an output that a report shows.
+const MOST_TEXTS: usize = 20;
+
 impl OutputLine {
-    fn new(name: &str, tensor: &anabranch_kernels::Tensor) -> Self {
+    fn new(name: &str, tensor: &anabranch_kernels::Tensor, session: &Session) -> Self {
+        let labels = session.outputs().iter().find(|output| output.name() == name).and_then(|output| output.labels());
+        let texts = labels.and_then(|labels| labels.texts(tensor));
         let TensorSpec { dtype, shape } = tensor.spec();
         let values = tensor.elements::<f32>().unwrap_or(&[]);
         let finite = || values.iter().copied().filter(|v| v.is_finite()).map(f64::from);
@@ -268,6 +276,7 @@ impl OutputLine {
             min: some(finite().fold(f64::INFINITY, f64::min)),
             max: some(finite().fold(f64::NEG_INFINITY, f64::max)),
             mean: some(finite().sum::<f64>() / finite().count() as f64),
+            texts: texts.map(|texts| texts.into_iter().take(MOST_TEXTS).map(str::to_owned).collect()),
         }
     }
 }

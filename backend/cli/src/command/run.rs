@@ -119,7 +119,7 @@ impl RunCommand {
             write_file(path, pretty(&plan_file(&shown.prepared))?)?;
         }
         if let Some((path, form)) = self.output.as_ref().zip(form) {
-            outputs::write(path, form, &shown.outputs)?;
+            outputs::write(path, form, &shown.outputs, opened.session.outputs())?;
         }
         let verdicts = self.expect.compare(&opened.session, &expected, &shown.outputs)?;
         self.write_events(shown)?;

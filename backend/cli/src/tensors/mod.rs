@@ -5,7 +5,7 @@ mod message;
 pub(crate) mod picture;
 mod safe;
 
-use crate::npy::{read_npy_if, read_npz_if, write_npy, write_npz};
+use crate::npy::{Array, read_npy_if, read_npz_if, write_npy, write_npz};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::path::{Path, PathBuf};
 
@@ -132,15 +132,25 @@ pub(crate) fn read(path: &Path, role: Role, wanted: &mut Wanted<'_>) -> Result<N
 ///
 /// # Errors
 /// If the file cannot be written, or its form has no such elements.
-pub(crate) fn write(path: &Path, form: Form, tensors: &[(&str, &Tensor)]) -> Result<(), TensorFileError> {
+pub(crate) fn write(path: &Path, form: Form, arrays: &[(&str, Array<'_>)]) -> Result<(), TensorFileError> {
     let error = |reason: String| TensorFileError { file: path.to_owned(), reason };
     let from_numpy = |error: crate::npy::NpyError| TensorFileError { file: error.file, reason: error.reason };
-    match (form, tensors) {
-        (Form::Npz, _) => write_npz(path, tensors.iter().copied()).map_err(from_numpy),
-        (Form::Safetensors, _) => safe::write(path, tensors).map_err(error),
-        (Form::Npy, [(_, tensor)]) => write_npy(path, tensor).map_err(from_numpy),
-        (Form::Message, [(name, tensor)]) => message::write(path, name, tensor).map_err(error),
-        _ => Err(error(format!("holds one tensor, and {} are to be written; name an .npz file", tensors.len()))),
+    let tensors = || -> Result<Vec<(&str, &Tensor)>, TensorFileError> {
+        let mut tensors = Vec::with_capacity(arrays.len());
+        for (name, array) in arrays {
+            let Array::Tensor(tensor) = array else {
+                return Err(error(format!("holds numbers, and {name} is of texts; name an .npz file")));
+            };
+            tensors.push((*name, *tensor));
+        }
+        Ok(tensors)
+    };
+    match (form, arrays) {
+        (Form::Npz, _) => write_npz(path, arrays.iter().cloned()).map_err(from_numpy),
+        (Form::Safetensors, _) => safe::write(path, &tensors()?).map_err(error),
+        (Form::Npy, [(_, array)]) => write_npy(path, array.clone()).map_err(from_numpy),
+        (Form::Message, [(name, _)]) => message::write(path, name, tensors()?[0].1).map_err(error),
+        _ => Err(error(format!("holds one tensor, and {} are to be written; name an .npz file", arrays.len()))),
     }
 }
 
@@ -162,7 +172,7 @@ mod tests {
         let own = tensors();
         for (name, form) in [("x.npz", Form::Npz), ("x.safetensors", Form::Safetensors)] {
             let path = folder.path().join(name);
-            let named: Vec<_> = own.iter().map(|(name, tensor)| (*name, tensor)).collect();
+            let named: Vec<_> = own.iter().map(|(name, tensor)| (*name, Array::from(tensor))).collect();
             write(&path, form, &named).expect("writable");
             let mut all = |label: Label<'_>, _: &TensorSpec| match label {
                 Label::Named(name) => Ok(Some(name.to_owned()).filter(|name| name != "b")),

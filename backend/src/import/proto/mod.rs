@@ -188,6 +188,8 @@ messages! {
         float_data: Vec<Vec<u8>> = 4,
         /// Packed variable-length integers: types of up to 32 bits, one element each.
         int32_data: Vec<Vec<u8>> = 5,
+        /// Texts.
+        string_data: Vec<Vec<u8>> = 6,
         /// Packed variable-length integers: signed 64-bit.
         int64_data: Vec<Vec<u8>> = 7,
         /// The value's name.
