@@ -372,7 +372,7 @@ mod tests {
         archive.start_file("lies.npy", SimpleFileOptions::default()).expect("writable");
         archive.write_all(&header).expect("writable");
         archive.start_file("x.npy", SimpleFileOptions::default()).expect("writable");
-        emit(&mut archive, &tensor(&[2], &[1.0, 2.0])).expect("writable");
+        emit(&mut archive, &Array::Tensor(&tensor(&[2], &[1.0, 2.0]))).expect("writable");
         archive.finish().expect("writable");
         let error = read_npz(&path).expect_err("the header lies").to_string();
         assert!(error.contains("68719476736 bytes, but 0 follow"), "{error}");

@@ -13,6 +13,7 @@ use crate::constant::Constant;
 use anabranch_kernels::{DType, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 
 type Result<T, E = ImportError> = std::result::Result<T, E>;
 
@@ -34,6 +35,22 @@ impl Labels {
         let Self::Texts(texts) = self else { return None };
         let text = |index: &i64| usize::try_from(*index).ok().and_then(|index| texts.get(index)).map(String::as_str);
         tensor.elements::<i64>()?.iter().map(text).collect()
+    }
+}
+
+impl fmt::Display for Labels {
+    /// `indices of no, yes`, or `columns of no, yes`: the first few.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 8;
+        let (what, mut names, count) = match self {
+            Self::Texts(texts) => ("indices", texts.iter().take(SHOWN).cloned().collect::<Vec<_>>(), texts.len()),
+            Self::TextKeys(keys) => ("columns", keys.iter().take(SHOWN).cloned().collect(), keys.len()),
+            Self::IntegerKeys(keys) => ("columns", keys.iter().take(SHOWN).map(i64::to_string).collect(), keys.len()),
+        };
+        if count > SHOWN {
+            names.push("…".into());
+        }
+        write!(f, "{what} of {}", names.join(", ").escape_debug())
     }
 }
 
@@ -253,8 +270,8 @@ mod tests {
         assert_eq!(labels, [Some(Labels::Texts(texts())), Some(Labels::TextKeys(texts()))]);
         assert_eq!(model.nodes[0].ints("classlabels_ints").expect("a list"), Some(&[0, 1][..]));
         assert_eq!(model.nodes[1].op_type, "Identity");
-        let made = Labels::Texts(texts()).texts(&Tensor::from_i64s(&[1, 0])).expect("indices");
-        assert_eq!(made, ["yes", "no"]);
+        let (named, indices) = (Labels::Texts(texts()), Tensor::from_i64s(&[1, 0]));
+        assert_eq!(named.texts(&indices), Some(vec!["yes", "no"]));
         assert_eq!(Labels::Texts(texts()).texts(&Tensor::from_i64s(&[2])), None);
     }
 

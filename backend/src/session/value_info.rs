@@ -66,10 +66,11 @@ impl ValueInfo {
 }
 
 impl fmt::Display for ValueInfo {
-    /// `x: f32[batch×3×224×224]`; what is not declared is `?`.
+    /// `x: f32[batch×3×224×224]`; what is not declared is `?`. Labels follow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype = self.dtype.map_or("?".to_owned(), |dtype| dtype.to_string());
-        write!(f, "{}: {dtype}[{}]", self.name, dims_text(self.dims()))
+        write!(f, "{}: {dtype}[{}]", self.name, dims_text(self.dims()))?;
+        self.labels.as_ref().map_or(Ok(()), |labels| write!(f, ", {labels}"))
     }
 }
 
