@@ -17,7 +17,7 @@ fn tables_of_kernels_are_bounded() {
         assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{columns} columns");
     }
     for border in [1usize << 25, 1 << 38] {
-        let pad = Op::Pad(Pad { mode: PadMode::Constant(0.0), before: vec![border as isize] });
+        let pad = Op::Pad(Pad { mode: PadMode::ZERO, before: vec![border as isize] });
         let node = NodeSpec { op: pad, inputs: vec![spec(&[4])], outputs: vec![spec(&[4 + border])] };
         assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{border} elements");
     }

@@ -5,7 +5,8 @@ use super::error::Fault;
 use super::expression::{Term, domain_of, expression, literal, working};
 use super::view::View;
 use anabranch_kernels::op::{
-    Binary, Concat, Domain, Expression, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Slice, Transpose, Unary,
+    Binary, Concat, Domain, Expression, Literal, Map, MatMul, Op, Pad, PadMode, Reduce, ReduceKind, Slice, Transpose,
+    Unary,
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::slice::from_ref;
@@ -87,7 +88,7 @@ impl Builder {
     /// [`Self::cast`]; what is beyond an 8-bit float may also become infinite or NaN.
     pub(crate) fn converted(&mut self, view: &View, dtype: DType, saturate: bool) -> Result<View, Fault> {
         let output = TensorSpec::new(dtype, view.shape().clone());
-        let integers = domain_of(view.dtype()) == Domain::I64;
+        let integers = domain_of(view.dtype()).is_integer();
         let domain = match dtype {
             _ if dtype == view.dtype() => return Ok(view.clone()),
             DType::F64 => Domain::F64,
@@ -132,8 +133,7 @@ impl Builder {
         if view.elements() == shape.elements() {
             return view.reshaped(shape);
         }
-        let domain = if view.dtype() == DType::U64 { Domain::I64 } else { domain_of(view.dtype()) };
-        self.map_to(domain, [view], TensorSpec::new(view.dtype(), shape), |[x]| x)
+        self.map_to(domain_of(view.dtype()), [view], TensorSpec::new(view.dtype(), shape), |[x]| x)
     }
 
     /// The view with axes permuted: output axis `i` is axis `permutation[i]`. No node where only axes of one element
@@ -205,19 +205,28 @@ impl Builder {
     }
 
     /// A reduction over `axes` (ascending); the result keeps them with one element each. Computed in `f32`, or in
-    /// `f64` or `i64` for 64-bit floats and integers.
+    /// `f64` for 64-bit floats. Integers are reduced as integers of 32 or 64 bits, but their logarithm of a sum of exponentials in `f64`.
     pub(crate) fn reduced(&mut self, view: &View, kind: ReduceKind, axes: &[usize]) -> Result<View, Fault> {
         let mut dims = view.dims().to_vec();
         axes.iter().for_each(|axis| dims[*axis] = 1);
-        let work = if view.dtype().is_float() || view.dtype() == DType::Bool {
-            working(view.dtype())
-        } else if view.dtype() == DType::I32 {
-            DType::I32
-        } else {
-            DType::I64
+        let integers = domain_of(view.dtype()).is_integer();
+        let work = match view.dtype() {
+            _ if integers && kind == ReduceKind::LogSumExp => DType::F64,
+            dtype @ (DType::I32 | DType::U64) => dtype,
+            _ if integers => DType::I64,
+            dtype => working(dtype),
         };
+        let shape = Shape::new(dims)?;
+        if let (true, Some([least, greatest])) = (integers && view.elements() == 0, ends(view.dtype())) {
+            // What is less, or greater, than all numbers of the type itself.
+            match kind {
+                ReduceKind::Max => return self.filled(TensorSpec::new(view.dtype(), shape), least),
+                ReduceKind::Min => return self.filled(TensorSpec::new(view.dtype(), shape), greatest),
+                _ => {}
+            }
+        }
         let input = self.cast(view, work)?;
-        let output = TensorSpec::new(work, Shape::new(dims)?);
+        let output = TensorSpec::new(work, shape);
         let op = Op::Reduce(Reduce { kind, axes: axes.to_vec() });
         let result = self.emit_one(op, &[input], output)?;
         if view.dtype() != DType::Bool {
@@ -250,14 +259,14 @@ impl Builder {
         self.made(tensor.expect("as many numbers as the shape has elements"))
     }
 
-    pub(crate) fn scalar(&mut self, dtype: DType, value: f64) -> Result<View, Fault> {
+    pub(crate) fn scalar(&mut self, dtype: DType, value: impl Into<Literal>) -> Result<View, Fault> {
         self.filled(TensorSpec::new(dtype, Shape::scalar()), value)
     }
 
     /// A tensor full of one value: a constant where constants may take as much, else computed when the program runs.
-    pub(crate) fn filled(&mut self, spec: TensorSpec, value: f64) -> Result<View, Fault> {
+    pub(crate) fn filled(&mut self, spec: TensorSpec, value: impl Into<Literal>) -> Result<View, Fault> {
         let domain = domain_of(spec.dtype);
-        let expression = Expression::new(0, vec![literal(domain, value)]).expect("one step");
+        let expression = Expression::new(0, vec![literal(domain, value.into())]).expect("one step");
         self.emit_one(Op::Map(Map { domain, expression }), &[], spec)
     }
 
@@ -273,8 +282,30 @@ impl Builder {
             Domain::F32 => Tensor::from_elements(shape, &(0..count).map(|i| i as f32).collect::<Vec<_>>()),
             Domain::F64 => Tensor::from_elements(shape, &(0..count).map(|i| i as f64).collect::<Vec<_>>()),
             Domain::I64 => Tensor::from_elements(shape, &(0..count).map(|i| i as i64).collect::<Vec<_>>()),
+            Domain::U64 => Tensor::from_elements(shape, &(0..count).map(|i| i as u64).collect::<Vec<_>>()),
         };
         self.made(tensor.expect("as many numbers as the axis has elements"))
+    }
+}
+
+/// The least and the greatest number of a type of integers.
+fn ends(dtype: DType) -> Option<[Literal; 2]> {
+    let signed = |bits: u32| Some([Literal::Int(-1 << (bits - 1)), Literal::Int((1 << (bits - 1)) - 1)]);
+    let unsigned = |bits: u32| Some([Literal::Int(0), Literal::Int((1 << bits) - 1)]);
+    match dtype {
+        DType::I64 => Some([Literal::Int(i64::MIN), Literal::Int(i64::MAX)]),
+        DType::U64 => Some([Literal::Int(0), Literal::Int(u64::MAX as i64)]),
+        DType::I32 => signed(32),
+        DType::I16 => signed(16),
+        DType::I8 => signed(8),
+        DType::I4 => signed(4),
+        DType::I2 => signed(2),
+        DType::U32 => unsigned(32),
+        DType::U16 => unsigned(16),
+        DType::U8 => unsigned(8),
+        DType::U4 => unsigned(4),
+        DType::U2 => unsigned(2),
+        _ => None,
     }
 }
 

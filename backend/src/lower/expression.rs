@@ -6,10 +6,11 @@ use std::cell::RefCell;
 
 /// The domain in which elements of a type are computed: 64-bit floats and integers in their own, all else in `f32`.
 ///
-/// Integers of every width are computed as 64-bit integers and wrap when stored.
+/// Integers of every width are computed as 64-bit integers and wrap when stored. Those of 64 bits without a sign have a domain of their own.
 pub(crate) const fn domain_of(dtype: DType) -> Domain {
     match dtype {
         DType::F64 => Domain::F64,
+        DType::U64 => Domain::U64,
         DType::Bool => Domain::F32,
         _ if dtype.is_float() => Domain::F32,
         _ => Domain::I64,
@@ -24,11 +25,12 @@ pub(crate) const fn working(dtype: DType) -> DType {
     }
 }
 
-/// A constant; in the domain of integers its fraction is cut off.
-pub(crate) fn literal(domain: Domain, value: f64) -> Step {
+/// A constant as it is computed with in the domain: in those of integers its fraction is cut off.
+pub(crate) fn literal(domain: Domain, value: Literal) -> Step {
     Step::Constant(match domain {
-        Domain::F32 | Domain::F64 => Literal::Float(value),
-        Domain::I64 => Literal::Int(value as i64),
+        Domain::F32 | Domain::F64 => value,
+        Domain::I64 => Literal::Int(value.as_i64()),
+        Domain::U64 => Literal::Int(value.as_u64() as i64),
     })
 }
 
@@ -100,6 +102,12 @@ impl Operand for Term<'_> {
 }
 
 impl Operand for f64 {
+    fn register(self, term: Term<'_>) -> Register {
+        Literal::Float(self).register(term)
+    }
+}
+
+impl Operand for Literal {
     fn register(self, term: Term<'_>) -> Register {
         term.of.push(literal(term.of.domain, self)).register
     }

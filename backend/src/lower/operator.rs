@@ -4,7 +4,9 @@ use super::builder::Builder;
 use super::error::Fault;
 use super::view::View;
 use crate::import::Node;
-use anabranch_kernels::{DType, Tensor};
+use anabranch_kernels::op::Literal;
+use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
+use std::sync::Arc;
 
 /// A node of the model, its inputs already lowered.
 pub(crate) struct Operator<'a> {
@@ -166,6 +168,17 @@ impl<'a> Operator<'a> {
         }
     }
 
+    /// The one integer in an input that must be known ahead of the run, which may be any of `i64` and `u64`.
+    pub(crate) fn known_integer(&self, builder: &Builder, index: usize, what: &'static str) -> Result<i128, Fault> {
+        let view = self.number(index)?;
+        let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
+        match literal_of(&tensor).filter(|_| tensor.shape().elements() == 1) {
+            Some(literal) if view.dtype() == DType::U64 => Ok(literal.as_u64().into()),
+            Some(literal) => Ok(literal.as_i64().into()),
+            None => Err(Fault::invalid(format!("input {index} ({what}) has shape {}, not one element", view.shape()))),
+        }
+    }
+
     /// A list of integers that is an attribute before version `since`, and input `index` from there on.
     pub(crate) fn ints_by_version(
         &self,
@@ -238,6 +251,23 @@ pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
         DType::U4 | DType::U2 => Some(tensor.bytes().iter().map(|byte| i64::from(*byte)).collect()),
         DType::U64 => tensor.elements::<u64>()?.iter().map(|element| i64::try_from(*element).ok()).collect(),
         _ => None,
+    }
+}
+
+/// The first element of a tensor as a constant: a float with its bits, an integer as one, which of a `u64` are the bits.
+pub(crate) fn literal_of(tensor: &Tensor) -> Option<Literal> {
+    match tensor.dtype() {
+        DType::F32 => tensor.elements::<f32>()?.first().copied().map(Literal::of_f32),
+        DType::U64 => tensor.elements::<u64>()?.first().map(|element| Literal::Int(*element as i64)),
+        dtype => {
+            let bytes = tensor.bytes().get(..dtype.size())?;
+            let spec = TensorSpec::new(dtype, Shape::scalar());
+            let first = Tensor::new(spec, Arc::new(Buffer::copied(bytes))).ok()?;
+            match dtype.is_float() {
+                true => numbers(&first)?.first().copied().map(Literal::Float),
+                false => integers(&first)?.first().copied().map(Literal::Int),
+            }
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use std::sync::Arc;
 pub(super) fn non_zero(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let x = call.tensor(0)?;
     let found: Vec<usize> = match x.dtype() {
-        DType::Bool | DType::U8 | DType::I8 => places(x.bytes().iter().map(|byte| *byte != 0)),
-        _ => {
-            let elements = numbers(x).ok_or_else(|| Fault::unsupported("its input holds numbers beyond 63 bits"))?;
+        dtype if dtype.is_float() => {
+            let elements = numbers(x).ok_or_else(|| Fault::unsupported("its element type"))?;
             places(elements.into_iter().map(|element| element != 0.0))
         }
+        dtype => places(x.bytes().chunks(dtype.size()).map(|element| element.iter().any(|byte| *byte != 0))),
     };
     let (rank, strides) = (x.shape().rank(), x.shape().strides());
     let spec = TensorSpec::new(DType::I64, Shape::new(vec![rank, found.len()])?);

@@ -57,7 +57,11 @@ fn comparison(data: &Tensor, axis: usize) -> Result<Box<dyn Fn(usize, usize) -> 
         };
         return Ok(Box::new(move |a, b| ordered(elements(a).zip(elements(b)), &one)));
     }
-    let all = integers(data).ok_or_else(|| Fault::unsupported("its input holds numbers beyond 63 bits"))?;
+    let wide = |all: Vec<i64>| all.into_iter().map(i128::from).collect::<Vec<_>>();
+    let all = match data.elements::<u64>() {
+        Some(all) => all.iter().copied().map(i128::from).collect(),
+        None => wide(integers(data).ok_or_else(|| Fault::unsupported("its element type"))?),
+    };
     let one = move |a: usize, b: usize| all[a].cmp(&all[b]);
     Ok(Box::new(move |a, b| ordered(elements(a).zip(elements(b)), &one)))
 }

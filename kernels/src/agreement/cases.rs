@@ -269,7 +269,12 @@ fn slice(random: &mut Random) -> NodeSpec {
 
 fn pad(random: &mut Random) -> NodeSpec {
     let dims: Vec<usize> = random.dims(3).iter().map(|dim| (*dim).max(1)).collect();
-    let mode = random.of(&[PadMode::Constant(f64::INFINITY), PadMode::Constant(-0.5), PadMode::Reflect, PadMode::Edge]);
+    let mode = random.of(&[
+        PadMode::Constant(f64::INFINITY.into()),
+        PadMode::Constant((-0.5).into()),
+        PadMode::Reflect,
+        PadMode::Edge,
+    ]);
     let most = |dim: usize| if mode == PadMode::Reflect { dim - 1 } else { 4 };
     let before: Vec<isize> = dims.iter().map(|dim| random.below(most(*dim) + 1) as isize).collect();
     let after: Vec<usize> = dims.iter().map(|dim| random.below(most(*dim) + 1)).collect();

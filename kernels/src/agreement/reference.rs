@@ -276,7 +276,7 @@ fn padded(op: &Pad, dims: &[usize], x: &dyn Fn(&[usize]) -> f64, at: &[usize]) -
     for axis in 0..dims.len() {
         let (along, last) = (at[axis] as isize - op.before[axis], dims[axis] as isize - 1);
         from.push(match op.mode {
-            PadMode::Constant(value) if along < 0 || along > last => return Want::exact(f64::from(value as f32)),
+            PadMode::Constant(value) if along < 0 || along > last => return Want::exact(value.as_f32().into()),
             PadMode::Constant(_) => along,
             PadMode::Edge => along.clamp(0, last),
             PadMode::Reflect if along < 0 => -along,

@@ -1,7 +1,7 @@
 //! Arg-reduce: the index of the greatest or least element along an axis.
 
 use super::elements::elements_mut;
-use super::{Call, CpuKernel};
+use super::{Call, CpuKernel, order};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{ArgReduce, NodeSpec};
@@ -22,30 +22,27 @@ pub(crate) fn prepare(node: &NodeSpec, op: &ArgReduce) -> Box<dyn CpuKernel> {
 }
 
 impl ArgReduceKernel {
-    /// Whether `candidate`, which comes later, replaces `best`. A NaN is the most extreme element.
-    fn replaces(&self, candidate: f64, best: f64) -> bool {
-        if candidate == best || (candidate.is_nan() && best.is_nan()) {
-            return self.op.last;
+    /// A number that is greater the more an element is what is searched. A NaN is the most extreme element.
+    fn key(&self, element: &[u8]) -> u64 {
+        let key = order::key(self.dtype, element);
+        match (self.op.greatest, self.dtype.is_float() && key == order::NAN) {
+            (true, _) => key,
+            (false, true) => u64::MAX,
+            (false, false) => !key,
         }
-        !best.is_nan() && (candidate.is_nan() || (candidate > best) == self.op.greatest)
     }
 }
 
 impl CpuKernel for ArgReduceKernel {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let size = self.dtype.size();
-        let value = |flat: usize| {
-            // 64-bit integers beyond 2⁵³ are compared as rounded numbers.
-            let mut number = [0.0];
-            super::map::to_f64(self.dtype, &call.inputs[0][flat * size..][..size], &mut number);
-            number[0]
-        };
+        let key = |flat: usize| self.key(&call.inputs[0][flat * size..][..size]);
         for (at, target) in elements_mut::<i64>(call.outputs[0]).iter_mut().enumerate() {
             let start = at / self.inner * self.inner * self.count + at % self.inner;
-            let mut best = (0, value(start));
+            let mut best = (0, key(start));
             for index in 1..self.count {
-                let candidate = value(start + index * self.inner);
-                if self.replaces(candidate, best.1) {
+                let candidate = key(start + index * self.inner);
+                if candidate > best.1 || (candidate == best.1 && self.op.last) {
                     best = (index, candidate);
                 }
             }
@@ -57,9 +54,9 @@ impl CpuKernel for ArgReduceKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::DType;
-    use crate::cpu::testing::{computed, tensor};
+    use crate::cpu::testing::{computed, shape, tensor};
     use crate::op::{ArgReduce, Op};
+    use crate::{DType, Tensor};
 
     fn found(values: &[f64], dims: &[usize], axis: usize, greatest: bool, last: bool, out: &[usize]) -> Vec<i64> {
         let mut all = Vec::new();
@@ -79,6 +76,20 @@ mod tests {
         assert_eq!(found(&values, &[2, 3], 1, false, false, &[2]), [0, 0]);
         assert_eq!(found(&values, &[2, 3], 1, false, true, &[2]), [0, 2]);
         assert_eq!(found(&values, &[2, 3], 0, true, false, &[3]), [0, 1, 0]);
-        assert_eq!(found(&[1.0, f64::NAN, 3.0], &[3], 0, true, false, &[1]), [1]);
+        for greatest in [true, false] {
+            assert_eq!(found(&[1.0, f64::NAN, 3.0], &[3], 0, greatest, false, &[1]), [1]);
+            assert_eq!(found(&[0.0, -0.0], &[2], 0, greatest, true, &[1]), [1]);
+        }
+    }
+
+    #[test]
+    fn integers_of_64_bits_are_told_apart() {
+        let index = |input: Tensor, greatest| {
+            computed::<i64>(Op::ArgReduce(ArgReduce { axis: 0, greatest, last: false }), &[input], &[1])[0]
+        };
+        let signed = || Tensor::from_i64s(&[1 << 60, i64::MIN + 1, (1 << 60) + 1, i64::MIN]);
+        assert_eq!([index(signed(), true), index(signed(), false)], [2, 3]);
+        let unsigned = || Tensor::from_elements(shape(&[3]), &[1, u64::MAX, u64::MAX - 1]).expect("three");
+        assert_eq!([index(unsigned(), true), index(unsigned(), false)], [1, 0]);
     }
 }

@@ -22,6 +22,7 @@ mod matmul;
 mod narrow;
 mod normalize;
 mod number;
+mod order;
 mod pad;
 mod pool;
 mod recurrent;
@@ -142,7 +143,9 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     if !any_type && node.is_f64() {
         return double::prepare(node);
     }
-    node.require(any_type || node.is_f32(), "its tensors are to be all f32 or all f64")?;
+    // Products of integers are told apart where products are prepared.
+    let sound = any_type || node.is_f32() || matches!(node.op, Op::MatMul(_));
+    node.require(sound, "its tensors are to be all f32 or all f64")?;
     Ok(match &node.op {
         Op::Map(op) => map::prepare(node, op)?,
         Op::Pool(op) => pool::prepare(node, op)?,

@@ -15,14 +15,14 @@ pub(super) trait Number: Pod + Send + Sync {
     fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
 
     /// Whether folds of parts can be joined without an error beyond rounding. Integers lose what follows the point of each
-    /// part's [`ReduceKind::LogSumExp`].
+    /// part's [`ReduceKind::LogSumExp`], and the sum for a [`ReduceKind::Mean`] may need more bits than they have.
     fn joins(kind: ReduceKind) -> bool;
 
     /// Folds two folds into one, where the kind [joins](Self::joins).
     fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
 
     /// Folds neighbouring columns, each into its element of `target`: element `i` of the row at `start` is
-    /// `source[start + i]`, for each of `starts`. Not for [`ReduceKind::LogSumExp`].
+    /// `source[start + i]`, for each of `starts`. Only for kinds that join, and not for [`ReduceKind::LogSumExp`].
     fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]);
 
     /// Makes the result of what was folded from `count` elements.
@@ -176,13 +176,17 @@ float_number!(
 );
 
 macro_rules! integer_number {
-    ($integer:ident) => {
+    ($integer:ident, $magnitude:expr) => {
         impl Number for $integer {
             const DTYPE: DType = <Self as Element>::DTYPE;
 
             fn fold(kind: ReduceKind, elements: &[Self]) -> Self {
                 match kind {
-                    ReduceKind::Sum | ReduceKind::Mean => folded(elements, 0, Self::wrapping_add, Self::wrapping_add),
+                    ReduceKind::Sum => folded(elements, 0, Self::wrapping_add, Self::wrapping_add),
+                    ReduceKind::Mean => {
+                        let sum: i128 = elements.iter().map(|element| i128::from(*element)).sum();
+                        sum.checked_div(elements.len() as i128).unwrap_or(0) as Self
+                    }
                     ReduceKind::Max => folded(elements, Self::MIN, Self::max, Self::max),
                     ReduceKind::Min => folded(elements, Self::MAX, Self::min, Self::min),
                     ReduceKind::Product => folded(elements, 1, Self::wrapping_mul, Self::wrapping_mul),
@@ -190,7 +194,7 @@ macro_rules! integer_number {
                         folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)), Self::wrapping_add)
                     }
                     ReduceKind::SumOfMagnitudes => {
-                        folded(elements, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()), Self::wrapping_add)
+                        folded(elements, 0, |a, b| Self::wrapping_add(a, $magnitude(b)), Self::wrapping_add)
                     }
                     ReduceKind::LogSumExp => {
                         f64::fold(kind, &elements.iter().map(|v| *v as f64).collect::<Vec<_>>()) as Self
@@ -199,7 +203,7 @@ macro_rules! integer_number {
             }
 
             fn joins(kind: ReduceKind) -> bool {
-                kind != ReduceKind::LogSumExp
+                !matches!(kind, ReduceKind::LogSumExp | ReduceKind::Mean)
             }
 
             fn join(kind: ReduceKind, a: Self, b: Self) -> Self {
@@ -220,21 +224,19 @@ macro_rules! integer_number {
                         rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_mul(b)))
                     }
                     ReduceKind::SumOfMagnitudes => {
-                        rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, b.wrapping_abs()))
+                        rows(source, starts, target, 0, |a, b| Self::wrapping_add(a, $magnitude(b)))
                     }
                     _ => rows(source, starts, target, 0, Self::wrapping_add),
                 }
             }
 
-            fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self {
-                match kind {
-                    ReduceKind::Mean => folded.checked_div(count as Self).unwrap_or(0),
-                    _ => folded,
-                }
+            fn finish(_: ReduceKind, folded: Self, _: usize) -> Self {
+                folded
             }
         }
     };
 }
 
-integer_number!(i32);
-integer_number!(i64);
+integer_number!(i32, i32::wrapping_abs);
+integer_number!(i64, i64::wrapping_abs);
+integer_number!(u64, std::convert::identity);

@@ -31,11 +31,10 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, K
         sources.push(node.table((0..count).map(|index| of(index).flatten()))?);
     }
     let dtype = node.inputs[0].dtype;
-    let mut value = vec![0; dtype.size()];
-    if let PadMode::Constant(constant) = op.mode {
-        // Integers beyond 2⁵³ are not exact in the op's constant anyway.
-        super::map::from_f64(&[constant], dtype, &mut value);
-    }
+    let value = match op.mode {
+        PadMode::Constant(constant) => super::map::bytes_of(constant, dtype),
+        PadMode::Reflect | PadMode::Edge => vec![0; dtype.size()],
+    };
     if sources.is_empty() {
         sources.push(vec![Some(0)]);
     }
@@ -126,11 +125,11 @@ mod tests {
 
     #[test]
     fn borders_are_constant_mirrored_or_repeated() {
-        assert_eq!(padded(PadMode::Constant(9.0), &[1], &[2], &[4]), [9.0, 1.0, 2.0, 9.0]);
+        assert_eq!(padded(PadMode::Constant(9.0.into()), &[1], &[2], &[4]), [9.0, 1.0, 2.0, 9.0]);
         assert_eq!(padded(PadMode::Reflect, &[2], &[3], &[7]), [3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
         assert_eq!(padded(PadMode::Edge, &[2], &[2], &[5]), [1.0, 1.0, 1.0, 2.0, 2.0]);
-        assert_eq!(padded(PadMode::Constant(0.0), &[-1], &[3], &[2]), [2.0, 3.0]);
-        assert_eq!(padded(PadMode::Constant(0.0), &[1, 0], &[1, 2], &[2, 3]), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
+        assert_eq!(padded(PadMode::ZERO, &[-1], &[3], &[2]), [2.0, 3.0]);
+        assert_eq!(padded(PadMode::ZERO, &[1, 0], &[1, 2], &[2, 3]), [0.0, 0.0, 0.0, 1.0, 2.0, 0.0]);
     }
 
     #[test]

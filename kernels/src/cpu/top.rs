@@ -1,7 +1,7 @@
 //! Top-k: the greatest or least elements along an axis, in order, with their indices.
 
-use super::elements::{elements, elements_mut};
-use super::{Call, CpuKernel};
+use super::elements::elements_mut;
+use super::{Call, CpuKernel, order};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, TopK};
@@ -27,23 +27,9 @@ pub(crate) fn prepare(node: &NodeSpec, op: &TopK) -> Box<dyn CpuKernel> {
 }
 
 impl TopKernel {
-    /// An element's place in the order that is asked for. NaN is the greatest, and both zeros are one.
+    /// An element's place in the order that is asked for.
     fn key(&self, element: &[u8]) -> u64 {
-        let ascending = match self.dtype {
-            DType::U64 => elements::<u64>(element)[0],
-            dtype if dtype.is_float() => {
-                let mut number = [0.0];
-                super::map::to_f64(dtype, element, &mut number);
-                let number = if number[0].is_nan() { f64::NAN.abs() } else { number[0] + 0.0 };
-                let bits = number.to_bits();
-                if number.is_sign_negative() { !bits } else { bits | 1 << 63 }
-            }
-            dtype => {
-                let mut number = [0];
-                super::map::to_i64(dtype, element, &mut number);
-                number[0] as u64 ^ 1 << 63
-            }
-        };
+        let ascending = order::key(self.dtype, element);
         if self.largest { !ascending } else { ascending }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::dtype::DType;
 use crate::narrowing::Narrowing;
-use crate::op::{Binary, Expression, Literal, Step, Unary};
+use crate::op::{Binary, Expression, Step, Unary};
 use std::fmt::Write;
 
 /// A WGSL function `name(r0: f32, …) -> f32` that computes `expression`. What hides register `i` from the compiler's algebra has
@@ -43,7 +43,7 @@ fn is_hidden(expression: &Expression, register: usize, step: &Step) -> bool {
 
 fn step_text(expression: &Expression, step: &Step, own: usize) -> String {
     match *step {
-        Step::Constant(literal) => number(float(literal), own),
+        Step::Constant(literal) => number(literal.as_f32(), own),
         Step::Unary(unary, a) => unary_text(unary, &format!("r{}", a.0)),
         Step::Binary(Binary::Power, a, b) => power_text(expression, a.0, b.0),
         // `x − x` is not 0 for every x.
@@ -56,19 +56,12 @@ fn step_text(expression: &Expression, step: &Step, own: usize) -> String {
     }
 }
 
-const fn float(literal: Literal) -> f32 {
-    match literal {
-        Literal::Float(value) => value as f32,
-        Literal::Int(value) => value as f32,
-    }
-}
-
 /// The usual constant exponents are multiplications, which is also more accurate. Others stay constants, for which the compiler
 /// picks the case of `power`.
 fn power_text(expression: &Expression, base: u16, exponent: u16) -> String {
     let step = usize::from(exponent).checked_sub(expression.inputs()).and_then(|i| expression.steps().get(i));
     let constant = match step {
-        Some(Step::Constant(literal)) => float(*literal),
+        Some(Step::Constant(literal)) => literal.as_f32(),
         _ => f32::NAN,
     };
     match constant {

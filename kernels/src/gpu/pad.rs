@@ -55,7 +55,7 @@ fn element(mode: PadMode, axes: &[Axis]) -> String {
         };
         if let (PadMode::Constant(value), true) = (mode, before != 0 || size != padded) {
             let outside = format!("u32(i{number}) >= {size}u");
-            let _ = writeln!(text, "    if {outside} {{ return {}; }}", expression::number(value as f32, 0));
+            let _ = writeln!(text, "    if {outside} {{ return {}; }}", expression::number(value.as_f32(), 0));
         }
         offset = format!("({offset}) * {size}u + {source}");
     }
@@ -80,7 +80,7 @@ mod tests {
             (&[4, 1], &[3, 0], &[10, 1]),
         ];
         for (dims, before, padded) in cases {
-            for mode in [PadMode::Constant(-0.5), PadMode::Reflect, PadMode::Edge] {
+            for mode in [PadMode::Constant((-0.5).into()), PadMode::Reflect, PadMode::Edge] {
                 let node = node(Op::Pad(Pad { mode, before: before.to_vec() }), &[dims], &[padded]);
                 check(&node, &inputs(&node, 61));
             }

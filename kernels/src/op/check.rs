@@ -3,7 +3,7 @@
 //! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
 //! refuse. Products' sizes are checked where they are worked out.
 
-use super::{Domain, Expression, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
+use super::{Expression, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -100,7 +100,7 @@ impl NodeSpec {
         match &self.op {
             Op::Map(map) => {
                 let bitwise = |step: &Step| matches!(step, Step::Binary(function, ..) if function.is_bitwise());
-                let sound = map.domain == Domain::I64 || !map.expression.steps().iter().any(bitwise);
+                let sound = map.domain.is_integer() || !map.expression.steps().iter().any(bitwise);
                 self.require(sound, "bits are those of integers")?;
                 let fits = |input: &crate::TensorSpec| input.shape.broadcast_strides(to).map(|_| ());
                 self.inputs.iter().try_for_each(fits).map_err(|error| self.invalid(error.to_string()))

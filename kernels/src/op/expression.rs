@@ -4,6 +4,7 @@
 //! result of step `i`, and the expression's value is its last register. CPU kernels interpret it over blocks that stay in
 //! cache, GPU kernels translate it to WGSL; fusion is [`Expression::then`].
 
+use super::Literal;
 use crate::dtype::DType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -19,22 +20,21 @@ pub enum Domain {
     F64,
     /// 64-bit integers, wrapping; division by zero is an error.
     I64,
+    /// 64-bit integers without a sign, wrapping; division by zero is an error.
+    U64,
+}
+
+impl Domain {
+    /// Whether it is one of integers.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::I64 | Self::U64)
+    }
 }
 
 /// Index of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Register(pub u16);
-
-/// A constant.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Literal {
-    /// For the float domains; rounded to `f32` in [`Domain::F32`].
-    Float(f64),
-    /// For [`Domain::I64`].
-    Int(i64),
-}
 
 /// Functions of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -116,7 +116,7 @@ pub enum Binary {
     BitXor,
     /// Zero where the distance is 64 or more, or negative.
     ShiftLeft,
-    /// Keeps the sign; by 63 where the distance is more, or negative.
+    /// Keeps the sign; by 63 where the distance is more, or negative. Without a sign, zero where the distance is 64 or more.
     ShiftRight,
 }
 
@@ -128,14 +128,14 @@ impl Binary {
         compares || matches!(self, Self::And | Self::Or | Self::Xor)
     }
 
-    /// Whether it exists in [`Domain::I64`] alone.
+    /// Whether it exists in domains of integers alone.
     pub(crate) const fn is_bitwise(self) -> bool {
         matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
     }
 }
 
 /// One step; its operands are registers of inputs or of earlier steps.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Step {
     /// A constant.
@@ -149,7 +149,7 @@ pub enum Step {
 }
 
 /// A straight-line program over registers; see the module's text.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Parts")]
 pub struct Expression {
     inputs: usize,
@@ -312,8 +312,7 @@ impl fmt::Display for Expression {
         write!(f, "{}:", self.inputs)?;
         for step in &self.steps {
             match step {
-                Step::Constant(Literal::Float(value)) => write!(f, " {value:?}")?,
-                Step::Constant(Literal::Int(value)) => write!(f, " {value}")?,
+                Step::Constant(literal) => write!(f, " {literal}")?,
                 Step::Unary(function, a) => write!(f, " {function:?}(r{})", a.0)?,
                 Step::Binary(function, a, b) => write!(f, " {function:?}(r{},r{})", a.0, b.0)?,
                 Step::Select(a, b, c) => write!(f, " Select(r{},r{},r{})", a.0, b.0, c.0)?,

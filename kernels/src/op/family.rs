@@ -193,6 +193,10 @@ impl NodeSpec {
     }
 
     fn product_family(&self, op: &MatMul) -> (&'static str, Vec<f64>) {
+        if !self.is_f32() {
+            let work = self.work();
+            return ("matmul modular", vec![work.flops, work.bytes()]);
+        }
         let product = self.product(op.transpose_a);
         let name = match (product.rows <= 1.0, product.columns <= 1.0, product.shared) {
             (true, false, true) => "matmul row",

@@ -2,11 +2,12 @@
 //!
 //! Where an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs have kernels.
 
-use super::Expression;
+use super::{Expression, Literal};
 use serde::{Deserialize, Serialize};
 
 /// `C = A · B` over batches. Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]`),
-/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. Floats.
+/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. Floats; on
+/// CPUs also `i32`, `u32`, `i64` or `u64`, exactly, modulo 2ⁿ, without an epilogue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MatMul {
     /// A is stored transposed.
@@ -182,7 +183,8 @@ pub enum ReduceKind {
     LogSumExp,
 }
 
-/// Reduction over axes. Input: X (`f32`; `f64`, `i32` and `i64` on the CPU). Output: X's type; its elements are those of X's
+/// Reduction over axes. Input: X (`f32`; `f64`, `i32`, `i64` and `u64` on the CPU). Integers wrap, but the mean is that of
+/// the numbers themselves, towards zero. Output: X's type; its elements are those of X's
 /// remaining axes in order (kept axes of size 1 do not matter: only the element count is read).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
@@ -248,7 +250,7 @@ pub struct Softmax {
 
 /// `(x − mean) / √(variance + ε)` over all axes from `axis` on. Inputs: X, then the epilogue's (scale and bias are
 /// there). Output: X's elements, floats; the epilogue's operands are broadcast to the *output's* shape.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Normalize {
     /// The first of the axes that are normalised together.
     pub axis: usize,
@@ -261,7 +263,7 @@ pub struct Normalize {
 }
 
 /// How a resized element is made from its neighbours.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
     /// The nearest element.
@@ -304,7 +306,7 @@ pub enum Coordinates {
 }
 
 /// Resampling of the two innermost axes. Input: X `[…, h, w]`. Output: `[…, oh, ow]`. Floats.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resize {
     /// How an element is made.
     pub interpolation: Interpolation,
@@ -412,15 +414,20 @@ pub struct Slice {
 }
 
 /// What stands in a border.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMode {
     /// One value, converted to the tensor's type.
-    Constant(f64),
+    Constant(Literal),
     /// The elements mirrored at the edge, which itself is not repeated.
     Reflect,
     /// The edge's element.
     Edge,
+}
+
+impl PadMode {
+    /// Zeros.
+    pub const ZERO: Self = Self::Constant(Literal::Float(0.0));
 }
 
 /// Border around a tensor: output index `i` along an axis stands for input index `i − before`. Any type.

@@ -6,10 +6,12 @@
 
 mod block;
 mod check;
+mod equality;
 mod expression;
 mod family;
 mod filtering;
 mod kinds;
+mod literal;
 mod rows;
 pub(crate) mod shallow;
 mod taps;
@@ -17,7 +19,7 @@ mod trees;
 mod work;
 
 pub use block::{Block, Member, Operand};
-pub use expression::{Binary, Domain, Expression, ExpressionError, Literal, Register, Step, Unary};
+pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step, Unary};
 pub use family::Family;
 pub(crate) use filtering::Filtering;
 pub use kinds::{
@@ -25,6 +27,7 @@ pub use kinds::{
     NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind,
     Reduce, ReduceKind, Resize, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
 };
+pub use literal::Literal;
 pub use rows::RowPlan;
 #[cfg(test)]
 pub(crate) use taps::cubic_weights;

@@ -78,14 +78,15 @@ impl NodeSpec {
     /// The rows in which a reduction over leading axes can take its input, one after the other, if there is more than one.
     /// Its few outputs are there after the last. Rows may be joined, or cut between elements, into others.
     ///
-    /// Not where parts of the input cannot be joined (integers' [`ReduceKind::LogSumExp`]), nor where what is kept of each
+    /// Not where parts of the input cannot be joined (integers' [`ReduceKind::LogSumExp`] and [`ReduceKind::Mean`]), nor where what is kept of each
     /// part would be much beside the part.
     pub fn accumulated_rows(&self) -> Option<usize> {
         let (Op::Reduce(op), [input], [output]) = (&self.op, &self.inputs[..], &self.outputs[..]) else { return None };
         let dims = input.shape.dims();
         let leading = (0..dims.len()).take_while(|axis| dims[*axis] == 1 || op.axes.contains(axis));
         let rows: usize = leading.map(|axis| dims[axis]).product();
-        let joins = op.kind != ReduceKind::LogSumExp || matches!(input.dtype, DType::F32 | DType::F64);
+        let whole = matches!(op.kind, ReduceKind::LogSumExp | ReduceKind::Mean);
+        let joins = !whole || matches!(input.dtype, DType::F32 | DType::F64);
         let small = output.shape.elements() <= MOST_ACCUMULATED
             && input.shape.elements().checked_div(rows).is_some_and(|row| (1..=LONGEST_ROW).contains(&row));
         (rows > 1 && joins && small).then_some(rows)

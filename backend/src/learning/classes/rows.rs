@@ -144,7 +144,7 @@ pub(super) fn moves() -> Vec<Probe> {
 }
 
 fn pads() -> Vec<Probe> {
-    let zeros = PadMode::Constant(0.0);
+    let zeros = PadMode::ZERO;
     let pads: [(&[usize], usize, PadMode); 6] = [
         (&[1, 2, 4, 4], 1, zeros),
         (&[1, 16, 14, 14], 1, zeros),

@@ -119,7 +119,7 @@ fn holds(domain: Domain, dtype: DType) -> bool {
         Domain::F32 => bits <= 16,
         Domain::F64 if dtype.is_float() => true,
         Domain::F64 => bits <= 32,
-        Domain::I64 => !dtype.is_float(),
+        Domain::I64 | Domain::U64 => !dtype.is_float(),
     }
 }
 
@@ -156,7 +156,8 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
 fn stored(expression: &Expression, dtype: DType, domain: Domain) -> Option<Expression> {
     let not = || Expression::unary(Unary::Not);
     match (domain, dtype) {
-        (Domain::F32, DType::F32) | (Domain::F64, DType::F64) | (Domain::I64, DType::I64) => Some(expression.clone()),
+        (Domain::F32, DType::F32) | (Domain::F64, DType::F64) => Some(expression.clone()),
+        (Domain::I64, DType::I64) | (Domain::U64, DType::U64) => Some(expression.clone()),
         (_, DType::Bool) if expression.is_truth() => Some(expression.clone()),
         (_, DType::Bool) => expression.then(&not().then(&not(), 0).ok()?, 0).ok(),
         (Domain::F32, dtype) if dtype.is_float() && dtype != DType::F64 => {

@@ -7,7 +7,7 @@ use super::rebuild::{Rebuilt, Source, rebuild};
 use crate::constant::LARGE;
 use crate::program::ValueId;
 use anabranch_kernels::op::{Domain, Expression, Literal};
-use anabranch_kernels::{DType, Tensor, TensorSpec};
+use anabranch_kernels::{DType, TensorSpec};
 
 /// A value, with type and shape under which it is read.
 pub(super) type Operand = (ValueId, TensorSpec);
@@ -51,20 +51,15 @@ fn uniform(graph: &Graph, (value, _): &Operand, domain: Domain) -> Option<Litera
     if tensor.bytes().chunks(size).any(|element| element != first) {
         return None;
     }
-    let number = *crate::lower::operator::numbers(&first_element(tensor)?)?.first()?;
+    let literal = crate::lower::operator::literal_of(tensor)?;
+    let (dtype, number) = (tensor.dtype(), literal.as_f64());
     match domain {
-        Domain::F32 | Domain::F64 => exact_float(tensor.dtype(), number).then_some(Literal::Float(number)),
-        Domain::I64 => crate::lower::operator::integers(&first_element(tensor)?)?.first().copied().map(Literal::Int),
+        Domain::F32 | Domain::F64 if dtype.is_float() => Some(literal),
+        // As a float, if that is the number itself. What has no sign and seems to have one is beyond.
+        Domain::F32 | Domain::F64 => {
+            let beyond = number.abs() >= 9.0e15 || (number < 0.0 && dtype == DType::U64);
+            (!beyond).then_some(Literal::Float(number))
+        }
+        Domain::I64 | Domain::U64 => (!dtype.is_float()).then_some(literal),
     }
-}
-
-/// Whether the element's value as a float is the element's value.
-fn exact_float(dtype: DType, number: f64) -> bool {
-    dtype.is_float() || number.abs() < 9.0e15
-}
-
-fn first_element(tensor: &Tensor) -> Option<Tensor> {
-    let spec = TensorSpec::new(tensor.dtype(), anabranch_kernels::Shape::scalar());
-    let bytes = tensor.bytes().get(..tensor.dtype().size())?;
-    Tensor::new(spec, std::sync::Arc::new(anabranch_kernels::Buffer::copied(bytes))).ok()
 }

@@ -24,14 +24,14 @@ fn widened(graph: &Graph, position: usize) -> Option<Node> {
     let node = graph.node(position)?;
     let Op::Conv(conv) = &node.spec.op else { return None };
     let (_, earlier) = graph.sole_maker(node.inputs[0], position)?;
-    let Op::Pad(Pad { mode: PadMode::Constant(value), before }) = &earlier.spec.op else { return None };
+    let Op::Pad(Pad { mode, before }) = &earlier.spec.op else { return None };
     let (inner, outer) = (&earlier.spec.inputs[0], &earlier.spec.outputs[0]);
     let read = &node.spec.inputs[0];
     let rank = inner.shape.rank();
     // The convolution reads three dimensions with an added axis of one row.
     let same = (rank == 4 && read.shape == outer.shape)
         || (rank == 3 && read.shape.dims()[2] == 1 && read.shape.elements() == outer.shape.elements());
-    if *value != 0.0 || !same || outer.shape.dims()[..2] != inner.shape.dims()[..2] || before[..2] != [0, 0] {
+    if *mode != PadMode::ZERO || !same || outer.shape.dims()[..2] != inner.shape.dims()[..2] || before[..2] != [0, 0] {
         return None;
     }
     let mut pads = conv.pads;

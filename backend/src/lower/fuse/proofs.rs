@@ -158,7 +158,7 @@ fn conv(maker: &mut Maker, x: ValueId) -> ValueId {
 #[test]
 fn pads() {
     let program = of(&[1, 1, 4, 4], |maker, x| {
-        let op = Op::Pad(Pad { mode: PadMode::Constant(0.0), before: vec![0, 0, 1, 1] });
+        let op = Op::Pad(Pad { mode: PadMode::ZERO, before: vec![0, 0, 1, 1] });
         let padded = maker.node(op, &[x], &[1, 1, 6, 6]);
         vec![conv(maker, padded)]
     });

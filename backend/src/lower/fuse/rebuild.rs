@@ -89,7 +89,7 @@ impl Rebuilder {
 
     /// Whether a literal is the zero of this sign, which integers have not.
     fn is_zero(&self, literal: f64, negative: bool) -> bool {
-        literal == 0.0 && (self.domain == Domain::I64 || literal.is_sign_negative() == negative)
+        literal == 0.0 && (self.domain.is_integer() || literal.is_sign_negative() == negative)
     }
 
     /// Whether a register holds a number of this float type whatever the inputs are, so that nothing is to be rounded.
@@ -107,8 +107,7 @@ impl Rebuilder {
     /// The value of a register that holds a literal.
     fn literal(&self, register: Register) -> Option<f64> {
         match self.made_by(register)? {
-            Step::Constant(Literal::Float(value)) => Some(value),
-            Step::Constant(Literal::Int(value)) => Some(value as f64),
+            Step::Constant(literal) => Some(literal.as_f64()),
             _ => None,
         }
     }
@@ -118,7 +117,7 @@ impl Rebuilder {
     }
 
     fn push(&mut self, step: Step) -> Option<Register> {
-        let index = self.steps.iter().position(|known| is_same(known, &step)).unwrap_or(self.steps.len());
+        let index = self.steps.iter().position(|known| *known == step).unwrap_or(self.steps.len());
         if index == self.steps.len() {
             self.steps.push(step);
         }
@@ -145,14 +144,6 @@ impl Rebuilder {
         let used: Vec<u16> = (0..self.inputs).filter(|input| needed[usize::from(*input)]).collect();
         let expression = Expression::new(used.len(), steps).ok()?;
         Some(Rebuilt { expression, used })
-    }
-}
-
-/// Whether two steps compute the same; a literal is the same if its bits are.
-fn is_same(a: &Step, b: &Step) -> bool {
-    match (a, b) {
-        (Step::Constant(Literal::Float(a)), Step::Constant(Literal::Float(b))) => a.to_bits() == b.to_bits(),
-        _ => a == b,
     }
 }
 

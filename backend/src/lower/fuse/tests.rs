@@ -169,7 +169,7 @@ impl Random<'_, '_> {
         if self.chance()? {
             let before = [0, 0, self.u.int_in_range(0..=2)?, self.u.int_in_range(0..=2)?];
             let dims = [x.1[0], x.1[1], x.1[2] + before[2] as usize + 1, x.1[3] + before[3] as usize];
-            let op = Op::Pad(Pad { mode: PadMode::Constant(0.0), before: before.to_vec() });
+            let op = Op::Pad(Pad { mode: PadMode::ZERO, before: before.to_vec() });
             let Some(padded) = self.node(op, &[&x], &dims) else { return Ok(None) };
             x = padded;
         }

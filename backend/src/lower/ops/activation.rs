@@ -1,7 +1,8 @@
 //! Activation functions, written out as formulas over the op set's elementary functions.
 
 use super::{Builder, Entry, Fault, Operator, Term, View, domain_of};
-use anabranch_kernels::op::{Binary, Unary};
+use anabranch_kernels::DType;
+use anabranch_kernels::op::{Binary, Domain, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -127,12 +128,21 @@ fn gated_swish(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.map(domain, [a, b], a.dtype(), |[a, b]| a * (a * alpha).apply(Unary::Sigmoid) * b)?])
 }
 
-/// `x < −λ ? x + bias : x > λ ? x − bias : 0`.
+/// `x < −λ ? x + bias : x > λ ? x − bias : 0`. Integers stay what they are if the bias is whole, else they are computed in `f64`.
 fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (bias, threshold) = (number(operator, "bias", 0.0)?, number(operator, "lambd", 0.5)?);
     let x = operator.number(0)?;
-    let shrunk = builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| {
-        let (below, above) = (x.with(Binary::Less, -threshold), x.with(Binary::Greater, threshold));
+    let unsigned = matches!(x.dtype(), DType::U64 | DType::U32 | DType::U16 | DType::U8);
+    let domain = match domain_of(x.dtype()) {
+        domain if domain.is_integer() && (bias.fract() != 0.0 || threshold < 0.0) => Domain::F64,
+        domain => domain,
+    };
+    let shrunk = builder.map(domain, [x], x.dtype(), |[x]| {
+        let above = x.with(Binary::Greater, threshold);
+        if unsigned && domain.is_integer() {
+            return above.select(x - bias, 0.0);
+        }
+        let below = x.with(Binary::Less, -threshold);
         let (raised, lowered) = (x + bias, x - bias);
         below.select(raised, above.select(lowered, 0.0))
     })?;

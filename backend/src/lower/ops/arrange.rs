@@ -31,7 +31,7 @@ fn crop_or_pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         before[axis] = if size < dims[axis] { -half } else { half };
         dims[axis] = size;
     }
-    Ok(vec![builder.padded(x, PadMode::Constant(0.0), before, dims)?])
+    Ok(vec![builder.padded(x, PadMode::ZERO, before, dims)?])
 }
 
 /// For each element of the batch the first so many elements along time in reverse, the others as they are.
@@ -177,8 +177,7 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
         }
         let part = builder.part(&columns, 2, tap, 1)?.reshaped([&[batch, channels], &places[..]].concat())?;
         let apart = spread(builder, &part, &strides)?;
-        let whole =
-            builder.padded(&apart, PadMode::Constant(0.0), offset, [&[batch, channels], &padded[..]].concat())?;
+        let whole = builder.padded(&apart, PadMode::ZERO, offset, [&[batch, channels], &padded[..]].concat())?;
         sum = Some(match sum {
             None => whole,
             Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
@@ -210,7 +209,7 @@ fn spread(builder: &mut Builder, x: &View, strides: &[usize]) -> Result<View, Fa
         let single = result.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
         let mut wide = single.dims().to_vec();
         wide[axis + 1] = *stride;
-        let padded = builder.padded(&single, PadMode::Constant(0.0), vec![0; wide.len()], wide)?;
+        let padded = builder.padded(&single, PadMode::ZERO, vec![0; wide.len()], wide)?;
         result = padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(*stride)], &dims[axis + 1..]].concat())?;
     }
     Ok(result)
@@ -250,7 +249,7 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
             if !fits {
                 return Err(Fault::unsupported(format!("{dims:?} elements unpooled to {wanted:?}")));
             }
-            Ok(vec![builder.padded(&made, PadMode::Constant(0.0), vec![0; dims.len()], wanted)?])
+            Ok(vec![builder.padded(&made, PadMode::ZERO, vec![0; dims.len()], wanted)?])
         }
     }
 }

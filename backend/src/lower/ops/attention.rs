@@ -225,7 +225,7 @@ fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Re
     let fill = if mask.dtype() == DType::Bool { 0.0 } else { f64::NEG_INFINITY };
     let mut dims = mask.dims().to_vec();
     dims[mask.rank() - 1] = total;
-    builder.padded(mask, PadMode::Constant(fill), vec![0; mask.rank()], dims)
+    builder.padded(mask, PadMode::Constant(fill.into()), vec![0; mask.rank()], dims)
 }
 
 /// A query that may look at no key, to whose scores −∞ is added everywhere, has weights of 0 rather than 0/0.

@@ -62,5 +62,5 @@ fn bordered(builder: &mut Builder, image: &View, window: &Window, fill: f64) -> 
         dims[2 + axis] = wide.ok_or_else(|| Fault::invalid("a border beyond reach"))?;
     }
     let before = vec![0, 0, window.pads[0] as isize, window.pads[1] as isize];
-    builder.padded(image, PadMode::Constant(fill), before, dims)
+    builder.padded(image, PadMode::Constant(fill.into()), before, dims)
 }

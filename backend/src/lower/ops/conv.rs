@@ -87,7 +87,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let mut dims = moved.dims().to_vec();
     dims[1] = dims[1].saturating_add(along.pads[0]).saturating_add(along.pads[2]);
     let before = vec![0, along.pads[0] as isize, 0, 0, 0];
-    let stack = builder.padded(&moved, PadMode::Constant(0.0), before, dims)?;
+    let stack = builder.padded(&moved, PadMode::ZERO, before, dims)?;
     let weights = builder.as_working(weights)?;
     let mut sum = bias(operator, builder, filters)?;
     for tap in 0..kernel[0] {

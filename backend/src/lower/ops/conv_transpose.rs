@@ -114,7 +114,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         let part = builder.emit_one(op, &[planes.clone(), taken], TensorSpec::new(work, Shape::new(dims)?))?;
         let part = part.reshaped(vec![images, depth, filters, made_rows, made_columns])?;
         let before = vec![0, later as isize, 0, 0, 0];
-        let part = builder.padded(&part, PadMode::Constant(0.0), before, wide.to_vec())?;
+        let part = builder.padded(&part, PadMode::ZERO, before, wide.to_vec())?;
         *sum = Some(match sum.take() {
             None => part,
             Some(sum) => builder.map(domain_of(work), [&sum, &part], work, |[sum, part]| sum + part)?,
@@ -132,7 +132,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let stack = stack.reshaped(vec![images, wide[1].saturating_mul(turns), filters, made_rows, made_columns])?;
     let before = vec![0, -(along.pads[0] as isize), 0, 0, 0];
     let dims = vec![images, made_depth, filters, made_rows, made_columns];
-    let stack = builder.padded(&stack, PadMode::Constant(0.0), before, dims)?;
+    let stack = builder.padded(&stack, PadMode::ZERO, before, dims)?;
     let result = builder.transposed(&stack, &[0, 2, 1, 3, 4])?;
     let added = bias(operator, builder, filters)?;
     let result = match added.operands.first() {

@@ -38,5 +38,5 @@ fn shifted(builder: &mut Builder, x: &View, axis: usize, distance: isize, neutra
     let mut before = vec![0; x.rank()];
     before[axis] = distance;
     // The shape stays, so what is moved beyond the end is cut.
-    builder.padded(x, PadMode::Constant(neutral), before, x.dims().to_vec())
+    builder.padded(x, PadMode::Constant(neutral.into()), before, x.dims().to_vec())
 }

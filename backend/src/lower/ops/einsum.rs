@@ -24,10 +24,14 @@ struct Term {
 fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let equation: String = operator.string("equation", "")?.split_whitespace().collect();
     let views = operator.all_inputs()?;
-    operator.float_input(0)?;
+    operator.number(0)?;
+    for index in 1..views.len() {
+        operator.typed(index, views[0].dtype())?;
+    }
     let (terms, result) = parse(&equation, &views)?;
-    check_sizes(&equation, &terms)?;
-    let terms = terms.into_iter().map(|term| diagonal(builder, term)).collect::<Result<Vec<_>, _>>()?;
+    let sizes = sizes(&equation, &terms)?;
+    let whole = |term: Term| diagonal(builder, unrepeated(term, &sizes)?);
+    let terms = terms.into_iter().map(whole).collect::<Result<Vec<_>, _>>()?;
     let mut terms = terms.into_iter();
     let mut whole = terms.next().ok_or_else(|| Fault::missing(0))?;
     let mut rest: Vec<_> = terms.collect();
@@ -122,22 +126,31 @@ fn implied(terms: &[Term], widest: usize) -> Vec<Label> {
     (0..widest).rev().map(Label::Hidden).chain(letters.map(|(label, _)| label)).collect()
 }
 
-/// Axes of one name have one size; under an ellipsis 1 goes with any.
-fn check_sizes(equation: &str, terms: &[Term]) -> Result<(), Fault> {
+/// Axes of one name have one size; 1 goes with any.
+fn sizes(equation: &str, terms: &[Term]) -> Result<BTreeMap<Label, usize>, Fault> {
     let mut sizes: BTreeMap<Label, usize> = BTreeMap::new();
     for (label, dim) in terms.iter().flat_map(|term| term.labels.iter().zip(term.view.dims())) {
         let size = sizes.entry(*label).or_insert(*dim);
-        match (label, *size == *dim) {
-            (_, true) => {}
-            (Label::Hidden(_), false) if *size == 1 || *dim == 1 => *size = (*size).max(*dim),
-            _ => {
+        match (*size, *dim) {
+            (own, dim) if own == dim || dim == 1 => {}
+            (1, dim) => *size = dim,
+            (own, dim) => {
                 return Err(Fault::invalid(format!(
-                    "an axis of {equation} is {size} in one input and {dim} in another"
+                    "an axis of {equation} is {own} in one input and {dim} in another"
                 )));
             }
         }
     }
-    Ok(())
+    Ok(sizes)
+}
+
+/// The term without its axes of one element that are longer elsewhere: their element goes with all of those.
+fn unrepeated(term: Term, sizes: &BTreeMap<Label, usize>) -> Result<Term, Fault> {
+    let dims = term.view.dims();
+    let own = |axis: &usize| sizes.get(&term.labels[*axis]) == Some(&dims[*axis]);
+    let kept: Vec<usize> = (0..dims.len()).filter(own).collect();
+    let view = term.view.reshaped(kept.iter().map(|axis| dims[*axis]).collect::<Vec<_>>())?;
+    Ok(Term { view, labels: kept.iter().map(|axis| term.labels[*axis]).collect() })
 }
 
 /// The term summed over the axes that nobody asks for any more.

@@ -26,7 +26,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("Atanh", |o, b| float_unary(o, b, Unary::Atanh)),
     ("Tanh", |o, b| float_unary(o, b, Unary::Tanh)),
     ("Sigmoid", |o, b| float_unary(o, b, Unary::Sigmoid)),
-    ("Erf", |o, b| unary(o, b, Unary::Erf)),
+    ("Erf", error_function),
     ("Floor", |o, b| float_unary(o, b, Unary::Floor)),
     ("Ceil", |o, b| float_unary(o, b, Unary::Ceil)),
     ("Round", |o, b| float_unary(o, b, Unary::Round)),
@@ -59,6 +59,13 @@ pub(super) const TABLE: &[Entry] = &[
 fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
+}
+
+/// Of integers too, for which it is computed in `f64` and cut to its whole part.
+fn error_function(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    let x = operator.number(0)?;
+    let domain = if domain_of(x.dtype()).is_integer() { Domain::F64 } else { domain_of(x.dtype()) };
+    Ok(vec![builder.map(domain, [x], x.dtype(), |[x]| x.apply(Unary::Erf))?])
 }
 
 fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
@@ -115,11 +122,25 @@ fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     operator.number(1)?;
     let (base, exponent) = (operator.number(0)?, &operator.broadcast(1)?);
     let domain = match (domain_of(base.dtype()), domain_of(exponent.dtype())) {
+        (Domain::U64, Domain::I64) => return Ok(vec![signed_power(builder, base, exponent)?]),
+        // Modulo 2⁶⁴ powers of numbers with and without a sign are the same.
+        (base, Domain::U64) if base.is_integer() => Domain::U64,
         (Domain::I64, Domain::I64) => Domain::I64,
         (Domain::F32, exponent) if exponent != Domain::F64 => Domain::F32,
         _ => Domain::F64,
     };
     Ok(vec![builder.map(domain, [base, exponent], base.dtype(), |[x, y]| x.with(Binary::Power, y))?])
+}
+
+/// Powers of `u64`, whose exponents may be negative: those are reciprocals, cut to their whole part.
+fn signed_power(builder: &mut Builder, base: &View, exponent: &View) -> Result<View, Fault> {
+    let negative = builder.map(Domain::I64, [exponent], DType::Bool, |[y]| y.with(Binary::Less, 0.0))?;
+    let exponent = builder.map(Domain::I64, [exponent], DType::U64, |[y]| y.with(Binary::Max, 0.0))?;
+    builder.map(Domain::U64, [base, &exponent, &negative], base.dtype(), |[x, y, negative]| {
+        let one = negative.select(1.0, 1.0);
+        let reciprocal = one / negative.select(x, 1.0);
+        negative.select(reciprocal, x.with(Binary::Power, y))
+    })
 }
 
 fn modulo(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -137,6 +158,7 @@ fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
 }
 
 fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
+    operator.float_input(0)?;
     let total = variadic(operator, builder, Binary::Add)?;
     let count = operator.count() as f64;
     Ok(vec![builder.map(domain_of(total.dtype()), [&total], total.dtype(), |[total]| total / count)?])
@@ -158,7 +180,7 @@ fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let x = operator.number(0)?;
     let mut bound = |index: usize, name: &str| {
         let bound = if operator.opset < 11 {
-            operator.node.float(name)?.map(|bound| builder.scalar(x.dtype(), bound.into())).transpose()?
+            operator.node.float(name)?.map(|bound| builder.scalar(x.dtype(), f64::from(bound))).transpose()?
         } else {
             operator.optional(index).map(|_| operator.typed(index, x.dtype()).cloned()).transpose()?
         };

@@ -4,8 +4,11 @@ use super::cast::{element_type, floats};
 use super::expand::sizes;
 use super::gather::from_start;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, numbers};
-use anabranch_kernels::op::{Binary, Domain};
+use anabranch_kernels::op::{Binary, Domain, Literal};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+
+/// Numbers of a range at most: more are no tensor.
+const LONGEST_RANGE: usize = isize::MAX as usize / 64;
 
 pub(super) const TABLE: &[Entry] = &[
     ("Constant", constant),
@@ -75,20 +78,49 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let dtype = operator.input(0)?.dtype();
     operator.typed(1, dtype)?;
     operator.typed(2, dtype)?;
+    let count = if domain_of(dtype).is_integer() { whole_steps(operator, builder)? } else { steps(operator, builder)? };
+    let index = builder.indices(dtype, count, 0, 1)?;
+    let (start, delta) = (operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?);
+    let inputs = [&index, &start, &delta];
+    Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[index, start, delta]| start + index * delta)?])
+}
+
+/// The numbers of a range of floats.
+fn steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Fault> {
     let bound = |index: usize, what: &'static str| operator.known_number(builder, index, what);
     let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
     let count = ((limit - start) / delta).ceil().max(0.0);
     if delta == 0.0 || !count.is_finite() {
         return Err(Fault::invalid(format!("a range from {start} to {limit} in steps of {delta}")));
     }
-    let budget = isize::MAX as f64 / 64.0;
-    if count > budget {
+    if count > LONGEST_RANGE as f64 {
         return Err(Fault::invalid(format!("a range of {count} elements")));
     }
-    let index = builder.indices(dtype, count as usize, 0, 1)?;
-    let (start, delta) = (operator.input(0)?.reshaped(vec![])?, operator.input(2)?.reshaped(vec![])?);
-    let inputs = [&index, &start, &delta];
-    Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[index, start, delta]| start + index * delta)?])
+    Ok(count as usize)
+}
+
+/// The numbers of a range of integers, which may span all that there are.
+fn whole_steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Fault> {
+    let bound = |index: usize, what: &'static str| operator.known_integer(builder, index, what);
+    let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
+    if delta == 0 {
+        return Err(Fault::invalid(format!("a range from {start} to {limit} in steps of 0")));
+    }
+    let (span, step) = if delta > 0 { (limit - start, delta) } else { (start - limit, -delta) };
+    let count = (span.max(0) + step - 1) / step;
+    match usize::try_from(count) {
+        Ok(count) if count <= LONGEST_RANGE => Ok(count),
+        _ => Err(Fault::invalid(format!("a range of {count} elements"))),
+    }
+}
+
+/// The element's value as an index: of floats what is before their point; beyond what `i64` holds it is an index beyond any depth.
+fn as_index(builder: &mut Builder, x: &View) -> Result<View, Fault> {
+    match x.dtype() {
+        DType::U64 => builder.map(Domain::U64, [x], DType::I64, |[x]| x.with(Binary::Min, Literal::Int(i64::MAX))),
+        dtype if dtype.is_float() => builder.cast(x, DType::I64),
+        _ => Ok(x.clone()),
+    }
 }
 
 /// `on` where the new axis' index is the element's value, else `off`; an index beyond the depth is nowhere.
@@ -107,17 +139,16 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let axis = axis_of(operator.int("axis", -1)?, indices.rank() + 1)?;
     let mut dims = indices.dims().to_vec();
     dims.insert(axis, 1);
-    let exact = if depth < 1 << 24 { values.dtype() } else { DType::I64 };
-    let domain = if domain_of(indices.dtype()) == Domain::F64 { Domain::F64 } else { domain_of(exact) };
+    let indices = as_index(builder, indices)?;
     let (row, flat) = (Shape::new(dims)?, values.reshaped(vec![2])?);
     let positions = builder.indices(DType::I64, depth, axis, row.rank())?;
     let off = builder.part(&flat, 0, 0, 1)?;
     let on = builder.part(&flat, 0, 1, 1)?;
-    let inputs = [&indices.reshaped(row)?, &positions, &off, &on];
-    let hot = builder.map(domain, inputs, values.dtype(), |[index, position, off, on]| {
-        from_start(index, depth as f64, -1.0).with(Binary::Equal, position).select(on, off)
+    let hot = builder.map(Domain::I64, [&indices.reshaped(row)?, &positions], DType::Bool, |[index, position]| {
+        from_start(index, depth as f64, -1.0).with(Binary::Equal, position)
     })?;
-    Ok(vec![hot])
+    let dtype = values.dtype();
+    Ok(vec![builder.map(domain_of(dtype), [&hot, &on, &off], dtype, |[hot, on, off]| hot.select(on, off))?])
 }
 
 /// The elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
@@ -146,16 +177,17 @@ fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
 }
 
 /// `kept`, in the shape of `x`, where an element's column compares so with its row plus `diagonal`; zero elsewhere. Rows and
-/// columns are those of the two innermost axes, counted in the domain of the type of `x`.
+/// columns are those of the two innermost axes, counted in the domain of the type of `x`: as integers with a sign where those are.
 fn by_diagonal(builder: &mut Builder, x: &View, kept: &View, compare: Binary, diagonal: i64) -> Result<View, Fault> {
     let (rank, dims) = (x.rank(), x.dims());
     if domain_of(x.dtype()) == Domain::F32 && dims[rank - 2].max(dims[rank - 1]) >= 1 << 24 {
         return Err(Fault::unsupported(format!("a triangle of shape {}", x.shape())));
     }
-    let rows = builder.indices(x.dtype(), dims[rank - 2], rank - 2, rank)?;
-    let columns = builder.indices(x.dtype(), dims[rank - 1], rank - 1, rank)?;
+    let counted = if x.dtype() == DType::U64 { DType::I64 } else { x.dtype() };
+    let rows = builder.indices(counted, dims[rank - 2], rank - 2, rank)?;
+    let columns = builder.indices(counted, dims[rank - 1], rank - 1, rank)?;
     let output = TensorSpec::new(kept.dtype(), x.shape().clone());
-    builder.map_to(domain_of(x.dtype()), [kept, &rows, &columns], output, |[kept, row, column]| {
+    builder.map_to(domain_of(counted), [kept, &rows, &columns], output, |[kept, row, column]| {
         column.with(compare, row + bounded(diagonal)).select(kept, 0.0)
     })
 }

@@ -319,14 +319,14 @@ fn bordered(builder: &mut Builder, image: &View, zero: &View, window: &Window) -
     dims[2] = dims[2].saturating_add(top).saturating_add(bottom);
     dims[3] = dims[3].saturating_add(left).saturating_add(right);
     let before = [0, 0, top, left].map(|count| count as isize).to_vec();
-    let wide = builder.padded(image, PadMode::Constant(0.0), before.clone(), dims.clone())?;
+    let wide = builder.padded(image, PadMode::ZERO, before.clone(), dims.clone())?;
     if dims == image.dims() {
         return Ok(wide);
     }
     // The border is where ones that are widened by zeros are zeros.
     let ones =
         builder.filled(TensorSpec::new(DType::U8, Shape::new([1, 1, image.dims()[2], image.dims()[3]])?), 1.0)?;
-    let inside = builder.padded(&ones, PadMode::Constant(0.0), before, [&[1, 1], &dims[2..]].concat())?;
+    let inside = builder.padded(&ones, PadMode::ZERO, before, [&[1, 1], &dims[2..]].concat())?;
     let zero = zero.reshaped(vec![])?;
     builder.map(Domain::I64, [&inside, &wide, &zero], image.dtype(), |[inside, x, zero]| inside.select(x, zero))
 }

@@ -1,16 +1,17 @@
-//! Products of matrices. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted on the way.
+//! Products of matrices. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted on the way. Integers are
+//! multiplied as integers, modulo 2ⁿ.
 
 use super::integer::grid_product;
-use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, expression};
-use anabranch_kernels::Shape;
-use anabranch_kernels::op::{Domain, MatMul};
+use super::{Builder, Entry, Epilogue, Fault, Operator, Term, View, domain_of, expression};
+use anabranch_kernels::op::{Domain, Literal, MatMul};
+use anabranch_kernels::{DType, Shape};
 
 pub(super) const TABLE: &[Entry] = &[("MatMul", matmul), ("Gemm", gemm)];
 
 /// NumPy's rule: a vector on the left is a row, on the right a column, and loses that dimension in the result.
 fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
-    operator.float_input(0)?;
+    operator.number(0)?;
     operator.ranked(0, 1)?;
     operator.ranked(1, 1)?;
     let row = if a.rank() == 1 { a.reshaped(vec![1, a.dims()[0]])? } else { a.clone() };
@@ -26,12 +27,14 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![product.reshaped(dims)?])
 }
 
-/// The product of matrices `[…, m, k]` and `[…, k, n]` of one floating-point type; the result has it too.
-///
-/// Where the right side is one matrix, the left side's batches become rows of one matrix; equal batches become one
-/// batch dimension.
+/// The product of matrices `[…, m, k]` and `[…, k, n]` of one type; the result has it too.
 pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     let dtype = a.dtype();
+    if let Some(work) = modular(dtype) {
+        let (a, b) = (builder.cast(a, work)?, builder.cast(b, work)?);
+        let product = batched(builder, &a, &b)?;
+        return builder.cast(&product, dtype);
+    }
     if let Some(product) = grid_product(builder, a, (b, false))? {
         return Ok(product);
     }
@@ -45,8 +48,25 @@ pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) ->
         }
     }
     let (a, b) = (builder.as_working(a)?, builder.as_working(b)?);
-    let (a_batch, &[m, k]) = split_matrix(&a)?;
-    let (b_batch, &[rows, n]) = split_matrix(&b)?;
+    let product = batched(builder, &a, &b)?;
+    builder.cast(&product, dtype)
+}
+
+/// The type in which products of integers are computed: their own, or one of 32 bits, whose sums have the right low bits.
+fn modular(dtype: DType) -> Option<DType> {
+    match dtype {
+        DType::I64 | DType::U64 | DType::U32 => Some(dtype),
+        _ => domain_of(dtype).is_integer().then_some(DType::I32),
+    }
+}
+
+/// The product of matrices of a type that products are computed in.
+///
+/// Where the right side is one matrix, the left side's batches become rows of one matrix; equal batches become one
+/// batch dimension.
+fn batched(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
+    let (a_batch, &[m, k]) = split_matrix(a)?;
+    let (b_batch, &[rows, n]) = split_matrix(b)?;
     if rows != k {
         return Err(Fault::invalid(format!("a matrix of shape {} times one of shape {}", a.shape(), b.shape())));
     }
@@ -62,8 +82,7 @@ pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) ->
         (a.dims().to_vec(), b.dims().to_vec(), dims.clone())
     };
     let (left, right) = (a.reshaped(left)?, b.reshaped(right)?);
-    let product = builder.product(MatMul::default(), &left, &right, product, Epilogue::default())?;
-    builder.cast(&product.reshaped(dims)?, dtype)
+    builder.product(MatMul::default(), &left, &right, product, Epilogue::default())?.reshaped(dims)
 }
 
 /// Batch dimensions, rows and columns.
@@ -74,7 +93,7 @@ fn split_matrix(view: &View) -> Result<(&[usize], &[usize; 2]), Fault> {
 /// `α A B + β C`, with C broadcast to the product.
 fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
-    let dtype = operator.float_input(0)?.dtype();
+    let dtype = operator.number(0)?.dtype();
     let (transpose_a, transpose_b) = (operator.flag("transA", false)?, operator.flag("transB", false)?);
     let sides = |view: &View, transposed: bool| match *view.dims() {
         [rows, columns] if transposed => Ok((columns, rows)),
@@ -86,6 +105,13 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
         return Err(Fault::invalid(format!("a matrix of {m}×{k} times one of {rows}×{n}")));
     }
     let (alpha, beta) = (operator.float("alpha", 1.0)?, operator.float("beta", 1.0)?);
+    if let Some(work) = modular(dtype) {
+        let (a, b) = (builder.cast(a, work)?, builder.cast(b, work)?);
+        let op = MatMul { transpose_a, transpose_b, epilogue: None };
+        let product = builder.product(op, &a, &b, vec![m, n], Epilogue::default())?;
+        let product = builder.cast(&product, dtype)?;
+        return Ok(vec![integer_sum(operator, builder, &product, [alpha, beta])?]);
+    }
     let addend = match operator.optional(2) {
         Some(c) if beta != 0.0 => {
             operator.typed(2, dtype)?.shape().broadcast_strides(&Shape::new(vec![m, n])?)?;
@@ -104,6 +130,24 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     let op = MatMul { transpose_a, transpose_b, epilogue: None };
     let product = builder.product(op, &a, &b, vec![m, n], epilogue)?;
     Ok(vec![builder.cast(&product, dtype)?])
+}
+
+/// `α x + β c` of integers.
+fn integer_sum(operator: &Operator<'_>, builder: &mut Builder, x: &View, factors: [f32; 2]) -> Result<View, Fault> {
+    let whole = |(factor, name): (f32, &'static str)| match factor.fract() == 0.0 && factor.abs() < 1e9 {
+        true => Ok(Literal::Int(factor as i64)),
+        false => Err(Fault::attribute(name, factor, "a whole number below 10⁹ for integers")),
+    };
+    let (alpha, beta) = (whole((factors[0], "alpha"))?, whole((factors[1], "beta"))?);
+    let (domain, dtype) = (domain_of(x.dtype()), x.dtype());
+    match operator.optional(2) {
+        Some(c) if beta != Literal::Int(0) => {
+            operator.typed(2, dtype)?.shape().broadcast_strides(x.shape())?;
+            builder.map_to(domain, [x, c], x.spec.clone(), |[x, c]| x * alpha + c * beta)
+        }
+        _ if alpha == Literal::Int(1) => Ok(x.clone()),
+        _ => builder.map(domain, [x], dtype, |[x]| x * alpha),
+    }
 }
 
 /// `α x + β c`, without the parts that change nothing.

@@ -60,7 +60,7 @@ use super::builder::Builder;
 use super::compose::Epilogue;
 use super::error::Fault;
 use super::expression::{Term, domain_of, expression, working};
-use super::operator::{Operator, axes_in_order, axes_of, axis_of, integers, numbers, two_sides};
+use super::operator::{Operator, axes_in_order, axes_of, axis_of, integers, literal_of, numbers, two_sides};
 use super::view::View;
 pub(super) use cast::element_type as element_of;
 pub(super) use matmul::multiplied;

@@ -1,8 +1,7 @@
 //! Borders around tensors.
 
-use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
-use anabranch_kernels::DType;
-use anabranch_kernels::op::PadMode;
+use super::{Builder, Entry, Fault, Operator, View, axes_in_order, literal_of};
+use anabranch_kernels::op::{Literal, PadMode};
 
 pub(super) const TABLE: &[Entry] = &[("Pad", pad)];
 
@@ -66,17 +65,14 @@ fn check_source(x: &View, border: &Border, mode: PadMode) -> Result<(), Fault> {
     Ok(())
 }
 
-fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<f64, Fault> {
+fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal, Fault> {
     if operator.opset < 11 {
-        return Ok(operator.float("value", 0.0)?.into());
+        return Ok(Literal::of_f32(operator.float("value", 0.0)?));
     }
-    let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0) };
+    let Some(value) = operator.optional(2).filter(|value| value.elements() > 0) else { return Ok(0.0.into()) };
     operator.typed(2, x.dtype())?;
     let tensor = builder.tensor(value).ok_or_else(|| Fault::run_time(value, 2, "constant_value"))?;
-    let value = numbers(&tensor).and_then(|values| values.first().copied());
-    let value = value.ok_or_else(|| Fault::unsupported("its constant_value is beyond 64-bit signed integers"))?;
-    let exact = !matches!(x.dtype(), DType::I64 | DType::U64) || value.abs() < 9.0e15;
-    if exact { Ok(value) } else { Err(Fault::unsupported(format!("a border of {value} in 64-bit integers"))) }
+    literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
 }
 
 /// A border that continues with the other end, axis by axis.

@@ -1,6 +1,6 @@
 //! The greatest elements of windows with their places, which only few models ask for: one element of all windows after the other.
 
-use super::pool::fitted;
+use super::pool::{fitted, pooled_input};
 use super::window::{Window, plane};
 use super::{Builder, Fault, Operator, Term, View, domain_of, working};
 use anabranch_kernels::op::{Binary, Domain, PadMode};
@@ -57,7 +57,7 @@ fn axes(operator: &Operator<'_>, x: &View) -> Result<[Axis; 3], Fault> {
 
 /// `MaxPool` with its output `Indices`: places in the whole input, the last or the first axis fastest. Of equal elements the first counts.
 pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    let x = operator.number(0)?;
+    let x = pooled_input(operator)?;
     let axes = axes(operator, x)?;
     let elements = axes.iter().fold(1usize, |elements, axis| elements.saturating_mul(axis.kernel));
     if elements > LARGEST {
@@ -74,7 +74,7 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
     let image = builder.as_working(x)?.reshaped(vec![images, channels, depth, rows, columns])?;
     let before = [0, 0].into_iter().chain(axes.iter().map(|axis| axis.before as isize)).collect();
     let wide = [images, channels, axes[0].reach()?, axes[1].reach()?, axes[2].reach()?];
-    let padded = builder.padded(&image, PadMode::Constant(f64::NEG_INFINITY), before, wide.to_vec())?;
+    let padded = builder.padded(&image, PadMode::Constant(f64::NEG_INFINITY.into()), before, wide.to_vec())?;
 
     let dims = [images, channels, axes[0].output, axes[1].output, axes[2].output];
     let spec = |dtype| Ok::<_, Fault>(TensorSpec::new(dtype, Shape::new(dims)?));

@@ -3,6 +3,7 @@
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
 use super::{border, places};
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, PoolKind, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -42,7 +43,7 @@ fn average_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
 }
 
 fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Result<Vec<View>, Fault> {
-    let x = operator.number(0)?;
+    let x = pooled_input(operator)?;
     let edge = Edge::read(operator, Edge::Cut)?;
     let input = builder.as_working(x)?;
     if x.rank() == 5 {
@@ -53,6 +54,17 @@ fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Resul
     let made = pooled(builder, &as_plane(&input)?, window, kind, edge)?;
     let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
     Ok(vec![builder.cast(&made.reshaped(dims)?, x.dtype())?])
+}
+
+/// The images, of numbers that `f32` or `f64` hold.
+pub(super) fn pooled_input<'a>(operator: &'a Operator<'_>) -> Result<&'a View, Fault> {
+    let x = operator.number(0)?;
+    match x.dtype() {
+        DType::I32 | DType::U32 | DType::I64 | DType::U64 => {
+            Err(Fault::of_type(0, x.dtype(), "a floating-point type, or integers of 8 or 16 bits"))
+        }
+        _ => Ok(x),
+    }
 }
 
 /// Images pooled by a window.

@@ -20,6 +20,7 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
     let doubles = [precision, x.dtype(), scale.dtype()].contains(&DType::F64);
     let work = if doubles { DType::F64 } else { DType::F32 };
     let scale = spread(operator, builder, x, scale)?;
+    let (work, precision) = if x.dtype() == DType::I32 { (DType::F64, DType::F64) } else { (work, precision) };
     let quotient = builder.map(domain_of(work), [x, &scale], precision, |[x, scale]| x / scale)?;
     let zero_point = match operator.optional(2) {
         Some(zero_point) => Some(spread(operator, builder, x, zero_point)?),

@@ -1,6 +1,7 @@
 //! Reductions over axes.
 
 use super::{Builder, Entry, Fault, Operator, View, axes_of, domain_of};
+use anabranch_kernels::DType;
 use anabranch_kernels::op::{ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[
@@ -39,7 +40,14 @@ fn reduce(
     } else {
         (x.clone(), axes.clone())
     };
-    let mut result = builder.reduced(&input, kind, &reduced)?;
+    let mut result = match after {
+        // Roots and logarithms of integers are those of real numbers, and end in an integer again.
+        Some(_) if domain_of(x.dtype()).is_integer() => {
+            let real = builder.cast(&input, DType::F64)?;
+            builder.reduced(&real, kind, &reduced)?
+        }
+        _ => builder.reduced(&input, kind, &reduced)?,
+    };
     if let Some(function) = after {
         result = builder.map(domain_of(result.dtype()), [&result], x.dtype(), |[x]| x.apply(function))?;
     }

@@ -4,7 +4,7 @@
 use super::chain::exact_reciprocal;
 use super::source::Source;
 use crate::cpu::vector::{Isa, Loop, vectorised};
-use crate::op::{Binary, Expression, Literal, Register, Step, Unary};
+use crate::op::{Binary, Expression, Register, Step, Unary};
 
 /// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
 #[derive(Clone, Copy, PartialEq)]
@@ -131,8 +131,7 @@ fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Bi
         0 => None,
         input if input < expression.inputs() => Some(Term::Extra(input - 1)),
         later => match expression.steps()[later - expression.inputs()] {
-            Step::Constant(Literal::Float(value)) => Some(Term::Constant(value as f32)),
-            Step::Constant(Literal::Int(value)) => Some(Term::Constant(value as f32)),
+            Step::Constant(literal) => Some(Term::Constant(literal.as_f32())),
             _ => None,
         },
     };
@@ -207,6 +206,7 @@ impl Beside<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::Literal;
 
     #[test]
     fn division_by_a_power_of_two_is_a_scale_of_the_same_bits() {

@@ -6,6 +6,7 @@ use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::vector::vectorised;
 use crate::dtype::DType;
 use crate::minifloat::Minifloat;
+use crate::op::Literal;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
@@ -99,6 +100,15 @@ pub(crate) fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
     );
 }
 
+/// Elements of `dtype` as `u64`; negative integers keep their bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
+    load!(dtype, bytes, out, u64,
+        DType::F16 => each(elements::<f16>(bytes), out, |x| x.to_f32() as u64),
+        DType::BF16 => each(elements::<bf16>(bytes), out, |x| x.to_f32() as u64),
+    );
+}
+
 /// `f32` numbers as elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
@@ -124,4 +134,24 @@ pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
         DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16::from_f64(x as f64)),
         DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16::from_f64(x as f64)),
     );
+}
+
+/// `u64` numbers as elements of `dtype`; the other integers keep the low bits.
+#[allow(clippy::unnecessary_cast, reason = "one table for all types")]
+pub(crate) fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
+    store!(values, dtype, bytes, u64,
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16::from_f64(x as f64)),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16::from_f64(x as f64)),
+    );
+}
+
+/// The bytes of one element of `dtype` that is a constant. Of a float its bits are kept if the type has as many, of an integer the low ones.
+pub(crate) fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
+    let mut bytes = vec![0; dtype.size()];
+    match literal {
+        Literal::Float(_) if dtype == DType::F32 => bytes.copy_from_slice(&literal.as_f32().to_ne_bytes()),
+        Literal::Float(value) => from_f64(&[value], dtype, &mut bytes),
+        Literal::Int(value) => from_i64(&[value], dtype, &mut bytes),
+    }
+    bytes
 }

@@ -23,6 +23,7 @@ pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, 
         Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
         Domain::F64 => Ok(Box::new(MapKernel::<f64>::new(node, map)?)),
         Domain::I64 => Ok(Box::new(MapKernel::<i64>::new(node, map)?)),
+        Domain::U64 => Ok(Box::new(MapKernel::<u64>::new(node, map)?)),
     }
 }
 
@@ -289,21 +290,21 @@ mod tests {
                 .iter()
                 .map(|dims| Ok(tensor(*u.choose(&dtypes)?, dims, |i| (i * 7 % 23) as f64)))
                 .collect::<Arbitrary<_>>()?;
-            // (a + b) · c − a
+            // (a + b) · c + a: domains without a sign compute it too.
             let steps = vec![
                 Step::Binary(Binary::Add, Register(0), Register(1)),
                 Step::Binary(Binary::Multiply, Register(3), Register(2)),
-                Step::Binary(Binary::Subtract, Register(4), Register(0)),
+                Step::Binary(Binary::Add, Register(4), Register(0)),
             ];
             let expression = Expression::new(3, steps).expect("sound");
-            let domain = *u.choose(&[Domain::F32, Domain::F64, Domain::I64])?;
+            let domain = *u.choose(&[Domain::F32, Domain::F64, Domain::I64, Domain::U64])?;
             let dtype = *u.choose(&[DType::F32, DType::I32, DType::F64, DType::I64])?;
             let node = node(domain, expression, &inputs.iter().collect::<Vec<_>>(), (dtype, &output));
             let found = run_all_ways(&node, &inputs).remove(0);
             let output = shape(&output);
             let want = tensor(dtype, output.dims(), |flat| {
                 let [a, b, c] = [0, 1, 2].map(|i| (index(inputs[i].shape(), &output, flat) * 7 % 23) as f64);
-                (a + b) * c - a
+                (a + b) * c + a
             });
             assert!(found.same_bits(&want), "{node:?}");
             Ok(())

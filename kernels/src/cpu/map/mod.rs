@@ -13,11 +13,11 @@ mod layout;
 mod number;
 mod number_f32;
 mod number_f64;
-mod number_i64;
+mod number_integer;
 mod source;
 
 pub(crate) use affine::Beside;
-pub(crate) use convert::{from_f64, from_i64, to_f64, to_i64};
+pub(crate) use convert::{bytes_of, from_f64, from_i64, to_f64, to_i64};
 pub(crate) use epilogue::{Epilogue, Uniform};
 pub(crate) use finish::ProductEpilogue;
 pub(crate) use kernel::prepare;

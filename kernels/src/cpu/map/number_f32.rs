@@ -126,10 +126,7 @@ impl Number for f32 {
     const DTYPE: DType = DType::F32;
 
     fn literal(literal: Literal) -> Self {
-        match literal {
-            Literal::Float(value) => value as f32,
-            Literal::Int(value) => value as f32,
-        }
+        literal.as_f32()
     }
 
     fn unary(function: Unary, a: Source<'_, f32>, out: &mut [f32]) -> Result<(), Undefined> {

@@ -17,10 +17,7 @@ impl Number for f64 {
     const DTYPE: DType = DType::F64;
 
     fn literal(literal: Literal) -> Self {
-        match literal {
-            Literal::Float(value) => value,
-            Literal::Int(value) => value as f64,
-        }
+        literal.as_f64()
     }
 
     fn unary(function: Unary, a: Source<'_, f64>, out: &mut [f64]) -> Result<(), Undefined> {

@@ -1,6 +1,7 @@
 //! Matrix products over batches, with an epilogue.
 
 mod batches;
+mod modular;
 
 use super::elements::{elements, elements_mut};
 use super::gemm::{self, Left, MicroKernel, Product, Right, View};
@@ -17,6 +18,13 @@ use std::sync::Arc;
 
 /// The kernel of a matrix product.
 pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
+    if modular::fits(node) {
+        return modular::prepare(op, node);
+    }
+    node.require(
+        node.is_f32(),
+        "its tensors are to be all f32 or all f64, or all integers of one type of 32 or 64 bits",
+    )?;
     Ok(Box::new(Kernel::new(MicroKernel::best(), op, node, constants)?))
 }
 

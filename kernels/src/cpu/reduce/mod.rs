@@ -61,6 +61,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>,
         DType::F64 => Box::new(ReduceKernel::<f64>::new(node, op)?),
         DType::I32 => Box::new(ReduceKernel::<i32>::new(node, op)?),
         DType::I64 => Box::new(ReduceKernel::<i64>::new(node, op)?),
+        DType::U64 => Box::new(ReduceKernel::<u64>::new(node, op)?),
         _ => Box::new(ReduceKernel::<f32>::new(node, op)?),
     })
 }
@@ -131,7 +132,7 @@ impl<T: Number> ReduceKernel<T> {
     fn width(&self) -> usize {
         match self.kept.last() {
             // The logarithm of a sum of exponentials needs an output's greatest element first.
-            Some((size, 1)) if self.kind != ReduceKind::LogSumExp => *size,
+            Some((size, 1)) if self.kind != ReduceKind::LogSumExp && T::joins(self.kind) => *size,
             _ => 1,
         }
     }

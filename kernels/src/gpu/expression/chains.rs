@@ -198,9 +198,7 @@ fn step_by_step(expression: &Expression, inputs: &[Tensor]) -> Vec<Tensor> {
                 require_near(step, &single, &operands, &made);
                 made
             }
-            (None, Step::Constant(literal)) => {
-                tensor(dims, &vec![super::float(*literal); inputs[0].shape().elements()])
-            }
+            (None, Step::Constant(literal)) => tensor(dims, &vec![literal.as_f32(); inputs[0].shape().elements()]),
             (None, _) => unreachable!("only constants have no operands"),
         };
         registers.push(made);

@@ -176,7 +176,7 @@ fn joined(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
         let (rows, own) = (x.dims()[0], x.dims()[1]);
         parts.push(match width <= own {
             true => builder.part(&x, 1, 0, width)?,
-            false => builder.padded(&x, PadMode::Constant(0.0), vec![0, 0], vec![rows, width])?,
+            false => builder.padded(&x, PadMode::ZERO, vec![0, 0], vec![rows, width])?,
         });
     }
     if parts.windows(2).any(|pair| pair[0].dims()[0] != pair[1].dims()[0]) {
