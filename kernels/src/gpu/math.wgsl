@@ -210,7 +210,7 @@ fn narrowed(
     let bits = bitcast<u32>(x);
     let sign = bits & 0x80000000u;
     let magnitude = bits & 0x7fffffffu;
-    var value = (magnitude + (1u << (dropped - 1u)) - 1u + ((magnitude >> dropped) & 1u)) >> dropped << dropped;
+    var value = ((magnitude + (1u << (dropped - 1u)) - 1u + ((magnitude >> dropped) & 1u)) >> dropped) << dropped;
     if magnitude < least {
         let exponent = max(magnitude >> 23u, 1u);
         let mantissa = (magnitude & 0x7fffffu) | select(0u, 0x800000u, magnitude >= 0x800000u);

@@ -34,9 +34,12 @@ fn main(
     if number >= parameters.count {
         return;
     }
+    // A row with NaN or infinity, or of minus infinity alone, is NaN. Some drivers make 0 of exp(NaN), so that the sum does not tell.
+    let is_lost = is_nan(peak) || is_infinite(peak);
     let logarithm_of_sum = logarithm(sum);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
         let shifted = x[element(base, i)] - peak;
-        y[element(base, i)] = select(exp(shifted) / sum, shifted - logarithm_of_sum, LOG == 1u);
+        let value = select(exp(shifted) / sum, shifted - logarithm_of_sum, LOG == 1u);
+        y[element(base, i)] = select(value, nan_from(peak), is_lost);
     }
 }
