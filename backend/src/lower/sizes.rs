@@ -5,7 +5,7 @@ use crate::error_kind::ErrorKind;
 use crate::import::error::Name;
 use crate::import::{Dim, Input, is_loose};
 use anabranch_kernels::Shape;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The sizes that are known so far.
 pub(crate) struct Sizes<'m> {
@@ -28,13 +28,14 @@ impl<'m> Sizes<'m> {
     /// If a name is none of the model's, a dimension is fixed to another size, or two names of one dimension have different sizes.
     pub(crate) fn named(inputs: &'m [Input], dims: &BTreeMap<String, usize>) -> Result<Self, LowerError> {
         let mut sizes = Self { inputs, symbols: BTreeMap::new(), places: BTreeMap::new() };
-        let (symbols, others): (Vec<_>, Vec<_>) = dims.iter().partition(|(name, _)| sizes.is_symbol(name));
+        let known = symbols_of(inputs);
+        let by_name: BTreeMap<&str, &Input> = inputs.iter().map(|input| (&*input.name, input)).collect();
+        let (symbols, others): (Vec<_>, Vec<_>) = dims.iter().partition(|(name, _)| known.contains(name.as_str()));
         for (symbol, size) in symbols {
             sizes.name(symbol, *size, "as given".to_owned(), None)?;
         }
         for (name, size) in others {
-            let place =
-                place(name).and_then(|(input, axis)| Some((inputs.iter().find(|own| own.name == input)?, axis)));
+            let place = place(name).and_then(|(input, axis)| Some((*by_name.get(input)?, axis)));
             let (input, axis) = place.ok_or_else(|| stranger(name, &sizes.open_names()))?;
             sizes.place(input, axis, *size)?;
         }
@@ -96,19 +97,14 @@ impl<'m> Sizes<'m> {
         Some((0..count).map(|axis| self.size(input, axis)).collect())
     }
 
-    fn is_symbol(&self, name: &str) -> bool {
-        let mut dims = self.inputs.iter().flat_map(|input| input.dims.iter().flatten());
-        dims.any(|dim| matches!(dim, Dim::Symbol(symbol) if symbol == name))
-    }
-
     /// The names of the model's open dimensions.
     fn open_names(&self) -> Vec<String> {
-        let mut names = Vec::new();
+        let (mut names, mut known) = (Vec::new(), BTreeSet::new());
         for input in self.inputs {
             let dims = input.dims.iter().flatten().enumerate();
             let unknown = input.dims.is_none().then(|| format!("{}[0]", input.name));
             for name in dims.filter_map(|(axis, dim)| dim.open_name(&input.name, axis)).chain(unknown) {
-                if !names.contains(&name) {
+                if known.insert(name.clone()) {
                     names.push(name);
                 }
             }
@@ -156,6 +152,12 @@ impl<'m> Sizes<'m> {
         let (input, symbol) = (input.map(|input| input.name.clone()), Some(symbol.to_owned()));
         Err(LowerError { input, symbol, ..LowerError::new(ErrorKind::Dimension, text) })
     }
+}
+
+/// The symbols that inputs have as dimensions.
+fn symbols_of(inputs: &[Input]) -> BTreeSet<&str> {
+    let dims = inputs.iter().flat_map(|input| input.dims.iter().flatten());
+    dims.filter_map(|dim| if let Dim::Symbol(symbol) = dim { Some(symbol.as_str()) } else { None }).collect()
 }
 
 /// The input and the axis that `x[1]` names.

@@ -11,7 +11,7 @@ use crate::lower::Sizes;
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use ndarray::{ArrayRef, Dimension};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The tensors given to a run, by the model's input names.
 #[derive(Clone, Debug, Default)]
@@ -183,15 +183,9 @@ impl Session {
     /// If the sizes that are told contradict each other.
     pub fn open_dims(&self, inputs: &Inputs) -> Result<Vec<String>, SessionError> {
         let sizes = self.sizes(inputs, &BTreeMap::new())?;
-        let mut open = Vec::new();
-        for input in self.missing(inputs) {
-            for name in open_names(input, &sizes) {
-                if !open.contains(&name) {
-                    open.push(name);
-                }
-            }
-        }
-        Ok(open)
+        let names = self.missing(inputs).flat_map(|input| open_names(input, &sizes));
+        let mut known = BTreeSet::new();
+        Ok(names.filter(|name| known.insert(name.clone())).collect())
     }
 
     /// The inputs that are needed and not given, and of which nobody tells how many dimensions they have.

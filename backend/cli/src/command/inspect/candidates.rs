@@ -17,6 +17,12 @@ const MOST: usize = 1 << 20;
 /// Numbers that are tried of those that a refusal and constants name.
 const MOST_NUMBERS: usize = 12;
 
+/// Shapes that are tried of those that a refusal names.
+const MOST_SHAPES: usize = 32;
+
+/// Dimensions that are varied by themselves or in pairs.
+const MOST_NAMES: usize = 64;
+
 /// What an unsuited node tells.
 pub(super) struct Candidates {
     /// Open dimensions of the inputs that the node depends on, each with whether it stands first in one of them.
@@ -39,17 +45,12 @@ impl Candidates {
         let is_above = |input: &&ValueInfo| above.as_ref().is_none_or(|names| names.contains(input.name()));
         let inputs = session.inputs().iter().filter(missing).filter(is_above);
         let inputs: Vec<_> = inputs.map(|input| open_names(input, &outcome.attempt)).collect();
-        let mut relevant: Vec<(String, bool)> = Vec::new();
-        for (axis, name) in inputs.iter().flat_map(|dims| dims.iter().enumerate()) {
-            if let Some(name) = name.as_ref().filter(|name| relevant.iter().all(|(known, _)| known != *name)) {
-                relevant.push((name.clone(), axis == 0));
-            }
-        }
         let decides = |name: &String| given.find(name).is_none();
-        let (shapes, mut numbers) = (shapes_of(&obstacle.reason), numbers_of(&obstacle.reason));
+        let (mut shapes, mut numbers) = (shapes_of(&obstacle.reason), numbers_of(&obstacle.reason));
+        shapes.truncate(MOST_SHAPES);
         numbers.extend(node.into_iter().flat_map(|node| sizes_of_constants(session, node)));
         Some(Self {
-            relevant,
+            relevant: relevant(&inputs),
             inputs,
             deciding: session.deciding_inputs().into_iter().chain(obstacle.wanted).filter(decides).collect(),
             shapes,
@@ -57,98 +58,101 @@ impl Candidates {
         })
     }
 
-    /// Attempts in the order in which they are worth trying.
-    pub(super) fn attempts(&self, best: &Outcome) -> Vec<Attempt> {
+    /// Attempts in the order in which they are worth trying. Each is made when it is asked for: a model may have many open dimensions.
+    pub(super) fn attempts<'a>(&'a self, best: &'a Outcome) -> impl Iterator<Item = Attempt> + 'a {
         let base = &best.attempt;
-        let single = |values: &[usize]| {
-            let pairs = self.relevant.iter().flat_map(|(name, _)| values.iter().map(move |size| (name, *size)));
-            pairs.map(|(name, size)| with(base, [(name, size)])).collect::<Vec<_>>()
-        };
-        let inner: Vec<_> = self.relevant.iter().filter(|(_, first)| !first).map(|(name, _)| name).collect();
-        let uniform = |names: &[&String]| {
-            let some = USUAL.iter().filter(|_| names.len() > 1);
-            some.map(|size| with(base, names.iter().map(|name| (*name, *size)))).collect::<Vec<_>>()
-        };
-        let all: Vec<_> = self.relevant.iter().map(|(name, _)| name).collect();
-        [
-            self.elements(base),
-            self.named_shapes(base),
-            single(&self.numbers),
-            self.last_alike(base),
-            uniform(&inner),
-            single(&USUAL),
-            self.alike(base),
-            self.pairs(base),
-            uniform(&all),
-        ]
-        .concat()
+        self.elements(base)
+            .chain(self.named_shapes(base))
+            .chain(self.single(base, &self.numbers))
+            .chain(self.last_alike(base))
+            .chain(self.uniform(base, false))
+            .chain(self.single(base, &USUAL))
+            .chain(self.alike(base))
+            .chain(self.pairs(base))
+            .chain(self.uniform(base, true))
     }
 
     /// Elements of inputs that decide shapes: of all, then of each.
-    fn elements(&self, base: &Attempt) -> Vec<Attempt> {
-        let set = |names: &[String], elements: Elements| {
+    fn elements<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
+        let set = move |names: &[String], elements: Elements| {
             let mut attempt = base.clone();
             attempt.elements.extend(names.iter().map(|name| (name.clone(), elements)));
             attempt
         };
         let groups = std::iter::once(&self.deciding[..]).chain(self.deciding.chunks(1));
-        groups
-            .filter(|names| !names.is_empty())
-            .flat_map(|names| Elements::ALL.map(|elements| set(names, elements)))
-            .collect()
+        let some = groups.filter(|names| !names.is_empty());
+        some.flat_map(move |names| Elements::ALL.map(|elements| set(names, elements)))
     }
 
     /// Whole shapes that the refusal names, for inputs of as many dimensions.
-    fn named_shapes(&self, base: &Attempt) -> Vec<Attempt> {
-        let mut attempts = Vec::new();
-        for shape in &self.shapes {
-            for dims in self.inputs.iter().filter(|dims| dims.len() == shape.len()) {
+    fn named_shapes<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
+        self.shapes.iter().flat_map(move |shape| {
+            let inputs = self.inputs.iter().filter(move |dims| dims.len() == shape.len());
+            inputs.map(move |dims| {
                 let sizes = dims.iter().zip(shape).filter_map(|(name, size)| Some((name.as_ref()?, *size)));
-                attempts.push(with(base, sizes));
-            }
-        }
-        attempts
+                with(base, sizes)
+            })
+        })
+    }
+
+    /// One dimension with each of these sizes.
+    fn single<'a>(&'a self, base: &'a Attempt, sizes: &'a [usize]) -> impl Iterator<Item = Attempt> + 'a {
+        let names = self.relevant.iter().take(MOST_NAMES).map(|(name, _)| name);
+        names.flat_map(move |name| sizes.iter().map(move |size| with(base, [(name, *size)])))
+    }
+
+    /// All dimensions alike, with or without those that stand first.
+    fn uniform<'a>(&'a self, base: &'a Attempt, with_first: bool) -> impl Iterator<Item = Attempt> + 'a {
+        let kept = self.relevant.iter().filter(move |(_, first)| with_first || !first);
+        let names: Vec<&String> = kept.map(|(name, _)| name).collect();
+        let sizes = USUAL.iter().take(if names.len() > 1 { USUAL.len() } else { 0 });
+        sizes.map(move |size| with(base, names.iter().map(|name| (*name, *size))))
     }
 
     /// The last two open dimensions of each input, alike: height and width.
-    fn last_alike(&self, base: &Attempt) -> Vec<Attempt> {
+    fn last_alike<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         let last = self.inputs.iter().filter_map(|dims| {
             let mut open = dims.iter().flatten().rev();
             Some((open.next()?, open.next()?))
         });
-        last.flat_map(|(a, b)| USUAL.iter().map(move |size| with(base, [(a, *size), (b, *size)]))).collect()
+        last.flat_map(move |(a, b)| USUAL.iter().map(move |size| with(base, [(a, *size), (b, *size)])))
     }
 
     /// Any two dimensions of one input, alike.
-    fn alike(&self, base: &Attempt) -> Vec<Attempt> {
-        let attempts = self
-            .two_of_one()
-            .into_iter()
-            .flat_map(|(a, b)| USUAL.iter().chain(&self.numbers).map(move |size| with(base, [(a, *size), (b, *size)])));
-        attempts.collect()
+    fn alike<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
+        self.two_of_one().flat_map(move |(a, b)| {
+            let sizes = USUAL.iter().chain(&self.numbers);
+            sizes.map(move |size| with(base, [(a, *size), (b, *size)]))
+        })
     }
 
     /// Two dimensions of one input, with numbers that are named.
-    fn pairs(&self, base: &Attempt) -> Vec<Attempt> {
-        let two = |numbers: &[usize]| {
-            let both = numbers.iter().flat_map(|one| numbers.iter().map(move |other| (*one, *other)));
-            both.filter(|(one, other)| one != other).collect::<Vec<_>>()
-        };
-        let sizes = two(&self.numbers);
-        let pairs = self.two_of_one().into_iter();
-        pairs.flat_map(|(a, b)| sizes.iter().map(move |(one, other)| with(base, [(a, *one), (b, *other)]))).collect()
+    fn pairs<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
+        self.two_of_one().flat_map(move |(a, b)| {
+            let both = self.numbers.iter().flat_map(|one| self.numbers.iter().map(move |other| (*one, *other)));
+            let two = both.filter(|(one, other)| one != other);
+            two.map(move |(one, other)| with(base, [(a, one), (b, other)]))
+        })
     }
 
-    fn two_of_one(&self) -> Vec<(&String, &String)> {
-        let mut pairs = Vec::new();
-        for dims in &self.inputs {
-            let open: Vec<_> = dims.iter().flatten().collect();
+    fn two_of_one(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.inputs.iter().flat_map(|dims| {
+            let open: Vec<_> = dims.iter().flatten().take(MOST_NAMES).collect();
+            let mut pairs = Vec::new();
             for (at, one) in open.iter().enumerate().rev() {
                 pairs.extend(open[at + 1..].iter().filter(|other| *other != one).map(|other| (*one, *other)));
             }
-        }
-        pairs
+            pairs
+        })
     }
+}
+
+/// The open dimensions of inputs, each once, with whether it stands first where it is met first.
+fn relevant(inputs: &[Vec<Option<String>>]) -> Vec<(String, bool)> {
+    let mut known = BTreeSet::new();
+    let dims = inputs.iter().flat_map(|dims| dims.iter().enumerate());
+    let named = dims.filter_map(|(axis, name)| Some((name.as_ref()?, axis == 0)));
+    named.filter(|(name, _)| known.insert(*name)).map(|(name, first)| (name.clone(), first)).collect()
 }
 
 fn with<'n>(base: &Attempt, sizes: impl IntoIterator<Item = (&'n String, usize)>) -> Attempt {
@@ -233,7 +237,29 @@ fn distinct(numbers: Vec<usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::attempt::Tried;
     use super::*;
+
+    #[test]
+    fn attempts_at_many_inputs_are_made_one_by_one() {
+        let names: Vec<String> = (0..10_000).map(|at| format!("dim_{at}")).collect();
+        let inputs: Vec<_> = names.iter().map(|name| vec![Some(name.clone())]).collect();
+        let candidates = Candidates {
+            relevant: relevant(&inputs),
+            inputs,
+            deciding: Vec::new(),
+            shapes: vec![vec![7]],
+            numbers: vec![5],
+        };
+        let sizes = names.iter().map(|name| (name.clone(), 1)).collect();
+        let attempt = Attempt { sizes, ..Attempt::default() };
+        let best = Outcome { attempt, result: Ok(Tried { inputs: Inputs::new(), phases: false }), reached: 1 };
+        let first = candidates.attempts(&best).next().expect("some");
+        assert_eq!((first.sizes["dim_0"], first.sizes["dim_1"]), (7, 1));
+        // Each shape, number and usual size of one, then usual sizes of all.
+        let all = candidates.attempts(&best).skip(10_000).count();
+        assert_eq!(all, MOST_NAMES * (1 + USUAL.len()) + USUAL.len());
+    }
 
     #[test]
     fn shapes_and_numbers_are_found_in_refusals() {

@@ -1,9 +1,9 @@
 //! Looks for sizes with which a model runs, where nobody gave them: from one attempt to the next that gets further.
 //!
 //! All open dimensions begin at 1. The first node that the sizes do not suit says what to try: shapes and numbers that its refusal names, sizes of
-//! its constants, then usual sizes, first of one dimension, then of several. The first attempt that reaches a later node is gone on from, or else one that the same node refuses for another
-//! reason. What
-//! works is then varied, one dimension at a time, to tell which sizes are impossible. Attempts and time are bounded.
+//! its constants, then usual sizes, first of one dimension, then of several. The search goes on from the first attempt that reaches a later node,
+//! or else from one that the same node refuses for another reason. Then it varies what works, one dimension at a time, to tell which sizes fail.
+//! Attempts and time are bounded; one attempt is not interrupted.
 
 use super::attempt::{Attempt, Elements, Outcome, is_small};
 use super::candidates::{Candidates, LADDER};
@@ -112,8 +112,9 @@ impl Search<'_> {
         if best.passes() {
             return None;
         }
+        let candidates = Candidates::of(self.session, self.given, best)?;
         let mut aside = None;
-        for attempt in Candidates::of(self.session, self.given, best)?.attempts(best) {
+        for attempt in candidates.attempts(best) {
             if self.seen.len() >= MOST.0 || self.begun.elapsed() >= MOST.1 {
                 break;
             }
