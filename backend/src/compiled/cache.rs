@@ -217,7 +217,7 @@ fn found(file: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Optio
 fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String, ImportError> {
     let mut hasher = blake3::Hasher::new();
     let (model, folder) = placed(model).unwrap_or_else(|_| (model.to_owned(), PathBuf::new()));
-    let beside = import::data_files(&model)?.into_iter().map(|path| folder.join(path));
+    let beside = import::data_files(&model, &options.limits)?.into_iter().map(|path| folder.join(path));
     for path in std::iter::once(model.clone()).chain(beside) {
         hasher.update(format!("{path:?} {}\n", stamp(&path)).as_bytes());
     }

@@ -135,7 +135,12 @@ impl Compilation<'_> {
         let mut gathered = Gathered::default();
         let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
         // A path that cannot be written down is not remembered.
-        let source = self.file.map(Source::of).transpose().map_err(refused)?.filter(Source::is_text);
+        let source = self
+            .file
+            .map(|file| Source::of(file, &self.options.limits))
+            .transpose()
+            .map_err(refused)?
+            .filter(Source::is_text);
         let about = About {
             version: env!("CARGO_PKG_VERSION").into(),
             build: self.build.into(),

@@ -1,7 +1,7 @@
 //! The model that a compiled one was made of: where it was, and whether it is still the same.
 
 use crate::files;
-use crate::import;
+use crate::import::{self, Limits};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ struct SourceFile {
 }
 
 impl Source {
-    /// The files of a model as they are now. Reads all of them.
+    /// The files of a model, which keeps these limits, as they are now. Reads all of them.
     ///
     /// # Errors
     /// If one cannot be read.
-    pub(super) fn of(model: &Path) -> Result<Self, String> {
-        let beside = import::data_files(model).map_err(|error| error.to_string())?;
+    pub(super) fn of(model: &Path, limits: &Limits) -> Result<Self, String> {
+        let beside = import::data_files(model, limits).map_err(|error| error.to_string())?;
         let file = |path: PathBuf| SourceFile::of(&path).map_err(|error| format!("{}: {error}", path.display()));
         let (model, folder) = placed(model).map_err(|error| format!("{}: {error}", model.display()))?;
         let all = std::iter::once(model).chain(beside.into_iter().map(|path| folder.join(path)));

@@ -10,11 +10,10 @@ use std::path::{Path, PathBuf};
 /// The files in the directory of the model in `path` that hold tensors of it, relative to that, without repeats.
 ///
 /// # Errors
-/// If the file cannot be read, is not an ONNX model, or names files that a model may not.
-pub fn data_files(path: &Path) -> Result<BTreeSet<PathBuf>> {
-    let limits = Limits::default();
-    let found = open(path, &limits).and_then(|file| {
-        let model = proto::read(Reader::of_file(&file), &limits)?;
+/// If the file cannot be read, exceeds these limits, is not an ONNX model, or names files that a model may not.
+pub fn data_files(path: &Path, limits: &Limits) -> Result<BTreeSet<PathBuf>> {
+    let found = open(path, limits).and_then(|file| {
+        let model = proto::read(Reader::of_file(&file), limits)?;
         let mut found = BTreeSet::new();
         model.graph.iter().try_for_each(|graph| add(graph, &mut found))?;
         for function in &model.functions {
@@ -65,9 +64,13 @@ mod tests {
     #[test]
     fn files_beside_a_model_are_found() {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data");
+        let data_files = |path: &Path| super::data_files(path, &Limits::default());
         let found = data_files(&data.join("mlp_external.onnx")).expect("sound");
         assert!(found.into_iter().eq([PathBuf::from("mlp_external.data")]));
         assert!(data_files(&data.join("mlp.onnx")).expect("sound").is_empty());
         assert!(data_files(&data.join("mlp_external.data")).is_err());
+        let narrow = Limits { nodes: 1, ..Limits::default() };
+        let refused = super::data_files(&data.join("mlp.onnx"), &narrow).expect_err("more nodes");
+        assert_eq!(refused.limit_name(), Some("nodes"));
     }
 }

@@ -5,7 +5,7 @@ use super::source::Source;
 use crate::command::inputs::named;
 use crate::command::{CliError, read_file, write_file};
 use anabranch::compiled::is_compiled;
-use anabranch::import::data_files;
+use anabranch::import::{Limits, data_files};
 use anabranch::lower::Rewrites;
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;
@@ -35,7 +35,11 @@ pub(super) struct Marker {
 impl Marker {
     /// That of a command.
     pub(super) fn new(command: &PipeCommand, source: &Source<'_>) -> Result<Self, CliError> {
-        let model = command.model.as_deref().map_or_else(|| Ok("the built-in model".to_owned()), model_state)?;
+        let limits = command.limits.limits()?;
+        let model = match &command.model {
+            Some(model) => model_state(model, &limits)?,
+            None => "the built-in model".to_owned(),
+        };
         let patterns = command.inputs.iter().map(|pattern| state(Path::new(pattern)));
         let dims = command.dim.iter().map(|(name, size)| Ok(format!("{name}={size}")));
         let fuse = Some(command.fuse.rewrites()).filter(|fuse| *fuse != Rewrites::ALL);
@@ -108,12 +112,12 @@ impl Marker {
 }
 
 /// As [`state`], of a model and of the files beside it that hold its tensors.
-fn model_state(path: &Path) -> Result<String, CliError> {
+fn model_state(path: &Path, limits: &Limits) -> Result<String, CliError> {
     if !path.is_file() || is_compiled(path) {
         return state(path);
     }
     let folder = path.parent().unwrap_or(Path::new(""));
-    let beside = data_files(path).map_err(|error| CliError::input(error.to_string()))?;
+    let beside = data_files(path, limits).map_err(|error| CliError::input(error.to_string()))?;
     let all = std::iter::once(path.to_owned()).chain(beside.into_iter().map(|file| folder.join(file)));
     Ok(all.map(|file| state(&file)).collect::<Result<Vec<_>, _>>()?.join(", "))
 }
