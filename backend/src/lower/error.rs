@@ -20,6 +20,8 @@ pub struct LowerError {
     pub(crate) node: Option<String>,
     pub(crate) input: Option<String>,
     pub(crate) symbol: Option<String>,
+    /// Whether that symbol has no size, and a caller may give one.
+    pub(crate) is_open: bool,
     /// What stops it, if that are nodes.
     pub(super) refusal: Option<Box<Refusal>>,
     pub(super) text: String,
@@ -95,7 +97,7 @@ impl LowerError {
     }
 
     pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, node: None, input: None, symbol: None, refusal: None, text: text.into() }
+        Self { kind, node: None, input: None, symbol: None, is_open: false, refusal: None, text: text.into() }
     }
 
     /// A fault of an input, whose name the text begins with.

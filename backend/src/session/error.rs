@@ -164,6 +164,15 @@ impl SessionError {
         if let Cause::Import(error) = &*self.cause { error.limit_name() } else { None }
     }
 
+    /// The dimension that has no size, by symbol or by input and axis, if one is wanted.
+    pub fn missing_size(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Input(InputError::Shape { .. }) => self.symbol(),
+            Cause::Lower(error) if error.is_open => self.symbol(),
+            _ => None,
+        }
+    }
+
     /// The nodes of the model that cannot be lowered, in its order, if that is what it is about.
     pub fn obstacles(&self) -> &[Obstacle] {
         if let Cause::Lower(error) = &*self.cause { error.obstacles() } else { &[] }

@@ -19,7 +19,7 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
         }
         ErrorKind::Infeasible => "--memory DEVICE=BYTES, --pin and --colocate say what devices may hold".to_owned(),
         ErrorKind::MissingInput => format!("--input {}=FILE.npy, or --random SEED", error.input().unwrap_or("NAME")),
-        ErrorKind::Dimension => dimension(error.symbol().unwrap_or("NAME"), "N"),
+        ErrorKind::Dimension => dimension(error.missing_size()?, "N"),
         ErrorKind::PlatformFile => "`anabranch platform -o FILE` writes one to start from".to_owned(),
         ErrorKind::Constraint => "`anabranch place` lists nodes, `anabranch devices` devices".to_owned(),
         _ => return None,

@@ -90,6 +90,8 @@ impl InspectCommand {
         session.verify_weights().map_err(CliError::input)?;
         let set = located.as_ref().and_then(|located| located.sets.first());
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
+        // Sizes that the model has not are an error of the command line, not an obstacle of the model.
+        session.open_dims(&given)?;
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
         output.text_or_json(|| inspection.text(), &inspection)?;
         let Inspection { model, runs, obstacles, .. } = inspection;

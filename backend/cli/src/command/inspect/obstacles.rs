@@ -74,7 +74,11 @@ impl Obstacle {
     fn of_plan(error: &SessionError) -> Self {
         let text = error.to_string();
         let (problem, own) = in_two(&text).unwrap_or((&text, ""));
-        let next = hint(error).unwrap_or_else(|| own.to_owned());
+        let next = match hint(error) {
+            Some(hint) if own.is_empty() => hint,
+            Some(hint) => format!("{own}: {hint}"),
+            None => own.to_owned(),
+        };
         Self { node: error.node().map(str::to_owned), operator: None, problem: problem.to_owned(), next }
     }
 }
