@@ -42,6 +42,7 @@ struct PhaseLine {
     /// Of all these runs together.
     predicted_ms: f64,
     measured_ms: f64,
+    /// The greatest of all these runs, by device.
     peak_bytes: Vec<u64>,
 }
 
@@ -77,7 +78,9 @@ impl PhaseLine {
             line.runs += 1;
             line.predicted_ms += RunPrediction::of(part.planned).makespan * 1e3;
             line.measured_ms += part.measured.makespan.as_secs_f64() * 1e3;
-            line.peak_bytes.clone_from(&part.measured.peaks);
+            let peaks = &part.measured.peaks;
+            line.peak_bytes.resize(peaks.len().max(line.peak_bytes.len()), 0);
+            line.peak_bytes.iter_mut().zip(peaks).for_each(|(most, peak)| *most = (*most).max(*peak));
         }
         lines
     }
@@ -109,7 +112,7 @@ impl fmt::Display for Phases {
         match self.left_out {
             0 => Ok(()),
             runs => {
-                write!(f, "\n          of {runs} further runs of plans nothing is told of nodes: there were too many")
+                write!(f, "\n          nodes of {runs} further runs are not shown: there were too many")
             }
         }
     }
