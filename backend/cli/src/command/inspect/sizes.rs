@@ -107,9 +107,9 @@ impl Sizes {
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |sizes: &[usize]| sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        write!(f, "{}: possible are {}", self.name, list(&self.possible))?;
+        write!(f, "{}: works with {}", self.name, list(&self.possible))?;
         match &self.reason {
-            Some(reason) => write!(f, "; impossible are {} ({reason})", list(&self.impossible)),
+            Some(reason) => write!(f, "; fails with {} ({reason})", list(&self.impossible)),
             None => Ok(()),
         }
     }
