@@ -14,19 +14,20 @@ use anabranch_kernels::{DType, Shape, Tensor};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 type Result<T, E = ImportError> = std::result::Result<T, E>;
 
-/// What the numbers of an output stand for.
+/// What the numbers of an output stand for. Its copies share one list: a model's nodes may pass on a long one many times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Labels {
     /// Each element is the index of one of these texts.
-    Texts(Vec<String>),
+    Texts(Arc<[String]>),
     /// Each row is a map from these texts to its elements.
-    TextKeys(Vec<String>),
+    TextKeys(Arc<[String]>),
     /// Each row is a map from these integers to its elements.
-    IntegerKeys(Vec<i64>),
+    IntegerKeys(Arc<[i64]>),
 }
 
 impl Labels {
@@ -71,7 +72,7 @@ pub(super) fn numbered_texts(proto: &TensorProto) -> Result<(Constant, Labels)> 
     let shape = Shape::new(dims).map_err(|error| wrong(&error))?;
     let indices: Vec<i64> = (0..texts.len() as i64).collect();
     let tensor = Tensor::from_elements(shape, &indices).map_err(|error| wrong(&error))?;
-    Ok((tensor.into(), Labels::Texts(texts)))
+    Ok((tensor.into(), Labels::Texts(texts.into())))
 }
 
 /// Rewrites nodes that make or read texts, and gives outputs their labels. Nodes are in topological order; `labels` are those of constants.
@@ -100,7 +101,7 @@ pub(super) fn resolve(
 fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<(), String> {
     let given = node.input(0).and_then(|value| labels.get(&value));
     let texts = match given {
-        Some(Labels::Texts(texts)) => Some(texts.clone()),
+        Some(Labels::Texts(texts)) => Some(Arc::clone(texts)),
         Some(_) => return Err("it reads maps, which only outputs can be".into()),
         None => None,
     };
@@ -147,7 +148,7 @@ fn classes(node: &mut Node, name: &str) -> Result<Option<Labels>, String> {
         return Err("its only class is a text".into());
     }
     node.attributes.insert(name.into(), numbered(texts.len()));
-    Ok(Some(Labels::Texts(texts)))
+    Ok(Some(Labels::Texts(texts.into())))
 }
 
 /// Keys and values that are texts as numbers: keys as the indices of the texts that are read, values as those of a list of their own.
@@ -170,7 +171,7 @@ fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, S
             node.attributes.insert("values_int64s".into(), numbered(values.len()));
             node.attributes.insert("default_int64".into(), Attribute::Int(values.len() as i64));
             values.push(default);
-            Some(Labels::Texts(values))
+            Some(Labels::Texts(values.into()))
         }
         None => None,
     };
@@ -214,10 +215,10 @@ fn reordered(node: &mut Node, order: &[usize]) -> Result<(), String> {
 /// The keys of a map; the node passes on its input.
 fn zipped(node: &mut Node) -> Result<Labels, String> {
     let keys = match taken(node, "classlabels_strings")? {
-        Some(texts) => Labels::TextKeys(texts),
+        Some(texts) => Labels::TextKeys(texts.into()),
         None => {
             let keys = node.ints("classlabels_int64s").map_err(|error| error.to_string())?.unwrap_or_default();
-            Labels::IntegerKeys(keys.to_vec())
+            Labels::IntegerKeys(keys.into())
         }
     };
     (node.domain, node.op_type) = (String::new(), "Identity".into());
@@ -265,14 +266,27 @@ mod tests {
             ml("ZipMap", "scores", &["map"], vec![AttributeProto::strings("classlabels_strings", &["no", "yes"])]);
         let same = NodeProto::of("Identity", &["label"], &["same"]);
         let model = model(vec![classifier(), zip, same], &["same", "map"]).expect("sound");
-        let texts = || vec!["no".to_owned(), "yes".to_owned()];
+        let texts = || -> Arc<[String]> { ["no".to_owned(), "yes".to_owned()].into() };
         let labels: Vec<_> = model.outputs.iter().map(|output| output.labels.clone()).collect();
         assert_eq!(labels, [Some(Labels::Texts(texts())), Some(Labels::TextKeys(texts()))]);
+        let json = serde_json::to_string(&labels).expect("lists");
+        assert_eq!(json, r#"[{"texts":["no","yes"]},{"text_keys":["no","yes"]}]"#);
+        assert_eq!(serde_json::from_str::<Vec<Option<Labels>>>(&json).expect("lists"), labels);
         assert_eq!(model.nodes[0].ints("classlabels_ints").expect("a list"), Some(&[0, 1][..]));
         assert_eq!(model.nodes[1].op_type, "Identity");
         let (named, indices) = (Labels::Texts(texts()), Tensor::from_i64s(&[1, 0]));
         assert_eq!(named.texts(&indices), Some(vec!["yes", "no"]));
         assert_eq!(Labels::Texts(texts()).texts(&Tensor::from_i64s(&[2])), None);
+    }
+
+    #[test]
+    fn nodes_that_pass_on_a_list_share_it() {
+        let same = [("label", "a"), ("a", "b"), ("b", "c")].map(|(from, to)| NodeProto::of("Identity", &[from], &[to]));
+        let nodes = std::iter::once(classifier()).chain(same).collect();
+        let model = model(nodes, &["label", "c"]).expect("sound");
+        let lists: Vec<_> = model.outputs.iter().map(|output| output.labels.clone()).collect();
+        let [Some(Labels::Texts(one)), Some(Labels::Texts(other))] = &lists[..] else { panic!("two lists of texts") };
+        assert!(Arc::ptr_eq(one, other));
     }
 
     #[test]
