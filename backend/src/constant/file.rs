@@ -100,6 +100,11 @@ impl ConstantFile {
         &self.name
     }
 
+    /// What the system says of it now.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
     /// Its bytes.
     pub(crate) fn len(&self) -> u64 {
         self.state.bytes

@@ -11,14 +11,15 @@
 //! Nobody can tell which of a file's several names (hard links) came first, so these are read like any file.
 
 use super::error::{ImportError, ImportErrorKind, Name, Result};
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// A directory that files are opened beneath.
 pub(super) struct Directory {
+    /// Without links, if it is there.
     path: PathBuf,
-    /// The model's file, which may be a link to one in another directory.
+    /// The model's file without links, which may be in another directory.
     model: Option<PathBuf>,
 }
 
@@ -27,12 +28,22 @@ impl Directory {
     pub(super) fn new(path: &Path) -> Self {
         // The directory of the bare file name `model.onnx` is the current one.
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_path_buf() };
-        Self { path, model: None }
+        Self { path: path.canonicalize().unwrap_or(path), model: None }
     }
 
-    /// The directory of the model in the file `model`.
+    /// The directory of the model in the file `model`: its links are followed now, and not again.
     pub(super) fn of_model(model: &Path) -> Self {
-        Self { model: Some(model.to_path_buf()), ..Self::new(model.parent().unwrap_or(Path::new(""))) }
+        Self { model: model.canonicalize().ok(), ..Self::new(model.parent().unwrap_or(Path::new(""))) }
+    }
+
+    /// Refuses the opened file if it is not the one that the model's links led to: they were exchanged in between.
+    pub(super) fn verify(&self, opened: &Metadata) -> Result<()> {
+        let Some(model) = &self.model else { return Ok(()) };
+        let found = fs::symlink_metadata(model).map_err(ImportError::io)?;
+        match file_id(&found) == file_id(opened) {
+            true => Ok(()),
+            false => Err(ImportError::new(ImportErrorKind::Io, "was exchanged while it was opened; try again")),
+        }
     }
 
     /// Opens a regular file. `path` consists of ordinary names.
@@ -52,15 +63,30 @@ impl Directory {
     fn followed(&self, path: &Path, resolve: Resolve) -> Result<File> {
         let refused = |error| refusal(path, &error);
         let end = self.path.join(path).canonicalize().map_err(refused)?;
-        let own = self.path.canonicalize().map_err(refused)?;
-        let linked = self.model.as_ref().and_then(|model| model.canonicalize().ok());
-        let linked = linked.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-        for directory in [Some(own), linked].into_iter().flatten() {
-            if let Ok(below) = end.strip_prefix(&directory) {
-                return regular(path, resolve(&directory, below).map_err(refused)?);
+        let linked = self.model.as_deref().and_then(Path::parent);
+        for directory in [Some(self.path.as_path()), linked].into_iter().flatten() {
+            if let Ok(below) = end.strip_prefix(directory) {
+                return regular(path, resolve(directory, below).map_err(refused)?);
             }
         }
         Err(not_a_file(path, &format!("a link to {}, outside the model's directory", Name(&end.display().to_string()))))
+    }
+}
+
+/// What tells a file from all others: its device and its number there.
+pub(super) type FileId = (u64, u64);
+
+/// A file's, where the system has one.
+pub(super) fn file_id(metadata: &Metadata) -> Option<FileId> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        Some((metadata.dev(), metadata.ino()))
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = metadata;
+        None
     }
 }
 
@@ -295,6 +321,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_model_whose_links_are_exchanged_is_refused_and_its_directories_stay() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let root = folder.path();
+        for name in ["one", "other"] {
+            fs::create_dir(root.join(name)).expect("a folder");
+            fs::write(root.join(name).join("model"), name).expect("a small file");
+        }
+        let link = root.join("model.onnx");
+        symlink("one/model", &link).expect("a link");
+        let directory = Directory::of_model(&link);
+        let opened = || fs::metadata(&link).expect("a file");
+        assert!(directory.verify(&opened()).is_ok());
+        fs::remove_file(&link).and_then(|()| symlink("other/model", &link)).expect("a link");
+        assert!(directory.verify(&opened()).is_err_and(|error| error.to_string().contains("exchanged")));
+        assert!(directory.model.as_ref().is_some_and(|model| model.ends_with("one/model")));
     }
 
     #[test]

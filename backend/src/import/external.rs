@@ -1,12 +1,11 @@
 //! Tensor data in files beside the model, and nowhere else.
 
-use super::beneath::Directory;
+use super::beneath::{Directory, FileId, file_id};
 use super::error::{ImportError, Name, Result};
 use super::proto::StringStringEntryProto;
 use crate::constant::{Constant, ConstantFile};
 use anabranch_kernels::TensorSpec;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,13 +105,33 @@ pub(super) struct ExternalFiles {
     directory: Directory,
     /// The constants of each region, of different types or sizes.
     regions: BTreeMap<Region, Vec<Constant>>,
-    /// The files opened, and how much all regions of each take together.
-    files: BTreeMap<PathBuf, (Arc<ConstantFile>, u64)>,
+    /// The files opened: several names may be those of one file.
+    files: Vec<Opened>,
+    /// The place in `files` of each name.
+    names: BTreeMap<PathBuf, usize>,
+    /// The place in `files` of each file.
+    ids: BTreeMap<FileId, usize>,
+    /// What the regions of all files take beyond twice the size of their files.
+    excess: u64,
+}
+
+/// A file, and how much all its regions take together.
+struct Opened {
+    file: Arc<ConstantFile>,
+    taken: u64,
+}
+
+impl Opened {
+    /// What its regions would take beyond twice its size if they took this much.
+    fn excess(&self, taken: u64) -> u64 {
+        taken.saturating_sub(self.file.len().saturating_mul(2))
+    }
 }
 
 impl ExternalFiles {
     pub(super) fn new(directory: Directory) -> Self {
-        Self { directory, regions: BTreeMap::new(), files: BTreeMap::new() }
+        let (names, ids) = (BTreeMap::new(), BTreeMap::new());
+        Self { directory, regions: BTreeMap::new(), files: Vec::new(), names, ids, excess: 0 }
     }
 
     /// The constant of a region that was seen before: tied weights are kept once.
@@ -126,32 +145,52 @@ impl ExternalFiles {
         self.regions.entry(region).or_default().push(constant);
     }
 
-    /// The region's file, if the region lies within it. Regions may overlap, as weights do that several layers share parts of; all of
-    /// them together may take twice the file's size, and `spare` bytes more.
+    /// The region's file, if the region lies within it. Regions may overlap, as weights do that several layers share parts of; all those of
+    /// a file may take twice its size, and those of all files together `spare` bytes more.
     ///
     /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
     pub(super) fn open(&mut self, region: &Region, spare: u64) -> Result<Arc<ConstantFile>> {
-        let (file, taken) = match self.files.entry(region.path.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => {
-                let file = ConstantFile::new(self.directory.open(&region.path)?, region.location());
-                let unreadable = |error| ImportError::io(error).of("its data's file", &region.location());
-                place.insert((Arc::new(file.map_err(unreadable)?), 0))
-            }
-        };
-        region.check(file.len())?;
-        *taken = taken.saturating_add(region.length);
-        match *taken <= file.len().saturating_mul(2).saturating_add(spare) {
-            true => Ok(Arc::clone(file)),
-            false => Err(ImportError::over(
+        let place = self.place(region)?;
+        let opened = &mut self.files[place];
+        region.check(opened.file.len())?;
+        let taken = opened.taken.saturating_add(region.length);
+        let excess = self.excess.saturating_add(opened.excess(taken) - opened.excess(opened.taken));
+        if excess > spare {
+            return Err(ImportError::over(
                 "sparse_bytes",
                 format_args!(
-                    "the tensors in {} overlap, and take {taken} bytes of a file of {}, more than twice as many and {spare}",
+                    "the tensors in {} overlap, and take {taken} bytes of a file of {}; tensors of all files take {excess} bytes beyond twice \
+                     the files' sizes, and {spare} are allowed",
                     Name(&region.location()),
-                    file.len()
+                    opened.file.len()
                 ),
-            )),
+            ));
         }
+        (opened.taken, self.excess) = (taken, excess);
+        Ok(Arc::clone(&opened.file))
+    }
+
+    /// The place of the region's file, which is opened if it has not been.
+    fn place(&mut self, region: &Region) -> Result<usize> {
+        if let Some(place) = self.names.get(&region.path) {
+            return Ok(*place);
+        }
+        let unreadable = |error| ImportError::io(error).of("its data's file", &region.location());
+        let file = self.directory.open(&region.path)?;
+        let id = file_id(&file.metadata().map_err(unreadable)?);
+        let place = match id.and_then(|id| self.ids.get(&id)) {
+            Some(place) => *place,
+            None => {
+                let file = Arc::new(ConstantFile::new(file, region.location()).map_err(unreadable)?);
+                self.files.push(Opened { file, taken: 0 });
+                self.files.len() - 1
+            }
+        };
+        if let Some(id) = id {
+            self.ids.insert(id, place);
+        }
+        self.names.insert(region.path.clone(), place);
+        Ok(place)
     }
 }
 
@@ -220,5 +259,23 @@ mod tests {
         assert!(files.open(&region(4), 8).is_ok() && files.open(&region(3), 8).is_ok());
         let error = files.open(&region(2), 8).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("take 48 bytes of a file of 16"), "{error}");
+    }
+
+    #[test]
+    fn overlaps_of_all_files_share_one_allowance_and_links_are_no_files_of_their_own() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        for name in ["v", "w"] {
+            std::fs::write(folder.path().join(name), [1u8; 16]).expect("a small file");
+        }
+        std::fs::hard_link(folder.path().join("w"), folder.path().join("x")).expect("a link");
+        let whole = |name: &str| Region { path: name.into(), offset: 0, length: 16 };
+        let opened = |names: &[&str], spare| {
+            let mut files = ExternalFiles::new(Directory::new(folder.path()));
+            names.iter().all(|name| files.open(&whole(name), spare).is_ok())
+        };
+        assert!(opened(&["v", "v", "w", "w"], 0));
+        assert!(opened(&["v", "v", "v", "w", "w"], 16) && !opened(&["v", "v", "v", "w", "w", "w"], 16));
+        #[cfg(unix)]
+        assert!(opened(&["w", "x"], 0) && !opened(&["w", "x", "w"], 0));
     }
 }

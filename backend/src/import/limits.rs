@@ -26,8 +26,8 @@ pub struct Limits {
     pub name_bytes: u64,
     /// Bytes of all tensors together as the files hold them. Default 64 GiB.
     pub tensor_bytes: u64,
-    /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can ask for; and of each file beside the model, bytes
-    /// that tensors which overlap there take beyond twice its size. Default 256 MiB.
+    /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can ask for. As many again may tensors take that
+    /// overlap in files beside the model: added up over these files, what a file's tensors take beyond twice its size. Default 256 MiB.
     pub sparse_bytes: u64,
     /// Bytes that computing constants ahead of a run may add, beyond once the bytes of the model's own. Default 256 MiB.
     pub folded_bytes: u64,

@@ -89,13 +89,12 @@ pub fn survey(path: &Path, limits: &Limits) -> Result<(Model, Vec<ImportError>)>
 }
 
 fn read_file(path: &Path, limits: &Limits, problems: &mut Problems) -> Result<Model> {
+    // Where links lead is asked once, before the model tells what it names.
+    let directory = Directory::of_model(path);
     let model = open(path, limits).and_then(|file| {
+        directory.verify(&file.metadata().map_err(ImportError::io)?)?;
         let proto = proto::read(Reader::of_file(&file), limits)?;
-        graph::build(
-            &proto,
-            &mut TensorReader::new(Some(Arc::new(file)), Some(Directory::of_model(path)), limits),
-            problems,
-        )
+        graph::build(&proto, &mut TensorReader::new(Some(Arc::new(file)), Some(directory), limits), problems)
     });
     model.map_err(|error| error.in_file(path))
 }
