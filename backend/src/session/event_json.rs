@@ -63,7 +63,8 @@ pub fn events_json(run: &Run) -> Value {
             "bytes": step.bytes,
         })
     }));
-    json!({ "makespan_ns": run.took().as_nanos() as u64, "events": events })
+    let left_out = run.later.as_ref().map_or(0, |later| later.left_out);
+    json!({ "makespan_ns": run.took().as_nanos() as u64, "events": events, "left_out": left_out })
 }
 
 fn event_json(part: &Part<'_>, event: &Event) -> Value {

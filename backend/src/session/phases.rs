@@ -15,8 +15,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Events of later phases that a profiled run keeps, and steps, at most: loops have no end of them.
+/// Events of later phases that a profiled run keeps, steps, and nodes of plans, at most: loops have no end of them.
 const MOST_KEPT: usize = 100_000;
+
+/// What a plan weighs beside its nodes.
+const PLAN: usize = 100;
 
 /// What a run did after the plan of its first phase, because only computed values told the shapes.
 ///
@@ -49,8 +52,10 @@ pub struct Later {
     pub(super) predicted: RunPrediction,
     /// What the run before took on the host, if it was for the same inputs' shapes.
     pub(super) host_before: Option<Duration>,
-    /// Events and steps that are kept.
+    /// Events, steps and nodes of plans that are kept.
     kept: usize,
+    /// Whether something did not fit.
+    full: bool,
 }
 
 /// A run of the plan of a later phase.
@@ -109,11 +114,11 @@ impl Later {
         }
     }
 
-    /// Whether there is room for so many more events and steps.
+    /// Whether there is room for so many more events, steps and nodes of plans. Nothing is kept after the first that does not fit.
     fn keeps(&mut self, more: usize) -> bool {
-        let fits = self.kept.saturating_add(more) <= MOST_KEPT;
-        self.kept += if fits { more } else { 0 };
-        fits
+        self.full |= self.kept.saturating_add(more) > MOST_KEPT;
+        self.kept += if self.full { 0 } else { more };
+        !self.full
     }
 }
 
@@ -200,8 +205,10 @@ impl Course<'_> {
         if !self.options.profile {
             return;
         }
-        if self.later.keeps(1 + run.measured.events.len()) {
-            let (planned, cold) = (Arc::clone(run.prepared.planned()), run.cold);
+        let (planned, cold) = (Arc::clone(run.prepared.planned()), run.cold);
+        let is_known = self.later.runs.last().is_some_and(|last| Arc::ptr_eq(&last.planned, &planned));
+        let plan = if is_known { 0 } else { PLAN + planned.program.nodes.len() };
+        if self.later.keeps(1 + run.measured.events.len() + plan) {
             self.later.runs.push(LaterRun { planned, measured: run.measured, cold, begun, planning });
         } else {
             self.later.left_out += 1;
@@ -252,4 +259,17 @@ impl Course<'_> {
 pub(super) fn constant(phase: &Phase, value: ValueIndex) -> Result<Option<Item>, SessionError> {
     let Some(constant) = phase.constant(value) else { return Ok(None) };
     Ok(Some(Item::Tensor(constant.load().map_err(LowerError::from)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_after_the_first_that_does_not_fit() {
+        let mut later = Later::default();
+        assert!(later.keeps(MOST_KEPT - 1));
+        assert!(!later.keeps(2) && !later.keeps(1));
+        assert_eq!(later.kept, MOST_KEPT - 1);
+    }
 }
