@@ -12,6 +12,9 @@ const WAITED: f64 = 0.05;
 /// Beyond this share of the wall time others waited for a core, too, where nobody says how long our threads did.
 const PRESSED: f64 = 0.25;
 
+/// Threads of this process that use more than this share of all cores wait for each other, and hardly for others.
+const OWN: f64 = 0.9;
+
 /// What the machine did while something was measured. Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
@@ -44,6 +47,13 @@ impl Load {
 
     /// Whether times are longer than they would be on a machine that does nothing else.
     pub fn is_busy(&self) -> bool {
+        self.is_busy_with(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    fn is_busy_with(&self, cores: usize) -> bool {
+        if self.processor_ms >= OWN * cores as f64 * self.wall_ms {
+            return false;
+        }
         match (self.waited_share(), self.pressure_percent) {
             (Some(share), _) => share > WAITED,
             (None, Some(percent)) => percent > 100.0 * PRESSED,
@@ -123,11 +133,13 @@ mod tests {
 
     #[test]
     fn threads_that_wait_for_cores_or_a_pressed_system_are_a_busy_machine() {
-        let quiet = Load { wall_ms: 100.0, processor_ms: 200.0, waited_ms: Some(2.0), pressure_percent: Some(90.0) };
-        assert!(!quiet.is_busy(), "others wait, and do not keep our threads from their cores");
-        assert!(Load { waited_ms: Some(40.0), ..quiet }.is_busy());
-        assert!(Load { waited_ms: None, ..quiet }.is_busy());
-        assert!(!Load { waited_ms: None, pressure_percent: None, ..quiet }.is_busy());
+        let quiet = Load { wall_ms: 100.0, processor_ms: 170.0, waited_ms: Some(2.0), pressure_percent: Some(90.0) };
+        assert!(!quiet.is_busy_with(2), "others wait, and do not keep our threads from their cores");
+        assert!(Load { waited_ms: Some(40.0), ..quiet }.is_busy_with(2));
+        assert!(Load { waited_ms: None, ..quiet }.is_busy_with(2));
+        assert!(!Load { waited_ms: None, pressure_percent: None, ..quiet }.is_busy_with(2));
+        let own = Load { processor_ms: 195.0, waited_ms: Some(600.0), ..quiet };
+        assert!(!own.is_busy_with(2) && own.is_busy_with(4), "our own threads have all cores");
         assert_eq!(Load { processor_ms: 60.0, waited_ms: Some(40.0), ..quiet }.waited_share(), Some(0.4));
     }
 

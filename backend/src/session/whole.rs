@@ -80,13 +80,14 @@ impl Run {
         self.cold || self.later.as_ref().is_some_and(|later| later.cold)
     }
 
-    /// What was predicted before the run: the sum over its plans, and what the host took between them in the run before. `None` if a later
+    /// What was predicted before the run: the sum over its plans, and what the host took between them in the run before, without an interval then. `None` if a later
     /// phase was planned only while it ran, since nobody knew of that plan before.
     pub fn predicted(&self) -> Option<RunPrediction> {
         let first = RunPrediction::of(&self.prepared);
         let Some(later) = &self.later else { return Some(first) };
         let host = later.host_before?.as_secs_f64();
-        let host = RunPrediction { makespan: host, interval: Some((host, host)) };
+        // One run does not tell by how much the next one differs.
+        let host = RunPrediction { makespan: host, interval: None };
         (!self.is_cold()).then(|| first.then(later.predicted).then(host))
     }
 
