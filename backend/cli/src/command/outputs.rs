@@ -24,8 +24,32 @@ pub(super) fn form(path: &Path, outputs: usize) -> Result<Form, CliError> {
     }
 }
 
-/// Writes the outputs to a path of this form: labels as texts, and beside a map's columns their keys as `NAME.keys`.
+/// Writes the outputs to a path of this form.
 pub(super) fn write(path: &Path, form: Form, outputs: &Outputs, declared: &[ValueInfo]) -> Result<(), CliError> {
+    with_arrays(outputs, declared, form != Form::Folder, |named| {
+        if form != Form::Folder {
+            tensors::write(path, form, named)?;
+            wrote(path);
+            return Ok(());
+        }
+        fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
+        for output in named {
+            let file = path.join(format!("{}.npy", output.0));
+            tensors::write(&file, Form::Npy, std::slice::from_ref(output))?;
+            wrote(&file);
+        }
+        Ok(())
+    })
+}
+
+/// The outputs as arrays under names for files, or for members of an archive: labels as texts, and beside a map's columns their keys as
+/// `NAME.keys`.
+pub(super) fn with_arrays<T>(
+    outputs: &Outputs,
+    declared: &[ValueInfo],
+    archive: bool,
+    write: impl FnOnce(&[(&str, Array<'_>)]) -> T,
+) -> T {
     let mut arrays = Vec::new();
     for (name, tensor) in outputs.iter() {
         let labels = declared.iter().find(|output| output.name() == name).and_then(ValueInfo::labels);
@@ -37,21 +61,10 @@ pub(super) fn write(path: &Path, form: Form, outputs: &Outputs, declared: &[Valu
     }
     let keys: Vec<(String, Tensor)> = declared.iter().filter_map(integer_keys).collect();
     arrays.extend(keys.iter().map(|(name, keys)| (name.clone(), Array::Tensor(keys))));
-    let names = file_names(arrays.iter().map(|(name, _)| name.as_str()), form != Form::Folder);
+    let names = file_names(arrays.iter().map(|(name, _)| name.as_str()), archive);
     let named: Vec<(&str, Array<'_>)> =
         names.iter().map(String::as_str).zip(arrays.into_iter().map(|(_, array)| array)).collect();
-    if form != Form::Folder {
-        tensors::write(path, form, &named)?;
-        wrote(path);
-        return Ok(());
-    }
-    fs::create_dir_all(path).map_err(|error| CliError::in_file(path, error))?;
-    for output in named {
-        let file = path.join(format!("{}.npy", output.0));
-        tensors::write(&file, Form::Npy, &[output])?;
-        wrote(&file);
-    }
-    Ok(())
+    write(&named)
 }
 
 /// An output as it is written.

@@ -210,7 +210,8 @@ impl PipeCommand {
         let (session, store, _) = open_session(&self.devices, None, &model, &self.place, true)?;
         open::print_notes(&session, output);
         let source = Source::find(self, &session)?;
-        let sink = Sink::open(self.output.as_deref(), &source, &Marker::new(self, &source)?, self.resume)?;
+        let marker = Marker::new(self, &source)?;
+        let sink = Sink::open(self.output.as_deref(), &source, session.outputs(), &marker, self.resume)?;
         let wanted: Vec<u64> = (0..source.count()).filter(|at| !self.resume || !sink.has(*at)).collect();
         let skipped = source.count() - wanted.len() as u64;
         if skipped > 0 && !output.json {

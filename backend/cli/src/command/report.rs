@@ -81,7 +81,7 @@ struct OutputLine {
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
-    /// Its first elements, if they are texts.
+    /// Its first 20 elements, if they are texts.
     #[serde(skip_serializing_if = "Option::is_none")]
     texts: Option<Vec<String>>,
 }
@@ -260,6 +260,10 @@ impl NodeLine {
 
 /// Texts of an output that a report shows.
 const MOST_TEXTS: usize = 20;
+
+/// Texts of an output that its line shows, and characters of each.
+const SHOWN_TEXTS: usize = 8;
+const LONGEST_TEXT: usize = 40;
 
 impl OutputLine {
     fn new(name: &str, tensor: &anabranch_kernels::Tensor, session: &Session) -> Self {
@@ -549,6 +553,12 @@ impl fmt::Display for OutputLine {
         write!(f, "output {} {}[{}]", self.name, self.dtype, shape.join("×"))?;
         if let (Some(min), Some(mean), Some(max)) = (self.min, self.mean, self.max) {
             write!(f, ": min {min:.4}, mean {mean:.4}, max {max:.4}")?;
+        }
+        if let Some(texts) = &self.texts {
+            let short = |text: &String| text.chars().take(LONGEST_TEXT).collect::<String>().escape_debug().to_string();
+            let shown: Vec<String> = texts.iter().take(SHOWN_TEXTS).map(short).collect();
+            let more = if texts.len() > SHOWN_TEXTS { ", …" } else { "" };
+            write!(f, ": {}{more}", shown.join(", "))?;
         }
         writeln!(f)
     }

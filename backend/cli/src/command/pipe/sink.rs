@@ -3,8 +3,9 @@
 use super::marker::Marker;
 use super::source::Source;
 use crate::command::CliError;
-use crate::npy::write_npz;
-use anabranch::session::Outputs;
+use crate::command::outputs::with_arrays;
+use crate::tensors::{self, Form};
+use anabranch::session::{Outputs, ValueInfo};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -15,6 +16,8 @@ pub(super) struct Sink<'a> {
     /// Results from before are of other data sets.
     since: Option<SystemTime>,
     source: &'a Source<'a>,
+    /// The model's outputs.
+    declared: &'a [ValueInfo],
 }
 
 impl<'a> Sink<'a> {
@@ -23,10 +26,11 @@ impl<'a> Sink<'a> {
     pub(super) fn open(
         directory: Option<&Path>,
         source: &'a Source<'a>,
+        declared: &'a [ValueInfo],
         marker: &Marker,
         resume: bool,
     ) -> Result<Self, CliError> {
-        let mut sink = Self { directory: directory.map(Path::to_owned), since: None, source };
+        let mut sink = Self { directory: directory.map(Path::to_owned), since: None, source, declared };
         if let Some(directory) = directory {
             if let Some(twice) = source.name_of_two() {
                 let text = format!("two data sets are called {twice}, and would be one file; name the files apart");
@@ -58,7 +62,9 @@ impl<'a> Sink<'a> {
     /// Keeps the results of a data set.
     pub(super) fn put(&self, data_set: u64, outputs: &Outputs) -> Result<(), CliError> {
         match self.path(data_set) {
-            Some(path) => Ok(write_npz(&path, outputs.iter())?),
+            Some(path) => {
+                Ok(with_arrays(outputs, self.declared, true, |arrays| tensors::write(&path, Form::Npz, arrays))?)
+            }
             None => Ok(()),
         }
     }
