@@ -25,6 +25,8 @@ pub(crate) struct Made {
     predicted: Option<f64>,
     /// How long the whole run took.
     took: Duration,
+    /// By device, how many nodes its plans have there, each plan once: those of all phases with a profile, else of the first.
+    nodes: Vec<usize>,
     /// By device, the most bytes that were taken.
     peaks: Vec<u64>,
     /// Phases after the plan, if it is of the first of several.
@@ -54,6 +56,7 @@ impl Made {
         Self {
             outputs,
             planned: Arc::clone(run.prepared.planned()),
+            nodes: nodes(&run),
             predicted: run.predicted().map(|predicted| predicted.makespan),
             took: run.took(),
             peaks: run.peaks(),
@@ -66,15 +69,11 @@ impl Made {
     fn report(&self) -> Value {
         let plan = self.planned.plan();
         let (predicted, measured) = (self.predicted.map(|seconds| seconds * 1e3), self.took.as_secs_f64() * 1e3);
-        let nodes = |at: usize| {
-            let here = |node| plan.device_of(node).index() == at;
-            self.planned.program.node_ids().filter(|node| here(*node)).count()
-        };
         let device = |(at, device): (usize, &anabranch::plan::PlanDevice)| {
             json!({
                 "device": device.name,
                 "kind": device.kind,
-                "nodes": nodes(at),
+                "nodes": self.nodes.get(at),
                 "peak_bytes": self.peaks.get(at),
                 "limit_bytes": device.limit,
             })
@@ -93,6 +92,17 @@ impl Made {
         }
         report
     }
+}
+
+/// By device, how many nodes the run's plans have there.
+fn nodes(run: &Run) -> Vec<usize> {
+    let mut nodes = vec![0; run.prepared.plan().devices().len()];
+    for planned in run.plans() {
+        for node in planned.program.node_ids() {
+            nodes[planned.plan().device_of(node).index()] += 1;
+        }
+    }
+    nodes
 }
 
 /// How many outputs a run has made: as many as the model has.
