@@ -131,7 +131,7 @@ class Profile:
         self._profile = profile
         report, rows = profile.data()
         self.report: dict[str, Any] = json.loads(report)
-        self._rows = table(rows, "kind name on ready_ms start_ms end_ms waited_ms bytes predicted_ms")
+        self._rows = table(rows, "kind name on ready_ms start_ms end_ms waited_ms bytes predicted_ms phase")
 
     @property
     def measured_ms(self) -> float:
@@ -144,8 +144,9 @@ class Profile:
         return float(self.report["predicted_makespan_ms"])
 
     def rows(self) -> Rows:
-        """A row for each node and transfer of the last run, by start: ``kind``, ``name``, ``on`` (device or link), ``ready_ms``,
-        ``start_ms``, ``end_ms``, ``waited_ms``, ``bytes``, ``predicted_ms`` (how long it was predicted to take)."""
+        """A row for each node, transfer and host step of the last run, by start: ``kind``, ``name``, ``on`` (device or link),
+        ``ready_ms``, ``start_ms``, ``end_ms``, ``waited_ms``, ``bytes``, ``predicted_ms`` (how long it was predicted to take; None
+        for steps), ``phase`` (which of the run's plans it belongs to; None for steps, and for models that run in one)."""
         return self._rows
 
     def dict(self) -> dict[str, Any]:

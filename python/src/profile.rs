@@ -4,10 +4,12 @@ use super::failure::{Failure, Result};
 use anabranch::Session;
 use anabranch::compare::Series;
 use anabranch::execute::{Activity, Event};
-use anabranch::session::Part;
+use anabranch::plan::HOST;
+use anabranch::session::{HostStep, Part};
 use anabranch_cli::show;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Measured runs, and of the profiled one that is nearest to their median the times of everything that happened.
 #[pyclass(frozen)]
@@ -28,13 +30,22 @@ impl Profile {
         let run = &series.run;
         let page = show::page(session, model, run.prepared.planned(), Some(series)).map_err(Failure::internal)?;
         let parts = run.parts();
-        let rows: Vec<Value> = parts.iter().flat_map(|part| part.events().map(|event| row(part, &event))).collect();
+        let phased = |number| run.later.is_some().then_some(number);
+        let numbered = parts.iter().enumerate();
+        let mut rows: Vec<Value> = numbered
+            .flat_map(|(number, part)| part.events().map(move |event| row(part, &event, phased(number))))
+            .collect();
+        let host = run.prepared.plan().device(HOST).name.as_str();
+        rows.extend(run.host_steps().iter().map(|step| step_row(step, host)));
+        let start = |row: &Value| row["start_ms"].as_f64().unwrap_or(0.0);
+        rows.sort_by(|one, other| start(one).total_cmp(&start(other)));
         let trace = show::chrome_trace(run).map_err(Failure::internal)?;
         Ok(Self { report: report.to_string(), rows: serde_json::to_string(&rows)?, gantt, page, trace })
     }
 }
 
-fn row(part: &Part<'_>, event: &Event) -> Value {
+/// A row of a plan's event; `phase` says which of the run's plans it is, if there are several.
+fn row(part: &Part<'_>, event: &Event, phase: Option<usize>) -> Value {
     let predicted = part.planned.plan().predicted();
     let (kind, (start, end)) = match event.what {
         Activity::Node(node) => ("node", predicted.nodes[node.index()]),
@@ -51,6 +62,24 @@ fn row(part: &Part<'_>, event: &Event) -> Value {
         "waited_ms": ms(event.waited),
         "bytes": event.bytes,
         "predicted_ms": (end - start) * 1e3,
+        "phase": phase,
+    })
+}
+
+/// A row of an operator that the host computed between two plans, which nobody predicts.
+fn step_row(step: &HostStep, host: &str) -> Value {
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    json!({
+        "kind": "step",
+        "name": step.name,
+        "on": host,
+        "ready_ms": ms(step.begun),
+        "start_ms": ms(step.begun),
+        "end_ms": ms(step.begun + step.took),
+        "waited_ms": 0.0,
+        "bytes": step.bytes,
+        "predicted_ms": null,
+        "phase": null,
     })
 }
 
