@@ -16,9 +16,9 @@ pub(super) const TABLE: &[Entry] =
 struct Listed {
     forest: Forest,
     roots: Vec<usize>,
-    /// What nodes are called: tree and node.
+    /// The numbers of each node: its tree's and its own.
     ids: Vec<(i64, i64)>,
-    /// Which targets have a weight anywhere.
+    /// Whether a target has a weight anywhere.
     weighted: Vec<bool>,
     all_positive: bool,
 }

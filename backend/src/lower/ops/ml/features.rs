@@ -3,8 +3,10 @@
 use super::super::{Builder, Entry, Fault, Operator, View, domain_of};
 use super::labels::{exact, found};
 use super::{constant, floats, ints, rows, work_type};
+use anabranch_kernels::dtype::Element;
 use anabranch_kernels::op::{Binary, Domain, Gather, Op, PadMode, ReduceKind, Unary};
 use anabranch_kernels::{DType, Shape, TensorSpec};
+use std::collections::HashSet;
 
 pub(super) const TABLE: &[Entry] = &[
     ("Scaler", scaled),
@@ -17,7 +19,7 @@ pub(super) const TABLE: &[Entry] = &[
 ];
 
 /// A constant of one number, or of one for each feature.
-fn per_feature(builder: &mut Builder, x: &View, name: &str, numbers: &[f64]) -> Result<View, Fault> {
+fn per_feature<T: Element>(builder: &mut Builder, x: &View, name: &str, numbers: &[T]) -> Result<View, Fault> {
     let features = x.dims().last().copied().unwrap_or(1);
     if x.rank() > 2 || numbers.len() != 1 && numbers.len() != features {
         let (count, shape) = (numbers.len(), x.shape());
@@ -26,14 +28,10 @@ fn per_feature(builder: &mut Builder, x: &View, name: &str, numbers: &[f64]) -> 
     constant(builder, &[numbers.len()], numbers)
 }
 
-fn widened(numbers: &[f32]) -> Vec<f64> {
-    numbers.iter().map(|number| f64::from(*number)).collect()
-}
-
 /// `(x − offset) · scale`, as `f32`.
 fn scaled(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
-    let (mut offset, mut scale) = (widened(floats(operator, "offset")?), widened(floats(operator, "scale")?));
+    let (mut offset, mut scale) = (floats(operator, "offset")?.to_vec(), floats(operator, "scale")?.to_vec());
     match (offset.is_empty(), scale.is_empty()) {
         (true, true) => return Err(Fault::invalid("it has neither `offset` nor `scale`")),
         (true, false) => offset = vec![0.0; scale.len()],
@@ -51,7 +49,7 @@ fn imputed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let x = operator.number(0)?;
     let (listed, integers) = (floats(operator, "imputed_value_floats")?, ints(operator, "imputed_value_int64s")?);
     if x.dtype().is_float() {
-        let values = per_feature(builder, x, "imputed_value_floats", &widened(listed))?;
+        let values = per_feature(builder, x, "imputed_value_floats", listed)?;
         let replaced = f64::from(operator.float("replaced_value_float", 0.0)?);
         let domain = domain_of(x.dtype());
         return Ok(vec![builder.map(domain, [x, &values], x.dtype(), |[x, value]| {
@@ -59,9 +57,7 @@ fn imputed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
             is.select(value, x)
         })?]);
     }
-    // The check of the length alone.
-    per_feature(builder, x, "imputed_value_int64s", &vec![0.0; integers.len()])?;
-    let values = constant(builder, &[integers.len()], integers)?;
+    let values = per_feature(builder, x, "imputed_value_int64s", integers)?;
     let replaced = constant(builder, &[1], &[operator.int("replaced_value_int64", 0)?])?;
     let filled = builder.map(Domain::I64, [x, &values, &replaced], x.dtype(), |[x, value, replaced]| {
         x.with(Binary::Equal, replaced).select(value, x)
@@ -102,6 +98,12 @@ fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
 fn binarized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let threshold = f64::from(operator.float("threshold", 0.0)?);
+    if x.dtype() == DType::U64 {
+        return Err(Fault::unsupported("elements of type u64"));
+    }
+    if !x.dtype().is_float() && (threshold.is_nan() || threshold < i64::MIN as f64) {
+        return Err(Fault::attribute("threshold", threshold, "a number that 64-bit integers have"));
+    }
     // An integer is greater than a number if it is greater than the integer below.
     let threshold = if x.dtype().is_float() { threshold } else { threshold.floor() };
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.with(Binary::Greater, threshold))?])
@@ -114,9 +116,8 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     if categories.is_empty() {
         return Err(Fault::invalid("attribute `cats_int64s` is empty, and its input is of numbers"));
     }
-    // The last of equal categories counts.
-    let last = |(at, category): (usize, &i64)| !categories[at + 1..].contains(category);
-    if categories.len() <= 1 << 12 && !categories.iter().enumerate().all(last) {
+    let mut seen = HashSet::with_capacity(categories.len());
+    if !categories.iter().all(|category| seen.insert(*category)) {
         return Err(Fault::unsupported("a category that is listed twice"));
     }
     let single = x.reshaped([x.dims(), &[1]].concat())?;

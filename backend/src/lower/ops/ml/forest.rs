@@ -234,7 +234,8 @@ impl Forest {
     /// Emits the scores of rows, of type `dtype`. `name` says how errors call a node.
     ///
     /// # Errors
-    /// If nodes lead to themselves, there are more than words can number, or constants may not take as much.
+    /// If nodes lead to themselves, there are more than words can number, trees share so many nodes that a row takes far more steps than
+    /// there are nodes, or constants may not take as much.
     pub(super) fn emit(
         mut self,
         builder: &mut Builder,
@@ -253,6 +254,11 @@ impl Forest {
         }
         builder.afford(count.saturating_mul(size_of::<[u32; 4]>()))?;
         let depths = self.depths(roots).map_err(|at| Fault::invalid(format!("{} leads to itself", name(at))))?;
+        let steps: u64 = roots.iter().map(|root| u64::from(depths[*root])).sum();
+        if steps > 16 * self.ways.len().max(1 << 12) as u64 {
+            let nodes = self.ways.len();
+            return Err(Fault::unsupported(format!("{steps} steps per row through {nodes} nodes: trees share nodes")));
+        }
         let (words, firsts) = self.words(roots);
         let roots: Vec<[u32; 2]> = firsts.into_iter().zip(roots).map(|(first, root)| [first, depths[*root]]).collect();
         for way in &self.ways {

@@ -72,11 +72,11 @@ pub(super) fn found(builder: &mut Builder, x: &View, keys: &[f64], nan: bool) ->
     builder.cast(&index, DType::I64)?.reshaped(x.dims())
 }
 
-/// Integers that `f64` holds exactly, as it.
+/// Integers as `f64`, which no other integer becomes.
 pub(super) fn exact(name: &str, integers: &[i64]) -> Result<Vec<f64>, Fault> {
     let number = |integer: &i64| {
-        let exact = integer.unsigned_abs() <= 1 << 53;
-        exact.then_some(*integer as f64).ok_or_else(|| Fault::attribute(name, integer, "at most 2⁵³ here"))
+        let exact = integer.unsigned_abs() < 1 << 53;
+        exact.then_some(*integer as f64).ok_or_else(|| Fault::attribute(name, integer, "of a magnitude below 2⁵³ here"))
     };
     integers.iter().map(number).collect()
 }

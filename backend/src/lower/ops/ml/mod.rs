@@ -24,6 +24,7 @@ pub(super) const TABLES: &[&[Entry]] =
 fn rows(operator: &Operator<'_>) -> Result<View, Fault> {
     let x = operator.number(0)?;
     match *x.dims() {
+        [0] | [_, 0] => Err(Fault::invalid(format!("input 0 has shape {}; rows need at least one feature", x.shape()))),
         [features] => x.reshaped(vec![1, features]),
         [_, _] => Ok(x.clone()),
         _ => Err(Fault::invalid(format!("input 0 has shape {}; rows of features are needed", x.shape()))),

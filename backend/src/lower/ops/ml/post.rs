@@ -1,10 +1,10 @@
-//! What becomes of scores: the attribute `post_transform`.
+//! The attribute `post_transform`: functions that scores pass through in the end.
 
 use super::super::{Builder, Fault, Operator, Term, View, domain_of, normalized};
 use super::constant;
 use anabranch_kernels::op::{Binary, ReduceKind, Unary};
 
-/// What is done to the scores of a row.
+/// A function of the scores of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transform {
     None,

@@ -11,7 +11,7 @@ use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("SVMClassifier", classifier), ("SVMRegressor", regressor)];
 
-/// What a row has in common with a support vector.
+/// A measure of the likeness of a row and a support vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kernel {
     Linear,
@@ -41,16 +41,25 @@ impl Kernel {
     fn of(self, builder: &mut Builder, x: &View, vectors: &[f32], count: usize) -> Result<View, Fault> {
         let features = x.dims()[1];
         require_length("support_vectors", vectors.len(), count.saturating_mul(features))?;
+        // Distances are differences of squares: beside a large offset common to all vectors, small ones would be lost.
+        let middle = if matches!(self, Self::Radial { .. }) { means(vectors, features) } else { vec![0.0; features] };
         let mut columns = vec![0.0; vectors.len()];
         let mut squares = vec![0.0; count];
         for (at, number) in vectors.iter().enumerate() {
-            let (vector, feature, number) = (at / features, at % features, f64::from(*number));
+            let (vector, feature, number) = (at / features, at % features, f64::from(*number) - middle[at % features]);
             columns[feature * count + vector] = number;
             squares[vector] += number * number;
         }
         let columns = constant(builder, &[features, count], &columns)?;
-        let product = multiplied(builder, x, &columns)?;
         let (domain, dtype) = (Domain::F64, DType::F64);
+        let x = match self {
+            Self::Radial { .. } => {
+                let middle = constant(builder, &[features], &middle)?;
+                builder.map(domain, [x, &middle], dtype, |[x, middle]| x - middle)?
+            }
+            _ => x.clone(),
+        };
+        let product = multiplied(builder, &x, &columns)?;
         match self {
             Self::Linear => Ok(product),
             Self::Polynomial { gamma, offset, degree } => {
@@ -60,7 +69,7 @@ impl Kernel {
                 builder.map(domain, [&product], dtype, |[x]| (x * gamma + offset).apply(Unary::Tanh))
             }
             Self::Radial { gamma } => {
-                let own = builder.map(domain, [x], dtype, |[x]| x * x)?;
+                let own = builder.map(domain, [&x], dtype, |[x]| x * x)?;
                 let own = builder.reduced(&own, ReduceKind::Sum, &[1])?;
                 let squares = constant(builder, &[count], &squares)?;
                 builder.map(domain, [&product, &own, &squares], dtype, |[product, own, square]| {
@@ -70,6 +79,14 @@ impl Kernel {
             }
         }
     }
+}
+
+/// The mean of each feature of vectors.
+fn means(vectors: &[f32], features: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; features];
+    vectors.iter().enumerate().for_each(|(at, number)| sums[at % features] += f64::from(*number));
+    let count = (vectors.len() / features).max(1) as f64;
+    sums.into_iter().map(|sum| sum / count).collect()
 }
 
 /// `[rows, 1]`.

@@ -24,7 +24,7 @@ fn node(operator: &str, attributes: Vec<AttributeProto>) -> NodeProto {
     attributes.into_iter().fold(node, NodeProto::with)
 }
 
-/// What the program of a constant input was folded to.
+/// The elements that the program of a constant input was folded to.
 fn folded(node: NodeProto, x: &[f32], features: usize) -> Vec<f32> {
     let x = TensorProto::f32s("x", &[(x.len() / features) as i64, features as i64], x);
     let program = lowered(node, x).expect("a sound node");
@@ -212,4 +212,66 @@ fn a_member_of_a_set_goes_the_way_of_members() {
     ];
     let x = [3.0, 0.0, f32::NEG_INFINITY, f32::NAN, 1.0, -1e-45, f32::INFINITY];
     assert_eq!(folded(node("TreeEnsemble", attributes), &x, 1), [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0]);
+}
+
+#[test]
+fn features_of_all_types_are_made_ready() {
+    let bytes = |x: [i8; 2], to: fn(i8) -> Vec<u8>| x.into_iter().flat_map(to).collect::<Vec<_>>();
+    let types: [(i64, fn(i8) -> Vec<u8>); 3] = [
+        (data_type::FLOAT, |x| f32::from(x).to_le_bytes().to_vec()),
+        (data_type::DOUBLE, |x| f64::from(x).to_le_bytes().to_vec()),
+        (data_type::INT64, |x| i64::from(x).to_le_bytes().to_vec()),
+    ];
+    let cases = [
+        (
+            "Scaler",
+            vec![AttributeProto::floats("offset", &[1.0, 2.0]), AttributeProto::floats("scale", &[0.5, 2.0])],
+            [1.0, -12.0],
+        ),
+        ("Scaler", vec![AttributeProto::floats("scale", &[0.5])], [1.5, -2.0]),
+        (
+            "Imputer",
+            vec![
+                AttributeProto::floats("imputed_value_floats", &[9.0, 8.0]),
+                AttributeProto::float("replaced_value_float", 3.0),
+                AttributeProto::ints("imputed_value_int64s", &[9, 8]),
+                AttributeProto::int("replaced_value_int64", 3),
+            ],
+            [9.0, -4.0],
+        ),
+        ("Normalizer", vec![AttributeProto::string("norm", "L2")], [f64::from(0.6f32), f64::from(-0.8f32)]),
+        ("Binarizer", vec![AttributeProto::float("threshold", -4.5)], [1.0, 1.0]),
+        ("Binarizer", vec![AttributeProto::float("threshold", 2.5)], [1.0, 0.0]),
+    ];
+    for (operator, attributes, want) in cases {
+        for (kind, to) in types {
+            let x = TensorProto::raw("x", kind, &[1, 2], bytes([3, -4], to));
+            let program = lowered(node(operator, attributes.clone()), x).expect("a type of the standard");
+            let made = program.constant(program.outputs[0].value).expect("constant").load().expect("in memory");
+            let found = super::numbers(&made).expect("numbers");
+            assert_eq!(found, want, "{operator} of type {kind}");
+        }
+    }
+}
+
+#[test]
+fn rows_without_features_are_refused() {
+    let attributes = vec![AttributeProto::int("n_supports", 1 << 60), AttributeProto::floats("rho", &[0.0])];
+    let x = TensorProto::f32s("x", &[1, 0], &[]);
+    let error = lowered(node("SVMRegressor", attributes), x).expect_err("no feature").to_string();
+    assert!(error.contains("at least one feature"), "{error}");
+}
+
+#[test]
+fn small_distances_beside_a_large_offset_count() {
+    let attributes = vec![
+        AttributeProto::int("n_supports", 2),
+        AttributeProto::floats("rho", &[0.0]),
+        AttributeProto::floats("support_vectors", &[1e9, 1e9 + 64.0]),
+        AttributeProto::floats("coefficients", &[1.0, 0.0]),
+        AttributeProto::floats("kernel_params", &[1.0 / 4096.0, 0.0, 0.0]),
+        AttributeProto::string("kernel_type", "RBF"),
+    ];
+    let got = folded(node("SVMRegressor", attributes), &[1e9, 1e9 + 64.0], 1);
+    assert_eq!(got, [1.0, (-1f64).exp() as f32]);
 }
