@@ -95,6 +95,8 @@ impl Builder {
             DType::Bool => domain_of(view.dtype()),
             _ if view.dtype() == DType::F64 => Domain::F64,
             _ if integers && !dtype.is_float() => Domain::I64,
+            // `f32` in between would round a second time.
+            DType::BF16 if integers && view.dtype().size() >= 4 => domain_of(view.dtype()),
             _ => Domain::F32,
         };
         let converted = self.map_to(domain, [view], output, |[x]| match dtype {

@@ -22,11 +22,13 @@ const EXACT: [Rewrite; 7] = [
 ];
 
 /// Numbers at which something happens: zeros, halves, the least and the greatest of each type, and what lies beside them.
-const NUMBERS: [f32; 48] = [
+const NUMBERS: [f32; 50] = [
     0.0,
     -0.0,
     1.0,
     -1.0,
+    2.0,
+    3.0,
     0.5,
     1.5,
     2.5,
@@ -219,6 +221,7 @@ fn cast_domain(from: DType, to: DType) -> Domain {
         DType::Bool => domain_of(from),
         _ if from == DType::F64 => Domain::F64,
         _ if domain_of(from) == Domain::I64 && !to.is_float() => Domain::I64,
+        DType::BF16 if domain_of(from) == Domain::I64 && from.size() >= 4 => Domain::I64,
         _ => Domain::F32,
     }
 }

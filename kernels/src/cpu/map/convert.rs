@@ -73,6 +73,38 @@ macro_rules! store {
     };
 }
 
+/// The `f32` next to a number, of the two beside it the one whose last bit is 1: rounded again, to fewer bits, it comes to what the
+/// number itself does.
+fn odd(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) == x || !near.is_finite() {
+        return near;
+    }
+    let bits = near.to_bits() - u32::from(f64::from(near).abs() > x.abs());
+    f32::from_bits(bits | 1)
+}
+
+/// The nearest `f16`.
+pub(super) fn f16_of(x: f64) -> f16 {
+    f16::from_f32(odd(x))
+}
+
+/// The nearest `bf16`.
+pub(super) fn bf16_of(x: f64) -> bf16 {
+    bf16::from_f32(odd(x))
+}
+
+/// An integer as `f64`, whose last bit stands for all that were dropped.
+fn sticky(x: u64) -> f64 {
+    let kept = if x >> 53 == 0 { x } else { x & !0x7FF | u64::from(x & 0x7FF != 0) << 11 };
+    kept as f64
+}
+
+/// [`sticky`] of an integer with a sign.
+fn sticky_signed(x: i64) -> f64 {
+    sticky(x.unsigned_abs()).copysign(x as f64)
+}
+
 /// Elements of `dtype` as `f32`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
@@ -122,8 +154,8 @@ pub(crate) fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, f64,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), f16::from_f64),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16::from_f64),
+        DType::F16 => each(values, elements_mut::<f16>(bytes), f16_of),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), bf16_of),
     );
 }
 
@@ -131,8 +163,8 @@ pub(crate) fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, i64,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16::from_f64(x as f64)),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16::from_f64(x as f64)),
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky_signed(x))),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky_signed(x))),
     );
 }
 
@@ -140,8 +172,8 @@ pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, u64,
-        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16::from_f64(x as f64)),
-        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16::from_f64(x as f64)),
+        DType::F16 => each(values, elements_mut::<f16>(bytes), |x| f16_of(sticky(x))),
+        DType::BF16 => each(values, elements_mut::<bf16>(bytes), |x| bf16_of(sticky(x))),
     );
 }
 
@@ -154,4 +186,55 @@ pub(crate) fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
         Literal::Int(value) => from_i64(&[value], dtype, &mut bytes),
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{from_f64, from_i64, from_u64, odd};
+    use crate::dtype::DType;
+
+    fn bits(store: impl FnOnce(&mut [u8])) -> u16 {
+        let mut bytes = [0; 2];
+        store(&mut bytes);
+        u16::from_ne_bytes(bytes)
+    }
+
+    #[test]
+    fn numbers_are_rounded_once() {
+        let (small, tiny) = (2f64.powi(-8), 2f64.powi(-40));
+        for sign in [1.0, -1.0] {
+            let minus = if sign < 0.0 { 0x8000 } else { 0 };
+            for (x, dtype, want) in [
+                (1.0 + 2f64.powi(-11) + tiny, DType::F16, 0x3c01),
+                (1.0 + 2f64.powi(-11), DType::F16, 0x3c00),
+                (1.0 + 3.0 * 2f64.powi(-11) - tiny, DType::F16, 0x3c01),
+                (65520.0 - 2f64.powi(-30), DType::F16, 0x7bff),
+                (65520.0, DType::F16, 0x7c00),
+                (2f64.powi(-25) + 2f64.powi(-70), DType::F16, 0x0001),
+                (1e-300, DType::F16, 0x0000),
+                (1.0 + small + tiny, DType::BF16, 0x3f81),
+                (1.0 + small, DType::BF16, 0x3f80),
+                (1.0 + 3.0 * small - tiny, DType::BF16, 0x3f81),
+                (f64::from(f32::MAX) + 1e20, DType::BF16, 0x7f80),
+                (1e300, DType::BF16, 0x7f80),
+            ] {
+                let found = bits(|bytes| from_f64(&[sign * x], dtype, bytes));
+                assert_eq!(found, want | minus, "{} as {dtype}", sign * x);
+            }
+        }
+        assert!(odd(f64::NAN).is_nan());
+    }
+
+    #[test]
+    fn integers_are_rounded_once() {
+        for (exponent, half) in [(40, 32), (62, 54)] {
+            let one = 1u16.wrapping_add(((127 + exponent) as u16) << 7);
+            let x = (1i64 << exponent) + (1 << half) + 1;
+            assert_eq!(bits(|bytes| from_i64(&[x], DType::BF16, bytes)), one);
+            assert_eq!(bits(|bytes| from_i64(&[-x], DType::BF16, bytes)), one | 0x8000);
+            assert_eq!(bits(|bytes| from_u64(&[x as u64], DType::BF16, bytes)), one);
+            assert_eq!(bits(|bytes| from_i64(&[x - 1], DType::BF16, bytes)), one - 1);
+        }
+        assert_eq!(bits(|bytes| from_u64(&[u64::MAX], DType::BF16, bytes)), 0x5f80);
+    }
 }

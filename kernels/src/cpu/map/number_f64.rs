@@ -7,10 +7,18 @@ use crate::cpu::math;
 use crate::dtype::DType;
 use crate::minifloat::Minifloat;
 use crate::op::{Binary, Literal, Unary};
-use half::{bf16, f16};
 
 fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
+}
+
+/// Squares and cubes are products, as which fusion writes them.
+fn power(x: f64, y: f64) -> f64 {
+    match y {
+        2.0 => x * x,
+        3.0 => x * x * x,
+        _ => x.powf(y),
+    }
 }
 
 impl Number for f64 {
@@ -52,8 +60,8 @@ impl Number for f64 {
             Unary::IsNan => each(a, out, |x| truth(x.is_nan())),
             Unary::IsInfinite => each(a, out, |x| truth(x.is_infinite())),
             Unary::Narrowed(DType::F32) => each(a, out, |x| f64::from(x as f32)),
-            Unary::Narrowed(DType::F16) => each(a, out, |x| f16::from_f64(x).to_f64()),
-            Unary::Narrowed(DType::BF16) => each(a, out, |x| bf16::from_f64(x).to_f64()),
+            Unary::Narrowed(DType::F16) => each(a, out, |x| convert::f16_of(x).to_f64()),
+            Unary::Narrowed(DType::BF16) => each(a, out, |x| convert::bf16_of(x).to_f64()),
             Unary::Narrowed(dtype) => match Minifloat::of(dtype) {
                 Some(format) => each(a, out, |x| format.decoded(format.encoded(x))),
                 // Refused when the kernel is prepared.
@@ -71,7 +79,7 @@ impl Number for f64 {
             Binary::Divide => pairs(a, b, out, |x, y| x / y),
             Binary::Min => pairs(a, b, out, |x, y| if y < x || y.is_nan() { y } else { x }),
             Binary::Max => pairs(a, b, out, |x, y| if y > x || y.is_nan() { y } else { x }),
-            Binary::Power => pairs(a, b, out, f64::powf),
+            Binary::Power => pairs(a, b, out, power),
             Binary::FloorModulo => pairs(a, b, out, floor_modulo),
             Binary::TruncatedModulo => pairs(a, b, out, |x, y| x % y),
             Binary::Equal => pairs(a, b, out, |x, y| truth(x == y)),
