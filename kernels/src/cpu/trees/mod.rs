@@ -29,6 +29,9 @@ const PARTS: usize = 16;
 /// Trees of a part at least, unless it has all.
 const SPAN: usize = 16;
 
+/// Bytes of the sums of all spans at most.
+const SCRATCH_BYTES: usize = 64 << 20;
+
 struct TreesKernel {
     aggregate: TreeAggregate,
     features: usize,
@@ -59,7 +62,8 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Trees) -> Box<dyn CpuKernel> {
     let row = (features * x.dtype.size()).saturating_add(targets * size_of::<f64>()).max(1);
     let block = (BLOCK_BYTES / row).clamp(LANES, BLOCK_ROWS) / LANES * LANES;
     let blocks = rows.div_ceil(block).max(1);
-    let spans = PARTS.div_ceil(blocks).min(trees / SPAN).max(1);
+    let sums = rows.saturating_mul(targets).saturating_mul(size_of::<f64>()).max(1);
+    let spans = PARTS.div_ceil(blocks).min(trees / SPAN).min(SCRATCH_BYTES / sums).max(1);
     let types = [x.dtype, output.dtype];
     Box::new(TreesKernel { aggregate: op.aggregate, features, targets, rows, trees, block, spans, types })
 }
@@ -134,7 +138,10 @@ impl TreesKernel {
             self.finish(first, base, output);
         }
         match wrong.into_inner() {
-            true => Err(KernelError::Value { op: "trees", reason: "a tree leads to what is not there".into() }),
+            true => Err(KernelError::Value {
+                op: "trees",
+                reason: "a tree names a node, feature or target that does not exist".into(),
+            }),
             false => Ok(()),
         }
     }
@@ -144,7 +151,7 @@ impl TreesKernel {
         span * self.trees / self.spans..(span + 1) * self.trees / self.spans
     }
 
-    /// What the first weight is joined with.
+    /// The number that the first weight is joined with.
     fn identity(&self) -> f64 {
         match self.aggregate {
             TreeAggregate::Sum | TreeAggregate::Average => 0.0,
@@ -208,7 +215,7 @@ impl TreesKernel {
         for (x, sums) in rest.chunks_exact(self.features).zip(rest_sums.chunks_exact_mut(self.targets)) {
             let x: &[[T; 1]] = bytemuck::cast_slice(x);
             for some in roots.chunks(LANES) {
-                // What is missing of eight trees is the first once more.
+                // The first tree fills the group if fewer than eight remain.
                 let of = |lane: usize| some.get(lane).unwrap_or(&some[0]);
                 let depth = some.iter().map(|[_, depth]| *depth).max()?;
                 let entries = walk::<T, 1, MISSING>(forest.nodes, std::array::from_fn(|lane| of(lane)[0]), depth, x)?;
