@@ -63,9 +63,12 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
     if elements > LARGEST {
         return Err(Fault::unsupported(format!("places of the greatest of {elements} elements")));
     }
-    if let Some(axis) = axes.iter().find(|axis| axis.size >= 1 << 24 || axis.output >= 1 << 24) {
+    for axis in &axes {
         // Places are compared in `f32`.
-        return Err(Fault::unsupported(format!("places along an axis of {}", axis.size)));
+        let most = axis.reach()?.max(axis.size).max(axis.output);
+        if most >= 1 << 24 {
+            return Err(Fault::unsupported(format!("places along an axis of {most} elements, borders included")));
+        }
     }
     let work = working(x.dtype());
     let domain = domain_of(work);
