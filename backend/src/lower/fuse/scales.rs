@@ -3,8 +3,8 @@
 //!
 //! Class: exact within bounds of constants. A sum of products that were scaled each is rounded otherwise than their sum is when it is scaled:
 //! where rounding to integers follows, as behind fake quantisation, what lies beside a half may be another integer. The bounds are those of
-//! [`FACTORS`], and that each new weight and offset is a normal number or 0 as its factors are. Sums that overflow before they are scaled, and
-//! not after it, become finite.
+//! [`FACTORS`], that each new weight is a normal number, or 0 because one of its factors is, and that each new offset is finite. Sums that
+//! overflow before they are scaled, and not after it, become finite.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, folded};
