@@ -30,8 +30,17 @@ pub(crate) enum Expected {
 /// The dispatches of one thread's node while they are recorded.
 #[derive(Default)]
 struct Tape {
-    dispatches: Vec<(String, Vec<u32>, Vec<wgpu::Buffer>, usize, [u32; 3])>,
+    dispatches: Vec<Dispatch>,
     resident: Vec<(wgpu::Buffer, Vec<u32>)>,
+}
+
+struct Dispatch {
+    source: String,
+    parameters: Vec<u32>,
+    buffers: Vec<wgpu::Buffer>,
+    /// How many of the buffers are read only; they come first.
+    reads: usize,
+    grid: [u32; 3],
 }
 
 thread_local! {
@@ -97,7 +106,8 @@ pub(crate) fn dispatch(shader: &Shader<'_>, grid: [u32; 3]) {
         if let Some(tape) = tape {
             let buffers = shader.buffers().cloned().collect();
             let reads = shader.signature().reads as usize;
-            tape.dispatches.push((shader.source(), shader.parameters(), buffers, reads, grid));
+            let (source, parameters) = (shader.source(), shader.parameters());
+            tape.dispatches.push(Dispatch { source, parameters, buffers, reads, grid });
         }
     });
 }
@@ -131,8 +141,9 @@ pub(crate) fn run(
         return;
     }
     let at = |buffer: &wgpu::Buffer| buffers.iter().position(|(known, _)| *known == buffer).expect("a known buffer");
-    let dispatches = tape.dispatches.iter().map(|(source, parameters, bound, reads, grid)| {
-        let (shader, bound): (String, Vec<usize>) = (name(source), bound.iter().map(at).collect());
+    let dispatches = tape.dispatches.iter().map(|dispatch| {
+        let Dispatch { source, parameters, buffers, reads, grid } = dispatch;
+        let (shader, bound): (String, Vec<usize>) = (name(source), buffers.iter().map(at).collect());
         format!(
             r#"{{"shader": "{shader}", "parameters": {parameters:?}, "buffers": {bound:?}, "reads": {reads}, "grid": {grid:?}}}"#
         )

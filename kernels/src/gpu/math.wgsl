@@ -1,6 +1,6 @@
 // Scalar functions that WGSL lacks, or leaves too inaccurate or undefined.
 //
-// What `opaque` returns no compiler combines with what was computed before: `parameters.zero` is 0, which only the run knows. Its second argument is
+// What `opaque` returns no compiler combines with what was computed before: it depends on a zero that only the run knows. Its second argument is
 // a number that no other call in the shader has, because two calls with one number cancel, and equal values of two numbers are different
 // to the compiler. Expressions count their registers from 0 on, this file from 1048576 on.
 //
@@ -10,17 +10,23 @@
 // single precision, unless said otherwise. Functions begin with `fn ` and end with `}` at the start of a line: see
 // library.rs. Odd functions begin with their zeros, whose sign the last sum of a polynomial would lose.
 
+// Mesa compiles a shader again for the uniform values that decide its branches. It does so only for values at constant places, so that this
+// one is at a place that another value decides.
+fn unknown_zero() -> u32 {
+    return parameters.zeros[parameters.zero].x;
+}
+
 fn opaque(x: f32, id: u32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) ^ (parameters.zero & ~id));
+    return bitcast<f32>(bitcast<u32>(x) ^ (unknown_zero() & ~id));
 }
 
 fn opaque4(x: vec4<f32>, id: u32) -> vec4<f32> {
-    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4<u32>(parameters.zero & ~id));
+    return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4<u32>(unknown_zero() & ~id));
 }
 
 // The number of these bits, which no compiler knows.
 fn number(bits: u32, id: u32) -> f32 {
-    return bitcast<f32>(bits ^ (parameters.zero & ~id));
+    return bitcast<f32>(bits ^ (unknown_zero() & ~id));
 }
 
 fn is_nan(x: f32) -> bool {

@@ -2,12 +2,16 @@
 //!
 //! A kernel's `.wgsl` file uses names that its Rust file declares here. Constants are part of the source, so each
 //! combination is a pipeline of its own; parameters are read from a uniform buffer, so that they may differ between
-//! nodes that share a pipeline. The first parameter of every shader is `zero`. It is 0, but no compiler knows that, so that
-//! `opaque` and `number` of `math.wgsl` can hide values from a compiler's algebra.
+//! nodes that share a pipeline. The uniform buffer begins with zeros, which no compiler knows, so that `opaque` and `number` of
+//! `math.wgsl` can hide values from a compiler's algebra.
 
 use super::library;
 use super::pipelines::Signature;
 use std::fmt::{Display, Write};
+
+/// The first fields of the uniform buffer, all of which are 0: the second says which of the first is read.
+const ZEROS: &str = "zeros: array<vec4<u32>, 2>, zero: u32";
+const ZERO_WORDS: usize = 9;
 
 /// A buffer under the name that the shader knows it by.
 struct Binding<'a> {
@@ -33,7 +37,7 @@ impl<'a> Shader<'a> {
             name,
             body: body.into(),
             constants: String::new(),
-            parameters: vec![("zero", 0)],
+            parameters: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
         }
@@ -97,7 +101,8 @@ impl<'a> Shader<'a> {
 
     /// The values of the parameters, in the layout of the uniform buffer.
     pub(crate) fn parameters(&self) -> Vec<u32> {
-        self.parameters.iter().map(|(_, value)| *value).collect()
+        let own = self.parameters.iter().map(|(_, value)| *value);
+        std::iter::repeat_n(0, ZERO_WORDS).chain(own).collect()
     }
 
     /// The buffers in binding order, without the parameters.
@@ -129,8 +134,8 @@ impl<'a> Shader<'a> {
         for binding in &self.writes {
             declare("storage, read_write", &binding.name, &format!("array<{}>", binding.element));
         }
-        let fields: Vec<_> = self.parameters.iter().map(|(name, _)| format!("{name}: u32")).collect();
-        let _ = writeln!(text, "struct Parameters {{ {} }}", fields.join(", "));
+        let fields: String = self.parameters.iter().map(|(name, _)| format!(", {name}: u32")).collect();
+        let _ = writeln!(text, "struct Parameters {{ {ZEROS}{fields} }}");
         text
     }
 }
