@@ -1,4 +1,4 @@
-//! By how much a tensor differs from what is expected: greatest errors and where they are, root mean square, cosine, and agreement of the largest.
+//! Differences between a tensor and the expected one: greatest errors and where they are, root mean square, cosine, and agreement of the largest.
 
 use super::tolerance::{Tolerance, floats};
 use anabranch_kernels::{DType, Tensor};
@@ -20,6 +20,7 @@ pub struct Difference {
     #[serde(serialize_with = "with_infinities")]
     pub greatest_relative_error: f64,
     /// The root mean square of found − expected, over finite pairs.
+    #[serde(serialize_with = "with_infinities")]
     pub rms_error: f64,
     /// The cosine of the angle between both, over finite pairs; nothing where one of them is 0 throughout and the other is not.
     pub cosine: Option<f64>,
@@ -29,7 +30,7 @@ pub struct Difference {
     pub worst: Option<Worst>,
 }
 
-/// Rows whose largest element, the first of several, is where it is expected.
+/// Rows whose largest element, the first of several, is where it is expected. A row with what is not a number in one tensor alone does not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Top1 {
     /// Rows that agree.
@@ -59,13 +60,13 @@ struct Pairs {
     relative: f64,
     /// The place of the greatest error, and that.
     worst: Option<(usize, f64)>,
-    /// Finite pairs, each with its error.
-    finite: Vec<[f64; 3]>,
+    /// Finite pairs.
+    finite: usize,
 }
 
 impl Difference {
-    /// Compares two tensors. Floats of different types are compared as numbers, so that a reference may be wider than what it is for; all other
-    /// types have to be equal. O(elements).
+    /// Compares two tensors. Floats of different types are compared as numbers, so that a reference may be wider than what it is for, within
+    /// the tolerance as it is given ([`Tolerance::for_types`]); all other types have to be equal. O(elements).
     ///
     /// # Errors
     /// If their types or shapes do not go together, in words.
@@ -74,17 +75,20 @@ impl Difference {
         if found.shape() != expected.shape() || found.dtype() != expected.dtype() && !both_floats {
             return Err(format!("it is {} instead of {}", found.spec(), expected.spec()));
         }
-        let tolerance = tolerance.between(found.dtype(), expected.dtype());
         let (a, b) = (numbers(found), numbers(expected));
         let mut pairs = Pairs::default();
         let exact = exact(found).zip(exact(expected));
+        // Wide integers may differ though their nearest floats are equal.
+        let apart = |at: usize| exact.as_ref().map(|(a, b)| a(at).abs_diff(b(at)) as f64);
         for (at, (found, expected)) in a.iter().zip(&b).enumerate() {
-            // Wide integers may differ though their nearest floats are equal.
-            let apart = exact.as_ref().map(|(a, b)| a[at].abs_diff(b[at]) as f64);
-            pairs.add(at, *found, *expected, apart, tolerance);
+            pairs.add(at, *found, *expected, apart(at), tolerance);
         }
+        let finite = || {
+            let all = a.iter().zip(&b).enumerate().filter(|(_, (a, b))| a.is_finite() && b.is_finite());
+            all.map(|(at, (a, b))| [*a, *b, apart(at).unwrap_or_else(|| (a - b).abs())])
+        };
         let dims = found.shape().dims();
-        let [found, expected, errors] = [0, 1, 2].map(|of| Scaled::of(&pairs.finite, of));
+        let [found, expected, errors] = [0, 1, 2].map(|of| Scaled::of(|| finite().map(move |pair| pair[of])));
         let worst = pairs.worst.map(|(at, _)| Worst { index: place(at, dims), found: a[at], expected: b[at] });
         Ok(Self {
             elements: b.len(),
@@ -92,8 +96,8 @@ impl Difference {
             beyond: pairs.beyond,
             greatest_error: pairs.worst.map_or(0.0, |(_, error)| error),
             greatest_relative_error: pairs.relative,
-            rms_error: errors.root_of_mean_square(pairs.finite.len()),
-            cosine: cosine(&pairs.finite, &found, &expected),
+            rms_error: errors.root_of_mean_square(pairs.finite),
+            cosine: cosine(finite(), &found, &expected),
             top1: top1(&a, &b, dims).filter(|_| both_floats),
             worst,
         })
@@ -113,7 +117,7 @@ impl Pairs {
             return;
         }
         let error = apart.unwrap_or_else(|| (found - expected).abs());
-        self.finite.push([found, expected, error]);
+        self.finite += 1;
         if error > 0.0 {
             // Of integers, none may differ.
             self.beyond += usize::from(apart.is_some() || !tolerance.admits(found, expected));
@@ -138,10 +142,10 @@ struct Scaled {
 }
 
 impl Scaled {
-    fn of(pairs: &[[f64; 3]], of: usize) -> Self {
-        let greatest = pairs.iter().map(|pair| pair[of].abs()).fold(0.0, f64::max);
-        let part = |pair: &[f64; 3]| if greatest > 0.0 { (pair[of] / greatest).powi(2) } else { 0.0 };
-        Self { greatest, squares: pairs.iter().map(part).sum() }
+    fn of<I: Iterator<Item = f64>>(numbers: impl Fn() -> I) -> Self {
+        let greatest = numbers().map(f64::abs).fold(0.0, f64::max);
+        let part = |number: f64| if greatest > 0.0 { (number / greatest).powi(2) } else { 0.0 };
+        Self { greatest, squares: numbers().map(part).sum() }
     }
 
     fn root_of_mean_square(&self, count: usize) -> f64 {
@@ -153,12 +157,12 @@ impl Scaled {
     }
 }
 
-fn cosine(pairs: &[[f64; 3]], found: &Scaled, expected: &Scaled) -> Option<f64> {
+fn cosine(pairs: impl Iterator<Item = [f64; 3]>, found: &Scaled, expected: &Scaled) -> Option<f64> {
     match (found.greatest == 0.0, expected.greatest == 0.0) {
         (true, true) => Some(1.0),
         (false, false) => {
-            let product = |[a, b, _]: &[f64; 3]| (a / found.greatest) * (b / expected.greatest);
-            let products: f64 = pairs.iter().map(product).sum();
+            let product = |[a, b, _]: [f64; 3]| (a / found.greatest) * (b / expected.greatest);
+            let products: f64 = pairs.map(product).sum();
             Some((products / (found.squares * expected.squares).sqrt()).clamp(-1.0, 1.0))
         }
         _ => None,
@@ -167,17 +171,20 @@ fn cosine(pairs: &[[f64; 3]], found: &Scaled, expected: &Scaled) -> Option<f64> 
 
 /// The elements as floats, which integers of more than 53 bits are rounded to.
 fn numbers(tensor: &Tensor) -> Vec<f64> {
-    let integers = || exact(tensor).map(|integers| integers.into_iter().map(|integer| integer as f64).collect());
+    let count = tensor.shape().elements();
+    let integers = || exact(tensor).map(|element| (0..count).map(|at| element(at) as f64).collect());
     floats(tensor).or_else(integers).unwrap_or_default()
 }
 
-/// The elements of a tensor of integers or truth values.
-fn exact(tensor: &Tensor) -> Option<Vec<i128>> {
+/// The elements of a tensor of integers or truth values, by position.
+fn exact(tensor: &Tensor) -> Option<Box<dyn Fn(usize) -> i128 + '_>> {
     macro_rules! widened {
-        ($type:ty) => {
-            tensor.elements::<$type>().map(|elements| elements.iter().map(|element| i128::from(*element)).collect())
-        };
+        ($type:ty) => {{
+            let elements = tensor.elements::<$type>()?;
+            Some(Box::new(move |at: usize| i128::from(elements[at])))
+        }};
     }
+    let bytes = tensor.bytes();
     match tensor.dtype() {
         dtype if dtype.is_float() => None,
         DType::I16 => widened!(i16),
@@ -186,8 +193,8 @@ fn exact(tensor: &Tensor) -> Option<Vec<i128>> {
         DType::U16 => widened!(u16),
         DType::U32 => widened!(u32),
         DType::U64 => widened!(u64),
-        DType::I8 | DType::I4 | DType::I2 => Some(tensor.bytes().iter().map(|byte| i128::from(*byte as i8)).collect()),
-        _ => Some(tensor.bytes().iter().map(|byte| i128::from(*byte)).collect()),
+        DType::I8 | DType::I4 | DType::I2 => Some(Box::new(move |at: usize| i128::from(bytes[at] as i8))),
+        _ => Some(Box::new(move |at: usize| i128::from(bytes[at]))),
     }
 }
 
@@ -204,7 +211,12 @@ fn top1(found: &[f64], expected: &[f64], dims: &[usize]) -> Option<Top1> {
     if columns < 2 || rows == 0 {
         return None;
     }
-    let first = |row: &[f64]| (1..row.len()).fold(0, |best, at| if row[at] > row[best] { at } else { best });
+    // Whether something is not a number, and where the largest of the others is.
+    let first = |row: &[f64]| {
+        let numbers = row.iter().enumerate().filter(|(_, element)| !element.is_nan());
+        let largest = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
+        (row.iter().any(|element| element.is_nan()), largest.map(|(at, _)| at))
+    };
     let agree = found.chunks(columns).zip(expected.chunks(columns)).filter(|(a, b)| first(a) == first(b)).count();
     Some(Top1 { agree, rows })
 }
@@ -263,7 +275,9 @@ mod tests {
         let wide = Difference::between(&halves, &tensor(&[2], &[0.1f64, 3.0]), TOLERANCE).expect("both floats");
         assert!(wide.beyond == 0 && wide.greatest_error > 0.0);
         let tight = Tolerance { rtol: 1e-7, atol: 0.0 };
-        let rounded = Difference::between(&halves, &tensor(&[2], &[0.1f32, 3.0]), tight).expect("both floats");
+        let rounded =
+            Difference::between(&halves, &tensor(&[2], &[0.1f32, 3.0]), tight.for_types(DType::F16, DType::F32));
+        let rounded = rounded.expect("both floats");
         assert_eq!(rounded.beyond, 0, "one rounding to the narrower type is none of the run's errors");
         let (a, b) = (tensor(&[1], &[u64::MAX]), tensor(&[1], &[u64::MAX - 1]));
         let integers = Difference::between(&a, &b, TOLERANCE).expect("of one type");
@@ -283,6 +297,20 @@ mod tests {
             assert!((difference.rms_error / scale - 1.0).abs() < 1e-12, "{difference:?}");
             assert!((difference.cosine.expect("neither is 0") - 0.96).abs() < 1e-12, "{difference:?}");
         }
+    }
+
+    #[test]
+    fn a_row_that_is_not_a_number_in_one_tensor_does_not_agree() {
+        let agree = |found: &[f32], expected: &[f32]| {
+            let difference = Difference::between(&tensor(&[1, 3], found), &tensor(&[1, 3], expected), TOLERANCE);
+            difference.expect("of one shape").top1.expect("floats in rows").agree
+        };
+        assert_eq!(agree(&[f32::NAN, 1.0, 2.0], &[3.0, 1.0, 2.0]), 0);
+        assert_eq!(agree(&[f32::NAN, 1.0, 2.0], &[f32::NAN, 1.0, 2.0]), 1);
+        assert_eq!(agree(&[f32::NAN, 1.0, 2.0], &[f32::NAN, 2.0, 1.0]), 0);
+        let far = Difference::between(&tensor(&[1], &[1e308f64]), &tensor(&[1], &[-1e308]), TOLERANCE);
+        let json = serde_json::to_value(far.expect("of one shape")).expect("plain");
+        assert_eq!(json["rms_error"], "inf");
     }
 
     #[test]

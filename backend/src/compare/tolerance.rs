@@ -29,7 +29,7 @@ impl Tolerance {
         if found.spec() != expected.spec() {
             return Err(format!("it is {} instead of {}", found.spec(), expected.spec()));
         }
-        let tolerance = self.between(found.dtype(), expected.dtype());
+        let tolerance = self.for_types(found.dtype(), expected.dtype());
         let (Some(found_floats), Some(expected)) = (floats(found), floats(expected)) else {
             return if found.bytes() == expected.bytes() { Ok(()) } else { Err("it has other elements".into()) };
         };
@@ -48,7 +48,7 @@ impl Tolerance {
     }
 
     /// The tolerance between numbers of these types: of what is rounded to a narrower type than it was, at least the unit in its last place.
-    pub(super) fn between(self, found: DType, expected: DType) -> Self {
+    pub fn for_types(self, found: DType, expected: DType) -> Self {
         let least = match (found, expected) {
             (DType::BF16, _) | (_, DType::BF16) => BF16_RTOL,
             (DType::F16, other) | (other, DType::F16) if other != DType::F16 => F16_RTOL,

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+/// The relative tolerance where nobody says one.
+const RTOL: f64 = 1e-3;
+
 /// What outputs are compared with.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
@@ -24,8 +27,10 @@ pub(super) struct ExpectArgs {
     #[arg(long, value_name = "FILE|FOLDER")]
     expect: Option<PathBuf>,
     /// How far an element may be from the expected one, as a part of that
-    #[arg(long, value_name = "PART", default_value_t = 1e-3, hide_short_help = true)]
-    rtol: f64,
+    ///
+    /// Without it 0.001, of bf16 outputs 1/64.
+    #[arg(long, value_name = "PART", hide_short_help = true)]
+    rtol: Option<f64>,
     /// How far it may be beyond that
     #[arg(long, value_name = "DIFFERENCE", default_value_t = 1e-5, hide_short_help = true)]
     atol: f64,
@@ -46,6 +51,9 @@ pub(super) struct Verdict {
     output: String,
     /// What differs, if something does.
     difference: Option<String>,
+    /// What was admitted, relative to what is expected and absolute; nothing where elements have to be equal.
+    rtol: Option<f64>,
+    atol: Option<f64>,
     /// By how much, where type and shape go together.
     figures: Option<Difference>,
 }
@@ -53,8 +61,6 @@ pub(super) struct Verdict {
 /// How all compare.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Verdicts {
-    rtol: f64,
-    atol: f64,
     outputs: Vec<Verdict>,
 }
 
@@ -82,18 +88,25 @@ impl ExpectArgs {
         expected: &[Expected],
         outputs: &Outputs,
     ) -> Result<Option<Verdicts>, CliError> {
-        let tolerance = Tolerance { rtol: self.rtol, atol: self.atol };
         let mut verdicts = Vec::new();
         for Expected { file, outputs: wanted, inputs } in expected {
             let own = inputs.as_ref().map(|inputs| session.run(inputs)).transpose()?;
             let made = own.as_ref().unwrap_or(outputs);
             for (name, tensor) in wanted {
-                let compared = Difference::between(made.tensor(name)?, tensor, tolerance);
-                verdicts.push(Verdict::of(lossy(file), name.clone(), compared));
+                let found = made.tensor(name)?;
+                let tolerance = self.tolerance(found, tensor);
+                let compared = Difference::between(found, tensor, tolerance);
+                let admitted = Some(tolerance).filter(|_| tensor.dtype().is_float());
+                verdicts.push(Verdict::of(lossy(file), name.clone(), admitted, compared));
             }
         }
-        let Self { rtol, atol, .. } = *self;
-        Ok((!expected.is_empty()).then_some(Verdicts { rtol, atol, outputs: verdicts }))
+        Ok((!expected.is_empty()).then_some(Verdicts { outputs: verdicts }))
+    }
+
+    /// What is admitted: as the user says, or else at least what rounding to a narrow type takes.
+    fn tolerance(&self, found: &Tensor, expected: &Tensor) -> Tolerance {
+        let tolerance = Tolerance { rtol: self.rtol.unwrap_or(RTOL), atol: self.atol };
+        if self.rtol.is_some() { tolerance } else { tolerance.for_types(found.dtype(), expected.dtype()) }
     }
 }
 
@@ -143,13 +156,22 @@ impl Verdicts {
 }
 
 impl Verdict {
-    fn of(file: String, output: String, compared: Result<Difference, String>) -> Self {
+    fn of(file: String, output: String, admitted: Option<Tolerance>, compared: Result<Difference, String>) -> Self {
+        let (rtol, atol) = admitted.map(|Tolerance { rtol, atol }| (rtol, atol)).unzip();
         let difference = match &compared {
             Err(difference) => Some(difference.clone()),
             Ok(Difference { beyond: 0, .. }) => None,
             Ok(own) => Some(format!("{} of {} elements are too far off; {}", own.beyond, own.elements, figures(own))),
         };
-        Self { file, output, difference, figures: compared.ok() }
+        Self { file, output, difference, rtol, atol, figures: compared.ok() }
+    }
+
+    /// How far an element may be off, in words.
+    fn admitted(&self) -> String {
+        match self.atol.zip(self.rtol) {
+            Some((atol, rtol)) => format!("within {atol} + {rtol} · |expected| for each element"),
+            None => "each element has to be equal".to_owned(),
+        }
     }
 }
 
@@ -183,7 +205,10 @@ impl fmt::Display for Verdicts {
             if let Some(measured) = verdict.figures.as_ref().filter(|_| verdict.difference.is_none()) {
                 writeln!(f, "  {}", figures(measured))?;
             }
+            if verdict.figures.is_some() {
+                writeln!(f, "  ({})", verdict.admitted())?;
+            }
         }
-        writeln!(f, "(within {} + {} · |expected| for each element)", self.atol, self.rtol)
+        Ok(())
     }
 }
