@@ -290,6 +290,9 @@ fn read_columns(file: &mut impl Read, spec: &TensorSpec, ordered: &mut [u8]) -> 
     Ok(())
 }
 
+/// Bytes that texts may take once all are as long as the longest.
+const MOST_TEXT_BYTES: usize = 1 << 30;
+
 /// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type `u2` or `u1`.
 fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
     match array {
@@ -304,6 +307,9 @@ fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
         Array::Texts(dims, texts) => {
             // NumPy's texts are all of one length, four bytes a character.
             let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
+            if longest.saturating_mul(4).saturating_mul(texts.len()) > MOST_TEXT_BYTES {
+                return Err(io::Error::other("labels are too long for NumPy; use --json"));
+            }
             begin(writer, &format!("<U{longest}"), dims)?;
             let padded =
                 |text: &&str| text.chars().map(u32::from).chain(std::iter::repeat(0)).take(longest).collect::<Vec<_>>();
@@ -347,6 +353,15 @@ mod tests {
         bytes.extend(text.as_bytes());
         bytes.extend(data);
         bytes
+    }
+
+    #[test]
+    fn labels_that_would_fill_a_disk_are_refused() {
+        let long = "x".repeat(1 << 20);
+        let mut texts = vec![""; 1000];
+        texts[7] = &long;
+        let refused = emit(&mut Vec::new(), &Array::Texts(vec![1000], texts)).expect_err("4 GB");
+        assert!(refused.to_string().contains("--json"), "{refused}");
     }
 
     #[test]

@@ -11,17 +11,35 @@ use std::fs;
 use std::path::Path;
 
 /// The form of the outputs at a path: of one file by its ending, else a folder of arrays. Asked before anything is run.
-pub(super) fn form(path: &Path, outputs: usize) -> Result<Form, CliError> {
-    match Form::of(path) {
-        Some(Form::Npy | Form::Message) if outputs != 1 => Err(CliError::in_file(
-            path,
-            format!("holds one tensor, and the model has {outputs} outputs; name an .npz file or a folder"),
-        )),
-        Some(form) => Ok(form),
+pub(super) fn form(path: &Path, outputs: &[ValueInfo]) -> Result<Form, CliError> {
+    let form = match Form::of(path) {
+        Some(form) => form,
         // A name without an ending is a folder's.
-        None if path.extension().is_none() => Ok(Form::Folder),
-        None => Err(CliError::in_file(path, format!("outputs are written to {ENDINGS} files, or to a folder"))),
+        None if path.extension().is_none() => Form::Folder,
+        None => {
+            return Err(CliError::in_file(path, format!("outputs are written to {ENDINGS} files, or to a folder")));
+        }
+    };
+    match refusal(&form, outputs) {
+        Some(reason) => Err(CliError::in_file(path, reason)),
+        None => Ok(form),
     }
+}
+
+/// Why a form cannot hold these outputs, if it cannot.
+fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
+    let has_keys = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::TextKeys(_) | Labels::IntegerKeys(_)));
+    let has_texts = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::Texts(_) | Labels::TextKeys(_)));
+    let (count, keys) = (outputs.len(), outputs.iter().filter(has_keys).count());
+    if matches!(form, Form::Npy | Form::Message) && count + keys != 1 {
+        let beside = if keys == 0 { "" } else { " with keys beside them" };
+        let plural = if count == 1 { "" } else { "s" };
+        return Some(format!(
+            "holds one tensor, and the model has {count} output{plural}{beside}; name an .npz file or a folder"
+        ));
+    }
+    let texts = outputs.iter().find(has_texts).filter(|_| matches!(form, Form::Safetensors | Form::Message))?;
+    Some(format!("holds numbers, and {} is of texts; name an .npz file", texts.name()))
 }
 
 /// Writes the outputs to a path of this form.

@@ -100,7 +100,7 @@ impl RunCommand {
         let opened = open(&self.devices, None, &self.model, &self.place, !self.no_learn)?;
         open::print_notes(&opened.session, output);
         let expected = self.expect.read(&opened)?;
-        let form = self.output.as_ref().map(|path| outputs::form(path, opened.session.outputs().len())).transpose()?;
+        let form = self.output.as_ref().map(|path| outputs::form(path, opened.session.outputs())).transpose()?;
         let options = self.options()?;
         let (costs, series, refinement) = match self.refine.refine {
             None => {
