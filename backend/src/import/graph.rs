@@ -192,7 +192,7 @@ pub(super) struct Builder<'p> {
     outputs: Vec<Output>,
     pub(super) nodes: Vec<Node>,
     initializers: BTreeMap<ValueIndex, Constant>,
-    /// Of constants that are texts these.
+    /// The texts of constants, by value.
     labels: BTreeMap<ValueIndex, Labels>,
 }
 

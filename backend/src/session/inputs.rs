@@ -251,7 +251,7 @@ fn concrete(input: &Input, sizes: &Sizes<'_>) -> Result<Shape, InputError> {
     let unknown = || {
         let open = match &input.dims {
             Some(_) => open_names(input, sizes).collect(),
-            None => vec![format!("{}[0]", input.name), "so on for all its axes".to_owned()],
+            None => vec![format!("{}[0]", input.name), "and each further axis".to_owned()],
         };
         InputError::Shape { name: name(), dims: dims_text(input.dims.as_deref()), open }
     };
