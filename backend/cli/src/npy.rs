@@ -308,7 +308,8 @@ fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
             // NumPy's texts are all of one length, four bytes a character.
             let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
             if longest.saturating_mul(4).saturating_mul(texts.len()) > MOST_TEXT_BYTES {
-                return Err(io::Error::other("labels are too long for NumPy; use --json"));
+                let reason = "labels are too long for NumPy, where each takes as much as the longest; give fewer rows";
+                return Err(io::Error::other(reason));
             }
             begin(writer, &format!("<U{longest}"), dims)?;
             let padded =
@@ -361,7 +362,7 @@ mod tests {
         let mut texts = vec![""; 1000];
         texts[7] = &long;
         let refused = emit(&mut Vec::new(), &Array::Texts(vec![1000], texts)).expect_err("4 GB");
-        assert!(refused.to_string().contains("--json"), "{refused}");
+        assert!(refused.to_string().contains("fewer rows"), "{refused}");
     }
 
     #[test]
