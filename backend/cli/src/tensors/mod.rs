@@ -186,7 +186,7 @@ mod tests {
         }
         for (name, form) in [("x.npy", Form::Npy), ("x.pb", Form::Message)] {
             let path = folder.path().join(name);
-            write(&path, form, &[("a", npy::Array::Tensor(&own[1].1))]).expect("writable");
+            write(&path, form, &[("a", crate::npy::Array::Tensor(&own[1].1))]).expect("writable");
             let mut only = |label: Label<'_>, _: &TensorSpec| Ok(Some(format!("{label:?}")));
             let read = read(&path, Role::Output, &mut only).expect("readable");
             assert!(read[0].0 == "Only" && read[0].1.same_bits(&own[1].1), "{name}");

@@ -216,8 +216,9 @@ fn a_member_of_a_set_goes_the_way_of_members() {
 
 #[test]
 fn features_of_all_types_are_made_ready() {
-    let bytes = |x: [i8; 2], to: fn(i8) -> Vec<u8>| x.into_iter().flat_map(to).collect::<Vec<_>>();
-    let types: [(i64, fn(i8) -> Vec<u8>); 3] = [
+    type ToBytes = fn(i8) -> Vec<u8>;
+    let bytes = |x: [i8; 2], to: ToBytes| x.into_iter().flat_map(to).collect::<Vec<_>>();
+    let types: [(i64, ToBytes); 3] = [
         (data_type::FLOAT, |x| f32::from(x).to_le_bytes().to_vec()),
         (data_type::DOUBLE, |x| f64::from(x).to_le_bytes().to_vec()),
         (data_type::INT64, |x| i64::from(x).to_le_bytes().to_vec()),
