@@ -81,7 +81,8 @@ fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
             let (source, kept) = (session.prepare(&inputs).expect("a plan"), again.prepare(&filled).expect("a plan"));
             assert!(kept.is_same_plan(&source) && kept.plan().memory() == source.plan().memory(), "{name} {way}");
             assert_eq!(kept.plan().predicted().makespan, source.plan().predicted().makespan, "{name} {way}");
-            let (one, other) = (session.run(&inputs).expect("runs"), again.run(&filled).expect("runs"));
+            // A compiled model does not say which integers choose rows of a table, so its own random ones may differ.
+            let (one, other) = (session.run(&inputs).expect("runs"), again.run(&inputs).expect("runs"));
             assert!(same(&session, &one, &other), "{name} {way}");
             again.verify_weights().expect("as written");
             let twice = folder.path().join("twice.anabranch");

@@ -223,7 +223,7 @@ fn what_grows_without_end_is_refused_before_it_is_made() {
     let bytes = model(start(), chain(8, true)).to_bytes();
     let few = Limits { nodes: 100, ..Limits::default() };
     let error = from_bytes_within(&bytes, None, &few).expect_err("too many").to_string();
-    assert!(error.contains("`Limits::nodes`"), "{error}");
+    assert!(error.contains("raise the limit `nodes`"), "{error}");
 }
 
 #[test]
