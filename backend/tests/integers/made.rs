@@ -113,3 +113,24 @@ fn different_integers_are_found_in_order() {
 fn found(kind: Kind, tensor: &anabranch::Tensor) -> Vec<i128> {
     kind.values(tensor)
 }
+
+/// Resized images of integers have the elements of the input.
+#[test]
+fn resized_integers_keep_all_bits() {
+    arbtest::arbtest(|u| {
+        let kind = *u.choose(&KINDS)?;
+        let x = kind.some(u, 4)?;
+        let text = AttributeProto::string;
+        let resize =
+            |name: &str| NodeProto::of("Resize", &["x", "", "", "sizes"], &[name]).with(text("mode", "nearest"));
+        let corner = resize("corner")
+            .with(text("coordinate_transformation_mode", "asymmetric"))
+            .with(text("nearest_mode", "floor"));
+        let twice: Vec<i128> = x.iter().flat_map(|value| [*value; 2]).collect();
+        let cases = [Case::of(resize("half"), kind, &twice), Case::of(corner, kind, &twice)];
+        let given = [Given::new("x", kind, &[1, 1, 1, 4], &x), Given::fixed("sizes", I64, &[4], &[1, 1, 1, 8])];
+        check(&format!("{kind:?}"), &cases, &given);
+        Ok(())
+    })
+    .budget_ms(300);
+}

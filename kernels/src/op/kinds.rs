@@ -329,7 +329,7 @@ impl Interpolation {
 
 impl NearestRounding {
     /// The neighbour of a coordinate.
-    pub(crate) fn rounded(self, at: f64) -> f64 {
+    pub fn rounded(self, at: f64) -> f64 {
         match self {
             Self::RoundPreferFloor => (at - 0.5).ceil(),
             Self::RoundPreferCeil => (at + 0.5).floor(),
@@ -340,8 +340,8 @@ impl NearestRounding {
 }
 
 impl Resize {
-    /// The coordinate of the input, which has `input` elements along an axis, that an index of the output's `output` stands for.
-    pub(crate) fn coordinate(&self, axis: usize, index: usize, input: usize, output: usize) -> f64 {
+    /// The coordinate along an axis of `input` elements for an index of the output, which has `output` elements there.
+    pub fn coordinate(&self, axis: usize, index: usize, input: usize, output: usize) -> f64 {
         let (x, scale) = (index as f64, self.scales[axis]);
         match self.coordinates {
             Coordinates::PytorchHalfPixel | Coordinates::AlignCorners if output == 1 => 0.0,

@@ -6,9 +6,9 @@
 
 use super::gather::chosen;
 use super::matmul::multiplied;
-use super::{Builder, Fault, View, domain_of};
-use anabranch_kernels::Tensor;
-use anabranch_kernels::op::Binary;
+use super::{Builder, Fault, View, domain_of, working};
+use anabranch_kernels::op::{Binary, NearestRounding};
+use anabranch_kernels::{DType, Tensor};
 
 /// The curve along which neighbours are weighed.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,7 @@ pub(super) struct AxisPlan {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sampling {
     /// It is the one whose index the coordinate is rounded to, in this way.
-    Nearest(fn(f64) -> f64),
+    Nearest(NearestRounding),
     /// It is their weighted sum.
     Weighted(Weighting),
 }
@@ -97,11 +97,14 @@ pub(super) fn by_axes(
     sampling: Sampling,
     constant: f64,
 ) -> Result<View, Fault> {
-    let mut result = builder.as_working(x)?;
-    let work = result.dtype();
+    let work = match sampling {
+        Sampling::Nearest(_) => x.dtype(),
+        Sampling::Weighted(_) => weighed(x.dtype()),
+    };
+    let mut result = builder.cast(x, work)?;
     for plan in plans {
         result = match sampling {
-            Sampling::Nearest(round) => nearest(builder, &result, plan, round)?,
+            Sampling::Nearest(rounding) => nearest(builder, &result, plan, rounding)?,
             Sampling::Weighted(weighting) => weighted(builder, &result, plan, weighting)?,
         };
     }
@@ -109,17 +112,27 @@ pub(super) fn by_axes(
         let inside: Vec<f64> = plan.coordinates.iter().map(|at| f64::from(u8::from(at.is_some()))).collect();
         let mut dims = vec![1; x.rank()];
         dims[plan.axis] = inside.len();
-        let inside = builder.table(work, dims, &inside)?;
+        let inside = builder.table(working(work), dims, &inside)?;
         result = builder.map(domain_of(work), [&result, &inside], work, |[x, inside]| {
-            inside.with(Binary::Greater, 0.5).select(x, constant)
+            inside.with(Binary::Greater, 0.0).select(x, constant)
         })?;
     }
     builder.cast(&result, x.dtype())
 }
 
-fn nearest(builder: &mut Builder, x: &View, plan: &AxisPlan, round: fn(f64) -> f64) -> Result<View, Fault> {
+/// The type in which elements are weighed: 64-bit floats for integers that 32-bit floats do not hold.
+pub(super) const fn weighed(dtype: DType) -> DType {
+    if is_wide(dtype) { DType::F64 } else { working(dtype) }
+}
+
+/// Whether there are integers of the type that an `f32` does not hold.
+pub(super) const fn is_wide(dtype: DType) -> bool {
+    matches!(dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
+}
+
+fn nearest(builder: &mut Builder, x: &View, plan: &AxisPlan, rounding: NearestRounding) -> Result<View, Fault> {
     let last = x.dims()[plan.axis] as f64 - 1.0;
-    let place = |at: &Option<f64>| at.map_or(0, |at| round(at).clamp(0.0, last) as i64);
+    let place = |at: &Option<f64>| at.map_or(0, |at| rounding.rounded(at).clamp(0.0, last) as i64);
     let places: Vec<_> = plan.coordinates.iter().map(place).collect();
     let mut dims = x.dims().to_vec();
     dims[plan.axis] = places.len();

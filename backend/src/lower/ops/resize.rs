@@ -1,7 +1,7 @@
 //! Resampling of images.
 
 use super::expand::sizes;
-use super::resample::{AxisPlan, Curve, Sampling, Weighting, by_axes};
+use super::resample::{AxisPlan, Curve, Sampling, Weighting, by_axes, is_wide, weighed};
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, numbers};
 use anabranch_kernels::op::{Coordinates, Interpolation, NearestRounding, Op, Resize};
 use anabranch_kernels::{Shape, TensorSpec};
@@ -173,10 +173,7 @@ fn by_weights(
     let sampling = match interpolation {
         Interpolation::Linear => weighted(Curve::Linear),
         Interpolation::Cubic { coefficient } => weighted(Curve::Cubic(coefficient.into())),
-        Interpolation::Nearest(NearestRounding::RoundPreferFloor) => Sampling::Nearest(|at| (at - 0.5).ceil()),
-        Interpolation::Nearest(NearestRounding::RoundPreferCeil) => Sampling::Nearest(|at| (at + 0.5).floor()),
-        Interpolation::Nearest(NearestRounding::Floor) => Sampling::Nearest(f64::floor),
-        Interpolation::Nearest(NearestRounding::Ceil) => Sampling::Nearest(f64::ceil),
+        Interpolation::Nearest(rounding) => Sampling::Nearest(rounding),
     };
     let mode = operator.string("coordinate_transformation_mode", "half_pixel")?;
     let region = match (mode, operator.optional(1)) {
@@ -243,7 +240,21 @@ fn resampled(
     if let Some(axis) = axes.iter().find(|axis| x.dims()[**axis] == 0 && targets[**axis].size > 0) {
         return Err(Fault::invalid(format!("axis {axis} has no element to resample")));
     }
-    let mut result = builder.as_working(x)?;
+    if let Interpolation::Nearest(rounding) = interpolation
+        && is_wide(x.dtype())
+    {
+        // The kernel computes in floats, so integers that these do not hold are chosen as they are.
+        let mut plans = Vec::new();
+        for axis in axes {
+            let AxisScale { scale, size } = targets[axis];
+            builder.reserve(size.saturating_mul(size_of::<Option<f64>>()))?;
+            let op = Resize { interpolation, coordinates, scales: [1.0, scale] };
+            let places = (0..size).map(|index| Some(op.coordinate(1, index, x.dims()[axis], size)));
+            plans.push(AxisPlan { axis, coordinates: places.collect(), scale });
+        }
+        return by_axes(builder, x, &plans, Sampling::Nearest(rounding), 0.0);
+    }
+    let mut result = builder.cast(x, weighed(x.dtype()))?;
     for pair in axes.chunks(2) {
         let others = (0..x.rank()).filter(|axis| !pair.contains(axis));
         let order: Vec<_> = others.chain(pair.iter().copied()).collect();
