@@ -120,7 +120,7 @@ class Plan:
 
 
 class Profile:
-    """Measured runs, and when what happened in the last of them. Times are milliseconds, sizes bytes.
+    """Measured runs, and when what happened in one of them. Times are milliseconds, sizes bytes.
 
     Attributes:
         report: What ``anabranch run --json`` tells: ``latency_ms`` (median, its interval, quantiles), ``predicted_makespan_ms``,
@@ -139,9 +139,10 @@ class Profile:
         return float(self.report["measured_makespan_ms"])
 
     @property
-    def predicted_ms(self) -> float:
-        """The predicted makespan in milliseconds."""
-        return float(self.report["predicted_makespan_ms"])
+    def predicted_ms(self) -> float | None:
+        """The predicted makespan in milliseconds; None before the first run of a model in phases."""
+        predicted = self.report["predicted_makespan_ms"]
+        return None if predicted is None else float(predicted)
 
     def rows(self) -> Rows:
         """A row for each node, transfer and host step of the last run, by start: ``kind``, ``name``, ``on`` (device or link),
@@ -169,7 +170,8 @@ class Profile:
         return self.svg()
 
     def __repr__(self) -> str:
-        return f"<Profile: measured {self.measured_ms:.4g} ms, predicted {self.predicted_ms:.4g} ms>"
+        predicted = "unknown" if self.predicted_ms is None else f"{self.predicted_ms:.4g} ms"
+        return f"<Profile: measured {self.measured_ms:.4g} ms, predicted {predicted}>"
 
 
 class Comparison:
