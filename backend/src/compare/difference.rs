@@ -22,7 +22,8 @@ pub struct Difference {
     /// The root mean square of found − expected, over finite pairs.
     #[serde(serialize_with = "with_infinities")]
     pub rms_error: f64,
-    /// The cosine of the angle between both, over finite pairs; nothing where one of them is 0 throughout and the other is not.
+    /// The cosine of the angle between both, over finite pairs; nothing if only one of them is 0 throughout, or if pairs differ and none
+    /// is finite.
     pub cosine: Option<f64>,
     /// Rows whose largest element is at the expected place, of tensors of floats with two dimensions.
     pub top1: Option<Top1>,
@@ -97,7 +98,7 @@ impl Difference {
             greatest_error: pairs.worst.map_or(0.0, |(_, error)| error),
             greatest_relative_error: pairs.relative,
             rms_error: errors.root_of_mean_square(pairs.finite),
-            cosine: cosine(finite(), &found, &expected),
+            cosine: cosine(finite(), &found, &expected).filter(|_| pairs.finite > 0 || pairs.not_finite == 0),
             top1: top1(&a, &b, dims).filter(|_| both_floats),
             worst,
         })
@@ -145,7 +146,7 @@ impl Scaled {
     fn of<I: Iterator<Item = f64>>(numbers: impl Fn() -> I) -> Self {
         let greatest = numbers().map(f64::abs).fold(0.0, f64::max);
         let part = |number: f64| if greatest > 0.0 { (number / greatest).powi(2) } else { 0.0 };
-        Self { greatest, squares: numbers().map(part).sum() }
+        Self { greatest, squares: numbers().map(part).fold(0.0, |sum, square| sum + square) }
     }
 
     fn root_of_mean_square(&self, count: usize) -> f64 {
@@ -265,6 +266,7 @@ mod tests {
         let other =
             Difference::between(&tensor(&[3], &turned), &tensor(&[3], &special), TOLERANCE).expect("of one shape");
         assert_eq!((other.beyond, other.not_finite, other.greatest_error), (3, 3, f64::INFINITY));
+        assert!(other.cosine.is_none() && other.rms_error.to_bits() == 0);
         let json = serde_json::to_value(&other).expect("plain");
         assert_eq!((&json["greatest_error"], &json["worst"]["expected"]), (&"inf".into(), &"NaN".into()));
     }

@@ -89,7 +89,7 @@ pub struct Way {
 pub struct Comparison {
     /// The model.
     pub model: String,
-    /// Nodes of the lowered model.
+    /// Nodes of the lowered model, with those of all phases.
     pub nodes: usize,
     /// Measured runs of each way; of several callers, by each of them.
     pub repeat: u32,
@@ -311,10 +311,13 @@ pub fn compare_seen(
     failed.extend(contest.refused().map(|error| (Way::dynamic(), error.to_string())));
     let dynamic = tallies.last().filter(|_| options.dynamic && contest.refused().is_none());
     let dynamic = dynamic.and_then(|tally| tally.outcome(Way::dynamic(), None));
-    let outcomes = planned.chain(dynamic).collect();
+    let outcomes: Vec<Outcome> = planned.chain(dynamic).collect();
+    // A model in phases has the nodes of later plans, too.
+    let ran = |outcome: &Outcome| outcome.devices.iter().map(|device| device.nodes).sum();
+    let nodes = outcomes.first().map_or(0, ran).max(first.program.nodes.len());
     Ok(Comparison {
         model: options.model.clone(),
-        nodes: first.program.nodes.len(),
+        nodes,
         repeat: rounds * each,
         callers: options.callers,
         warmup: options.warmup,

@@ -423,6 +423,12 @@ pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     percent.ok_or_else(|| "write percent, for example 5%".into())
 }
 
+/// A tolerance: 0 or a positive number.
+pub(super) fn parse_tolerance(text: &str) -> Result<f64, String> {
+    let tolerance = text.parse().ok().filter(|tolerance: &f64| tolerance.is_finite() && *tolerance >= 0.0);
+    tolerance.ok_or_else(|| "write 0 or a positive number, for example 1e-3".into())
+}
+
 pub(super) fn parse_positive(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(value) if value > 0.0 && f64::is_finite(value) => Ok(value),

@@ -1,5 +1,6 @@
 //! Outputs beside those that are expected.
 
+use super::args::parse_tolerance;
 use super::inputs::Given;
 use super::open::Opened;
 use super::{CliError, lossy};
@@ -29,10 +30,10 @@ pub(super) struct ExpectArgs {
     /// How far an element may be from the expected one, as a part of that
     ///
     /// Without it 0.001, of bf16 outputs 1/64.
-    #[arg(long, value_name = "PART", hide_short_help = true)]
+    #[arg(long, value_name = "PART", value_parser = parse_tolerance, hide_short_help = true)]
     rtol: Option<f64>,
     /// How far it may be beyond that
-    #[arg(long, value_name = "DIFFERENCE", default_value_t = 1e-5, hide_short_help = true)]
+    #[arg(long, value_name = "DIFFERENCE", value_parser = parse_tolerance, default_value = "0.00001", hide_short_help = true)]
     atol: f64,
 }
 

@@ -85,7 +85,9 @@ fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
                 most.with(Binary::Equal, 0.0).select(0.0, part * part)
             })?;
             let sum = builder.reduced(&squares, ReduceKind::Sum, &[1])?;
-            builder.map(domain, [&sum, &most], dtype, |[sum, most]| sum.apply(Unary::Sqrt) * most)?
+            builder.map(domain, [&sum, &most], dtype, |[sum, most]| {
+                most.apply(Unary::IsInfinite).select(most, sum.apply(Unary::Sqrt) * most)
+            })?
         }
         other => return Err(Fault::attribute("norm", other, "MAX, L1 or L2")),
     };

@@ -276,3 +276,13 @@ fn small_distances_beside_a_large_offset_count() {
     let got = folded(node("SVMRegressor", attributes), &[1e9, 1e9 + 64.0], 1);
     assert_eq!(got, [1.0, (-1f64).exp() as f32]);
 }
+
+#[test]
+fn an_infinite_feature_leaves_the_others_zero() {
+    for norm in ["L1", "L2", "MAX"] {
+        let attributes = vec![AttributeProto::string("norm", norm)];
+        let found = folded(node("Normalizer", attributes), &[1.0, f32::INFINITY, -3.0], 3);
+        assert!(found[1].is_nan(), "{norm}: {found:?}");
+        assert_eq!([found[0], found[2]], [0.0, 0.0], "{norm}");
+    }
+}
