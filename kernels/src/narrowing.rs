@@ -15,7 +15,7 @@ pub(crate) struct Narrowing {
     pub(crate) least: u32,
     /// The bits of the type's greatest finite number.
     pub(crate) greatest: u32,
-    /// What stands for magnitudes beyond the greatest.
+    /// The bits for magnitudes beyond the greatest.
     pub(crate) beyond: u32,
     /// Bits of a NaN that stay.
     pub(crate) kept_of_nan: u32,

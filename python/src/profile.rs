@@ -66,7 +66,7 @@ fn row(part: &Part<'_>, event: &Event, phase: Option<usize>) -> Value {
     })
 }
 
-/// A row of an operator that the host computed between two plans, which nobody predicts.
+/// A row of an operator that the host computed between two plans, which has no prediction.
 fn step_row(step: &HostStep, host: &str) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     json!({
@@ -85,7 +85,7 @@ fn step_row(step: &HostStep, host: &str) -> Value {
 
 #[pymethods]
 impl Profile {
-    /// What `anabranch run --json` tells, and a row for each event of the profiled run, both as JSON.
+    /// The report of `anabranch run --json`, and a row for each event of the profiled run, both as JSON.
     fn data(&self) -> (&str, &str) {
         (&self.report, &self.rows)
     }

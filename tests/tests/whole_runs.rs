@@ -1,4 +1,4 @@
-//! What is measured and predicted of a model that runs in phases is of the whole run: of all its plans, and of the host between them.
+//! Measurements and predictions of a model in phases cover the whole run: all its plans, and the host between them.
 
 use anabranch::compare::{CompareOptions, Series, SeriesOptions, compare, measure};
 use anabranch::execute::{Activity, RunOptions};
@@ -98,7 +98,7 @@ fn session(model: &[u8]) -> Session {
     Session::from_bytes(model, one_cpu()).expect("a sound model")
 }
 
-/// Of 500 elements every second is 5, the others are −1.
+/// 500 elements: every second is 5, the others are −1.
 fn inputs() -> Inputs {
     let x: Vec<f32> = (0..500).map(|at| if at % 2 == 0 { 5.0 } else { -1.0 }).collect();
     Inputs::new().tensor("x", Tensor::from_elements(Shape::new([500]).expect("small"), &x).expect("as many"))
@@ -108,7 +108,7 @@ fn profiled(session: &Session) -> Run {
     session.run_with(&inputs(), &RunOptions::default().with_profile(true)).expect("it runs in phases")
 }
 
-/// Runs of products, whatever they are in.
+/// The number of runs of products, alone or in blocks.
 fn products_in(run: &Run) -> usize {
     let parts = run.parts();
     let products = parts.iter().flat_map(|part| {
@@ -145,7 +145,7 @@ fn a_run_is_all_of_its_phases_and_the_host_between_them() {
         // Peaks are those of the plan that takes most.
         let peak = parts.iter().map(|part| part.measured.peaks[0]).max();
         assert!(Some(run.peaks()[0]) == peak && peak > Some(run.measured.peaks[0]), "{name}: {peak:?}");
-        // Nobody knew before the first run what the later phases would be.
+        // The later phases are unknown before the first run.
         assert!(first.is_cold() && first.predicted().is_none(), "{name}");
         let predicted = run.predicted().expect("the plans are known by now").makespan;
         let plans: f64 = parts.iter().map(|part| part.planned.plan().predicted().makespan).sum();

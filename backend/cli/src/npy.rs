@@ -87,7 +87,7 @@ pub fn read_npz_if(
     Ok(arrays)
 }
 
-/// What begins the entry of a member in an archive's directory.
+/// The signature of a member's entry in an archive's directory.
 const ENTRY: [u8; 4] = *b"PK\x01\x02";
 
 /// Refuses an archive two members of which have one name: of these the library that reads archives shows the last alone. `start` is where the
@@ -117,9 +117,9 @@ fn refuse_twice(file: &File, start: u64) -> Result<(), String> {
 /// An array that is written.
 #[derive(Clone, Debug)]
 pub enum Array<'a> {
-    /// Of numbers.
+    /// Numbers.
     Tensor(&'a Tensor),
-    /// Of texts, in row-major order.
+    /// Texts in row-major order.
     Texts(Vec<usize>, Vec<&'a str>),
 }
 

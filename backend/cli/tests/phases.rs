@@ -1,4 +1,4 @@
-//! What is told of a model that runs in phases is of the whole run, in whatever form it is told.
+//! Every command and file describes the whole run of a model in phases.
 
 mod command;
 
@@ -37,7 +37,7 @@ fn picked() -> Vec<u8> {
     ModelProto::of(graph, 17).to_bytes()
 }
 
-/// What each command is given beside its own options.
+/// The arguments that all commands share.
 const MODEL: [&str; 8] = ["m.onnx", "--random", "1", "--dim", "n=900", "--no-gpu", "--cpu-devices", "machine"];
 
 fn command() -> Anabranch {
@@ -58,7 +58,7 @@ fn near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
-/// What a page was given.
+/// The data in a page.
 fn data(command: &Anabranch, page: &str) -> Value {
     let text = command.read(page);
     let json = text.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("data");
@@ -114,7 +114,7 @@ fn report_events_trace_chart_and_page_are_of_all_phases() {
     let place = |name: &str| shown.iter().position(|node| node["name"].as_str().is_some_and(|own| own.contains(name)));
     let (step, heavy) = (place("compress").expect("the step"), place("MatMul").expect("a product"));
     assert!(number(&shown[heavy]["measured"]["start"]) >= number(&shown[step]["measured"]["end"]));
-    // What the step makes leads to the second phase.
+    // The output of the step leads to the second phase.
     let edges = data["edges"].as_array().expect("edges");
     assert!(edges.iter().any(|edge| edge["from"] == step) && edges.iter().any(|edge| edge["to"] == step), "{edges:?}");
     assert!(edges.iter().all(|edge| (number(&edge["to"]) as usize) < shown.len()));

@@ -38,7 +38,7 @@ fn model(node: Vec<NodeProto>, input: Vec<ValueInfoProto>, initializer: Vec<Tens
     bytes(GraphProto { node, input, initializer, ..GraphProto::default() }, output)
 }
 
-/// What `inspect` says of a model, which it must find to run with flags that `run` takes.
+/// The report of `inspect`, which must find flags with which `run` works.
 fn runs(command: &Anabranch, name: &str, model: &[u8]) -> Value {
     fs::write(command.path(name), model).expect("writable");
     let shown = command.json(&["inspect", name, "--no-gpu"]);

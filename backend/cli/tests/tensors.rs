@@ -51,7 +51,7 @@ fn a_model_that_runs_is_shown_with_what_it_takes() {
     assert!(text.contains("x: f32[batch×16]") && text.contains("It runs on this machine"), "{text}");
 }
 
-/// What a command prints that ends with status 1.
+/// The output of a command that ends with status 1.
 fn stopped(command: &Anabranch, arguments: &[&str]) -> String {
     let output = command.run(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));

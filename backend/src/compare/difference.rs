@@ -27,7 +27,7 @@ pub struct Difference {
     pub cosine: Option<f64>,
     /// Rows whose largest element is at the expected place, of tensors of floats with two dimensions.
     pub top1: Option<Top1>,
-    /// Where the greatest error is; nothing where all is equal.
+    /// The place of the greatest error; nothing if all is equal.
     pub worst: Option<Worst>,
 }
 
@@ -45,10 +45,10 @@ pub struct Top1 {
 pub struct Worst {
     /// Its place, one number per dimension.
     pub index: Vec<usize>,
-    /// What is there.
+    /// The element that was found.
     #[serde(serialize_with = "with_infinities")]
     pub found: f64,
-    /// What should be.
+    /// The element that was expected.
     #[serde(serialize_with = "with_infinities")]
     pub expected: f64,
 }
@@ -120,7 +120,7 @@ impl Pairs {
         let error = apart.unwrap_or_else(|| (found - expected).abs());
         self.finite += 1;
         if error > 0.0 {
-            // Of integers, none may differ.
+            // No integer may differ.
             self.beyond += usize::from(apart.is_some() || !tolerance.admits(found, expected));
             self.note(at, error);
         }
@@ -222,7 +222,7 @@ fn top1(found: &[f64], expected: &[f64], dims: &[usize]) -> Option<Top1> {
     Some(Top1 { agree, rows })
 }
 
-/// What JSON has no number for is a text.
+/// Numbers that JSON does not have are texts.
 fn with_infinities<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.serialize_str(&value.to_string()) }
 }

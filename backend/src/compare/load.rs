@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// Beyond this share of the time that threads wanted a core they were kept from one by others.
 const WAITED: f64 = 0.05;
 
-/// Beyond this share of the wall time others waited for a core, too, where nobody says how long our threads did.
+/// Share of the wall time that others may wait for a core if the waits of our own threads are unknown.
 const PRESSED: f64 = 0.25;
 
 /// Threads of this process that use more than this share of all cores wait for each other, and hardly for others.
 const OWN: f64 = 0.9;
 
-/// What the machine did while something was measured. Times in milliseconds.
+/// Load of the machine during a measurement. Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// How long it was measured.

@@ -109,7 +109,7 @@ pub struct Comparison {
     pub failed: Vec<(Way, String)>,
     /// What the inventory notes.
     pub notes: Vec<String>,
-    /// What else the machine did during the measured runs.
+    /// Load of the machine during the measured runs.
     #[serde(default)]
     pub load: Load,
 }

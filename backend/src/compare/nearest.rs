@@ -1,7 +1,7 @@
-//! Of several profiled runs the one whose time is nearest to the median of the measured ones: all that is told of nodes, devices and links
-//! is of that one run, so that the figures fit each other.
+//! The profiled run whose time is nearest to the median of the measured runs. Every figure of nodes, devices and links
+//! comes from that one run, so that the figures fit each other.
 
-/// What is kept of the nearest run so far.
+/// The nearest run so far.
 pub(crate) struct Nearest<T> {
     median: f64,
     /// With its distance from the median.
@@ -26,7 +26,7 @@ impl<T> Nearest<T> {
         }
     }
 
-    /// What was kept.
+    /// The kept part of that run.
     pub(crate) fn found(&self) -> Option<&T> {
         self.best.as_ref().map(|(_, kept)| kept)
     }

@@ -82,7 +82,7 @@ pub(super) struct Tally {
 /// A profiled run.
 struct Seen {
     predicted_ms: Option<f64>,
-    /// Of a plan's run.
+    /// Predicted against measured, for the run of a plan.
     accuracy: Option<Accuracy>,
     predicted_traffic_bytes: Option<u64>,
     traffic_bytes: u64,

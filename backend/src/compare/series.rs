@@ -49,12 +49,12 @@ pub struct Series {
     pub cold: bool,
     /// How long runs were predicted to take; `None` if that was not known before: see [`Run::predicted`].
     pub predicted: Option<RunPrediction>,
-    /// What else the machine did during the measured runs.
+    /// Load of the machine during the measured runs.
     pub load: Load,
-    /// What was predicted of nodes, links and the whole of `run`.
+    /// Predictions of nodes, links and the whole of `run`.
     pub accuracy: Accuracy,
-    /// Of the profiled runs the one whose time is nearest to the median of the measured runs, with the outputs of the last. Whatever is told of
-    /// nodes, devices, links and events is of it.
+    /// The profiled run nearest to the median of the measured runs, with the outputs of the last. Figures of
+    /// nodes, devices, links and events come from it.
     pub run: Run,
 }
 

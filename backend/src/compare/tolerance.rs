@@ -16,7 +16,7 @@ pub struct Tolerance {
 /// What a `bf16` may differ by at least, relative to itself: two units in its last place.
 const BF16_RTOL: f64 = 1.0 / 64.0;
 
-/// What an `f16` may differ by at least from a number of a wider type: a unit in its last place.
+/// The least relative tolerance of an `f16` against a wider type: a unit in its last place.
 const F16_RTOL: f64 = 1.0 / 1024.0;
 
 impl Tolerance {

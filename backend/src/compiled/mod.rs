@@ -94,7 +94,7 @@ struct Description {
     producer: String,
     opsets: BTreeMap<String, i64>,
     inputs: Vec<(String, TensorSpec)>,
-    /// What outputs stand for, by name.
+    /// Labels of outputs, by name.
     labels: BTreeMap<String, Labels>,
     program: StoredProgram,
     plan: KeptPlan,

@@ -100,7 +100,7 @@ impl ConstantFile {
         &self.name
     }
 
-    /// What the system says of it now.
+    /// The system's present metadata of the file.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }

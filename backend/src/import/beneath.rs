@@ -7,8 +7,8 @@
 //!
 //! Caches and volumes of their users are made of links, so a path with links is followed once, by ONNX Runtime's rule:
 //! the file at its end must lie beneath the model's directory or, if the model itself is a link, beneath the directory
-//! of the file that this leads to. What is then opened is that file, again beneath that directory and without a link.
-//! Nobody can tell which of a file's several names (hard links) came first, so these are read like any file.
+//! of the file that this leads to. That file is then opened again, beneath that directory and without a link.
+//! A file with several names (hard links) does not say which of them came first, so all are read like any file.
 
 use super::error::{ImportError, ImportErrorKind, Name, Result};
 use std::fs::{self, File, Metadata};
@@ -73,7 +73,7 @@ impl Directory {
     }
 }
 
-/// What tells a file from all others: its device and its number there.
+/// The identity of a file: its device and its number there.
 pub(super) type FileId = (u64, u64);
 
 /// A file's, where the system has one.

@@ -111,7 +111,7 @@ pub(super) struct ExternalFiles {
     names: BTreeMap<PathBuf, usize>,
     /// The place in `files` of each file.
     ids: BTreeMap<FileId, usize>,
-    /// What the regions of all files take beyond twice the size of their files.
+    /// Bytes that the regions of all files take beyond twice the size of their files.
     excess: u64,
 }
 
@@ -122,7 +122,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// What its regions would take beyond twice its size if they took this much.
+    /// Bytes beyond twice the file's size if its regions take `taken` bytes.
     fn excess(&self, taken: u64) -> u64 {
         taken.saturating_sub(self.file.len().saturating_mul(2))
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 type Result<T, E = ImportError> = std::result::Result<T, E>;
 
-/// What the numbers of an output stand for. Its copies share one list: a model's nodes may pass on a long one many times.
+/// The meaning of an output's numbers. Copies share one list, because nodes may pass on a long one many times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Labels {

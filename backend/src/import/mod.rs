@@ -89,7 +89,7 @@ pub fn survey(path: &Path, limits: &Limits) -> Result<(Model, Vec<ImportError>)>
 }
 
 fn read_file(path: &Path, limits: &Limits, problems: &mut Problems) -> Result<Model> {
-    // Where links lead is asked once, before the model tells what it names.
+    // Links are followed once, before the model is read.
     let directory = Directory::of_model(path);
     let model = open(path, limits).and_then(|file| {
         directory.verify(&file.metadata().map_err(ImportError::io)?)?;

@@ -78,7 +78,7 @@ pub struct Output {
     pub dtype: Option<DType>,
     /// Dimensions, outermost first, as declared; `None` if not even their number is.
     pub dims: Option<Vec<Dim>>,
-    /// What its numbers stand for, if they are labels or columns of maps.
+    /// The meaning of its numbers, if they are labels or columns of maps.
     pub labels: Option<Labels>,
 }
 

@@ -1,6 +1,6 @@
 //! Names of dimensions that exporters write where they know no size: such names promise no equal sizes.
 
-/// Words, in small letters, that stand for any size and that nobody chooses as a name.
+/// Words, in lower case, that stand for any size and are no names.
 const NOTHING: [&str; 6] = ["none", "null", "nil", "nan", "n/a", "undefined"];
 
 /// Words, in small letters, that people and exporters choose for "some size".

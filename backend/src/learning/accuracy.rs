@@ -28,7 +28,7 @@ impl Compared {
         (self.measured > SHORTEST).then(|| (self.predicted - self.measured) / self.measured)
     }
 
-    /// Of both.
+    /// The accuracy of both together.
     fn and(self, other: Self) -> Self {
         Self { predicted: self.predicted + other.predicted, measured: self.measured + other.measured }
     }

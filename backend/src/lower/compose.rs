@@ -60,8 +60,8 @@ impl Builder {
         self.emit_one(Op::Map(Map { domain: domain_of(view.dtype()), expression }), &inputs, view.spec.clone())
     }
 
-    /// What an op makes of `inputs`, with an epilogue applied to it: the op's own, or of 64-bit floats, whose ops have none, an
-    /// expression behind it.
+    /// The output of an op, with an epilogue: the op's own or, for 64-bit floats, whose ops have none, an
+    /// expression after it.
     pub(crate) fn emit_finished(
         &mut self,
         mut op: Op,
@@ -220,7 +220,7 @@ impl Builder {
         };
         let shape = Shape::new(dims)?;
         if let (true, Some([least, greatest])) = (integers && view.elements() == 0, ends(view.dtype())) {
-            // What is less, or greater, than all numbers of the type itself.
+            // The end of the type is neutral.
             match kind {
                 ReduceKind::Max => return self.filled(TensorSpec::new(view.dtype(), shape), least),
                 ReduceKind::Min => return self.filled(TensorSpec::new(view.dtype(), shape), greatest),

@@ -310,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Whichever candidate wins: one of a strategy, of the search, with blocks formed first, or with constants spread.
+    /// Candidates of a strategy, of the search, with blocks formed first, or with constants spread.
     #[test]
     fn nodes_that_are_placed_automatically_keep_their_reasons() {
         for streaming in [StreamMode::Auto, StreamMode::Off] {

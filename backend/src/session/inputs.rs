@@ -137,7 +137,7 @@ impl Session {
         self.fill_sized(inputs, seed, &BTreeMap::new())
     }
 
-    /// [`Self::fill_random`], where dimensions that nobody knows have size 1. Gives with the inputs what was assumed: see
+    /// [`Self::fill_random`] with size 1 for unknown dimensions. Returns the inputs and the assumed dimensions: see
     /// [`Self::open_dims`].
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Session {
         Ok(names.filter(|name| known.insert(name.clone())).collect())
     }
 
-    /// The inputs that are needed and not given, and of which nobody tells how many dimensions they have.
+    /// The needed inputs that are not given and whose number of dimensions is unknown.
     ///
     /// # Errors
     /// As [`Self::open_dims`].
@@ -202,7 +202,7 @@ impl Session {
         self.model().inputs.iter().filter(|input| !input.optional && inputs.given(&input.name).is_none())
     }
 
-    /// What is known of sizes: from the options, from `more`, and from the inputs that are given.
+    /// The known sizes: from the options, from `more`, and from the given inputs.
     fn sizes(&self, inputs: &Inputs, more: &BTreeMap<String, usize>) -> Result<Sizes<'_>, SessionError> {
         // A compiled model has numbers in the place of the dimensions that the options named.
         let mut dims = if self.precompiled.is_some() { BTreeMap::new() } else { self.options.dims.clone() };

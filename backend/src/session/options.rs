@@ -42,7 +42,7 @@ pub struct SessionOptions {
     /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
     /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
     pub calibrate: bool,
-    /// How much a model may ask for before it is refused.
+    /// Limits beyond which a model is refused.
     pub limits: Limits,
     /// What a run does that loses a GPU. Default: it fails.
     pub on_device_loss: OnDeviceLoss,

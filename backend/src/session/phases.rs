@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Events of later phases that a profiled run keeps, steps, and nodes of plans, at most: loops have no end of them.
 const MOST_KEPT: usize = 100_000;
 
-/// What a plan weighs beside its nodes.
+/// Weight of a plan beside its nodes, in events.
 const PLAN: usize = 100;
 
 /// What a run did after the plan of its first phase, because only computed values told the shapes.
@@ -48,9 +48,9 @@ pub struct Later {
     pub cold: bool,
     /// By device, the most bytes that a plan has taken there.
     pub peaks: Vec<u64>,
-    /// What the plans' predictions add up to.
+    /// Sum of the plans' predictions.
     pub(super) predicted: RunPrediction,
-    /// What the run before took on the host, if it was for the same inputs' shapes.
+    /// Time of the run before on the host, if its inputs had the same shapes.
     pub(super) host_before: Option<Duration>,
     /// Events, steps and nodes of plans that are kept.
     kept: usize,
@@ -68,7 +68,7 @@ pub struct LaterRun {
     pub cold: bool,
     /// From the whole run's start until this plan was run.
     pub begun: Duration,
-    /// What it took before that to find or make the plan.
+    /// Time to find or make the plan before that.
     pub planning: Duration,
 }
 
@@ -92,7 +92,7 @@ pub struct HostStep {
 }
 
 impl Later {
-    /// What the run took beside its plans and the search for them: steps, and values that are handed on.
+    /// Time of the run beside its plans and the search for them: steps, and values that are handed on.
     pub fn on_host(&self, first: &Run) -> Duration {
         self.took.saturating_sub(first.measured.makespan + self.in_plans + self.planning)
     }

@@ -1,4 +1,4 @@
-//! Elements that a model can use, for inputs that nobody gives: numbers of rows of its tables, and masks that hide nothing.
+//! Plausible elements of inputs that are not given: row numbers within the model's tables, and masks that hide nothing.
 
 use super::random::random_within;
 use crate::import::{Input, Model, Node, ValueIndex};

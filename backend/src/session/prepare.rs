@@ -28,7 +28,7 @@ pub struct Prepared {
     pub(crate) output_names: Arc<[String]>,
     /// Whether a run has been made: the first is cold.
     pub(super) warm: AtomicBool,
-    /// What the last run took on the host between plans, if this one is of the first phase of several.
+    /// Time of the last run on the host between plans, if this is the first plan of several.
     pub(super) on_host: Mutex<Option<Duration>>,
     /// Given back last.
     _charge: Charge,

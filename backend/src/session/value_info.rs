@@ -54,7 +54,7 @@ impl ValueInfo {
         self.dims.as_deref()
     }
 
-    /// What the numbers of an output stand for, if they are labels or columns of maps.
+    /// The meaning of an output's numbers, if they are labels or columns of maps.
     pub fn labels(&self) -> Option<&Labels> {
         self.labels.as_ref()
     }

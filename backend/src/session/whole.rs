@@ -33,19 +33,19 @@ pub struct Part<'r> {
 pub struct RunPrediction {
     /// The makespan.
     pub makespan: f64,
-    /// Between which makespans a run lies in nine of ten cases; `None` where nobody knows how far to trust a node's cost.
+    /// The interval of nine of ten makespans, in seconds; `None` if the spread of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Default for RunPrediction {
-    /// Of nothing, which takes no time.
+    /// The prediction of an empty run: no time.
     fn default() -> Self {
         Self { makespan: 0.0, interval: Some((0.0, 0.0)) }
     }
 }
 
 impl RunPrediction {
-    /// Of a run of one plan.
+    /// The prediction of a run of one plan.
     pub fn of(planned: &Planned) -> Self {
         let predicted = planned.plan().predicted();
         Self { makespan: predicted.makespan, interval: predicted.interval }
@@ -61,7 +61,7 @@ impl RunPrediction {
         self.interval.filter(|_| !self.is_vague())
     }
 
-    /// Of one thing after the other.
+    /// The prediction of two parts in turn.
     pub(super) fn then(self, next: Self) -> Self {
         let ends = self.interval.zip(next.interval);
         let interval = ends.map(|(one, other)| (one.0 + other.0, one.1 + other.1));
@@ -80,8 +80,8 @@ impl Run {
         self.cold || self.later.as_ref().is_some_and(|later| later.cold)
     }
 
-    /// What was predicted before the run: the sum over its plans, and what the host took between them in the run before, without an interval then. `None` if a later
-    /// phase was planned only while it ran, since nobody knew of that plan before.
+    /// The prediction before the run: the sum over its plans and the host's time in the run before; then without an interval. `None` if a later
+    /// phase was planned only while it ran.
     pub fn predicted(&self) -> Option<RunPrediction> {
         let first = RunPrediction::of(&self.prepared);
         let Some(later) = &self.later else { return Some(first) };
@@ -146,7 +146,7 @@ impl Run {
         self.later.as_ref().map_or(&[], |later| &later.host_steps)
     }
 
-    /// What was predicted of this run beside what was measured; needs the run's profile. What is run several times, as a loop's body, counts
+    /// Predicted against measured times of this run; needs its profile. A plan that runs several times, such as a loop's body, counts
     /// with all its runs.
     pub fn accuracy(&self) -> Accuracy {
         let makespan = Compared { predicted: self.foreseen(), measured: self.took().as_secs_f64() };
@@ -154,14 +154,14 @@ impl Run {
         Accuracy::joined(makespan, parts.iter().map(|part| (part.plan, &**part.planned, part.measured)))
     }
 
-    /// What passed between devices, as planned and as measured.
+    /// Bytes between devices, planned and measured.
     pub fn traffic(&self) -> [Traffic; 2] {
         let parts = self.parts();
         let planned = parts.iter().map(|part| part.planned.plan().traffic()).sum();
         [planned, parts.iter().map(|part| part.measured.traffic(Some(part.planned.plan()))).sum()]
     }
 
-    /// By how much the host's times between plans are stretched, so that they are those of the run before.
+    /// Factor from this run's host times to those of the run before.
     fn host_scale(&self) -> f64 {
         let scale = self.later.as_ref().and_then(|later| {
             let (before, own) = (later.host_before?.as_secs_f64(), later.on_host(self).as_secs_f64());

@@ -1,4 +1,4 @@
-//! What is undefined of integers is an error that says so, ahead of a run and in it; what a float has beyond a type of integers is its
+//! An undefined operation on integers is an error, folded and in a run. A float beyond a type of integers becomes the type's
 //! nearest number.
 
 use super::kind::{I64, KINDS, Kind, U64};

@@ -1,4 +1,4 @@
-//! What is made of whole lines: reductions, running sums, products, the order of elements, and updates.
+//! Operators over whole lines: reductions, running sums, products, the order of elements, and updates.
 
 use super::kind::{I32, I64, KINDS, U32, U64};
 use super::{Case, Given, check};
@@ -8,7 +8,7 @@ use anabranch_kernels::DType;
 const ROWS: usize = 3;
 const COLUMNS: usize = 7;
 
-/// What becomes of a line's numbers; the result wraps.
+/// The definition of a reduction; its result wraps.
 type Fold = fn(&[i128]) -> i128;
 
 /// The operator, its fold, and whether it is of narrow types, too.
@@ -22,7 +22,7 @@ const FOLDS: [(&str, Fold, bool); 7] = [
     ("ReduceSumSquare", |line| line.iter().fold(0, |sum, x| i128::wrapping_add(sum, x.wrapping_mul(*x))), false),
 ];
 
-/// What becomes of an element and its update; the result wraps.
+/// The definition of an update; its result wraps.
 type Join = fn(i128, i128) -> i128;
 
 fn int(name: &str, value: i64) -> AttributeProto {

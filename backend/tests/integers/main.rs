@@ -19,7 +19,7 @@ use anabranch_kernels::{Buffer, DType, TensorSpec};
 use kind::Kind;
 use std::sync::Arc;
 
-/// What a graph reads.
+/// An input or constant of a graph.
 #[derive(Clone)]
 struct Given {
     name: &'static str,

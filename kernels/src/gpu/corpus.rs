@@ -18,10 +18,10 @@ use std::{env, fs};
 /// Bytes of all buffers of a run that is written.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// What the outputs of a run are compared with on another device.
+/// The expected outputs of a run on another device.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
-    /// What the device of the tests made, to within 10⁻⁵ of the greatest magnitude.
+    /// Those of the tests' device, to within 10⁻⁵ of the greatest magnitude.
     Close,
     /// These bits of the first output; `None` where they may differ.
     Bits(Vec<Option<u32>>),

@@ -66,7 +66,7 @@ pub(crate) struct Run<'a> {
     /// Which inputs are given as constants.
     pub(crate) constants: Vec<bool>,
     pub(crate) rows: Option<Range<usize>>,
-    /// What another device is to make of the run ([`corpus`]); it is not given to any where this is `None`.
+    /// The expected outputs on another device ([`corpus`]); `None` keeps the run from other devices.
     pub(crate) expected: Option<Expected>,
 }
 

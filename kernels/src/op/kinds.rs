@@ -1,6 +1,6 @@
 //! The parameters of each op. Axes are indices from the outermost; all shapes are known from the node's tensors.
 //!
-//! Where an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs have kernels.
+//! If an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs have kernels.
 
 use super::{Expression, Literal};
 use serde::{Deserialize, Serialize};

@@ -71,7 +71,7 @@ impl Literal {
         }
     }
 
-    /// Which kind it is, and its bits.
+    /// Whether it is a float, and its bits.
     fn bits(self) -> (bool, u64) {
         match self {
             Self::Float(value) => (true, value.to_bits()),
@@ -217,7 +217,7 @@ mod tests {
         for bits in [0x7FC0_0000, 0x7F80_0001, 0xFFC0_1234, 0x7F80_0000, 0x8000_0000, 0x0000_0001, 0x3F80_0000u32] {
             assert_eq!(Literal::of_f32(f32::from_bits(bits)).as_f32().to_bits(), bits);
         }
-        // What 23 bits cannot hold is still a NaN.
+        // A NaN whose payload 23 bits cannot hold is still a NaN.
         assert!(Literal::Float(f64::from_bits(0x7FF0_0000_0000_0001)).as_f32().is_nan());
     }
 

@@ -28,7 +28,7 @@ impl NodeSpec {
         let bytes = |specs: &[TensorSpec]| specs.iter().map(|s| s.bytes() as f64).sum::<f64>();
         let mut others = bytes(self.inputs.get(1..).unwrap_or_default());
         if matches!(self.op, Op::Trees(_)) {
-            // Of a forest that few rows pass, the nodes on their ways.
+            // Few rows pass only some of the nodes.
             others = others.min(16.0 * self.tree_steps());
         }
         Work {

@@ -96,7 +96,7 @@ pub(crate) struct ModelArgs {
     pub(crate) limits: LimitArgs,
 }
 
-/// How much a model may ask for.
+/// Limits on the size of a model.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct LimitArgs {
     /// Raise or lower a limit on the model, as in fields=33554432

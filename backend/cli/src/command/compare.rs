@@ -188,7 +188,7 @@ fn text(comparison: &Comparison) -> String {
     text
 }
 
-/// Which way is the fastest, if intervals tell; how `auto` did; and whether the machine was busy.
+/// The fastest way if intervals tell, the rank of `auto`, and a note on a busy machine.
 fn verdict(comparison: &Comparison, names: &Names) -> String {
     let mut text = fastest(comparison, names).map_or(String::new(), |(said, names)| format!("{said} {names}\n"));
     if let Some(ratio) = comparison.against_others("auto") {

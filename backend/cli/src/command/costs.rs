@@ -62,7 +62,7 @@ enum Action {
 
 impl CostsCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        // What changes the store needs its file; what shows it does not.
+        // A change of the store needs its file; showing the store does not.
         let open = || open_file(self.costs.as_ref()).map_err(refused);
         let shown = || open_store(self.costs.as_ref()).map(|(_, store)| store);
         match (&self.export, &self.import, &self.action) {
@@ -130,7 +130,7 @@ fn settle(store: &mut CostStore) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Where a command keeps its costs.
+/// The place of a command's cost store.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     /// In the file that the command line names. What fails there is an error.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The relative tolerance where nobody says one.
+/// The default relative tolerance.
 const RTOL: f64 = 1e-3;
 
 /// What outputs are compared with.
@@ -52,7 +52,7 @@ pub(super) struct Verdict {
     output: String,
     /// What differs, if something does.
     difference: Option<String>,
-    /// What was admitted, relative to what is expected and absolute; nothing where elements have to be equal.
+    /// The tolerance in use, relative to the expected element; null if elements have to be equal.
     rtol: Option<f64>,
     atol: Option<f64>,
     /// By how much, where type and shape go together.
@@ -104,7 +104,7 @@ impl ExpectArgs {
         Ok((!expected.is_empty()).then_some(Verdicts { outputs: verdicts }))
     }
 
-    /// What is admitted: as the user says, or else at least what rounding to a narrow type takes.
+    /// The given tolerance, or a default that is no less than a rounding to the narrower type.
     fn tolerance(&self, found: &Tensor, expected: &Tensor) -> Tolerance {
         let tolerance = Tolerance { rtol: self.rtol.unwrap_or(RTOL), atol: self.atol };
         if self.rtol.is_some() { tolerance } else { tolerance.for_types(found.dtype(), expected.dtype()) }
@@ -167,7 +167,7 @@ impl Verdict {
         Self { file, output, difference, rtol, atol, figures: compared.ok() }
     }
 
-    /// How far an element may be off, in words.
+    /// The tolerance in words.
     fn admitted(&self) -> String {
         match self.atol.zip(self.rtol) {
             Some((atol, rtol)) => format!("within {atol} + {rtol} · |expected| for each element"),

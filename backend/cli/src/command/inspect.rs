@@ -58,9 +58,9 @@ struct Inspection {
     model: String,
     #[serde(flatten)]
     facts: Facts,
-    /// Dimensions that nobody gave a size.
+    /// Dimensions without a given size.
     assumed: Vec<String>,
-    /// What was tried for them.
+    /// Sizes that were tried for them.
     sizes: Option<Sizes>,
     /// Whether shapes follow from computed values, so that it runs in phases.
     phases: bool,

@@ -39,7 +39,7 @@ pub(super) struct Phases {
 struct PhaseLine {
     nodes: usize,
     runs: usize,
-    /// Of all these runs together.
+    /// Sum over these runs.
     predicted_ms: f64,
     measured_ms: f64,
     /// The greatest of all these runs, by device.

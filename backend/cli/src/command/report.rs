@@ -31,16 +31,16 @@ pub(super) struct Report {
     nodes: usize,
     outputs: Vec<OutputLine>,
     latency_ms: Latency,
-    /// Of the whole run; null if it was not known before the run.
+    /// Prediction for the whole run; null if it was not known before the run.
     predicted_makespan_ms: Option<f64>,
-    /// Between which makespans nine of ten runs are expected; null if nobody knows, or if it is so wide that it says nothing.
+    /// Interval of nine of ten runs; null if it is unknown, or too wide to be useful.
     predicted_interval_ms: Option<(f64, f64)>,
-    /// How far the prediction is known.
+    /// Quality of the prediction.
     prediction: Known,
     /// The median of the measured runs.
     measured_makespan_ms: f64,
     makespan_error_percent: Option<f64>,
-    /// What else the machine did during the measured runs.
+    /// Load of the machine during the measured runs.
     load: LoadLine,
     /// That of the profiled run that is nearest to the median: what is told of nodes, devices, links and blocks is of it.
     profiled_makespan_ms: f64,
@@ -86,13 +86,13 @@ struct OutputLine {
     texts: Option<Vec<String>>,
 }
 
-/// How far a prediction is known.
+/// Quality of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Known {
     /// Nine of ten runs are expected within the interval.
     Interval,
-    /// Nobody knows how far to trust it.
+    /// A time without an interval.
     Point,
     /// The interval is so wide that it says nothing.
     NotYet,
@@ -100,7 +100,7 @@ enum Known {
     UnknownBeforeTheFirstRun,
 }
 
-/// What else the machine did.
+/// Load of the machine.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct LoadLine {
     #[serde(flatten)]
@@ -232,7 +232,7 @@ impl fmt::Display for LoadLine {
     }
 }
 
-/// What is said of a busy machine beside errors; nothing of a quiet one.
+/// The note on a busy machine; nothing for a quiet one.
 pub(super) fn busy(load: &Load) -> Option<String> {
     let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
     let ms = |ms: f64| duration(ms * 1e-3);
@@ -351,7 +351,7 @@ impl CostBasis {
     }
 }
 
-/// What each device did in all phases of a run. Nodes count once for each of their plans, times for each run.
+/// The work of each device in all phases of a run. Nodes count once per plan, times once per run.
 fn devices(run: &Run) -> Vec<DeviceLine> {
     let (parts, plans, peaks) = (run.parts(), run.plans(), run.peaks());
     let line = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
@@ -494,7 +494,7 @@ impl Report {
         format!("{}: median of {runs} {median} ({within}), p95 {p95}, p99 {p99}, {rate} runs a second", self.model)
     }
 
-    /// What was predicted, with the interval in which nine of ten runs are expected if that says something.
+    /// The prediction, with its interval if that is useful.
     fn predicted_text(&self) -> String {
         let Some(predicted) = self.predicted_makespan_ms else { return "unknown before the first run".into() };
         let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));

@@ -244,7 +244,7 @@ pub(crate) fn reported(session: &Session, model: &str, series: &Series) -> serde
     Ok((serde_json::to_value(&report)?, chart))
 }
 
-/// What happened when in the run shown, as a chart.
+/// A Gantt chart of the run shown.
 fn chart(gantt: &Gantt, model: &str, report: &Report) -> String {
     gantt.svg(format!("{}: the profiled run nearest to the median", file_name(model)), report.headline())
 }

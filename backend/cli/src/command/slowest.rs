@@ -12,7 +12,7 @@ use std::fmt;
 /// Characters of a node's name that the table shows.
 const WIDEST: usize = 48;
 
-/// Of the run shown, with all its phases. Times in milliseconds; shares are of the times of all nodes and host steps, in percent.
+/// The slowest nodes of the run shown, in all phases. Times in milliseconds; shares in percent of all nodes and host steps.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Slowest {
     nodes: Vec<NodeTime>,
@@ -89,7 +89,7 @@ fn nodes(series: &Series) -> Vec<(NodeTime, String)> {
     series.accuracy.nodes.iter().map(node).collect()
 }
 
-/// What the host computes between plans; the passes of a loop together.
+/// Steps of the host between plans; the passes of a loop together.
 fn host_steps(series: &Series) -> Vec<(NodeTime, String)> {
     let device = series.run.prepared.plan().device(HOST).name.clone();
     let mut steps: BTreeMap<&str, (NodeTime, String)> = BTreeMap::new();

@@ -49,7 +49,7 @@ pub(crate) fn data(planned: &Planned, about: &About<'_>) -> Result<Value, Planni
     Ok(json!({
         "facts": whole.facts(run),
         "predicted": total(planned_traffic, foreseen, whole.chain(|part| Some(&part.predicted))),
-        // Of the run nearest to the median; null where nothing ran, as everything that is measured.
+        // The run nearest to the median; null, as all measured values are, if nothing ran.
         "measured": run.map(|_| total(traffic, took, whole.chain(|part| part.measured.as_ref()))),
         // The first is the host.
         "devices": whole.devices(run),
@@ -92,7 +92,7 @@ fn runs(series: &Series) -> Value {
     })
 }
 
-/// What is shown, in the order of time.
+/// The parts of a report, in the order of time.
 enum Shown<'a> {
     Plan(Box<PlanPart<'a>>),
     /// With its place among the nodes, and when it was foreseen to begin.
@@ -289,7 +289,7 @@ impl<'a> Whole<'a> {
         self.planned.plan().devices().iter().enumerate().map(device).collect()
     }
 
-    /// What holds from moment to moment in all plans.
+    /// Memory over time in all plans.
     fn steps(
         &self,
         timing: impl for<'p> Fn(&'p PlanPart<'a>) -> Option<&'p Timing>,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// overlap.
 pub(crate) type RunLane = (String, [Vec<Interval>; 2]);
 
-/// What the host computes between the plans of a model that runs in phases.
+/// The lane of the host's steps between the plans of a model in phases.
 const HOST_STEPS: &str = "host steps";
 
 /// The lanes of all devices, then those of the links over which something is moved; and the ends, predicted and measured. In seconds.

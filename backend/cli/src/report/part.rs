@@ -20,7 +20,7 @@ use anabranch_placement::platform::DeviceId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What a report says beside the plan and the run.
+/// Facts of a report beside the plan and the run.
 pub(crate) struct About<'a> {
     pub(crate) model: &'a str,
     /// The command, as it was typed.
@@ -28,13 +28,13 @@ pub(crate) struct About<'a> {
     /// When, see [`utc`](super::utc).
     pub(crate) date: String,
     pub(crate) inventory: &'a Inventory,
-    /// What was known of the costs when the plan was made.
+    /// The costs that were known when the plan was made.
     pub(crate) costs: &'a CostStore,
-    /// What was measured, if the plan was run.
+    /// The measured runs, if the plan was run.
     pub(crate) series: Option<&'a Series>,
 }
 
-/// Where the first node, input, output and transfer of a plan stand in the page.
+/// Positions of a plan's first node, input, output and transfer in the page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Places {
     pub(super) nodes: usize,
@@ -48,7 +48,7 @@ pub(super) struct Places {
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Which of the maker's outputs it is.
+    /// Index among the outputs of its node.
     pub(super) port: usize,
     /// The transfer over which it comes, if the two are on different devices.
     pub(super) transfer: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) struct PlanPart<'a> {
     pub(super) places: Places,
 }
 
-/// What is in a streaming block: the op of each member, and the type and shape of its output. Null of other ops.
+/// The members of a streaming block: op, type and shape of each output. Null for other ops.
 fn block(op: &Op) -> Value {
     let Op::Block(block) = op else { return Value::Null };
     let member = |member: &anabranch_kernels::op::Member| {
@@ -225,7 +225,7 @@ impl<'a> PlanPart<'a> {
         node
     }
 
-    /// What a node was thought to take on each device, and on what that rests; null where it cannot run.
+    /// The predicted time of a node per device, with its basis; null if the device cannot run it.
     fn costs(&self, node: NodeId) -> Vec<Value> {
         let key = self.program.node(node).spec.key();
         let devices = self.plan.devices().iter().zip(&self.planned.placed.costs[node.index()]);

@@ -22,7 +22,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Of an operator that the host computed between two plans.
+    /// The span of an operator that the host computed between two plans.
     pub(super) fn of_step(step: &HostStep) -> Self {
         let (start, busy) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         Self { ready: start, start, end: start + busy, busy }

@@ -1,5 +1,5 @@
 //! Computes an expression of one operand before a transposition instead of after it: then a product can read the transposed operand, and
-//! whatever makes the operand can take the expression. Attention scales queries and keys so.
+//! the node that makes the operand can take the expression. Attention scales queries and keys so.
 //!
 //! Class: exact bits. The same steps are applied to the same elements, which only lie elsewhere.
 

@@ -1,5 +1,5 @@
 //! Rewrites of a lowered program that make it cheaper: each in a file of its own, each over the whole program in one pass, and each by
-//! itself: whoever looks for a wrong one can leave it out.
+//! itself, so that each can be left out in the search for a fault.
 //!
 //! The head of each file states the class of the rewrite, which says what it may change: *exact bits*, *one rounding*, *order of sums* or
 //! *exact within bounds of constants*. `exact.rs` holds the first class, `tests.rs` the others; `docs/accuracy.md` is for users.

@@ -92,7 +92,7 @@ impl Rebuilder {
         literal == 0.0 && (self.domain.is_integer() || literal.is_sign_negative() == negative)
     }
 
-    /// Whether a register holds a number of this float type whatever the inputs are, so that nothing is to be rounded.
+    /// Whether a register holds a number of this float type for all inputs, so that a rounding is not needed.
     fn is_number_of(&self, register: Register, dtype: DType) -> bool {
         // The types of 8 and 4 bits lack −0 or NaN, or have them at one place only.
         let plain = matches!(dtype, DType::F16 | DType::BF16);

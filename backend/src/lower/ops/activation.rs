@@ -156,7 +156,7 @@ pub(super) fn exponential_minus_one(x: Term<'_>, alpha: f64) -> Term<'_> {
     if !x.is_double() {
         return distance * alpha;
     }
-    // Near 0 the difference loses digits, which its quotient with the power's logarithm has lost, too (Higham 2002, section 1.14.1).
+    // Near 0 the difference and the power's logarithm lose the same digits, so their quotient is exact (Higham 2002, section 1.14.1).
     let exact = distance * x / power.apply(Unary::Log);
     let near = distance.with(Binary::Equal, 0.0).select(x, exact);
     x.apply(Unary::Abs).with(Binary::Less, 1.0).select(near, distance) * alpha
@@ -175,7 +175,7 @@ pub(super) fn log_one_plus_exponential(x: Term<'_>) -> Term<'_> {
     if !x.is_double() {
         return x.apply(Unary::Relu) + logarithm;
     }
-    // What the sum lost of the small number, its distance from 1 has lost, too (Higham 2002, problem 1.5).
+    // The sum and its distance from 1 have lost the same digits of the small number (Higham 2002, problem 1.5).
     let distance = sum - 1.0;
     let exact = logarithm * small / distance;
     x.apply(Unary::Relu) + distance.with(Binary::Equal, 0.0).select(small, exact)

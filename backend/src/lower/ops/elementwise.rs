@@ -61,7 +61,7 @@ fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Res
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
 }
 
-/// Of integers too, for which it is computed in `f64` and cut to its whole part.
+/// The error function; of integers it is computed in `f64` and truncated.
 fn error_function(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let domain = if domain_of(x.dtype()).is_integer() { Domain::F64 } else { domain_of(x.dtype()) };

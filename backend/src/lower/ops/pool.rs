@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
 
-/// What becomes of a last window that ends beyond the border.
+/// The treatment of a last window that ends beyond the border.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
     /// There is no such window.

@@ -22,7 +22,7 @@ struct Reach {
 }
 
 impl Reach {
-    /// Where `i · stride + place − pad`, for `i` below `walked`, is below `other`.
+    /// The range of `i` below `walked` in which `i · stride + place − pad` is below `other`.
     fn new(place: usize, pad: usize, stride: usize, walked: usize, other: usize) -> Self {
         let (place, stride) = (place as i128 - pad as i128, stride as i128);
         let low = ((-place).max(0) + stride - 1) / stride;

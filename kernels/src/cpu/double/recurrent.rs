@@ -22,7 +22,7 @@ pub(super) fn prepare(node: &NodeSpec, op: &Recurrent) -> Box<dyn CpuKernel> {
     Box::new(Kernel { op: op.clone(), steps, batch, units, gates })
 }
 
-/// What a time step of one entry reads: the projected input, weights and bias of all gates.
+/// The operands of a time step of one entry: projected input, weights and bias of all gates.
 struct Step<'a> {
     input: &'a [f64],
     weights: &'a [f64],
@@ -30,7 +30,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// What a gate's unit takes of the input.
+    /// The input's share in a gate of a unit.
     fn input(&self, gate: usize, unit: usize, units: usize) -> f64 {
         self.input[gate * units + unit]
     }

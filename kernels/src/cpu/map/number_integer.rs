@@ -9,7 +9,7 @@ use crate::op::{Binary, Literal, Unary};
 const DIVISION_BY_ZERO: Undefined = Undefined("an integer is divided by zero");
 const NEGATIVE_POWER_OF_ZERO: Undefined = Undefined("the integer zero is raised to a negative power");
 
-/// What differs between integers with and without a sign.
+/// Operations that differ between signed and unsigned integers.
 trait Integer: Copy {
     fn magnitude(self) -> Self;
     fn sign(self) -> Self;

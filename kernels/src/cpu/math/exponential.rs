@@ -46,7 +46,7 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
 /// `1 / (1 + e^−x)`: at most 2.5 units in the last place; 0 below −87.
 #[inline(always)]
 pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
-    // Of the two equal forms the one whose exponential is at most 1.
+    // Both forms are equal; this one's exponential is at most 1.
     let small = exp_below_one::<I>(-x.abs());
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)
@@ -54,7 +54,7 @@ pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
 
 /// `1 / (1 + e^−x)` of a binary64 number, subnormal results included.
 pub(crate) fn sigmoid_f64(x: f64) -> f64 {
-    // Of the two equal forms the one whose exponential is at most 1.
+    // Both forms are equal; this one's exponential is at most 1.
     let small = (-x.abs()).exp();
     let numerator = if x < 0.0 { small } else { 1.0 };
     numerator / (1.0 + small)

@@ -163,7 +163,7 @@ impl TreesKernel {
     fn join(&self, sum: &mut f64, weight: f64) {
         match self.aggregate {
             TreeAggregate::Sum | TreeAggregate::Average => *sum += weight,
-            // Of a number and NaN these take the number.
+            // These take the number if the other operand is NaN.
             TreeAggregate::Min => *sum = sum.min(weight),
             TreeAggregate::Max => *sum = sum.max(weight),
         }

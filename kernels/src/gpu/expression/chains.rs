@@ -1,4 +1,4 @@
-//! Random expressions on a GPU: each step is computed as it is written, whatever stands around it.
+//! Random expressions on a GPU: each step is computed as it is written, independent of its neighbours.
 //!
 //! A fused map, a block and an epilogue must have the bits of the same steps in dispatches of their own. Each step by itself must be what the
 //! CPU's kernel computes, up to what `docs/accuracy.md` lets a GPU change: last bits of inexact functions, numbers below the
@@ -15,7 +15,7 @@ use crate::{DType, Tensor};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
-/// What algebra would drop, round away, or let overflow.
+/// Constants that algebra would drop, round away, or let overflow.
 const CONSTANTS: [f64; 17] = [
     0.0,
     -0.0,
@@ -39,7 +39,7 @@ const CONSTANTS: [f64; 17] = [
 /// Types that a cast rounds to.
 const NARROW: [DType; 5] = [DType::F16, DType::BF16, DType::F8E4M3Fn, DType::F8E5M2, DType::F8E5M2Fnuz];
 
-/// Of each kind of number some.
+/// Some numbers of each kind.
 const VALUES: [f32; 20] = [
     0.0,
     -0.0,
@@ -297,7 +297,7 @@ fn maps_have_the_bits_of_their_steps() {
     .budget(budget());
 }
 
-/// Where every step is exact, so is the whole; numbers below the normal ones aside.
+/// A chain of exact steps is exact, apart from subnormal numbers.
 #[test]
 fn exact_steps_have_the_bits_of_the_cpu() {
     let exact = |step: &Step| is_exact(step) && has_sign_of_zero(step);

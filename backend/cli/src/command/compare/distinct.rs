@@ -59,7 +59,7 @@ pub(super) fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(St
 /// Nodes that are named where a plan has them elsewhere.
 const NAMED: usize = 3;
 
-/// What the plan of least median does differently from each of the others, as a table. Empty where nothing was seen of it.
+/// Differences of the plan of least median from each other plan, as a table. Empty if that plan never ran.
 pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> String {
     let Some(best) = comparison.best() else { return String::new() };
     let picture = |outcome: &Outcome| outcome.plan.and_then(|plan| pictures.get(&plan));

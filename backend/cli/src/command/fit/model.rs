@@ -71,7 +71,7 @@ impl Search<'_> {
         if let Some(row) = report.fewest.clone() {
             let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
             let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
-            // Of a model that runs in phases, the problem is that of the first alone.
+            // The problem of a model in phases covers the first phase alone.
             let bounded = least.as_ref().filter(|(_, planned)| planned.rest().is_none());
             report.beside = bounded.map(|least| self.bounds(&smallest, least)).transpose()?;
             report.least_memory = least.map(|(row, _)| row);
@@ -238,7 +238,7 @@ impl Search<'_> {
     }
 }
 
-/// What a plan is predicted to take; of a model that runs in phases, its first phase alone.
+/// The predicted makespan of a plan; of the first phase alone for a model in phases.
 pub(super) fn predicted_ms(planned: &Planned) -> f64 {
     planned.plan().predicted().makespan * 1e3
 }

@@ -42,7 +42,7 @@ pub(super) struct Row {
     stream: &'static str,
     /// Limits of memory that the plan was made under, as `--memory` takes them.
     limits: Vec<String>,
-    /// Of the whole run; null if the model runs in phases and was not run.
+    /// Prediction for the whole run; null if the model runs in phases and was not run.
     predicted_ms: Option<f64>,
     pub(super) measured_ms: Median,
     /// Whether it was run.

@@ -1,4 +1,4 @@
-//! One attempt at a model: sizes of the dimensions that nobody gave, elements of the inputs that decide shapes, and how far the model gets with them.
+//! One attempt at a model: sizes of open dimensions, elements of the inputs that decide shapes, and how far the model gets with them.
 
 use super::candidates::open_names;
 use anabranch::RunOptions;
@@ -18,12 +18,12 @@ const MOST_WEIGHTS: u64 = 1 << 30;
 /// Time for such a run.
 const RUN_TIME: Duration = Duration::from_secs(3);
 
-/// What a model is tried with.
+/// Sizes and elements to try a model with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Attempt {
     /// By symbol, or by input and axis.
     pub(super) sizes: BTreeMap<String, usize>,
-    /// Of inputs that decide shapes, where they are not random.
+    /// Elements of inputs that decide shapes, if these are not random.
     pub(super) elements: BTreeMap<String, Elements>,
 }
 
@@ -138,7 +138,7 @@ fn tried(session: &Session, given: &Inputs, seed: u64, attempt: &Attempt) -> Res
     if phases && weights(session) <= MOST_WEIGHTS {
         match session.run_with(&inputs, &RunOptions::default().with_timeout(RUN_TIME)) {
             Err(error) if is_of_model(&error) => return Err(error),
-            // What random elements do to a kernel, or the end of the time, says nothing of the sizes.
+            // A kernel that fails on random elements, or runs out of time, says nothing about the sizes.
             _ => {}
         }
     }
@@ -185,7 +185,7 @@ fn unsuited(session: &Session, error: &SessionError) -> Option<(usize, Obstacle)
     })
 }
 
-/// Where an error without such a node stands: beyond all nodes where only operators are not supported, or something could not be read.
+/// The position of an error without such a node: behind all nodes if only operators are not supported or a file could not be read.
 fn beyond(session: &Session, error: &SessionError) -> usize {
     let is_elsewhere = !error.obstacles().is_empty() || !session.problems().is_empty();
     if is_elsewhere { usize::MAX } else { 0 }

@@ -1,4 +1,4 @@
-//! What to try next when the sizes of inputs do not suit a node: what its refusal names, what its constants have, and what is usual.
+//! Candidates for the next attempt when sizes of inputs do not suit a node: numbers in its refusal, sizes of its constants, usual sizes.
 
 use super::attempt::{Attempt, Elements, Outcome};
 use anabranch::import::{Node, ValueIndex};
@@ -23,7 +23,7 @@ const MOST_SHAPES: usize = 32;
 /// Dimensions that are varied by themselves or in pairs.
 const MOST_NAMES: usize = 64;
 
-/// What an unsuited node tells.
+/// Shapes and numbers that an unsuited node names.
 pub(super) struct Candidates {
     /// Open dimensions of the inputs that the node depends on, each with whether it stands first in one of them.
     relevant: Vec<(String, bool)>,
@@ -36,7 +36,7 @@ pub(super) struct Candidates {
 }
 
 impl Candidates {
-    /// What the first node tells that an attempt does not suit; nothing where no node or input stops it.
+    /// Candidates from the first node that an attempt does not suit; nothing if no node or input stops it.
     pub(super) fn of(session: &Session, given: &Inputs, outcome: &Outcome) -> Option<Self> {
         let missing = |input: &&ValueInfo| !input.is_optional() && given.find(input.name()).is_none();
         let obstacle = outcome.unsuited(session)?;

@@ -1,4 +1,4 @@
-//! Looks for sizes with which a model runs, where nobody gave them: from one attempt to the next that gets further.
+//! Looks for sizes of open dimensions with which a model runs: from one attempt to the next that gets further.
 //!
 //! All open dimensions begin at 1. The first node that the sizes do not suit says what to try: shapes and numbers that its refusal names, sizes of
 //! its constants, then usual sizes, first of one dimension, then of several. The search goes on from the first attempt that reaches a later node,
@@ -23,11 +23,11 @@ const MOST_RANK: usize = 4;
 /// Failed attempts that are told.
 const MOST_TOLD: usize = 4;
 
-/// What a search found.
+/// The result of a search.
 pub(super) struct Found {
     /// The attempt that gets furthest.
     pub(super) best: Outcome,
-    /// Of attempts before it, those that failed at a node of their own, with the reason.
+    /// Earlier attempts that failed at a node of their own, with the reason.
     pub(super) failed: Vec<(Attempt, String)>,
     /// Other sizes of each dimension, the others being as in the best attempt.
     pub(super) varied: BTreeMap<String, Varied>,
@@ -103,7 +103,7 @@ impl Search<'_> {
             let before = std::mem::replace(&mut best, next);
             first = if is_aside { first.or(Some(before)) } else { None };
         }
-        // Of attempts that end at one node, the first has no sizes that did not help.
+        // The first of the attempts that end at one node has no useless sizes.
         first.unwrap_or(best)
     }
 

@@ -1,4 +1,4 @@
-//! Sizes of the dimensions that nobody gave: with which of them a model runs, and which are impossible.
+//! Sizes of open dimensions: those with which a model runs, and those that are impossible.
 
 use super::attempt::Attempt;
 use super::search::{Found, in_words};
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was tried.
+/// Sizes that were tried.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sizes {
     dimensions: Vec<Dimension>,
@@ -40,7 +40,7 @@ struct Failed {
 }
 
 impl Sizes {
-    /// Of what was found; `random` are inputs that decide shapes and are not given.
+    /// From a search; `random` names inputs that decide shapes and are not given.
     pub(super) fn of(found: &Found, random: &[String]) -> Self {
         let Attempt { sizes, elements } = &found.best.attempt;
         let dimension = |(name, size): (&String, &usize)| {
@@ -74,7 +74,7 @@ impl Sizes {
         self.dimensions.iter().map(|open| dimension(&open.name, open.size)).collect::<Vec<_>>().join(" ")
     }
 
-    /// What is to be said of them: nothing of a model that leaves nothing open.
+    /// The lines to print; none for a model without open dimensions.
     pub(super) fn text(&self, runs: bool) -> String {
         let mut text = String::new();
         if self.dimensions.is_empty() && self.elements.is_empty() {

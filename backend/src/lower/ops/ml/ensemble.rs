@@ -106,7 +106,7 @@ fn test(mode: &str, value: f64) -> Result<Option<Test<'static>>, String> {
 struct Entries {
     /// Targets and weights, those of a node next to each other.
     all: Vec<(u32, f64)>,
-    /// Where those of each node begin, and where the last end.
+    /// The first weight of each node, and the end of the last.
     starts: Vec<usize>,
     weighted: Vec<bool>,
     all_positive: bool,
@@ -206,7 +206,7 @@ fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![labels.of(operator, builder, &label)?, scores])
 }
 
-/// Of one class whether its score is positive.
+/// One class: the label says whether its score is positive.
 fn single(
     builder: &mut Builder,
     x: &View,
@@ -247,7 +247,7 @@ fn binary(
         return Err(Fault::invalid("no leaf has a weight"));
     }
     if second {
-        // Which base belongs to which score is not defined.
+        // The standard does not define which base belongs to which score.
         if base.len() == 2 {
             return Err(Fault::unsupported("two base values for two classes with weights of the second"));
         }

@@ -11,7 +11,7 @@ pub(super) const TABLE: &[Entry] = &[("LabelEncoder", encode)];
 /// The labels of a classifier's classes.
 pub(super) struct Labels {
     labels: Vec<i64>,
-    /// They are texts, which nobody has numbered.
+    /// They are texts without numbers.
     texts: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Operators of the domain `ai.onnx.ml`: what scikit-learn, LightGBM and XGBoost models are exported to.
+//! Operators of the domain `ai.onnx.ml`, to which scikit-learn, LightGBM and XGBoost models are exported.
 //!
-//! Where the standard leaves open what is computed, it is what ONNX Runtime computes; where that is undefined there, the use is refused.
+//! If the standard leaves a value open, it is that of ONNX Runtime. If that is undefined too, the use is refused.
 
 mod ensemble;
 mod features;
