@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Pixels that reach into a tile of output rows, about.
 const PIXELS: usize = 512;
 
-/// Pixels of a product, at most.
+/// Pixels of a product, at most: more than a panel has.
 const CHUNK: usize = 1024;
 
 /// Numbers of a thread's workspace at most, 2 MiB, whatever the image's size, the strides and the dilations. Only with so many channels or
@@ -73,18 +73,22 @@ pub(crate) fn prepare(
     op: &ConvTranspose,
     constants: &[bool],
 ) -> Result<Box<dyn CpuKernel>, KernelError> {
-    Ok(Box::new(ConvTransposeKernel::new(node, op, constants)?))
+    Ok(Box::new(ConvTransposeKernel::new(MicroKernel::best(), node, op, constants)?))
 }
 
 impl ConvTransposeKernel {
-    fn new(node: &NodeSpec, op: &ConvTranspose, constants: &[bool]) -> Result<Self, KernelError> {
+    fn new(
+        micro: &'static MicroKernel,
+        node: &NodeSpec,
+        op: &ConvTranspose,
+        constants: &[bool],
+    ) -> Result<Self, KernelError> {
         let dims = |shape: &Shape| <[usize; 4]>::try_from(shape.dims()).expect("images that were checked");
         let [[n, c, h, w], [_, maps, kh, kw], [_, _, oh, ow]] =
             [&node.inputs[0], &node.inputs[1], &node.outputs[0]].map(|spec| dims(&spec.shape));
         let small = |size: &usize| *size <= 1 << 31;
         let sizes = op.strides.iter().chain(&op.dilations).chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]);
         node.require(sizes.into_iter().all(small), "its sizes are below 2³¹")?;
-        let micro = MicroKernel::best();
         let (channels, taps) = (c / op.group, kh * kw);
         // The weights of a group are a matrix that fits the address space, even if there is no channel.
         Shape::new([maps, taps, channels.max(1)])?;
@@ -94,7 +98,9 @@ impl ConvTransposeKernel {
         let together = (ROWS / unit.saturating_mul(taps).max(1)).max(1) * unit;
         let per_pixel = together.min(maps).saturating_mul(taps).saturating_add(channels);
         let fitting = (WORKSPACE - 3 * LONGEST) / per_pixel.max(1) / micro.columns * micro.columns;
-        let chunk = fitting.clamp(micro.columns, CHUNK).min((h * w).max(1).next_multiple_of(micro.columns));
+        // Whole panels: a part of a panel takes as much memory.
+        let most = CHUNK / micro.columns * micro.columns;
+        let chunk = fitting.clamp(micro.columns, most).min((h * w).max(1).next_multiple_of(micro.columns));
         Shape::new([per_pixel, chunk])?;
         let overlap = [(0, kh), (1, kw)].map(|(axis, window)| {
             let reach = (window.max(1) - 1) * op.dilations[axis] + 1;
@@ -185,7 +191,8 @@ impl ConvTransposeKernel {
     /// Numbers of a thread's workspace: panels of a chunk, a product, and the sums of a row with another row.
     fn workspace(&self) -> [usize; 3] {
         let taps = self.window[0] * self.window[1];
-        [self.channels * self.chunk, self.together * taps * self.chunk, 3 * self.line]
+        let panels = Panels::floats(self.micro.columns, self.channels, self.chunk);
+        [panels, self.together * taps * self.chunk, 3 * self.line]
     }
 
     /// Computes some outputs of some maps.
@@ -356,9 +363,12 @@ impl CpuKernel for ConvTransposeKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::cpu::testing::{computed, shape, tensor};
+    use super::ConvTransposeKernel;
+    use crate::cpu::gemm::MicroKernel;
+    use crate::cpu::gemm::testing::{keep, run_by_teams};
+    use crate::cpu::testing::{computed, node, spec, tensor};
     use crate::op::{Binary, ConvTranspose, Expression, NodeSpec, Op};
-    use crate::{DType, Tensor, TensorSpec};
+    use crate::{DType, Tensor};
 
     #[test]
     fn inputs_are_spread_through_the_window() {
@@ -394,16 +404,37 @@ mod tests {
         }
     }
 
-    /// The kernel, before it is one of any.
-    fn kernel(op: ConvTranspose, [x, weights, out]: [[usize; 4]; 3]) -> super::ConvTransposeKernel {
-        let spec = |dims: [usize; 4]| TensorSpec::new(DType::F32, shape(&dims));
-        let node = NodeSpec {
-            op: Op::ConvTranspose(op.clone()),
-            inputs: vec![spec(x), spec(weights)],
-            outputs: vec![spec(out)],
-        };
+    /// The kernel for a processor, before it is one of any.
+    fn kernel(
+        micro: &'static MicroKernel,
+        op: ConvTranspose,
+        [x, weights, out]: [[usize; 4]; 3],
+    ) -> ConvTransposeKernel {
+        let inputs = [x, weights].map(|dims| spec(&dims)).into();
+        let node = NodeSpec { op: Op::ConvTranspose(op.clone()), inputs, outputs: vec![spec(&out)] };
         node.check().expect("a sound node");
-        super::ConvTransposeKernel::new(&node, &op, &[false, true]).expect("sizes that fit")
+        ConvTransposeKernel::new(micro, &node, &op, &[false, true]).expect("sizes that fit")
+    }
+
+    /// The outputs by the kernel for a processor.
+    fn computed_by(
+        micro: &'static MicroKernel,
+        op: &ConvTranspose,
+        inputs: &[Tensor; 2],
+        dims: [usize; 4],
+    ) -> Vec<f32> {
+        let node = node(Op::ConvTranspose(op.clone()), inputs, DType::F32, &dims);
+        let mut kernel = ConvTransposeKernel::new(micro, &node, op, &[false, true]).expect("sizes that fit");
+        keep(&mut kernel, inputs);
+        run_by_teams(&kernel, &node, inputs)
+    }
+
+    /// The outputs' size without output padding.
+    fn sizes(op: &ConvTranspose, image: [usize; 2], window: [usize; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let full = (image[axis] - 1) * op.strides[axis] + (window[axis] - 1) * op.dilations[axis] + 1;
+            full - op.pads[axis] - op.pads[axis + 2]
+        })
     }
 
     #[test]
@@ -424,16 +455,20 @@ mod tests {
                 (w - 1) * strides[1] + (kw - 1) * dilations[1] + 1,
             ];
             let op = ConvTranspose { strides, pads: [0; 4], dilations, group: 1, epilogue: None };
-            let kernel = kernel(op, [[1, channels, h, w], [channels, 32, kh, kw], [1, 32, oh, ow]]);
-            assert!(kernel.workspace().iter().sum::<usize>() <= super::WORKSPACE, "{h} × {w} by {dilations:?}");
-            assert!(h > 1 || kernel.grid.tiles() >= super::ENOUGH_TILES, "{:?}", kernel.grid);
+            for micro in MicroKernel::of_all_sizes() {
+                let dims = [[1, channels, h, w], [channels, 32, kh, kw], [1, 32, oh, ow]];
+                let kernel = kernel(micro, op.clone(), dims);
+                let floats: usize = kernel.workspace().iter().sum();
+                assert!(floats <= super::WORKSPACE, "{}: {h} × {w} by {dilations:?}", micro.name);
+                assert!(h > 1 || kernel.grid.tiles() >= super::ENOUGH_TILES, "{:?}", kernel.grid);
+            }
         }
     }
 
     #[test]
     fn one_pixel_is_multiplied_once() {
         let op = ConvTranspose { strides: [1, 1], pads: [0; 4], dilations: [1, 1], group: 1, epilogue: None };
-        let kernel = kernel(op, [[1, 128, 1, 1], [128, 16, 4, 4], [1, 16, 4, 4]]);
+        let kernel = kernel(MicroKernel::best(), op, [[1, 128, 1, 1], [128, 16, 4, 4], [1, 16, 4, 4]]);
         assert_eq!(kernel.grid.tile_columns, 16, "each tile would compute all products");
     }
 
@@ -449,12 +484,37 @@ mod tests {
             ([2, 40], [2, 2], [1, 900], [1, 1], [0; 4]),
         ] {
             let op = ConvTranspose { strides, pads, dilations, group: 1, epilogue: None };
-            let full = |axis: usize, size: usize, k: usize| (size - 1) * strides[axis] + (k - 1) * dilations[axis] + 1;
-            let dims = [1, 2, full(0, h, kh) - pads[0] - pads[2], full(1, w, kw) - pads[1] - pads[3]];
+            let [oh, ow] = sizes(&op, [h, w], [kh, kw]);
             let (x, weights) = (tensor(DType::F32, &[1, 3, h, w], value), tensor(DType::F32, &[3, 2, kh, kw], value));
-            let (want, _) = naive(&op, &x, &weights, dims);
-            let got: Vec<f32> = computed(Op::ConvTranspose(op), &[x, weights], &dims);
-            assert!(got.iter().map(|got| f64::from(*got)).eq(want), "small integers are exact: {dims:?}");
+            require_exact(&op, &[x, weights], [1, 2, oh, ow]);
+        }
+    }
+
+    /// Requires the outputs of small integers to be right for every processor.
+    fn require_exact(op: &ConvTranspose, inputs: &[Tensor; 2], dims: [usize; 4]) {
+        let (want, _) = naive(op, &inputs[0], &inputs[1], dims);
+        for micro in MicroKernel::of_all_sizes() {
+            let got = computed_by(micro, op, inputs, dims);
+            assert!(got.iter().zip(&want).all(|(got, want)| f64::from(*got) == *want), "{}: {dims:?}", micro.name);
+        }
+    }
+
+    #[test]
+    fn images_around_every_panel_are_right_for_every_processor() {
+        let value = |i: usize| ((i * 7) % 13) as f64 - 6.0;
+        let around = |size: usize| [size - 1, size, size + 1];
+        let panels = MicroKernel::of_all_sizes().into_iter().flat_map(|micro| around(micro.columns));
+        let lines = panels.chain(around(super::CHUNK)).chain([1008, 1056]).map(|w| ([1, w], [1, 3], 1));
+        // The layers of decoders.
+        let images = [([8, 128], [3, 3], 1), ([2, 512], [4, 4], 2), ([8, 131], [2, 2], 2), ([3, 350], [3, 3], 2)];
+        for (image, window, stride) in lines.chain(images) {
+            let pad = usize::from(window == [4, 4]);
+            let op =
+                ConvTranspose { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group: 1, epilogue: None };
+            let [oh, ow] = sizes(&op, image, window);
+            let x = tensor(DType::F32, &[1, 1, image[0], image[1]], value);
+            let weights = tensor(DType::F32, &[1, 1, window[0], window[1]], value);
+            require_exact(&op, &[x, weights], [1, 1, oh, ow]);
         }
     }
 
@@ -504,12 +564,14 @@ mod tests {
             let weights = tensor(DType::F32, &[c, per, kh, kw], |i| value(i + 77));
             let op = ConvTranspose { strides, pads, dilations, group, epilogue: None };
             let dims = [n, per * group, oh, ow];
-            let (want, sizes) = naive(&op, &x, &weights, dims);
-            let got: Vec<f32> = computed(Op::ConvTranspose(op.clone()), &[x, weights], &dims);
+            let (want, magnitudes) = naive(&op, &x, &weights, dims);
+            let micro = *u.choose(&MicroKernel::of_all_sizes())?;
+            let got = computed_by(micro, &op, &[x, weights], dims);
             let close = |((got, want), size): ((&f32, &f64), &f64)| (f64::from(*got) - want).abs() <= 1e-6 * size;
             assert!(
-                got.iter().zip(&want).zip(&sizes).all(close),
-                "{op:?} [{n}, {c}, {h}, {w}] to {per} of {kh} × {kw}"
+                got.iter().zip(&want).zip(&magnitudes).all(close),
+                "{}: {op:?} [{n}, {c}, {h}, {w}] to {per} of {kh} × {kw}",
+                micro.name
             );
             Ok(())
         })

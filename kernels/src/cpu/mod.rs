@@ -11,6 +11,8 @@ mod conv_transpose;
 mod copy;
 mod double;
 mod elements;
+#[cfg(target_arch = "x86_64")]
+mod features;
 mod gather;
 mod gemm;
 mod integer;

@@ -143,12 +143,8 @@ fn detect() -> u8 {
 
 #[cfg(target_arch = "x86_64")]
 fn best() -> u8 {
-    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
-    let avx512 = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    match (avx2, avx512) {
+    use super::features::has;
+    match (has!("avx2", "fma", "f16c"), has!("avx512f", "avx512bw", "avx512dq", "avx512vl")) {
         (true, true) => AVX512,
         (true, false) => AVX2,
         (false, _) => BASELINE,

@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn halves_have_tiles_for_a_team() {
         let steps = Steps { strides: [1; 2], pads: [0; 4], dilations: [1; 2] };
-        for (micro, (channels, maps, side)) in MicroKernel::available().into_iter().flat_map(|micro| {
+        for (micro, (channels, maps, side)) in MicroKernel::of_all_sizes().into_iter().flat_map(|micro| {
             [(400, 64, 14), (960, 160, 9), (1280, 320, 8), (2048, 512, 4), (1024, 256, 28)].map(|case| (micro, case))
         }) {
             let geometry = Geometry::of_image([channels, maps, 1], [side; 2], [1; 2], steps);

@@ -139,7 +139,7 @@ fn agree_with_the_definition(
 ) {
     arbtest::arbtest(|u| {
         if let Some((op, node)) = node(u)? {
-            let micro = *u.choose(&MicroKernel::available())?;
+            let micro = *u.choose(&MicroKernel::of_all_sizes())?;
             let inputs = inputs_of(&node);
             let constant = always || u.arbitrary()?;
             require_correct(&op, &node, &inputs, &run_as(micro, &op, &node, &inputs, constant));

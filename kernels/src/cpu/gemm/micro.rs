@@ -8,6 +8,8 @@ use super::block::Blocks;
 use super::portable;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::features::has;
 use std::sync::OnceLock;
 
 /// A micro-kernel and the greatest block that it computes.
@@ -39,15 +41,21 @@ impl MicroKernel {
         let mut kernels = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f") {
+            if has!("avx512f") {
                 kernels.push(&avx512::KERNEL);
             }
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            if has!("avx2", "fma") {
                 kernels.push(&avx2::KERNEL);
             }
         }
         kernels.push(&portable::KERNEL);
         kernels
+    }
+
+    /// All kernels that this processor can run, and kernels of the sizes that others have.
+    #[cfg(test)]
+    pub(crate) fn of_all_sizes() -> Vec<&'static Self> {
+        Self::available().into_iter().chain(&super::emulated::KERNELS).collect()
     }
 
     /// The height of the row blocks into which `rows` rows are cut: as equal as possible, because a low block cannot use
@@ -76,7 +84,7 @@ mod tests {
         let value = |i: usize| ((i * 37 + 11) % 17) as f32 - 8.0;
         let a: Vec<f32> = (0..2000).map(value).collect();
         let b: Vec<f32> = (500..3000).map(value).collect();
-        for kernel in MicroKernel::available() {
+        for kernel in MicroKernel::of_all_sizes() {
             for (rows, columns) in (1..=kernel.rows).flat_map(|r| (1..=kernel.columns).map(move |c| (r, c))) {
                 for (depth, (a_row, a_step), b_step) in [(1, (1, 1), 1), (7, (20, 3), 40), (13, (1, 15), columns)] {
                     let mut c = vec![1.0f32; rows * columns];

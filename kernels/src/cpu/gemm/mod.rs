@@ -14,6 +14,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod block;
+#[cfg(test)]
+mod emulated;
 #[cfg(target_arch = "x86_64")]
 mod few_columns;
 mod finish;

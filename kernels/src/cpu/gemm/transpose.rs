@@ -19,7 +19,7 @@ pub(crate) fn transpose(
     assert!((rows - 1) * strides.0 + (columns - 1) * strides.1 < source.len(), "transposed from beyond the source");
     assert!(rows <= width && (columns - 1) * width + rows <= target.len(), "transposed to beyond the target");
     #[cfg(target_arch = "x86_64")]
-    if strides.1 == 1 && rows >= 8 && columns >= 8 && is_x86_feature_detected!("avx") {
+    if strides.1 == 1 && rows >= 8 && columns >= 8 && crate::cpu::features::has!("avx") {
         let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 8 * 8);
         // SAFETY: AVX is there, and the last element of the whole blocks was shown above to lie within both slices.
         unsafe { x86::blocks(source, strides.0, (whole_rows, whole_columns), target, width) };

@@ -2,6 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::x86;
+#[cfg(target_arch = "x86_64")]
+use crate::cpu::features::has;
 
 /// Rows of a block.
 pub(super) const ROWS: usize = 8;
@@ -54,13 +56,10 @@ impl Dots {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512vnni")
-            {
+            if has!("avx512f", "avx512bw", "avx512vnni") {
                 all.push(Self::Vnni);
             }
-            if is_x86_feature_detected!("avx2") {
+            if has!("avx2") {
                 all.push(Self::Avx2);
             }
         }

@@ -61,7 +61,7 @@ fn require_correct(op: &MatMul, node: &NodeSpec, inputs: &[Tensor], found: &[f32
 fn products_agree_with_the_definition() {
     arbtest::arbtest(|u| {
         let (op, node) = node(u)?;
-        let micro = *u.choose(&MicroKernel::available())?;
+        let micro = *u.choose(&MicroKernel::of_all_sizes())?;
         let inputs: Vec<Tensor> = node.inputs.iter().zip(1..).map(|(s, seed)| tensor(s.shape.dims(), seed)).collect();
         let constant_b: bool = u.arbitrary()?;
         let mut kernel = Kernel::new(micro, &op, &node, &[false, constant_b]).expect("a sound node");
@@ -89,7 +89,7 @@ fn expressions_behind_products_find_their_operands_in_every_tile() {
         let inputs = inputs.iter().map(|dims| spec(dims)).collect();
         let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[2, m, n])] };
         let inputs: Vec<Tensor> = node.inputs.iter().zip(1..).map(|(s, seed)| tensor(s.shape.dims(), seed)).collect();
-        for micro in MicroKernel::available() {
+        for micro in MicroKernel::of_all_sizes() {
             let kernel = Kernel::new(micro, &op, &node, &[false; 4]).expect("a sound node");
             require_correct(&op, &node, &inputs, &run_by_teams(&kernel, &node, &inputs));
         }
@@ -135,7 +135,7 @@ fn epilogues_of_deep_products_are_applied_once() {
         let inputs = dims.iter().map(|dims| spec(dims)).collect();
         let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[m, n])] };
         let tensors: Vec<Tensor> = dims.iter().zip(1..).map(|(dims, seed)| tensor(dims, seed)).collect();
-        for micro in MicroKernel::available() {
+        for micro in MicroKernel::of_all_sizes() {
             let mut kernel = Kernel::new(micro, &op, &node, &[false, true]).expect("a sound node");
             keep(&mut kernel, &tensors);
             require_correct(&op, &node, &tensors, &run_by_teams(&kernel, &node, &tensors));
@@ -154,7 +154,7 @@ fn not_a_number_spreads_along_its_row_only() {
     let mut a = tensor(&[20, 30], 1).elements::<f32>().expect("f32").to_vec();
     a[7 * 30 + 29] = f32::NAN;
     let a = Tensor::from_elements(node.inputs[0].shape.clone(), &a).expect("as many");
-    for micro in MicroKernel::available() {
+    for micro in MicroKernel::of_all_sizes() {
         let kernel = Kernel::new(micro, &op, &node, &[false, false]).expect("a sound node");
         let found = run(&kernel, &node, &[a.clone(), tensor(&[30, 50], 2)], &Team::solo());
         assert!(found.iter().enumerate().all(|(at, x)| x.is_nan() == (at / 50 == 7)), "{}", micro.name);
@@ -171,7 +171,7 @@ fn a_matrix_is_added_to_complete_sums() {
     };
     let tensors = [all(&inputs[0], 1.0), all(&inputs[1], 1.0), all(&inputs[2], 1e8)];
     let node = NodeSpec { op: Op::MatMul(op.clone()), inputs, outputs: vec![spec(&[8, 48])] };
-    for micro in MicroKernel::available() {
+    for micro in MicroKernel::of_all_sizes() {
         let kernel = Kernel::new(micro, &op, &node, &[false; 3]).expect("a sound node");
         let found = run(&kernel, &node, &tensors, &Team::solo());
         assert!(found.iter().all(|x| *x == 100_000_384.0), "{}: {}", micro.name, found[0]);

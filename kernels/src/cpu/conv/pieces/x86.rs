@@ -2,6 +2,7 @@
 
 use super::masked::{Masked, write};
 use super::{LANES, Piece};
+use crate::cpu::features::has;
 use crate::cpu::vector::store_first;
 use std::arch::x86_64::*;
 
@@ -13,8 +14,8 @@ pub(super) type Write = unsafe fn(pieces: &[Piece], source: &[f32], plane: usize
 
 /// The ways of this processor for columns that come from elements so far apart, the fastest first.
 pub(super) fn ways(stride: usize) -> impl Iterator<Item = Write> {
-    let wide = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("bmi2");
-    let narrow = is_x86_feature_detected!("avx2");
+    let wide = has!("avx512f", "bmi2");
+    let narrow = has!("avx2");
     let [on_avx512, on_avx2]: [Option<Write>; 2] = match stride {
         1 => [Some(on_avx512::<1>), Some(on_avx2::<1>)],
         2 => [Some(on_avx512::<2>), Some(on_avx2::<2>)],
