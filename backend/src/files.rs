@@ -4,6 +4,9 @@
 //! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind
 //! ([`abandon`] is for one that is asked to end); whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
 
+pub(crate) mod private;
+mod way;
+
 use crate::device::format_bytes;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -13,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
+use way::Way;
 
 /// Bytes of a file that people write and edit: none of theirs is nearly as large.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -91,31 +95,42 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Writes a file whole or not at all. A link stays and what it leads to is written; an existing file's mode stays. What is no regular
-/// file but a pipe or a device (`/dev/stdout`) is written to as it comes.
+/// Writes a file whole or not at all. An existing file's mode stays. A pipe or a device (`/dev/stdout`) is written to as it comes.
+///
+/// A link stays, and its target is written, if the link is this user's or root's and leads to no file or to a file that was written here.
 ///
 /// # Errors
-/// If `emit` fails, the file is marked as read-only, or its directory or the disk takes no more; an existing file is then as it was.
+/// If `emit` fails, a link must not be followed, the file is marked as read-only, or its directory or the disk takes no more; an existing
+/// file is then as it was.
 pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_at(path, |out| emit(out).map(|()| None))
+    let way = Way::of(path)?;
+    way.accept()?;
+    write_at(&way, |out| emit(out).map(|()| None))
 }
 
-/// [`write`], where `emit` gives the nanoseconds of the file's time of modification, which whoever changes it moves. The file has no others where the
-/// file system counts in larger steps.
+/// Writes a file as [`write`] does, also at the end of a link if it was not written here: the caller has read it and knows its content.
+pub(crate) fn write_known(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    write_at(&Way::of(path)?, |out| emit(out).map(|()| None))
+}
+
+/// Writes a file as [`write`] does. `emit` returns the nanoseconds of the file's time of modification, which whoever changes it moves. The file has
+/// no others where the file system counts in larger steps.
 pub(crate) fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(since.as_secs(), nanoseconds);
-    write_at(path, |out| Ok(Some(at(emit(out)?))))
+    let way = Way::of(path)?;
+    way.accept()?;
+    write_at(&way, |out| Ok(Some(at(emit(out)?))))
 }
 
-/// [`write`], where `emit` may give the file's time of modification.
-fn write_at(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
-    if is_stream(path) {
-        return stream(path, |out| emit(out).map(drop));
+/// Writes at the end of a way. `emit` may return the file's time of modification.
+fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
+    if way.is_stream {
+        return stream(&way.end, |out| emit(out).map(drop));
     }
-    let place = place(path)?;
-    let permissions = permissions(&place)?;
-    let part = Part::beside(&place)?;
+    let place = &way.end;
+    let permissions = permissions(place)?;
+    let part = Part::beside(place)?;
     if let Some(permissions) = permissions {
         part.file.set_permissions(permissions)?;
     }
@@ -123,23 +138,39 @@ fn write_at(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<
     let time = emit(&mut writer)?;
     writer.flush()?;
     drop(writer);
+    way::mark(&part.file);
     if let Some(time) = time {
         part.file.set_modified(time)?;
     }
     part.file.sync_all()?;
-    part.put(&place)
+    part.put(place)
 }
 
-/// Whether it is written to as it comes: a pipe or a device, or a file by which a shell has replaced one.
-fn is_stream(path: &Path) -> bool {
-    let is_own = || ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"].iter().any(|own| path.starts_with(own));
-    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() || is_own())
+/// Opens a file whose content the caller has read, or a new one, to add lines to it.
+///
+/// # Errors
+/// If it cannot be opened, or a link must not be followed ([`write`]).
+pub fn append(path: &Path) -> io::Result<File> {
+    let way = Way::of(path)?;
+    let file = OpenOptions::new().create(true).append(true).open(&way.end)?;
+    way::mark(&file);
+    Ok(file)
+}
+
+/// Sees that a file may be written as far as links and its mode tell, before anything is written.
+///
+/// # Errors
+/// If a link must not be followed ([`write`]), or the file is read-only.
+pub fn may_write(path: &Path) -> io::Result<()> {
+    let way = Way::of(path)?;
+    way.accept()?;
+    if way.is_stream { Ok(()) } else { permissions(&way.end).map(drop) }
 }
 
 /// The permissions of a file that is to be replaced, if there is one. That a directory may be changed does not make all files in it
-/// one's own.
+/// one's own. Another user's file says nothing of who may write the new one.
 fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
-    match fs::metadata(place).map(|metadata| metadata.permissions()) {
+    match fs::symlink_metadata(place).map(|metadata| own_permissions(&metadata)) {
         Ok(permissions) if permissions.readonly() => {
             Err(io::Error::new(ErrorKind::PermissionDenied, "is marked as read-only"))
         }
@@ -151,6 +182,16 @@ fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+fn own_permissions(metadata: &fs::Metadata) -> fs::Permissions {
+    let permissions = metadata.permissions();
+    #[cfg(unix)]
+    if !private::is_own(metadata) {
+        use std::os::unix::fs::PermissionsExt;
+        return fs::Permissions::from_mode(permissions.mode() & 0o755);
+    }
+    permissions
 }
 
 /// Writes to a pipe or device, without waiting for who reads it to come.
@@ -169,17 +210,6 @@ fn stream(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> i
     let mut writer = BufWriter::new(file);
     emit(&mut writer)?;
     writer.flush()
-}
-
-/// Where a file is once links are followed; a link that leads nowhere says where its file is to be.
-fn place(path: &Path) -> io::Result<PathBuf> {
-    match fs::canonicalize(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let target = fs::read_link(path).map(|target| directory(path).join(target));
-            Ok(target.unwrap_or_else(|_| path.to_owned()))
-        }
-        found => found,
-    }
 }
 
 /// The directory of a file.
@@ -305,7 +335,7 @@ impl Held {
     /// # Errors
     /// If it cannot be opened, or another process does not let go of it.
     pub(crate) fn beside(path: &Path) -> io::Result<Self> {
-        let directory = File::open(directory(&place(path)?))?;
+        let directory = File::open(directory(&Way::of(path)?.end))?;
         let since = Instant::now();
         loop {
             match directory.try_lock() {
@@ -325,16 +355,16 @@ impl Held {
 /// # Errors
 /// If it cannot be made.
 pub fn make_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory(&place(path)?))
+    fs::create_dir_all(directory(&Way::of(path)?.end))
 }
 
-/// Makes the directory of a file, and sees that the file can be written there.
+/// Makes the directory of a file whose content the caller has read, and sees that the file can be written there.
 ///
 /// # Errors
 /// If it cannot.
-pub fn ready(path: &Path) -> io::Result<()> {
+pub(crate) fn ready(path: &Path) -> io::Result<()> {
     make_directory(path)?;
-    let place = place(path)?;
+    let place = Way::of(path)?.end;
     permissions(&place)?;
     Part::beside(&place).map(drop)
 }
@@ -384,7 +414,7 @@ mod tests {
         write_text(&path, "first").expect("writable");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("its owner may");
         symlink("file", &link).expect("a link");
-        write_text(&link, "second").expect("writable");
+        write_text(&link, "second").expect("its own link to its own file");
         assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
         assert_eq!(read_text(&path, 9).expect("there"), "second");
         assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);

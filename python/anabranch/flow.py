@@ -277,7 +277,7 @@ class FlowReport:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes that as a trace for ui.perfetto.dev."""
-        Path(path).write_text(self._profiled()._run.trace(), encoding="utf-8")
+        _native.write_text(path, self._profiled()._run.trace())
 
     def _profiled(self) -> FlowReport:
         if not self._is_profiled:

@@ -57,7 +57,7 @@ class Schedule:
 
     def save_svg(self, path: str | Path) -> None:
         """Writes the chart to a file."""
-        Path(path).write_text(self._svg, encoding="utf-8")
+        _native.write_text(path, self._svg)
 
     def _repr_html_(self) -> str:
         return self._svg

@@ -44,10 +44,6 @@ def _frame(page: str, height: int = 760) -> str:
     )
 
 
-def _write(text: str, path: str | Path) -> None:
-    Path(path).write_text(text, encoding="utf-8")
-
-
 class Devices(Rows):
     """The devices of this machine, CPU devices first: one row each, with ``name``, ``kind``, ``description``, ``memory`` (bytes) and
     ``key``, the name in cost stores.
@@ -101,7 +97,7 @@ class Plan:
 
     def save(self, path: str | Path) -> None:
         """Writes the plan file: to read, to edit, and to be given as ``place=`` to a session. Its name has to end in ``.json``."""
-        _write(self._file, path)
+        _native.write_text(path, self._file)
 
     def dot(self) -> str:
         """The nodes in Graphviz' language, coloured by device; edges between devices are labelled with their bytes."""
@@ -164,7 +160,7 @@ class Profile:
 
     def save_trace(self, path: str | Path) -> None:
         """Writes the last run in Chrome's trace format, which Perfetto opens."""
-        _write(self._profile.trace(), path)
+        _native.write_text(path, self._profile.trace())
 
     def _repr_html_(self) -> str:
         return self.svg()

@@ -23,7 +23,7 @@ mod work;
 #[pyo3::pymodule(name = "_native")]
 mod native {
     #[pymodule_export]
-    use super::devices::{devices, strategies};
+    use super::devices::{devices, strategies, write_text};
     #[pymodule_export]
     use super::flow::{FlowRun, place_flow, run_flow};
     #[pymodule_export]

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod command;
+mod shared;
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use command::{Anabranch, bundled};

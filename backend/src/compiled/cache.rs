@@ -3,19 +3,23 @@
 //! A file's name begins with a key: of the model's files (path, which file it is, size, times of change), the options, the inputs' names, types and
 //! shapes, the machine, the kernels and the format. What follows tells the elements of inputs that decide shapes apart. Costs are no part of the
 //! key: a plan stays until its file goes. When all files together are larger than the bound, those that have gone unused longest are removed.
+//!
+//! A file is believed if nobody else can have written it: the directory is private, the file belongs to this user and is no link. A kept model is used
+//! only if its source has the content that was compiled.
 
 use super::container::FORMAT;
 use super::source::{placed, stamp};
 use super::{CompiledFile, is_compiled};
 use crate::constant::ConstantError;
 use crate::device::{DetectOptions, detect};
-use crate::files;
+use crate::files::private;
 use crate::import::{self, ImportError};
 use crate::planning::Strategy;
 use crate::profile::CostStore;
 use crate::session::{Inputs, Session, SessionError, SessionOptions};
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -64,7 +68,8 @@ pub enum Course {
 }
 
 impl Cache {
-    /// The directory `folder`, which is made when something is written, with at most 8 GiB.
+    /// The directory `folder`, which is made when something is written, with at most 8 GiB. Only this user may enter it: what is there already and may
+    /// be entered by others, belongs to another user, or is a link, is not used.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), most: MOST }
     }
@@ -76,7 +81,7 @@ impl Cache {
 
     /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one of this model, these options and inputs of these shapes,
     /// if there is one that is sound; else one that is compiled now. `build` is kept to be shown. What cannot be compiled, or kept, is opened as it is.
-    /// Reads all weights of a kept model that was written to by others, to see that they are those that were kept.
+    /// Reads the model's files, to see that they are those that were compiled, and all weights of a kept model that was written to.
     ///
     /// # Errors
     /// As [`Session::open`], and what `inputs` fails with.
@@ -88,22 +93,17 @@ impl Cache {
         inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
     ) -> Result<Kept, E> {
         let passed = |session, inputs, why: String| Ok(Kept { session, inputs, course: Course::Passed(why) });
-        let never = match &options.strategy {
-            _ if is_compiled(model) => Some("it is a compiled model already"),
-            Strategy::PlanFile(_) => Some("its plan file may say something else next time"),
-            _ => None,
-        };
-        if let Some(why) = never {
+        if let Some(why) = self.never(model, options) {
             let session = Session::open(model, options.clone())?;
             let inputs = inputs(&session)?;
-            return passed(session, inputs, why.into());
+            return passed(session, inputs, why);
         }
         let inputs = inputs(&Session::open_on_cpus(model, options.clone())?)?;
         let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
         let before = key(&inputs)?;
         let mut damaged = None;
         for file in self.known(&before) {
-            match found(&file, options, &inputs) {
+            match found(&file, model, options, &inputs) {
                 Ok(Some(session)) => {
                     touch(&file);
                     return Ok(Kept { session, inputs, course: Course::Found(file) });
@@ -125,9 +125,10 @@ impl Cache {
             return passed(session, inputs, "it was changed while it was opened".into());
         }
         let file = self.place(&before, &session, &inputs);
-        if let Err(error) = files::make_directory(&file) {
-            return passed(session, inputs, format!("{}: {error}", self.folder.display()));
+        if let Err(error) = private::make(&self.folder) {
+            return passed(session, inputs, self.refused(&error));
         }
+        remove_strange(&file);
         if let Err(error) = session.compile(&inputs, &file, build) {
             return passed(session, inputs, error.to_string());
         }
@@ -140,6 +141,20 @@ impl Cache {
             }
             Err(error) => passed(session, inputs, error.to_string()),
         }
+    }
+
+    /// Why a model is not kept, whatever its inputs.
+    fn never(&self, model: &Path, options: &SessionOptions) -> Option<String> {
+        match &options.strategy {
+            _ if is_compiled(model) => Some("it is a compiled model already".into()),
+            Strategy::PlanFile(_) => Some("its plan file may say something else next time".into()),
+            _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => Some("its path is not UTF-8".into()),
+            _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
+        }
+    }
+
+    fn refused(&self, error: &io::Error) -> String {
+        format!("the directory {} {error}", self.folder.display())
     }
 
     /// The files of a key, the last used first.
@@ -160,7 +175,7 @@ impl Cache {
         self.folder.join(format!("{key}-{elements}.{ENDING}"))
     }
 
-    /// All files that this cache may have written, the last used last: path, time and bytes. No other file is ever touched.
+    /// All files of this user that this cache may have written, the last used last: path, time and bytes. No other file is ever touched.
     fn files(&self) -> Vec<(PathBuf, SystemTime, u64)> {
         let is_own = |path: &Path| {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -169,7 +184,7 @@ impl Cache {
             named && path.extension().is_some_and(|ending| ending == ENDING)
         };
         let found = |entry: fs::DirEntry| {
-            let facts = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            let facts = entry.metadata().ok().filter(|facts| facts.is_file() && private::is_own(facts))?;
             Some((entry.path(), facts.accessed().or_else(|_| facts.modified()).ok()?, facts.len()))
         };
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
@@ -196,11 +211,14 @@ impl Cache {
 /// The session of a kept model, if it is for such inputs and of use here.
 ///
 /// # Errors
-/// If it is damaged. One that only cannot be read now is of no use now.
-fn found(file: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Option<Session>, String> {
+/// If it is damaged, or was compiled from something else than `model` is now. One that only cannot be read now is of no use now.
+fn found(file: &Path, model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Option<Session>, String> {
     match CompiledFile::open(file) {
         Err(error) if error.is_damage() => return Err(error.to_string()),
         Err(_) => return Ok(None),
+        Ok(kept) if !kept.is_of(model) => {
+            return Err(format!("{}: was compiled from another model; it is made again", file.display()));
+        }
         Ok(_) => {}
     }
     let known = Session::open(file, options.clone()).ok().filter(|session| session.compiled().is_some());
@@ -230,6 +248,13 @@ fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String
     let machine = detect(&DetectOptions::default().without_gpu()).map(|inventory| inventory.fingerprint());
     hasher.update(format!("{versions:?} {:?} {options:?}", machine.ok()).as_bytes());
     Ok(hasher.finalize().to_hex()[..DIGITS].to_owned())
+}
+
+/// Removes a link or another user's file from the place of a kept model: neither is followed or believed.
+fn remove_strange(path: &Path) {
+    if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink() || !private::is_own(&facts)) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// Notes that a file was used. Its time of modification stays: other processes may read weights of it.

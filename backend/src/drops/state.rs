@@ -152,7 +152,7 @@ pub(super) fn load(path: &Path) -> Result<Records, DropsError> {
     }
 }
 
-/// Writes a file of states, whole or not at all.
+/// Writes a file of states that was loaded before, whole or not at all.
 ///
 /// # Errors
 /// If it cannot be written; an earlier one is then as it was.
@@ -164,7 +164,7 @@ pub(super) fn save(path: &Path, drops: &Records) -> Result<(), DropsError> {
         drops: &'r Records,
     }
     let document = Written { format: FORMAT, version: VERSION, drops };
-    let written = files::write(path, |file| {
+    let written = files::write_known(path, |file| {
         serde_json::to_writer_pretty(&mut *file, &document)?;
         file.write_all(b"\n")
     });

@@ -129,9 +129,7 @@ impl CostStore {
         let _held = files::Held::beside(path).map_err(|error| refused(path, error))?;
         if let Some((mut there, dropped)) = Self::there(path)? {
             if dropped > 0 {
-                beside(path, "dropped")
-                    .and_then(|aside| fs::copy(path, aside))
-                    .map_err(|error| refused(path, error))?;
+                keep_aside(path).map_err(|error| refused(path, error))?;
             }
             there.settle(&self.here);
             if add {
@@ -139,7 +137,7 @@ impl CostStore {
             }
         }
         let text = self.to_json().map_err(|error| refused(path, error))?;
-        files::write(path, |file| file.write_all(&text)).map_err(|error| refused(path, error))?;
+        files::write_known(path, |file| file.write_all(&text)).map_err(|error| refused(path, error))?;
         self.saved.clone_from(&self.machines);
         self.place = fs::canonicalize(path).ok();
         Ok(())
@@ -299,15 +297,17 @@ fn refused(path: &Path, error: io::Error) -> StoreError {
     StoreError(format!("cost store {}: {error}; name another file", path.display()))
 }
 
-/// The first name `path.WHY-N` that is free.
-fn beside(path: &Path, why: &str) -> io::Result<PathBuf> {
+/// Copies a file to the first name `path.dropped-N` that is free.
+fn keep_aside(path: &Path) -> io::Result<()> {
     let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{why}-{number}"));
+        name.push(format!(".dropped-{number}"));
         PathBuf::from(name)
     };
-    let mut free = (1..10_000).map(named).filter(|aside| !aside.exists());
-    free.next().ok_or_else(|| io::Error::other("too many old copies beside it"))
+    let mut free = (1..10_000).map(named).filter(|aside| fs::symlink_metadata(aside).is_err());
+    let aside = free.next().ok_or_else(|| io::Error::other("too many old copies beside it"))?;
+    let text = files::read(path, MOST_BYTES)?;
+    files::write(&aside, |file| file.write_all(&text))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn can_be_written(path: &Path) -> Result<(), String> {
     } else if path.exists() && !is_writable(path) {
         Err("is read-only; name another file".into())
     } else {
-        Ok(())
+        anabranch::files::may_write(path).map_err(|error| error.to_string())
     }
 }
 

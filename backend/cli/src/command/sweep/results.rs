@@ -8,7 +8,7 @@ use anabranch_placement::evaluate::Metrics;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -170,7 +170,7 @@ impl Results {
             return Err(foreign("it does not begin as results do".into()));
         }
         let rows = parse(whole).map_err(foreign)?;
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(refuse)?;
+        let file = files::append(path).map_err(refuse)?;
         file.set_len(whole.len() as u64).map_err(refuse)?;
         let results = Results { path: path.into(), file, headed: !whole.is_empty() };
         Ok((results, rows.into_iter().map(|row| (row.key(), row)).collect()))

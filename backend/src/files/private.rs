@@ -1,0 +1,91 @@
+//! Directories that nobody but their owner may enter: what is in them was written by that user.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Makes a private directory, if it is not there.
+///
+/// # Errors
+/// If it cannot be made, or what is there is not private ([`check`]).
+pub(crate) fn make(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)?;
+    check(path)
+}
+
+/// Sees that what is at `path` is a private directory, or nothing.
+///
+/// # Errors
+/// If it is a link or a file, belongs to another user, or others may enter it.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    // Without a slash at the end, which would follow a link.
+    let path: PathBuf = path.components().collect();
+    let facts = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        facts => facts?,
+    };
+    match refusal(&facts) {
+        Some(text) => Err(io::Error::new(ErrorKind::PermissionDenied, text)),
+        None => Ok(()),
+    }
+}
+
+fn refusal(facts: &Metadata) -> Option<String> {
+    if facts.is_symlink() {
+        return Some("is a link; name the directory itself".into());
+    }
+    if !facts.is_dir() {
+        return Some("is no directory".into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let mode = facts.mode() & 0o777;
+        if !is_own(facts) {
+            return Some(format!("belongs to another user (uid {}); name a directory of your own", facts.uid()));
+        }
+        if mode & 0o077 != 0 {
+            return Some(format!("may be entered by others (mode {mode:o}); run `chmod 700` on it"));
+        }
+    }
+    None
+}
+
+/// Whether something belongs to this user.
+pub(crate) fn is_own(facts: &Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::uid(facts) == rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    {
+        let _ = facts;
+        true
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn only_a_directory_of_ones_own_that_nobody_else_enters_is_private() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| folder.path().join(name);
+        make(&path("a/b")).expect("writable");
+        assert_eq!(fs::metadata(path("a/b")).expect("made").permissions().mode() & 0o777, 0o700);
+        make(&path("a/b/")).expect("it is there and private");
+        symlink("a", path("link")).expect("a link");
+        fs::write(path("file"), "").expect("writable");
+        for (name, why) in [("link", "is a link"), ("link/", "is a link"), ("file", "no directory")] {
+            assert!(check(&path(name)).is_err_and(|error| error.to_string().contains(why)), "{name}");
+        }
+        for mode in [0o755, 0o770, 0o701] {
+            fs::set_permissions(path("a"), fs::Permissions::from_mode(mode)).expect("its owner may");
+            assert!(make(&path("a")).is_err_and(|error| error.to_string().contains("chmod 700")), "{mode:o}");
+        }
+    }
+}
