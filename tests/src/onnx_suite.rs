@@ -7,17 +7,18 @@ mod report;
 pub use report::Report;
 
 use crate::{one_cpu, options};
-use anabranch::Tensor;
-use anabranch::import::tensor_from_bytes;
+use anabranch::constant::Constant;
+use anabranch::import::{ImportError, item_in_file};
 use anabranch::session::{Inputs, Session, SessionError, SessionOptions};
-use compare::tolerance;
+use anabranch::{Item, Kind};
+use compare::{same, tolerance};
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// A test: a model with inputs and the outputs that are expected.
@@ -125,8 +126,9 @@ impl Case {
     /// The inputs of one of the test's data sets.
     fn inputs(&self, set: &Path, session: &Session) -> Result<Inputs, Outcome> {
         let wanted = session.inputs().iter().filter(|input| !input.is_optional());
-        let given = tensors(set, "input")?;
-        Ok(wanted.zip(given).fold(Inputs::new(), |all, (info, tensor)| all.tensor(info.name(), tensor)))
+        let files = |at: usize| Some(set.join(format!("input_{at}.pb"))).filter(|path| path.is_file());
+        let given = wanted.enumerate().map_while(|(at, info)| Some((info, files(at)?)));
+        given.fold(Ok(Inputs::new()), |all, (info, file)| Ok(all?.item(info.name(), item(&file, info.kind())?)))
     }
 
     fn outcome(&self, target: Target) -> Result<(), Outcome> {
@@ -138,9 +140,13 @@ impl Case {
         for set in sets {
             let inputs = self.inputs(&set, &session)?;
             let outputs = session.run(&inputs).map_err(|e| refused(&e))?;
-            for (index, expected) in tensors(&set, "output")?.into_iter().enumerate() {
-                let found = outputs.tensor(index).map_err(|error| Outcome::Wrong(error.to_string()))?;
-                let same = tolerance.compare(found, &expected);
+            for (index, info) in session.outputs().iter().enumerate() {
+                let file = set.join(format!("output_{index}.pb"));
+                if !file.is_file() {
+                    break;
+                }
+                let found = outputs.item(info.name()).map_err(|error| Outcome::Wrong(error.to_string()))?;
+                let same = same(tolerance, &found, &item(&file, info.kind())?);
                 same.map_err(|text| Outcome::Wrong(format!("output {index}: {text}")))?;
                 compared += 1;
             }
@@ -149,11 +155,15 @@ impl Case {
     }
 }
 
-/// The tensors `ROLE_0.pb`, `ROLE_1.pb`, … of a data set.
-fn tensors(set: &Path, role: &str) -> Result<Vec<Tensor>, Outcome> {
-    let files = (0..).map(|index| set.join(format!("{role}_{index}.pb"))).take_while(|path| path.is_file());
-    let read = |path: PathBuf| tensor_from_bytes(&fs::read(path).expect("it is there"));
-    files.map(|path| read(path).map_err(|error| Refusal::of(&error.to_string()).into())).collect()
+/// The value of this kind in a file.
+fn item(file: &Path, kind: Kind) -> Result<Item, Outcome> {
+    let refused = |error: ImportError| Outcome::from(Refusal::of(error.reason()));
+    let load = |constant: &Constant| constant.load().map_err(|error| Refusal::of(&error.to_string()).into());
+    Ok(match item_in_file(file, kind).map_err(refused)? {
+        Item::Tensor(constant) => Item::Tensor(load(&constant)?),
+        Item::Sequence(list) => Item::Sequence(Arc::new(list.iter().map(load).collect::<Result<_, Outcome>>()?)),
+        Item::Absent => Item::Absent,
+    })
 }
 
 fn refused(error: &SessionError) -> Outcome {

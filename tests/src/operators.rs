@@ -15,7 +15,7 @@ const SHOWN: &str = include_str!("../onnx/operators.txt");
 const REFUSED: &str = include_str!("../onnx/refused.txt");
 
 /// Operators that stay without a lowering, by how their names begin, and why.
-const REASONS: [(&str, &str); 18] = [
+const REASONS: [(&str, &str); 15] = [
     ("String", "strings: a model's tensors are numbers here"),
     ("Regex", "strings: a model's tensors are numbers here"),
     ("TfIdf", "text vectorisers belong before the model"),
@@ -26,9 +26,6 @@ const REASONS: [(&str, &str); 18] = [
     ("Sampling", "loops over a model of its own belong around it"),
     ("WhisperBeamSearch", "loops over a model of its own belong around it"),
     ("ImageDecoder", "images belong before the model"),
-    ("Sequence", "values are tensors here, and no sequences of them"),
-    ("SplitToSequence", "values are tensors here, and no sequences of them"),
-    ("ConcatFromSequence", "values are tensors here, and no sequences of them"),
     ("Random", "the same plan and inputs give the same bits: no dice"),
     ("Bernoulli", "the same plan and inputs give the same bits: no dice"),
     ("Multinomial", "the same plan and inputs give the same bits: no dice"),

@@ -5,7 +5,7 @@ mod command;
 use anabranch::import::proto::{
     GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type,
 };
-use anabranch_cli::npy::{read_npz, write_npy};
+use anabranch_cli::npy::{read_npz, write_npy, write_npz};
 use anabranch_kernels::{Shape, Tensor};
 use command::{Anabranch, bundled};
 use serde_json::Value;
@@ -293,4 +293,41 @@ fn each_rewrite_can_be_left_out_by_name() {
     command.text(&["place", &model, "--random", "1", "--no-gpu", "-o", "plan.json"]);
     let other = ["run", &model, "--random", "1", "--no-gpu", "--place", "plan.json", "--no-fuse=epilogues"];
     command.refuses(&other, &["plan.json"]);
+}
+
+#[test]
+fn sequences_and_optionals_are_files_in_parts() {
+    let command = Anabranch::new();
+    let folder = standard("node/test_identity_opt");
+    let model = folder.clone() + "/model.onnx";
+    let run = |model: &str, more: &[&str]| {
+        command.json(&[&["run", model, "--no-gpu", "--repeat", "1", "--warmup", "0"], more].concat())
+    };
+    let report = run(&folder, &["--output", "whole.npz"]);
+    let compared = report["expected"]["outputs"].as_array().expect("compared with the folder's");
+    assert!(!compared.is_empty() && compared.iter().all(|output| output["difference"].is_null()), "{report}");
+    let whole = read_npz(&command.path("whole.npz")).expect("written");
+    assert!(whole.contains_key("opt_out[0]") && whole.len() == compared.len(), "{:?}", whole.keys());
+    let given = whole.iter().map(|(name, tensor)| (name.replace("opt_out", "opt_in"), tensor)).collect::<Vec<_>>();
+    let written = write_npz(&command.path("in.npz"), given.iter().map(|(name, tensor)| (name.as_str(), *tensor)));
+    written.expect("writable");
+    run(&model, &["--input", "in.npz", "--expect", "whole.npz"]);
+
+    let empty = Tensor::from_i64s(&[]);
+    for (name, made) in [("opt_in[absent]", "opt_out[absent]"), ("opt_in[]", "opt_out[]")] {
+        write_npz(&command.path("none.npz"), [(name, &empty)]).expect("writable");
+        run(&model, &["--input", "none.npz", "--output", "made.npz"]);
+        assert_eq!(read_npz(&command.path("made.npz")).expect("written").keys().collect::<Vec<_>>(), [made]);
+        let other = command.run(&["run", &model, "--no-gpu", "--input", "none.npz", "--expect", "whole.npz"]);
+        let told = String::from_utf8_lossy(&other.stderr).into_owned();
+        assert!(other.status.code() == Some(3) && told.contains("it is not made"), "{told}");
+    }
+    write_npy(&command.path("one.npy"), &whole["opt_out[0]"]).expect("writable");
+    let refused =
+        |more: &[&str], parts: &[&str]| command.refuses(&[&["run", &model, "--no-gpu"], more].concat(), parts);
+    refused(&["--input", "opt_in=one.npy"], &["optional sequence of f32[5]", "`opt_in[0]`", "`opt_in[absent]`"]);
+    refused(&["--input", "opt_in[1]=one.npy"], &["is given as `opt_in[1]`"]);
+    refused(&["--input", "in.npz", "--output", "out.npy"], &["is written in parts"]);
+    let shown = command.text(&["inspect", &model, "--no-gpu"]);
+    assert!(shown.contains("opt_in: optional sequence of f32[5]"), "{shown}");
 }

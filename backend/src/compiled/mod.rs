@@ -27,7 +27,7 @@ pub(crate) use source::{Source, stamp};
 use crate::constant::Constant;
 use crate::device::{Inventory, drivers};
 use crate::files;
-use crate::import::{Dim, Input, Labels, Model, Output, ValueIndex};
+use crate::import::{Dim, Input, Kind, Labels, Model, Output, ValueIndex};
 use crate::planning::{KeptPlan, PlanChoice};
 use crate::program::Program;
 use crate::session::SessionOptions;
@@ -246,6 +246,7 @@ impl CompiledFile {
         let input = |(at, (name, spec)): (usize, &(String, TensorSpec))| Input {
             name: name.clone(),
             value: ValueIndex(at as u32),
+            kind: Kind::default(),
             dtype: spec.dtype,
             dims: known(spec),
             optional: false,
@@ -257,7 +258,7 @@ impl CompiledFile {
             values.push(output.name.clone());
             let (dtype, dims) = (Some(output.spec.dtype), known(&output.spec));
             let labels = labels.get(&output.name).cloned();
-            outputs.push(Output { name: output.name.clone(), value, dtype, dims, labels });
+            outputs.push(Output { name: output.name.clone(), value, kind: Kind::default(), dtype, dims, labels });
         }
         let (nodes, initializers) = (Vec::new(), BTreeMap::new());
         let (name, producer, opsets) = (name.clone(), producer.clone(), opsets.clone());

@@ -2,41 +2,55 @@
 
 use super::error::{ImportError, Result, element_type_name};
 use super::graph::without_controls;
-use super::model::Dim;
+use super::model::{Dim, Kind};
 use super::placeholder::is_placeholder;
 use super::proto::data_type;
-use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, ValueInfoProto};
+use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use super::tensor::dtype;
 use anabranch_kernels::DType;
 
-/// Element type and dimensions of an input, which must be declared as a tensor.
-pub(super) fn declared_input(proto: &ValueInfoProto) -> Result<(DType, Option<Vec<Dim>>)> {
-    let tensor = tensor_type(proto)?.ok_or_else(not_a_tensor)?;
-    Ok((element_type(tensor.elem_type)?, dims(tensor.shape.as_ref())?))
+/// What the tensors of an input or output are declared as.
+#[derive(Default)]
+pub(super) struct Declared<T> {
+    pub(super) kind: Kind,
+    pub(super) dtype: T,
+    pub(super) dims: Option<Vec<Dim>>,
 }
 
-/// Element type and dimensions of an output, as far as they are declared.
-pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<(Option<DType>, Option<Vec<Dim>>)> {
-    let Some(tensor) = tensor_type(proto)? else { return Ok((None, None)) };
+/// An input's kind, element type and dimensions, which must be declared.
+pub(super) fn declared_input(proto: &ValueInfoProto) -> Result<Declared<DType>> {
+    let (kind, tensor) = proto.r#type.as_ref().and_then(tensor_type).ok_or_else(not_listed)?;
+    Ok(Declared { kind, dtype: element_type(tensor.elem_type)?, dims: dims(tensor.shape.as_ref())? })
+}
+
+/// An output's kind, element type and dimensions, as far as they are declared.
+pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<Declared<Option<DType>>> {
+    let Some(declared) = &proto.r#type else { return Ok(Declared::default()) };
+    let (kind, tensor) = tensor_type(declared).ok_or_else(not_listed)?;
     let dtype = match tensor.elem_type {
         0 => None,
         code => Some(element_type(code)?),
     };
-    Ok((dtype, dims(tensor.shape.as_ref())?))
+    Ok(Declared { kind, dtype, dims: dims(tensor.shape.as_ref())? })
 }
 
-/// Whether an output is declared as texts or as something else than a tensor, which only labels can be.
+/// Whether an output is declared as texts or maps, which only labels can be.
 pub(super) fn has_labels(proto: &ValueInfoProto) -> bool {
-    proto.r#type.as_ref().is_some_and(|declared| {
-        declared.tensor_type.as_ref().is_none_or(|tensor| tensor.elem_type == data_type::STRING)
-    })
+    let is_label = |(_, tensor): (Kind, &TensorTypeProto)| tensor.elem_type == data_type::STRING;
+    proto.r#type.as_ref().is_some_and(|declared| tensor_type(declared).is_none_or(is_label))
 }
 
-fn tensor_type(proto: &ValueInfoProto) -> Result<Option<&TensorTypeProto>> {
-    match &proto.r#type {
-        None => Ok(None),
-        Some(declared) => declared.tensor_type.as_ref().map(Some).ok_or_else(not_a_tensor),
-    }
+/// The type of the tensors of a tensor, a sequence of tensors, or an optional of one of these.
+fn tensor_type(declared: &TypeProto) -> Option<(Kind, &TensorTypeProto)> {
+    let (optional, declared) = match &declared.optional_type {
+        Some(held) => (true, held.elem_type.as_ref()?),
+        None => (false, declared),
+    };
+    let (sequence, declared) = match &declared.sequence_type {
+        Some(elements) => (true, elements.elem_type.as_ref()?),
+        None => (false, declared),
+    };
+    Some((Kind { sequence, optional }, declared.tensor_type.as_ref()?))
 }
 
 fn element_type(code: i64) -> Result<DType> {
@@ -44,9 +58,11 @@ fn element_type(code: i64) -> Result<DType> {
     dtype(code).ok_or_else(|| ImportError::unsupported(unknown()))
 }
 
-/// A sequence, map or optional, or no type at all.
-fn not_a_tensor() -> ImportError {
-    ImportError::unsupported("is not declared as a tensor; only tensors can be inputs and outputs")
+/// A sequence of sequences, a map, an optional of an optional, or no type at all.
+fn not_listed() -> ImportError {
+    ImportError::unsupported(
+        "is not declared as a tensor, a sequence of tensors, or an optional of one of these; nothing else can be an input or output",
+    )
 }
 
 fn dims(shape: Option<&TensorShapeProto>) -> Result<Option<Vec<Dim>>> {

@@ -1,16 +1,17 @@
 //! From a decoded file to a [`Model`]: values get indices, every rule of a graph is checked, nodes are put in order.
 
-use super::declared::{declared_input, declared_output, has_labels};
+use super::declared::{Declared, declared_input, declared_output, has_labels};
 use super::error::{ImportError, Name, Result};
 use super::functions::Functions;
 use super::labels::{self, Labels};
-use super::model::{Input, Model, Node, Output, ValueIndex};
+use super::model::{Input, Kind, Model, Node, Output, ValueIndex};
 use super::parameters;
 use super::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type};
 use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
 use crate::names::Names;
+use crate::part;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -67,6 +68,8 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
             problems.note(declared_output(output).map(|_| ()).map_err(|error| error.of("output", &output.name)))?;
         }
     }
+    problems.note(apart(builder.inputs.iter().map(|input| (&*input.name, input.kind)), "input"))?;
+    problems.note(apart(builder.outputs.iter().map(|output| (&*output.name, output.kind)), "output"))?;
     Ok(Model {
         name: graph.name.clone(),
         producer: format!("{} {}", proto.producer_name, proto.producer_version).trim().to_owned(),
@@ -76,6 +79,16 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
         outputs: builder.outputs,
         nodes: builder.nodes,
         initializers: builder.initializers,
+    })
+}
+
+/// Refuses a value with the name of a part of another one: an element of the sequence `s` is given as `s[0]`.
+fn apart<'n>(values: impl Iterator<Item = (&'n str, Kind)> + Clone, role: &'static str) -> Result<()> {
+    let whole: BTreeSet<_> = values.clone().filter(|(_, kind)| !kind.is_tensor()).map(|(name, _)| name).collect();
+    let clash = values.into_iter().find_map(|(name, _)| Some((name, whole.get(part::split(name)?.0)?)));
+    clash.map_or(Ok(()), |(name, of)| {
+        let problem = format!("has the name of a part of {}, which is a sequence or an optional; rename it", Name(of));
+        Err(ImportError::unsupported(problem).of(role, name))
     })
 }
 
@@ -231,8 +244,11 @@ impl<'p> Builder<'p> {
             Err(_) => return Err(wrong(given_twice())),
         };
         self.makers[value.index()] = Some(Maker::Input);
-        let (dtype, dims) = declared_input(proto).map_err(wrong)?;
-        self.inputs.push(Input { name: name.clone(), value, dtype, dims, optional });
+        let Declared { kind, dtype, dims } = declared_input(proto).map_err(wrong)?;
+        if optional && !kind.is_tensor() {
+            return Err(wrong(ImportError::malformed("is a sequence or an optional, and has a tensor as its default")));
+        }
+        self.inputs.push(Input { name: name.clone(), value, kind, dtype, dims, optional });
         Ok(())
     }
 
@@ -246,9 +262,9 @@ impl<'p> Builder<'p> {
             return Err(wrong(ImportError::malformed(problem)));
         }
         // Whether these have labels is known when all nodes are in order.
-        let declared = if has_labels(proto) { Ok((None, None)) } else { declared_output(proto) };
-        let (dtype, dims) = declared.map_err(wrong)?;
-        self.outputs.push(Output { name: name.clone(), value, dtype, dims, labels: None });
+        let declared = if has_labels(proto) { Ok(Declared::default()) } else { declared_output(proto) };
+        let Declared { kind, dtype, dims } = declared.map_err(wrong)?;
+        self.outputs.push(Output { name: name.clone(), value, kind, dtype, dims, labels: None });
         Ok(())
     }
 

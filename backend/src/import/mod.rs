@@ -28,6 +28,7 @@ pub mod error;
 mod external;
 mod functions;
 mod graph;
+mod item;
 mod labels;
 mod limits;
 pub mod model;
@@ -43,13 +44,14 @@ pub use attribute::{Attribute, AttributeError};
 pub use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
 pub use graph::OPSETS;
+pub use item::item_in_file;
 pub use labels::Labels;
 pub use limits::{LimitError, Limits};
-pub use model::{Dim, Input, Model, Node, Output, Subgraph, ValueIndex};
+pub use model::{Dim, Input, Kind, Model, Node, Output, Subgraph, ValueIndex};
 pub(crate) use placeholder::is_loose;
 pub use tensor::dtype as element_type;
 
-use crate::constant::{Constant, ConstantFile};
+use crate::constant::ConstantFile;
 use crate::files;
 use anabranch_kernels::Tensor;
 use beneath::Directory;
@@ -126,30 +128,6 @@ pub fn from_message(message: &proto::ModelProto) -> Result<Model> {
     graph::build(message, &mut TensorReader::new(None, None, &Limits::default()), &mut Problems::fatal())
 }
 
-/// Reads the tensor that `bytes` are, a message of the type `TensorProto`, under the default [`Limits`].
-///
-/// # Errors
-/// If the bytes are no such message, exceed a limit, or hold elements that are not supported.
-pub fn tensor_from_bytes(bytes: &[u8]) -> Result<Tensor> {
-    let limits = Limits::default();
-    check_size(bytes.len() as u64, &limits)?;
-    TensorReader::new(None, None, &limits).read(&proto::read_tensor(Reader::new(bytes), &limits)?)
-}
-
-/// The tensor in the file `path`, a message of the type `TensorProto`, under the default [`Limits`]. Type and shape are known at once; large
-/// elements stay in the file until they are loaded.
-///
-/// # Errors
-/// As [`tensor_from_bytes`]; also if the file cannot be read.
-pub fn tensor_in_file(path: &Path) -> Result<Constant> {
-    let limits = Limits::default();
-    let constant = open(path, &limits).and_then(|file| {
-        let proto = proto::read_tensor(Reader::of_file(&file), &limits)?;
-        TensorReader::new(Some(Arc::new(file)), None, &limits).read_constant(&proto)
-    });
-    constant.map_err(|error| error.in_file(path))
-}
-
 /// The bytes of a message of the type `TensorProto` that holds the tensor.
 ///
 /// # Errors
@@ -188,6 +166,7 @@ fn open(path: &Path, limits: &Limits) -> Result<ConstantFile> {
 mod tests {
     use super::*;
     use crate::constant::LARGE;
+    use crate::item::Item;
     use proto::{GraphProto, ModelProto, NodeProto};
     use std::io::Write;
 
@@ -234,11 +213,13 @@ mod tests {
         for tensor in [Tensor::from_i64s(&[3, -4]), Tensor::from_elements(shape, &elements).expect("as many")] {
             let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
             file.write_all(&tensor_to_bytes("x", &tensor).expect("whole bytes")).expect("a small file");
-            let constant = tensor_in_file(file.path()).expect("sound");
+            let Item::Tensor(constant) = item_in_file(file.path(), Kind::default()).expect("sound") else {
+                panic!("a tensor is asked for")
+            };
             assert_eq!(constant.spec(), tensor.spec());
             assert!(constant.load().expect("unchanged").same_bits(&tensor));
             file.as_file().set_len(9).expect("cut");
-            let error = tensor_in_file(file.path()).expect_err("cut off").to_string();
+            let error = item_in_file(file.path(), Kind::default()).map(drop).expect_err("cut off").to_string();
             assert!(error.starts_with(&file.path().display().to_string()), "{error}");
         }
     }

@@ -52,6 +52,40 @@ impl fmt::Display for Dim {
     }
 }
 
+/// Whether an input or output is one tensor, several, or perhaps nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kind {
+    /// Whether it is a sequence of tensors instead of one tensor.
+    pub sequence: bool,
+    /// Whether it is an optional, which may hold nothing.
+    pub optional: bool,
+}
+
+impl Kind {
+    /// Whether it is a tensor in every run.
+    pub fn is_tensor(self) -> bool {
+        !self.sequence && !self.optional
+    }
+
+    /// Its name: `tensor`, `sequence`, `optional` or `optional sequence`.
+    pub fn name(self) -> &'static str {
+        match (self.optional, self.sequence) {
+            (false, false) => "tensor",
+            (false, true) => "sequence",
+            (true, false) => "optional",
+            (true, true) => "optional sequence",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    /// What stands before the type of the elements: `optional sequence of `, or nothing for a tensor.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.optional { "optional " } else { "" })?;
+        f.write_str(if self.sequence { "sequence of " } else { "" })
+    }
+}
+
 /// A value that the caller gives.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -59,9 +93,11 @@ pub struct Input {
     pub name: String,
     /// The value.
     pub value: ValueIndex,
-    /// Type of the elements.
+    /// Whether it is a tensor, a sequence or an optional.
+    pub kind: Kind,
+    /// Type of the elements of its tensors.
     pub dtype: DType,
-    /// Dimensions, outermost first; `None` if not even their number is known.
+    /// Dimensions of its tensors, outermost first; `None` if not even their number is known.
     pub dims: Option<Vec<Dim>>,
     /// Whether it may be left out, because an initialiser of the same name gives its value.
     pub optional: bool,
@@ -74,9 +110,11 @@ pub struct Output {
     pub name: String,
     /// The value.
     pub value: ValueIndex,
-    /// Type of the elements, if declared.
+    /// Whether it is declared as a sequence or an optional.
+    pub kind: Kind,
+    /// Type of the elements of its tensors, if declared.
     pub dtype: Option<DType>,
-    /// Dimensions, outermost first, as declared; `None` if not even their number is.
+    /// Dimensions of its tensors, outermost first, as declared; `None` if not even their number is.
     pub dims: Option<Vec<Dim>>,
     /// The meaning of its numbers, if they are labels or columns of maps.
     pub labels: Option<Labels>,
@@ -106,7 +144,7 @@ pub struct Node {
 pub struct Subgraph {
     /// What the node gives it.
     pub inputs: Vec<ValueIndex>,
-    /// What the node takes from it; some may be values of the graphs around it. What is no tensor is declared as nothing.
+    /// What the node takes from it; some may be values of the graphs around it. What cannot be an output of a model is declared as nothing.
     pub outputs: Vec<Output>,
     /// The operators, in topological order.
     pub nodes: Vec<Node>,
@@ -177,12 +215,12 @@ impl Model {
     /// name that such a constant fits.
     pub fn fix_input(&mut self, name: &str, constant: Constant) -> bool {
         let Some(at) = self.inputs.iter().position(|input| input.name == name) else { return false };
-        let Input { value, dtype, dims, .. } = &self.inputs[at];
+        let Input { value, kind, dtype, dims, .. } = &self.inputs[at];
         let known = |dim: &Dim, size: &usize| if let Dim::Known(known) = dim { known == size } else { true };
         let sizes = constant.shape().dims();
         let fits =
             |dims: &Vec<Dim>| dims.len() == sizes.len() && dims.iter().zip(sizes).all(|(dim, size)| known(dim, size));
-        if constant.dtype() != *dtype || !dims.as_ref().is_none_or(fits) {
+        if !kind.is_tensor() || constant.dtype() != *dtype || !dims.as_ref().is_none_or(fits) {
             return false;
         }
         self.initializers.insert(*value, constant);

@@ -1,7 +1,7 @@
 //! Graphs within nodes: the branches of `If`, the bodies of `Loop` and `Scan`. Their values get indices of their own; what they read of
 //! the graphs around them keeps its index.
 
-use super::declared::declared_output;
+use super::declared::{Declared, declared_output};
 use super::error::Result;
 use super::graph::{Builder, Maker, given_twice};
 use super::model::{Node, Output, Subgraph, ValueIndex};
@@ -62,7 +62,7 @@ impl<'p> Builder<'p> {
         let nodes = std::mem::take(&mut self.nodes);
         let mut outputs = Vec::with_capacity(proto.output.len());
         for output in &proto.output {
-            let (dtype, dims) = declared_output(output).unwrap_or_default();
+            let Declared { kind, dtype, dims } = declared_output(output).unwrap_or_default();
             let known = self.read(&output.name).map_err(|error| error.of("output", &output.name))?;
             // An input that the call of a function leaves out is a value that nothing makes, which matters only where this graph is run.
             let value = known.unwrap_or_else(|| {
@@ -70,7 +70,7 @@ impl<'p> Builder<'p> {
                 own.insert(nothing);
                 nothing
             });
-            outputs.push(Output { name: output.name.clone(), value, dtype, dims, labels: None });
+            outputs.push(Output { name: output.name.clone(), value, kind, dtype, dims, labels: None });
         }
         let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().map(|output| output.value));
         let captured: BTreeSet<_> = read.filter(|value| !own.contains(value)).collect();

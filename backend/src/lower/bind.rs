@@ -8,7 +8,7 @@ use crate::import::error::Name;
 use crate::import::{Input, Model};
 use anabranch_kernels::{Shape, TensorSpec};
 
-/// Type and shape of each of the model's inputs, in their order; `None` for an optional one that is not given.
+/// Type and shape of each of the model's inputs, in their order; `None` for one with a default that is not given, and for what is no tensor.
 ///
 /// # Errors
 /// If a given shape does not fit the declared one, two inputs disagree about a symbol, or a dimension stays unknown.
@@ -16,11 +16,13 @@ pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<T
     refuse_strangers(model, options)?;
     let mut sizes = Sizes::named(&model.inputs, &options.dims)?;
     for input in &model.inputs {
-        if let Some(shape) = options.input_shapes.get(&input.name) {
+        if let Some(shape) = options.input_shapes.get(&input.name).filter(|_| input.kind.is_tensor()) {
             sizes.learn(input, shape)?;
         }
     }
-    let given = |input: &Input| !input.optional || options.input_shapes.contains_key(&input.name);
+    // Sequences and optionals are no part of the program.
+    let given =
+        |input: &Input| input.kind.is_tensor() && (!input.optional || options.input_shapes.contains_key(&input.name));
     let spec = |input: &Input| match options.input_shapes.get(&input.name) {
         Some(shape) => Ok(TensorSpec::new(input.dtype, shape.clone())),
         None => declared(input, &sizes),

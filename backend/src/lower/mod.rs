@@ -121,7 +121,7 @@ enum Slot {
     /// Not made yet.
     Empty,
     Made(View),
-    /// Not to be made here, because it depends on a node that is refused, or can be lowered only in a later phase.
+    /// Not to be made here: it is a sequence or an optional, or depends on a node that is refused or can be lowered only in a later phase.
     Lost,
 }
 
@@ -179,6 +179,8 @@ impl<'a> Lowering<'a> {
         for (input, spec) in self.model.inputs.iter().zip(specs) {
             if let Some(spec) = spec {
                 self.given(input.value, &input.name, spec, &options.fixed);
+            } else if !input.kind.is_tensor() {
+                self.slots[input.value.index()] = Slot::Lost;
             }
         }
         Ok(())
@@ -269,9 +271,19 @@ impl<'a> Lowering<'a> {
     fn finish(mut self) -> Result<(Program, Folding), LowerError> {
         self.verdict()?;
         for output in &self.model.outputs {
-            let Slot::Made(view) = &self.slots[output.value.index()] else {
-                let text = format!("the model's output {} is made by no node", Name(&output.name));
-                return Err(LowerError::new(ErrorKind::Model, text));
+            let name = Name(&output.name);
+            let view = match &self.slots[output.value.index()] {
+                Slot::Made(view) => view,
+                Slot::Empty => {
+                    let text = format!("the model's output {name} is made by no node");
+                    return Err(LowerError::new(ErrorKind::Model, text));
+                }
+                Slot::Lost => {
+                    let text = format!(
+                        "the model's output {name} follows from a sequence or an optional: only a session runs that"
+                    );
+                    return Err(LowerError::new(ErrorKind::Unsupported, text));
+                }
             };
             let output = Output { name: output.name.clone(), value: view.value, spec: view.spec.clone() };
             self.builder.program_mut().outputs.push(output);
@@ -318,7 +330,7 @@ impl<'a> Lowering<'a> {
     /// Notes what would help a node that cannot be lowered: inputs with known elements, or a step of its own. Whether nothing would.
     fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
         let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
-        let steps = steps::step(node).is_some() || control::is_control(node) && (repeats || fault.needs.is_none());
+        let steps = steps::is_step(node) || control::is_control(node) && (repeats || fault.needs.is_none());
         if fault.needs.is_some() && !(steps && self.later) {
             self.wanted.insert(wanted.to_vec());
         }

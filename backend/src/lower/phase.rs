@@ -10,8 +10,9 @@ use super::error::{Fault, LowerError, Refusal};
 use super::{LowerOptions, Lowering, Slot, control, finished, needed_nodes};
 use crate::constant::Constant;
 use crate::error_kind::ErrorKind;
-use crate::import::{Model, Node, ValueIndex};
+use crate::import::{Input, Model, Node, ValueIndex};
 use crate::lock::lock;
+use crate::part::split;
 use crate::program::{Origin, Output, Program};
 use crate::steps;
 use anabranch_kernels::TensorSpec;
@@ -33,6 +34,8 @@ pub(crate) struct Phase {
     reads: BTreeSet<ValueIndex>,
     /// Whether it is a whole model, whose inputs are a caller's.
     whole: bool,
+    /// Whether some of its inputs are sequences or optionals.
+    has_parts: bool,
     /// The graphs of nodes that are steps, by node and attribute.
     bodies: Mutex<BTreeMap<(u32, &'static str), Arc<Phase>>>,
 }
@@ -63,7 +66,14 @@ impl Phase {
         let id = PHASES.fetch_add(1, Ordering::Relaxed);
         let reads = reads(&model, &nodes, &known);
         let (deciding, bodies) = (Deciding::default(), Mutex::default());
-        Self { id, model, deciding, nodes, known, reads, whole: false, bodies }
+        let has_parts = model.inputs.iter().any(|input| !input.kind.is_tensor());
+        Self { id, model, deciding, nodes, known, reads, whole: false, has_parts, bodies }
+    }
+
+    /// Whether a name is that of an input that is a sequence or an optional, or of a part of one: its program has none of these.
+    pub(crate) fn is_part(&self, name: &str) -> bool {
+        let is_name = |input: &Input| name == input.name || split(name).is_some_and(|(of, _)| of == input.name);
+        self.has_parts && self.model.inputs.iter().any(|input| !input.kind.is_tensor() && is_name(input))
     }
 
     /// Whether its inputs are those of a caller.
@@ -141,12 +151,15 @@ impl Phase {
             self.sequences(&mut lowering);
         }
         lowering.nodes(&self.nodes)?;
-        if !lowering.refusal.is_empty() || self.whole && lowering.late.is_empty() {
+        let is_lost = |output: &crate::import::Output| matches!(lowering.slots[output.value.index()], Slot::Lost);
+        let is_done = self.whole && lowering.late.is_empty() && !self.model.outputs.iter().any(is_lost);
+        if !lowering.refusal.is_empty() || is_done {
             let (program, folding) = lowering.finish()?;
             return Ok((finished(program, folding, options)?, None));
         }
         let rest = self.cut(&lowering);
-        if rest.made.is_empty() && rest.steps.is_empty() && rest.next.nodes.len() == self.nodes.len() {
+        let is_stuck = rest.made.is_empty() && rest.steps.is_empty() && rest.next.nodes.len() == self.nodes.len();
+        if is_stuck && !self.nodes.is_empty() {
             lowering.verdict()?;
             return Err(self.stuck());
         }
@@ -169,7 +182,7 @@ impl Phase {
     fn stuck(&self) -> LowerError {
         let node = self.nodes.first().map(|at| &self.model.nodes[*at as usize]);
         let (name, operator) = node.map_or(("", ""), |node| (&node.name, &node.op_type));
-        let text = ": it is given a sequence, which is not supported here";
+        let text = ": it is given a sequence or an optional, which is not supported here";
         LowerError::of_node(ErrorKind::Unsupported, name, operator, text)
     }
 
@@ -196,7 +209,7 @@ impl Phase {
             }
             let ready = node.all_inputs().all(|value| !lost(&value) || held.contains(&value));
             let tried = node.outputs.iter().flatten().any(|value| lowering.stepping.contains(value));
-            let is_step = || steps::step(node).is_some() || tried || self.is_led(node, &sequences);
+            let is_step = || steps::is_step(node) || tried || self.is_led(node, &sequences);
             if ready && is_step() {
                 held.extend(node.outputs.iter().flatten());
                 steps.push(at);

@@ -42,6 +42,11 @@ impl Session {
         if self.source.as_ref().is_some_and(|(model, stamp)| compiled::stamp(model) != *stamp) {
             return Err(refused("the model's file was changed since it was opened; open it again".into()));
         }
+        if let Some(value) = self.inputs().iter().chain(self.outputs()).find(|value| !value.kind().is_tensor()) {
+            let text =
+                format!("`{value}` is no tensor, of which the host makes what it is in each run; run the model itself");
+            return Err(refused(text));
+        }
         within_memory(|| {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
             if let Some(rest) = &lowered.rest {

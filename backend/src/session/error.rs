@@ -88,8 +88,10 @@ pub(super) enum InputError {
          output can stay on another device"
     )]
     Resident,
-    #[error("output `{name}` is a sequence; only tensors can be outputs")]
-    Sequence { name: String },
+    #[error("output `{name}` is {made}, and the model declares {declared}; export it with the type that it makes")]
+    Made { name: String, made: String, declared: String },
+    #[error("input `{name}` is given as {given}, but the model wants {expected}; {advice}")]
+    Parts { name: String, given: String, expected: String, advice: String },
     #[error("value `{name}` is made by no node")]
     Unmade { name: String },
     #[error("there is no device `{device}`; the devices are {known}")]
@@ -220,6 +222,7 @@ impl SessionError {
             Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
             Cause::Input(
                 InputError::Spec { name, .. }
+                | InputError::Parts { name, .. }
                 | InputError::Unknown { name, .. }
                 | InputError::Away { name, .. }
                 | InputError::Compiled { name, .. }
@@ -227,7 +230,7 @@ impl SessionError {
                 | InputError::Fixed { name },
             ) => About::of(ErrorKind::Input).input(name),
             Cause::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
-            Cause::Input(InputError::Resident | InputError::Sequence { .. }) => About::of(ErrorKind::Unsupported),
+            Cause::Input(InputError::Resident | InputError::Made { .. }) => About::of(ErrorKind::Unsupported),
             Cause::Input(InputError::Unmade { .. }) => About::of(ErrorKind::Model),
             Cause::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
         }

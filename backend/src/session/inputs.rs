@@ -13,7 +13,7 @@ use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use ndarray::{ArrayRef, Dimension};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The tensors given to a run, by the model's input names.
+/// The tensors given to a run, by the model's input names; of an input that is a sequence or an optional its parts ([`Self::sequence`]).
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     given: BTreeMap<String, Given>,
@@ -83,6 +83,11 @@ impl Inputs {
         Ok(())
     }
 
+    /// Takes out what has such names.
+    pub(super) fn forget(&mut self, named: impl Fn(&str) -> bool) {
+        self.given.retain(|name, _| !named(name));
+    }
+
     /// The tensor of this name, if it is in the host's memory.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         match self.given.get(name)? {
@@ -128,7 +133,7 @@ impl From<BTreeMap<String, Tensor>> for Inputs {
 
 impl Session {
     /// Fills the inputs that are not given with seeded random elements: floats in −1 … 1; integers that a table of the model has rows for, or else
-    /// 0 or 1; whole numbers for masks that hide nothing.
+    /// 0 or 1; whole numbers for masks that hide nothing. A sequence gets one element, and so does an optional.
     ///
     /// # Errors
     /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
@@ -162,15 +167,16 @@ impl Session {
         let tables = plausible::tables(self.model());
         let mut missing = Vec::new();
         for input in self.missing(&inputs) {
-            missing.push((&*input.name, TensorSpec::new(input.dtype, concrete(input, &sizes)?)));
+            missing.push((input.name.clone(), TensorSpec::new(input.dtype, concrete(input, &sizes)?)));
         }
+        missing.extend(self.missing_parts(&inputs, &sizes)?);
         let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
-        self.check_room(held.chain(missing.iter().map(|(name, spec)| (*name, spec))))?;
+        self.check_room(held.chain(missing.iter().map(|(name, spec)| (&**name, spec))))?;
         let mut filled = inputs;
-        for (name, spec) in missing {
+        for (name, spec) in &missing {
             let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
             let fixed = self.precompiled.as_ref().and_then(|compiled| compiled.fixed(name)).cloned();
-            let made = || plausible::tensor(name, &spec, seed, tables.get(name).copied());
+            let made = || plausible::tensor(name, spec, seed, tables.get(name).copied());
             filled = filled.tensor(name, fixed.or_else(made).ok_or_else(short)?);
         }
         Ok(filled)
@@ -197,9 +203,10 @@ impl Session {
         Ok(self.missing(inputs).filter(|input| sizes.dims(input).is_none()).map(|input| &*input.name).collect())
     }
 
-    /// The inputs that are needed and not given.
+    /// The tensors that are needed and not given.
     fn missing(&self, inputs: &Inputs) -> impl Iterator<Item = &Input> {
-        self.model().inputs.iter().filter(|input| !input.optional && inputs.given(&input.name).is_none())
+        let is_needed = |input: &&Input| input.kind.is_tensor() && !input.optional;
+        self.model().inputs.iter().filter(is_needed).filter(|input| inputs.given(&input.name).is_none())
     }
 
     /// The known sizes: from the options, from `more`, and from the given inputs.
@@ -210,7 +217,7 @@ impl Session {
         let model = self.model();
         let mut sizes = Sizes::named(&model.inputs, &dims)?;
         for input in &model.inputs {
-            if let Some(given) = inputs.given(&input.name) {
+            if let Some(given) = inputs.given(&input.name).filter(|_| input.kind.is_tensor()) {
                 sizes.learn(input, &given.spec().shape)?;
             }
         }
@@ -233,7 +240,10 @@ impl Session {
     }
 
     /// Sees that the host may hold so many bytes, which are for this node or input.
-    pub(super) fn check_bytes(&self, name: &str, needed: u64) -> Result<(), SessionError> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_bytes(&self, name: &str, needed: u64) -> Result<(), SessionError> {
         let Some(host) = self.inventory.devices().next() else { return Ok(()) };
         let (device, limit) = (host.name().to_owned(), host.memory());
         if needed <= limit {

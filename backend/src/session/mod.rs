@@ -14,6 +14,7 @@ mod loss;
 mod open;
 mod options;
 mod outputs;
+mod parts;
 mod phases;
 mod plausible;
 mod prepare;

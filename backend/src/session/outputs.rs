@@ -2,6 +2,8 @@
 
 use super::array::{self, ArrayError};
 use crate::execute::{DeviceTensor, RunOutput};
+use crate::item::Item;
+use crate::part::{Part, split};
 use crate::plan::{HOST, Plan};
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
@@ -10,7 +12,8 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// The tensors that a run made, in the order of the model's outputs.
+/// The tensors that a run made, in the order of the model's outputs. Of an output that is a sequence or an optional they are its parts
+/// ([`Inputs::sequence`](super::Inputs::sequence)), under their names: [`Self::item`] puts them together.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     names: Arc<[String]>,
@@ -125,6 +128,31 @@ impl Outputs {
         self.at(self.place(key)?)
     }
 
+    /// An output as what it is: a tensor, a sequence, or an optional that holds nothing. O(outputs).
+    ///
+    /// # Errors
+    /// If there is no such output, or it is on a GPU.
+    pub fn item(&self, name: &str) -> Result<Item, OutputError> {
+        if name.place(&self.names).is_some() {
+            return Ok(Item::Tensor(self.tensor(name)?.clone()));
+        }
+        let mut elements = Vec::new();
+        let mut is_there = false;
+        for (place, own) in self.names.iter().enumerate() {
+            match split(own).filter(|(of, _)| *of == name) {
+                Some((_, Part::Element(_))) => elements.push(self.tensor(place)?.clone()),
+                Some((_, Part::Absent)) => return Ok(Item::Absent),
+                Some((_, Part::Empty)) => {}
+                None => continue,
+            }
+            is_there = true;
+        }
+        match is_there {
+            true => Ok(Item::Sequence(Arc::new(elements))),
+            false => Err(self.unknown(name)),
+        }
+    }
+
     /// An output where it is, to be the input of another run there. One on the host is given likewise.
     ///
     /// # Errors
@@ -157,8 +185,11 @@ impl Outputs {
     }
 
     fn place(&self, key: impl OutputKey) -> Result<usize, OutputError> {
-        let unknown = || format!("the model has no output `{key}`; its outputs are {}", self.names.join(", "));
-        key.place(&self.names).ok_or_else(|| OutputError(unknown()))
+        key.place(&self.names).ok_or_else(|| self.unknown(key))
+    }
+
+    fn unknown(&self, key: impl OutputKey) -> OutputError {
+        OutputError(format!("the model has no output `{key}`; its outputs are {}", self.names.join(", ")))
     }
 
     fn refused(&self, place: usize, error: &ArrayError) -> OutputError {

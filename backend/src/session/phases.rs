@@ -3,14 +3,14 @@
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
 use super::open::Session;
+use super::parts::{self, Named};
 use super::run::Run;
 use super::whole::RunPrediction;
 use crate::execute::{Deadline, RunOptions, RunOutput};
 use crate::import::{Node, ValueIndex};
+use crate::item::Item;
 use crate::lower::{LowerError, Phase, Rest};
 use crate::planning::Planned;
-use crate::steps::Item;
-use anabranch_kernels::Tensor;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -141,7 +141,7 @@ struct When {
 }
 
 impl Session {
-    /// The model's outputs, from what its first phase made.
+    /// The model's outputs with their names, from what its first phase made: sequences and optionals in parts.
     pub(super) fn go_on(
         &self,
         rest: &Arc<Rest>,
@@ -150,17 +150,17 @@ impl Session {
         options: &RunOptions,
         later: &mut Later,
         begun: Instant,
-    ) -> Result<Vec<Tensor>, SessionError> {
-        let given = self.whole.model.inputs.iter();
+    ) -> Result<Named, SessionError> {
+        let given = self.whole.model.inputs.iter().filter(|input| input.kind.is_tensor());
         let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
         let mut course = Course { session: self, options, later, begun };
-        let values = course.after(rest, given.collect(), first)?;
+        let values = course.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
         let outputs = course.finish(Arc::clone(&rest.next), values)?;
-        let tensors = outputs.into_iter().zip(&self.whole.model.outputs).map(|(item, output)| match item {
-            Item::Tensor(tensor) => Ok(tensor),
-            Item::Sequence(_) => Err(InputError::Sequence { name: output.name.clone() }.into()),
-        });
-        tensors.collect()
+        let mut named = Named::new();
+        for (item, output) in outputs.into_iter().zip(&self.whole.model.outputs) {
+            named.extend(parts::made(item, output)?);
+        }
+        Ok(named)
     }
 }
 

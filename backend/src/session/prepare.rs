@@ -47,9 +47,10 @@ pub(super) struct Key {
 impl Key {
     fn of(phase: &Phase, inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
         let fixed = inputs.iter().filter(|(name, tensor)| deciding.contains(*name) && is_small(tensor));
+        let specs = inputs.specs().filter(|(name, _)| !phase.is_part(name));
         Self {
             phase: phase.id,
-            shapes: inputs.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
+            shapes: specs.map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
             fixed: fixed.map(|(name, tensor)| (name.to_owned(), lent::kept(tensor))).collect(),
         }
     }
@@ -59,7 +60,8 @@ impl Key {
         let shapes = self.shapes.iter().map(|(name, shape)| (&**name, shape));
         let same = |(name, tensor): (&String, &Tensor)| inputs.find(name).is_some_and(|given| given.same_bits(tensor));
         phase.id == self.phase
-            && shapes.eq(inputs.specs().map(|(name, spec)| (name, &spec.shape)))
+            && shapes
+                .eq(inputs.specs().filter(|(name, _)| !phase.is_part(name)).map(|(name, spec)| (name, &spec.shape)))
             && self.fixed.iter().all(same)
     }
 }
@@ -313,10 +315,11 @@ impl Session {
         }
     }
 
+    /// Sees that all names are the model's, and that sequences and optionals are given as such.
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
-        let unknown = inputs.specs().find(|(name, _)| !self.inputs().iter().any(|input| input.name() == *name));
+        let unknown = inputs.specs().find(|(name, _)| self.input_info(name).is_none());
         match unknown {
-            None => Ok(()),
+            None => self.items(inputs).map(drop),
             Some((name, _)) => Err(SessionError::from(InputError::Unknown {
                 name: name.to_owned(),
                 known: self.inputs().iter().map(|input| input.name()).collect::<Vec<_>>().join(", "),

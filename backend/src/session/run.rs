@@ -129,9 +129,9 @@ impl Session {
         let options = RunOptions { asked: options.asked.or(Some(begun)), ..options.clone() };
         let mut run = self.run_plan(prepared, inputs, &options)?;
         let mut later = Later::default();
-        let names = self.outputs().iter().map(|output| output.name().to_owned()).collect();
         let outputs = within_memory(|| self.go_on(rest, inputs, &run, &options, &mut later, begun))?;
-        run.outputs = Outputs::new(names, outputs);
+        let (names, tensors): (Vec<_>, Vec<_>) = outputs.into_iter().unzip();
+        run.outputs = Outputs::new(names.into(), tensors);
         later.took = begun.elapsed();
         later.host_before = lock(&prepared.on_host).replace(later.on_host(&run));
         run.later = Some(Box::new(later));

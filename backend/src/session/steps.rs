@@ -4,8 +4,9 @@
 use super::error::{InputError, SessionError};
 use super::phases::{Course, Values, constant};
 use crate::import::{Dim, Node, Output, ValueIndex};
+use crate::item::Item;
 use crate::lower::{Fault, LowerError, Phase, Rest, axis_of, integers};
-use crate::steps::{Call, Item, slices, step};
+use crate::steps::{Call, MAP, slices, step};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,8 +77,41 @@ impl Body<'_, '_> {
                 self.graph(if taken { "then_branch" } else { "else_branch" }, Vec::new())
             }
             "Loop" => self.repeated(inputs),
+            MAP => self.mapped(inputs),
             _ => self.scanned(inputs),
         }
+    }
+
+    /// Inputs: a sequence, whose elements the graph is run for in turn, then sequences of the same length, and tensors that go to each run.
+    fn mapped(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
+        let inputs = given(inputs, 0)?;
+        let Some(Item::Sequence(first)) = inputs.first() else {
+            return Err(Fault::invalid("input 0 is no sequence; its graph is run for the elements of one").into());
+        };
+        let lengths = inputs.iter().map(|item| if let Item::Sequence(list) = item { list.len() } else { first.len() });
+        if let Some((index, length)) = lengths.enumerate().find(|(_, length)| *length != first.len()) {
+            let text = format!("input {index} is a sequence of {length} tensors, and input 0 one of {}", first.len());
+            return Err(Fault::invalid(text).into());
+        }
+        let mut made = vec![Vec::new(); self.node.graph("body")?.outputs.len()];
+        let mut bytes = 0u64;
+        for at in 0..first.len() {
+            let item = |item: &Item| {
+                if let Item::Sequence(list) = item { Item::Tensor(list[at].clone()) } else { item.clone() }
+            };
+            let outputs = self.graph("body", inputs.iter().map(item).collect())?;
+            for (list, item) in made.iter_mut().zip(outputs) {
+                let Item::Tensor(tensor) = item else {
+                    return Err(
+                        Fault::invalid(format!("its graph makes {}; it must make tensors", item.about())).into()
+                    );
+                };
+                bytes = bytes.saturating_add(Item::Tensor(tensor.clone()).bytes());
+                list.push(tensor);
+            }
+            self.course.session.check_bytes(&self.node.name, bytes).map_err(Wrong::Session)?;
+        }
+        Ok(made.into_iter().map(|list| Item::Sequence(Arc::new(list))).collect())
     }
 
     /// Inputs: how often at most, whether to begin, then what goes from one pass to the next.
@@ -192,7 +226,9 @@ impl Collected {
     fn add(&mut self, body: &Body<'_, '_>, items: Vec<Item>) -> Result<(), Wrong> {
         self.tensors.resize_with(items.len(), Vec::new);
         for (tensors, item) in self.tensors.iter_mut().zip(items) {
-            let Item::Tensor(tensor) = item else { return Err(Fault::invalid("it collects sequences").into()) };
+            let Item::Tensor(tensor) = item else {
+                return Err(Fault::invalid(format!("it collects {}; it must collect tensors", item.about())).into());
+            };
             self.bytes = self.bytes.saturating_add(tensor.spec().bytes() as u64);
             tensors.push(tensor);
         }

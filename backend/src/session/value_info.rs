@@ -1,6 +1,6 @@
 //! What a model declares of its inputs and outputs: names, element types, shapes with symbols.
 
-use crate::import::{Dim, Input, Labels, Model, Output};
+use crate::import::{Dim, Input, Kind, Labels, Model, Output};
 use anabranch_kernels::DType;
 use std::fmt;
 
@@ -8,6 +8,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueInfo {
     name: String,
+    kind: Kind,
     dtype: Option<DType>,
     dims: Option<Vec<Dim>>,
     optional: bool,
@@ -19,6 +20,7 @@ impl ValueInfo {
     pub(super) fn inputs(model: &Model) -> Vec<Self> {
         let info = |input: &Input| Self {
             name: input.name.clone(),
+            kind: input.kind,
             dtype: Some(input.dtype),
             dims: input.dims.clone(),
             optional: input.optional,
@@ -31,6 +33,7 @@ impl ValueInfo {
     pub(super) fn outputs(model: &Model) -> Vec<Self> {
         let info = |output: &Output| Self {
             name: output.name.clone(),
+            kind: output.kind,
             dtype: output.dtype,
             dims: output.dims.clone(),
             optional: false,
@@ -42,6 +45,11 @@ impl ValueInfo {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether it is a tensor, a sequence or an optional. The type and the dimensions are those of its tensors.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The type of its elements; inputs always have one, outputs where the model declares it.
@@ -59,17 +67,19 @@ impl ValueInfo {
         self.labels.as_ref()
     }
 
-    /// Whether it may be left out, because the model holds a default.
+    /// Whether it may be left out, because the model holds a default. An optional that holds nothing is given as such ([`Inputs::absent`]).
+    ///
+    /// [`Inputs::absent`]: super::Inputs::absent
     pub fn is_optional(&self) -> bool {
         self.optional
     }
 }
 
 impl fmt::Display for ValueInfo {
-    /// `x: f32[batch×3×224×224]`; what is not declared is `?`. Labels follow.
+    /// `x: f32[batch×3×224×224]`, or `s: sequence of f32[n]`; what is not declared is `?`. Labels follow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype = self.dtype.map_or("?".to_owned(), |dtype| dtype.to_string());
-        write!(f, "{}: {dtype}[{}]", self.name, dims_text(self.dims()))?;
+        write!(f, "{}: {}{dtype}[{}]", self.name, self.kind, dims_text(self.dims()))?;
         self.labels.as_ref().map_or(Ok(()), |labels| write!(f, ", {labels}"))
     }
 }

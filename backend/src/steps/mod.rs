@@ -12,28 +12,10 @@ mod unique;
 pub(crate) use sequence::side_by_side;
 
 use crate::import::Node;
+use crate::item::Item;
 use crate::lower::Fault;
 use anabranch_kernels::Tensor;
 use std::sync::Arc;
-
-/// A value between programs.
-#[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Tensor(Tensor),
-    Sequence(Arc<Vec<Tensor>>),
-}
-
-impl Item {
-    /// Bytes that it takes: those of its elements, and what a sequence takes for each of its tensors.
-    pub(crate) fn bytes(&self) -> u64 {
-        match self {
-            Self::Tensor(tensor) => tensor.spec().bytes() as u64,
-            Self::Sequence(tensors) => {
-                tensors.iter().map(|tensor| (tensor.spec().bytes() + size_of::<Tensor>()) as u64).sum()
-            }
-        }
-    }
-}
 
 /// How such an operator is computed; gives its outputs, as many as it has.
 pub(crate) type Step = fn(&Call<'_>) -> Result<Vec<Item>, Fault>;
@@ -52,8 +34,8 @@ const TABLE: &[(&str, Step)] = &[
     ("Unique", unique::unique),
     ("NonMaxSuppression", boxes::suppress),
     ("Identity", sequence::same),
-    ("Optional", sequence::same),
-    ("OptionalGetElement", sequence::same),
+    ("Optional", sequence::optional),
+    ("OptionalGetElement", sequence::element),
     ("OptionalHasElement", sequence::has_element),
     ("SequenceEmpty", sequence::empty),
     ("SequenceConstruct", sequence::construct),
@@ -65,15 +47,24 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
+/// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
+pub(crate) const MAP: &str = "SequenceMap";
+
 /// Slices of no bytes that a step may handle one by one: nothing else bounds how many a file can ask for.
 const MOST_EMPTY: usize = 1 << 20;
 
-/// How a node is computed as a step, if it can be.
+/// How a node without graphs is computed as a step, if it can be.
 pub(crate) fn step(node: &Node) -> Option<Step> {
-    if !matches!(&node.domain[..], "" | "ai.onnx") {
-        return None;
-    }
-    TABLE.iter().find(|(name, _)| *name == node.op_type).map(|(_, step)| *step)
+    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
+}
+
+/// Whether a node can be a step, whatever it is given: branches and loops are steps only if they cannot be lowered.
+pub(crate) fn is_step(node: &Node) -> bool {
+    step(node).is_some() || is_standard(node) && node.op_type == MAP
+}
+
+fn is_standard(node: &Node) -> bool {
+    matches!(&node.domain[..], "" | "ai.onnx")
 }
 
 impl Call<'_> {
@@ -100,7 +91,7 @@ impl Call<'_> {
     fn tensor(&self, index: usize) -> Result<&Tensor, Fault> {
         match self.optional(index) {
             Some(Item::Tensor(tensor)) => Ok(tensor),
-            Some(Item::Sequence(_)) => Err(Fault::invalid(format!("input {index} is a sequence; it must be a tensor"))),
+            Some(item) => Err(Fault::invalid(format!("input {index} is {}; it must be a tensor", item.about()))),
             None => Err(Fault::missing(index)),
         }
     }
@@ -108,7 +99,7 @@ impl Call<'_> {
     fn sequence(&self, index: usize) -> Result<&Arc<Vec<Tensor>>, Fault> {
         match self.optional(index) {
             Some(Item::Sequence(sequence)) => Ok(sequence),
-            Some(Item::Tensor(_)) => Err(Fault::invalid(format!("input {index} is a tensor; it must be a sequence"))),
+            Some(item) => Err(Fault::invalid(format!("input {index} is {}; it must be a sequence", item.about()))),
             None => Err(Fault::missing(index)),
         }
     }

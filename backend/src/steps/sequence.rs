@@ -1,18 +1,37 @@
 //! Sequences of tensors. Tensors in them share their elements with where they come from.
 
-use super::{Call, Item, buffer, slices};
+use super::{Call, buffer, slices};
+use crate::item::Item;
 use crate::lower::{Fault, axis_of, integers};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// Passes on what it is given, which may be a sequence.
+/// Passes on its input, which may be a sequence or an optional.
 pub(super) fn same(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![call.optional(0).cloned().ok_or_else(|| Fault::missing(0))?])
 }
 
-/// Whether it is given anything.
+/// An optional that holds the input, or nothing if there is no input.
+pub(super) fn optional(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
+    match call.optional(0) {
+        Some(Item::Absent) => Err(Fault::invalid("an optional within an optional")),
+        Some(item) => Ok(vec![item.clone()]),
+        None => Ok(vec![Item::Absent]),
+    }
+}
+
+/// What an optional holds.
+pub(super) fn element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
+    match call.optional(0) {
+        None | Some(Item::Absent) => Err(Fault::invalid("its input is an optional that holds nothing")),
+        Some(item) => Ok(vec![item.clone()]),
+    }
+}
+
+/// Whether the input is there and holds anything.
 pub(super) fn has_element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
-    let there = Buffer::copied(&[u8::from(call.optional(0).is_some())]);
+    let there = !matches!(call.optional(0), None | Some(Item::Absent));
+    let there = Buffer::copied(&[u8::from(there)]);
     let spec = TensorSpec::new(DType::Bool, Shape::scalar());
     Ok(vec![Item::Tensor(Tensor::new(spec, Arc::new(there)).expect("one element is a scalar"))])
 }

@@ -404,7 +404,7 @@ fn optional_values_are_there_or_not() {
     let x = Given::of("x", &[2]);
     for operator in ["Optional", "OptionalGetElement"] {
         assert_eq!(numbers(node(operator, &["x"]), vec![x.message()])[0], x.elements);
-        assert!(answers(node(operator, &[]), vec![]).is_err_and(|error| error.contains("not there")));
+        assert!(answers(node(operator, &[]), vec![]).is_err_and(|error| error.contains("holds nothing")));
     }
     for (inputs, there) in [(&["x"][..], 1), (&[""], 0), (&[], 0)] {
         let made = answers(node("OptionalHasElement", inputs), vec![x.message()]).expect("sound");

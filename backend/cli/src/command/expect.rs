@@ -1,16 +1,17 @@
 //! Outputs beside those that are expected.
 
 use super::args::parse_tolerance;
-use super::inputs::Given;
+use super::inputs::{Given, taken};
 use super::open::Opened;
 use super::{CliError, lossy};
 use crate::tensors::{self, Label, Role};
+use anabranch::Kind;
 use anabranch::compare::{Difference, Tolerance, Top1, Worst};
 use anabranch::session::{Inputs, Outputs, Session, ValueInfo};
 use anabranch_kernels::{Tensor, TensorSpec};
 use clap::Args;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -93,15 +94,34 @@ impl ExpectArgs {
         for Expected { file, outputs: wanted, inputs } in expected {
             let own = inputs.as_ref().map(|inputs| session.run(inputs)).transpose()?;
             let made = own.as_ref().unwrap_or(outputs);
+            let found: BTreeMap<&str, &Tensor> = made.iter().collect();
             for (name, tensor) in wanted {
-                let found = made.tensor(name)?;
-                let tolerance = self.tolerance(found, tensor);
-                let compared = Difference::between(found, tensor, tolerance);
-                let admitted = Some(tolerance).filter(|_| tensor.dtype().is_float());
-                verdicts.push(Verdict::of(lossy(file), name.clone(), admitted, compared));
+                let verdict = match found.get(name.as_str()) {
+                    Some(found) => self.verdict(lossy(file), name, found, tensor),
+                    None => Verdict::of(lossy(file), name.clone(), None, Err("it is not made".into())),
+                };
+                verdicts.push(verdict);
             }
+            // Of an output that is expected in parts no other part may be made.
+            let is_expected = |name: &str| {
+                let own = session.output_info(name).filter(|own| !own.kind().is_tensor());
+                own.is_some_and(|own| wanted.keys().any(|other| session.output_info(other) == Some(own)))
+            };
+            let beyond = found.keys().filter(|name| !wanted.contains_key(**name) && is_expected(name));
+            verdicts.extend(beyond.map(|name| {
+                Verdict::of(lossy(file), (*name).to_owned(), None, Err("it is made, and not expected".into()))
+            }));
         }
         Ok((!expected.is_empty()).then_some(Verdicts { outputs: verdicts }))
+    }
+
+    fn verdict(&self, file: String, name: &str, found: &Tensor, expected: &Tensor) -> Verdict {
+        let tolerance = self.tolerance(found, expected);
+        // The elements that a mark of a sequence or an optional has not are of no type.
+        let is_mark = name.ends_with(']') && found.bytes().is_empty() && expected.bytes().is_empty();
+        let compared = Difference::between(if is_mark { expected } else { found }, expected, tolerance);
+        let admitted = Some(tolerance).filter(|_| expected.dtype().is_float());
+        Verdict::of(file, name.to_owned(), admitted, compared)
     }
 
     /// The given tolerance, or a default that is no less than a rounding to the narrower type.
@@ -113,27 +133,22 @@ impl ExpectArgs {
 
 impl Expected {
     fn read(session: &Session, file: &Path, inputs: Option<Inputs>) -> Result<Self, CliError> {
-        let mut specs: Vec<(String, TensorSpec)> = Vec::new();
-        let find = |name: &str| session.outputs().iter().find(|output| output.name() == name);
+        let (mut names, mut held) = (BTreeSet::new(), 0u64);
+        let kinds = |label: Label<'_>| match output_of(session, label) {
+            Ok(Some(name)) => session.output_info(&name).map_or_else(Kind::default, ValueInfo::kind),
+            _ => Kind::default(),
+        };
         let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
-            let output = match label {
-                Label::Named(member) => find(member).or_else(|| find(member.strip_prefix("out__")?)),
-                Label::Numbered(at) => session.outputs().get(at),
-                Label::Only if session.outputs().len() == 1 => session.outputs().first(),
-                Label::Only => {
-                    return Err("the model has several outputs; give their names with them in an .npz file".into());
-                }
-            };
             // Inputs that are kept beside the outputs are passed over.
-            let Some(name) = output.map(|output| output.name().to_owned()) else { return Ok(None) };
-            if specs.iter().any(|(known, _)| *known == name) {
+            let Some(name) = output_of(session, label)? else { return Ok(None) };
+            if !names.insert(name.clone()) {
                 return Err(format!("gives output `{name}` twice; leave out one of them"));
             }
-            specs.push((name.clone(), spec.clone()));
-            let room = session.check_room(specs.iter().map(|(name, spec)| (name.as_str(), spec)));
-            room.map(|()| Some(name)).map_err(|error| error.to_string())
+            held = held.saturating_add(taken(spec));
+            session.check_bytes(&name, held).map_err(|error| error.to_string())?;
+            Ok(Some(name))
         };
-        let outputs: BTreeMap<_, _> = tensors::read(file, Role::Output, &mut wanted)?.into_iter().collect();
+        let outputs: BTreeMap<_, _> = tensors::read(file, Role::Output, &kinds, &mut wanted)?.into_iter().collect();
         if outputs.is_empty() {
             let names: Vec<_> = session.outputs().iter().map(ValueInfo::name).collect();
             let reason = format!("holds none of the model's outputs, which are {}", names.join(", "));
@@ -141,6 +156,18 @@ impl Expected {
         }
         Ok(Self { file: file.to_owned(), outputs, inputs })
     }
+}
+
+/// The name of the output, or of a part of one, that a tensor of a file is for; `None` for what is no output.
+fn output_of(session: &Session, label: Label<'_>) -> Result<Option<String>, String> {
+    let known = |name: &str| session.output_info(name).map(|_| name.to_owned());
+    Ok(match label {
+        Label::Part(whole, part) => output_of(session, *whole)?.map(|name| format!("{name}{part}")),
+        Label::Named(member) => known(member).or_else(|| known(member.strip_prefix("out__")?)),
+        Label::Numbered(at) => session.outputs().get(at).map(|output| output.name().to_owned()),
+        Label::Only if session.outputs().len() == 1 => session.outputs().first().map(|output| output.name().to_owned()),
+        Label::Only => return Err("the model has several outputs; give their names with them in an .npz file".into()),
+    })
 }
 
 impl Verdicts {

@@ -4,10 +4,10 @@ use super::CliError;
 use super::args::ModelArgs;
 use crate::tensors::picture::{Target, is_image};
 use crate::tensors::{self, Form, Label, Role};
-use anabranch::did_you_mean;
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
-use anabranch_kernels::TensorSpec;
+use anabranch::{Kind, did_you_mean};
+use anabranch_kernels::{Tensor, TensorSpec};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -89,28 +89,44 @@ pub(super) fn read_file(
             "--input {name}={file}: it says itself which inputs it holds; give it alone"
         )));
     }
-    let mut specs: Vec<(String, TensorSpec)> = Vec::new();
+    let mut held: u64 = given.inputs.specs().map(|(_, spec)| taken(spec)).fold(0, u64::saturating_add);
+    let input = |label: Label<'_>| input_of(name, file, session, label);
+    let kinds = |label: Label<'_>| match input(label) {
+        Ok(Some(name)) => session.input_info(&name).map_or_else(Kind::default, ValueInfo::kind),
+        _ => Kind::default(),
+    };
     let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
-        let name = match (label, name) {
-            (Label::Named(member), _) if is_reference(session, member) => return Ok(None),
-            (Label::Named(member), _) => own_name(session, member).to_owned(),
-            (Label::Numbered(at), _) => {
-                required(session).nth(at).ok_or("the model has fewer inputs")?.name().to_owned()
-            }
-            (Label::Only, Some(name)) => name.to_owned(),
-            (Label::Only, None) => only(session, file)?,
-        };
+        let Some(name) = input(label)? else { return Ok(None) };
         given.claim(&name, place(file, label))?;
         fits(session, &name, spec)?;
-        specs.push((name.clone(), spec.clone()));
         // What was read of this file counts, too.
-        room(session, given.inputs.specs().chain(specs.iter().map(|(name, spec)| (name.as_str(), spec))))?;
+        held = held.saturating_add(taken(spec));
+        session.check_bytes(&name, held).map_err(|error| error.to_string())?;
         Ok(Some(name))
     };
-    for (name, tensor) in tensors::read(file, Role::Input, &mut wanted)? {
+    for (name, tensor) in tensors::read(file, Role::Input, &kinds, &mut wanted)? {
         given.inputs = given.inputs.tensor(&name, tensor);
     }
     Ok(given)
+}
+
+/// Bytes of a tensor with what is kept beside them: a sequence may have many tensors without elements.
+pub(super) fn taken(spec: &TensorSpec) -> u64 {
+    (spec.bytes() + size_of::<Tensor>()) as u64
+}
+
+/// The name of the input, or of a part of one, that a tensor of a file is for; `None` for an output that is kept beside the inputs.
+fn input_of(name: Option<&str>, file: &Path, session: &Session, label: Label<'_>) -> Result<Option<String>, String> {
+    Ok(match (label, name) {
+        (Label::Part(whole, part), _) => input_of(name, file, session, *whole)?.map(|name| format!("{name}{part}")),
+        (Label::Named(member), _) if is_reference(session, member) => None,
+        (Label::Named(member), _) => Some(own_name(session, member).to_owned()),
+        (Label::Numbered(at), _) => {
+            Some(required(session).nth(at).ok_or("the model has fewer inputs")?.name().to_owned())
+        }
+        (Label::Only, Some(name)) => Some(name.to_owned()),
+        (Label::Only, None) => Some(only(session, file)?),
+    })
 }
 
 /// The inputs with an image.
@@ -144,6 +160,7 @@ fn place(file: &Path, label: Label<'_>) -> String {
         Label::Named(member) => format!("`{member}` of {}", file.display()),
         Label::Numbered(at) => format!("number {at} of {}", file.display()),
         Label::Only => file.display().to_string(),
+        Label::Part(whole, part) => format!("{part} of {}", place(file, *whole)),
     }
 }
 
@@ -173,29 +190,32 @@ fn only(session: &Session, file: &Path) -> Result<String, String> {
 
 /// The name of the input that a member of an archive is for.
 pub(super) fn own_name<'a>(session: &Session, member: &'a str) -> &'a str {
-    member.strip_prefix("in__").filter(|_| find(session, member).is_none()).unwrap_or(member)
+    member.strip_prefix("in__").filter(|_| session.input_info(member).is_none()).unwrap_or(member)
 }
 
 /// Whether a member of an archive is an output that was kept to compare with.
 fn is_reference(session: &Session, member: &str) -> bool {
-    member.starts_with("out__") && find(session, member).is_none()
-}
-
-fn find<'a>(session: &'a Session, name: &str) -> Option<&'a ValueInfo> {
-    session.inputs().iter().find(|input| input.name() == name)
+    member.starts_with("out__") && session.input_info(member).is_none()
 }
 
 fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> {
-    find(session, name).ok_or_else(|| {
+    session.input_info(name).ok_or_else(|| {
         let known: Vec<_> = session.inputs().iter().map(ValueInfo::name).collect();
         let (meant, known) = (did_you_mean(name, known.iter().copied()), known.join(", "));
         format!("it gives `{name}`, which is no input of the model{meant}; its inputs are: {known}")
     })
 }
 
-/// Whether a tensor can be the input of this name.
+/// Whether a tensor can be the input of this name, or a part of it.
 pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
     let input = known(session, name)?;
+    match name.strip_prefix(input.name()) {
+        Some("") if input.kind().sequence => {
+            return Err(format!("it gives {spec} for `{name}`, but the model wants {input}; {}", input.advice()));
+        }
+        Some("[]" | "[absent]") if spec.bytes() == 0 => return Ok(()),
+        _ => {}
+    }
     let same = |(dim, size): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if known != size);
     let dims = spec.shape.dims();
     let shape = input.dims().is_none_or(|known| known.len() == dims.len() && known.iter().zip(dims).all(same));

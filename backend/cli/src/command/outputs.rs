@@ -30,6 +30,11 @@ pub(super) fn form(path: &Path, outputs: &[ValueInfo]) -> Result<Form, CliError>
 fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
     let has_keys = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::TextKeys(_) | Labels::IntegerKeys(_)));
     let has_texts = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::Texts(_) | Labels::TextKeys(_)));
+    if let Some(output) =
+        outputs.iter().find(|output| !output.kind().is_tensor()).filter(|_| matches!(form, Form::Npy | Form::Message))
+    {
+        return Some(format!("holds one tensor, and `{output}` is written in parts; name an .npz file or a folder"));
+    }
     let (count, keys) = (outputs.len(), outputs.iter().filter(has_keys).count());
     if matches!(form, Form::Npy | Form::Message) && count + keys != 1 {
         let beside = if keys == 0 { "" } else { " with keys beside them" };
@@ -120,7 +125,7 @@ fn file_names<'a>(outputs: impl Iterator<Item = &'a str>, archive: bool) -> Vec<
 }
 
 fn plain_name(output: &str) -> String {
-    let safe = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let safe = |c: char| if c.is_alphanumeric() || "._-[]".contains(c) { c } else { '_' };
     let name: String = output.chars().map(safe).take(LONGEST_NAME).collect();
     if name.trim_matches('.').is_empty() { name.replace('.', "_") + "_" } else { name }
 }
@@ -142,7 +147,7 @@ mod tests {
         let names = ["y", "a/b", "a:b", "../../x", "/x", "..", "", "y", "Y", "y-2", &long, "\u{1b}[2J", "ä"];
         let files = file_names(names.into_iter(), false);
         let short = &long[..LONGEST_NAME];
-        let want = ["y", "a_b", "a_b-2", ".._.._x", "_x", "___", "_", "y-2", "Y-3", "y-2-2", short, "__2J", "ä"];
+        let want = ["y", "a_b", "a_b-2", ".._.._x", "_x", "___", "_", "y-2", "Y-3", "y-2-2", short, "_[2J", "ä"];
         assert_eq!(files, want);
         let members = ["a/b", "a:b", "../../x", "/x", "a//b", "y", "y", "Y"];
         let want = ["a/b", "a:b", ".._.._x", "_x", "a__b", "y", "y-2", "Y"];

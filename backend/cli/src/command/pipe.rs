@@ -209,6 +209,11 @@ impl PipeCommand {
         let model = self.model();
         let (session, store, _) = open_session(&self.devices, None, &model, &self.place, true)?;
         open::print_notes(&session, output);
+        if let Some(value) = session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
+            return Err(CliError::input(format!(
+                "`{value}` is no tensor, and stages hand on tensors alone; use `anabranch run`"
+            )));
+        }
         let source = Source::find(self, &session)?;
         let marker = Marker::new(self, &source)?;
         let sink = Sink::open(self.output.as_deref(), &source, session.outputs(), &marker, self.resume)?;

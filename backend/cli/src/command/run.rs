@@ -60,7 +60,8 @@ pub(crate) struct RunCommand {
     warmup: Option<u32>,
     /// Write the outputs to a file or into a directory
     ///
-    /// One .npy each into a directory, all into FILE.npz or FILE.safetensors, or the only one into FILE.npy or FILE.pb.
+    /// One .npy each into a directory, all into FILE.npz or FILE.safetensors, or the only one into FILE.npy or FILE.pb. A sequence NAME is
+    /// written as NAME[0], NAME[1] and so on, or NAME[] if it is empty, and an optional that holds nothing as NAME[absent].
     #[arg(help_heading = "Files", long, value_name = "DIR|FILE", value_parser = tensors_to())]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -1,30 +1,50 @@
-//! ONNX's tensor messages, one a file, and the folders `test_data_set_0` of the standard's tests: `input_0.pb`, `output_0.pb` and so on.
+//! ONNX's messages, each with a tensor, a sequence or an optional, and the folders `test_data_set_0` of the standard's tests: `input_0.pb`, `output_0.pb` and so on.
 
-use super::{Label, Named, Role, TensorFileError, Wanted};
-use anabranch::{files, import};
+use super::{Kinds, Label, Named, Role, TensorFileError, Wanted};
+use anabranch::constant::Constant;
+use anabranch::{Item, Kind, files, import};
 use anabranch_kernels::Tensor;
 use std::path::Path;
 
 /// Tensors of a folder that are read at most.
 const MOST: usize = 10_000;
 
-/// The tensor in a file, if it is wanted.
-pub(super) fn read(path: &Path, label: Label<'_>, wanted: &mut Wanted<'_>) -> Result<Option<(String, Tensor)>, String> {
-    let constant = import::tensor_in_file(path).map_err(|error| error.reason().to_owned())?;
-    let Some(name) = wanted(label, constant.spec())? else { return Ok(None) };
-    Ok(Some((name, constant.load().map_err(|error| error.to_string())?)))
+/// What is in a file, as far as it is wanted: a tensor, or the parts of a sequence or an optional.
+pub(super) fn read(path: &Path, label: Label<'_>, kind: Kind, wanted: &mut Wanted<'_>) -> Result<Named, String> {
+    let mut named = Named::new();
+    let mut take = |label: Label<'_>, constant: &Constant| -> Result<(), String> {
+        let Some(name) = wanted(label, constant.spec())? else { return Ok(()) };
+        named.push((name, constant.load().map_err(|error| error.to_string())?));
+        Ok(())
+    };
+    let mark = || Constant::from(Tensor::from_i64s(&[]));
+    match import::item_in_file(path, kind).map_err(|error| error.reason().to_owned())? {
+        Item::Tensor(constant) => take(label, &constant)?,
+        Item::Absent => take(Label::Part(&label, "[absent]"), &mark())?,
+        Item::Sequence(elements) if elements.is_empty() => take(Label::Part(&label, "[]"), &mark())?,
+        Item::Sequence(elements) => {
+            let mut numbered = elements.iter().enumerate();
+            numbered.try_for_each(|(at, element)| take(Label::Part(&label, &format!("[{at}]")), element))?;
+        }
+    }
+    Ok(named)
 }
 
 /// The wanted tensors of a folder, which must hold one of this role.
-pub(super) fn read_folder(folder: &Path, role: Role, wanted: &mut Wanted<'_>) -> Result<Named, TensorFileError> {
+pub(super) fn read_folder(
+    folder: &Path,
+    role: Role,
+    kinds: &Kinds<'_>,
+    wanted: &mut Wanted<'_>,
+) -> Result<Named, TensorFileError> {
     let prefix = if role == Role::Input { "input" } else { "output" };
     let files = (0..MOST).map(|at| (at, folder.join(format!("{prefix}_{at}.pb"))));
     let mut named = Vec::new();
     let mut any = false;
     for (at, file) in files.take_while(|(_, file)| file.exists()) {
         any = true;
-        let tensor = read(&file, Label::Numbered(at), wanted);
-        named.extend(tensor.map_err(|reason| TensorFileError { file, reason })?);
+        let own = read(&file, Label::Numbered(at), kinds(Label::Numbered(at)), wanted);
+        named.extend(own.map_err(|reason| TensorFileError { file, reason })?);
     }
     match any || (role == Role::Input && folder.join("output_0.pb").exists()) {
         true => Ok(named),

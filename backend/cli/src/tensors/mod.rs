@@ -6,6 +6,7 @@ pub(crate) mod picture;
 mod safe;
 
 use crate::npy::{Array, read_npy_if, read_npz_if, write_npy, write_npz};
+use anabranch::Kind;
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::path::{Path, PathBuf};
 
@@ -26,6 +27,8 @@ pub(crate) enum Label<'a> {
     Numbered(usize),
     /// The only one of its file.
     Only,
+    /// A part of what a file holds, if that is a sequence or an optional: what stands behind its name.
+    Part(&'a Label<'a>, &'a str),
 }
 
 /// Which tensors of a folder are read.
@@ -39,6 +42,9 @@ pub(crate) enum Role {
 
 /// The name to keep a tensor under, nothing for one that is passed over, or why it cannot be used.
 pub(crate) type Wanted<'w> = dyn FnMut(Label<'_>, &TensorSpec) -> Result<Option<String>, String> + 'w;
+
+/// The kind of the input or output that a file is for: what a message is follows from that.
+pub(crate) type Kinds<'k> = dyn Fn(Label<'_>) -> Kind + 'k;
 
 /// Tensors with the names under which they are wanted.
 pub(crate) type Named = Vec<(String, Tensor)>;
@@ -85,7 +91,12 @@ pub(crate) fn ending(path: &Path) -> Option<String> {
 ///
 /// # Errors
 /// If it cannot be read, or is not what its ending says; also what `wanted` says.
-pub(crate) fn read(path: &Path, role: Role, wanted: &mut Wanted<'_>) -> Result<Named, TensorFileError> {
+pub(crate) fn read(
+    path: &Path,
+    role: Role,
+    kinds: &Kinds<'_>,
+    wanted: &mut Wanted<'_>,
+) -> Result<Named, TensorFileError> {
     let error = |reason: String| TensorFileError { file: path.to_owned(), reason };
     let from_numpy = |error: crate::npy::NpyError| TensorFileError { file: error.file, reason: error.reason };
     match Form::of(path) {
@@ -116,11 +127,8 @@ pub(crate) fn read(path: &Path, role: Role, wanted: &mut Wanted<'_>) -> Result<N
             Ok(names.into_iter().filter_map(tensor).collect())
         }
         Some(Form::Safetensors) => safe::read(path, wanted).map_err(error),
-        Some(Form::Message) => {
-            let tensor = message::read(path, Label::Only, wanted).map_err(error)?;
-            Ok(tensor.into_iter().collect())
-        }
-        Some(Form::Folder) => message::read_folder(path, role, wanted),
+        Some(Form::Message) => message::read(path, Label::Only, kinds(Label::Only), wanted).map_err(error),
+        Some(Form::Folder) => message::read_folder(path, role, kinds, wanted),
         None => {
             anabranch::files::open(path).map_err(|problem| error(problem.to_string()))?;
             Err(error(format!("tensors are read from {ENDINGS} files, and from folders of them")))
@@ -178,7 +186,7 @@ mod tests {
                 Label::Named(name) => Ok(Some(name.to_owned()).filter(|name| name != "b")),
                 _ => Err("has no name".into()),
             };
-            let read = read(&path, Role::Input, &mut all).expect("readable");
+            let read = read(&path, Role::Input, &|_| Kind::default(), &mut all).expect("readable");
             assert_eq!(read.len(), 2, "{name}");
             for (name, tensor) in read {
                 assert!(own.iter().any(|(known, other)| *known == name && other.same_bits(&tensor)), "{name}");
@@ -188,12 +196,16 @@ mod tests {
             let path = folder.path().join(name);
             write(&path, form, &[("a", crate::npy::Array::Tensor(&own[1].1))]).expect("writable");
             let mut only = |label: Label<'_>, _: &TensorSpec| Ok(Some(format!("{label:?}")));
-            let read = read(&path, Role::Output, &mut only).expect("readable");
+            let read = read(&path, Role::Output, &|_| Kind::default(), &mut only).expect("readable");
             assert!(read[0].0 == "Only" && read[0].1.same_bits(&own[1].1), "{name}");
             let mut none = |_: Label<'_>, _: &TensorSpec| Ok(None);
-            assert!(super::read(&path, Role::Output, &mut none).expect("readable").is_empty(), "{name}");
+            assert!(
+                super::read(&path, Role::Output, &|_| Kind::default(), &mut none).expect("readable").is_empty(),
+                "{name}"
+            );
             let mut no = |_: Label<'_>, spec: &TensorSpec| Err(format!("{spec} is too much"));
-            let refused = super::read(&path, Role::Output, &mut no).expect_err("refused").to_string();
+            let refused =
+                super::read(&path, Role::Output, &|_| Kind::default(), &mut no).expect_err("refused").to_string();
             assert!(refused.ends_with("f32[2×3] is too much") && refused.contains(name), "{refused}");
             assert!(write(&path, form, &[]).is_err());
         }

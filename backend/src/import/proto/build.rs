@@ -2,8 +2,9 @@
 
 use super::decode::Message;
 use super::{
-    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
-    TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type, data_type,
+    AttributeProto, DimensionProto, ElementTypeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto, attribute_type,
+    data_type,
 };
 
 impl ModelProto {
@@ -141,7 +142,25 @@ impl ValueInfoProto {
     /// A tensor-valued input or output of this [`data_type`].
     pub fn tensor(name: &str, elem_type: i64, dims: Vec<DimensionProto>) -> Self {
         let tensor = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim: dims }) };
-        Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
+        Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor), ..TypeProto::default() }) }
+    }
+
+    /// The same as a sequence of such tensors.
+    pub fn sequence(self) -> Self {
+        let r#type = TypeProto {
+            sequence_type: Some(Box::new(ElementTypeProto { elem_type: self.r#type })),
+            ..TypeProto::default()
+        };
+        Self { r#type: Some(r#type), ..self }
+    }
+
+    /// The same as an optional.
+    pub fn optional(self) -> Self {
+        let r#type = TypeProto {
+            optional_type: Some(Box::new(ElementTypeProto { elem_type: self.r#type })),
+            ..TypeProto::default()
+        };
+        Self { r#type: Some(r#type), ..self }
     }
 
     /// A tensor of 32-bit floats whose dimensions are all known.

@@ -69,6 +69,16 @@ pub(super) fn read_tensor(reader: Reader<'_>, limits: &Limits) -> Result<TensorP
     decode::decode(reader, limits)
 }
 
+/// The sequence that the reader's bytes are.
+pub(super) fn read_sequence(reader: Reader<'_>, limits: &Limits) -> Result<SequenceProto> {
+    decode::decode(reader, limits)
+}
+
+/// The optional that the reader's bytes are.
+pub(super) fn read_optional(reader: Reader<'_>, limits: &Limits) -> Result<OptionalProto> {
+    decode::decode(reader, limits)
+}
+
 messages! {
     /// A whole file.
     ModelProto "model" {
@@ -216,6 +226,24 @@ messages! {
         dims: Vec<i64> = 3,
     }
 
+    /// A sequence in a file of its own.
+    SequenceProto "sequence" {
+        /// What its elements are: 1 for tensors.
+        elem_type: i64 = 2,
+        /// Its elements, if these are tensors.
+        tensor_values: Vec<TensorProto> = 3,
+    }
+
+    /// An optional in a file of its own.
+    OptionalProto "optional" {
+        /// What it holds: 1 for a tensor, 3 for a sequence.
+        elem_type: i64 = 2,
+        /// The tensor that it holds.
+        tensor_value: Option<TensorProto> = 3,
+        /// The sequence that it holds.
+        sequence_value: Option<SequenceProto> = 5,
+    }
+
     /// A key and its value.
     StringStringEntryProto "key and value" {
         /// The key.
@@ -232,10 +260,20 @@ messages! {
         r#type: Option<TypeProto> = 2,
     }
 
-    /// A type. Sequences, maps and optionals are not read: for them `tensor_type` is empty.
+    /// A type. Maps are not read: for them all fields are empty.
     TypeProto "type" {
         /// The type of a tensor.
         tensor_type: Option<TensorTypeProto> = 1,
+        /// The type of a sequence.
+        sequence_type: Option<Box<ElementTypeProto>> = 4,
+        /// The type of an optional.
+        optional_type: Option<Box<ElementTypeProto>> = 9,
+    }
+
+    /// What a sequence or an optional holds.
+    ElementTypeProto "element type" {
+        /// The type of an element.
+        elem_type: Option<TypeProto> = 1,
     }
 
     /// Element type and shape of a tensor.

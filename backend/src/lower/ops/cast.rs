@@ -8,8 +8,8 @@ pub(super) const TABLE: &[Entry] = &[
     ("Cast", cast),
     ("CastLike", cast_like),
     ("Identity", identity),
-    ("Optional", present),
-    ("OptionalGetElement", present),
+    ("Optional", optional),
+    ("OptionalGetElement", element),
     ("OptionalHasElement", has_element),
     ("Dropout", dropout),
 ];
@@ -31,9 +31,14 @@ fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault
     Ok(vec![operator.input(0)?.clone()])
 }
 
-/// An optional value that is there is the value.
-fn present(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
-    let absent = || Fault::unsupported("an optional value that is not there");
+/// An optional that holds a value is the value. One that holds nothing is no tensor, so that a step makes it.
+fn optional(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
+    let absent = || Fault::unsupported("it makes an optional that holds nothing");
+    Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
+}
+
+fn element(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
+    let absent = || Fault::invalid("its input is an optional that holds nothing");
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
 }
 

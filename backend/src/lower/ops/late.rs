@@ -2,7 +2,8 @@
 //! programs.
 
 use super::{Builder, Entry, Fault, Operator, View};
-use crate::steps::{Call, Item, step};
+use crate::item::Item;
+use crate::steps::{Call, MAP, step};
 
 pub(super) const TABLE: &[Entry] = &[
     ("NonZero", |operator, builder| match known(operator, builder)? {
@@ -23,6 +24,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("SequenceLength", late),
     ("SplitToSequence", late),
     ("ConcatFromSequence", late),
+    (MAP, late),
 ];
 
 fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {

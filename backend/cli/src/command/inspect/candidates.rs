@@ -38,7 +38,8 @@ pub(super) struct Candidates {
 impl Candidates {
     /// Candidates from the first node that an attempt does not suit; nothing if no node or input stops it.
     pub(super) fn of(session: &Session, given: &Inputs, outcome: &Outcome) -> Option<Self> {
-        let missing = |input: &&ValueInfo| !input.is_optional() && given.find(input.name()).is_none();
+        let is_needed = |input: &&ValueInfo| input.kind().is_tensor() && !input.is_optional();
+        let missing = |input: &&ValueInfo| is_needed(input) && given.find(input.name()).is_none();
         let obstacle = outcome.unsuited(session)?;
         let node = session.model().nodes.iter().find(|node| node.name == obstacle.node);
         let above = node.map(|node| inputs_above(session, node));

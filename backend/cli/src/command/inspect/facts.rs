@@ -26,6 +26,8 @@ pub(super) struct Facts {
 #[derive(Clone, Debug, Serialize)]
 struct Value {
     name: String,
+    /// `tensor`, `sequence`, `optional` or `optional sequence`; type and dimensions are those of its tensors.
+    kind: &'static str,
     dtype: Option<String>,
     /// Numbers, symbols or `?`; nothing where not even their number is declared.
     dims: Option<Vec<String>>,
@@ -106,6 +108,7 @@ impl Value {
     fn of(info: &ValueInfo) -> Self {
         Self {
             name: info.name().to_owned(),
+            kind: info.kind().name(),
             dtype: info.dtype().map(|dtype| dtype.to_string()),
             dims: info.dims().map(|dims| dims.iter().map(Dim::to_string).collect()),
             optional: info.is_optional(),

@@ -1,5 +1,7 @@
 //! Shapes that follow from computed values: such models run in phases, each of which is placed and kept like a model.
 
+mod parts;
+
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::{CancelToken, RunOptions};
 use anabranch::import::proto::{
