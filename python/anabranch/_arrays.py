@@ -79,13 +79,27 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return added
 
 
-def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, str | None]) -> list[Given]:
-    """What the compiled part is given for these inputs. `declared`: the type of each input of the model."""
+def given(inputs: Mapping[str, Any] | None, declared: Mapping[str, tuple[str | None, str]]) -> list[Given]:
+    """What the compiled part is given for these inputs. `declared`: type and kind of each input of the model."""
     if inputs is None:
         return []
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs are a dictionary from names to arrays, not {type(inputs).__name__}")
-    return [_given(name, value, declared.get(name)) for name, value in inputs.items()]
+    parts = (_parts(name, value, *declared.get(name, (None, "tensor"))) for name, value in inputs.items())
+    return [part for own in parts for part in own]
+
+
+def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given]:
+    """An input as the compiled part takes it: the elements of a sequence, and marks for what has none, have names of their own."""
+    if value is None and kind.startswith("optional"):
+        return [_given(f"{name}[absent]", np.empty(0, np.uint8), None)]
+    if not kind.endswith("sequence"):
+        return [_given(name, value, declared)]
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f"input `{name}` is a sequence; give a list of arrays, not {type(value).__name__}")
+    if not value:
+        return [_given(f"{name}[]", np.empty(0, np.uint8), None)]
+    return [_given(f"{name}[{at}]", element, declared) for at, element in enumerate(value)]
 
 
 def _given(name: str, value: Any, declared: str | None) -> Given:
@@ -125,6 +139,21 @@ def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[An
     element = numpy_dtype(dtype)
     # NumPy makes no array over nothing.
     return np.frombuffer(memory, element).reshape(shape) if len(memory) else np.empty(shape, element)
+
+
+def assembled(made: Iterable[tuple[str, np.ndarray[Any, Any]]], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Outputs from what the compiled part gives: arrays, lists of arrays for sequences, and None for optionals that hold nothing."""
+    outputs: dict[str, Any] = {}
+    for name, array in made:
+        if name in kinds:
+            outputs[name] = array
+            continue
+        output, _, part = name.rpartition("[")
+        if part == "absent]":
+            outputs[output] = None
+        else:
+            outputs.setdefault(output, []).extend([] if part == "]" else [array])
+    return outputs
 
 
 def labelled(array: np.ndarray[Any, Any], labels: dict[str, Any] | None) -> Any:

@@ -23,7 +23,7 @@ class Pipeline:
                 ...
     """
 
-    def __init__(self, pipeline: _native.Pipeline, declared: Mapping[str, str | None]) -> None:
+    def __init__(self, pipeline: _native.Pipeline, declared: Mapping[str, tuple[str | None, str]]) -> None:
         self._pipeline = pipeline
         self._declared = declared
         # Held by the `map` that is open, whichever thread ends it.

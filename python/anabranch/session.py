@@ -18,7 +18,8 @@ from .pipeline import Pipeline
 from .views import Comparison, Devices, Plan, Profile, Refinement
 
 Arrays = Mapping[str, Any]
-"""Arrays by the names of inputs. Each is a NumPy array, anything with ``__dlpack__`` on the CPU (a torch tensor), or numbers in lists."""
+"""Arrays by the names of inputs. Each is a NumPy array, anything with ``__dlpack__`` on the CPU (a torch tensor), or numbers in lists.
+A sequence is a list of these, and an optional that holds nothing is None."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,15 @@ class Value:
         shape: Sizes of the dimensions, outermost first: numbers, names of symbols, or None; None altogether where not even their
             number is declared.
         optional: Whether it may be left out, because the model holds a default.
+        kind: ``tensor``, ``sequence`` (a list of arrays), ``optional`` (an array or None), or ``optional sequence`` (a list of arrays, or
+            None). Type and shape are those of its arrays.
     """
 
     name: str
     dtype: str | None
     shape: tuple[int | str | None, ...] | None
     optional: bool
+    kind: str = "tensor"
 
     @staticmethod
     def _of(entry: dict[str, Any]) -> Value:
@@ -46,6 +50,7 @@ class Value:
             dtype and _arrays.dtype_name(dtype),
             None if shape is None else tuple(shape),
             entry["optional"],
+            entry["kind"],
         )
 
 
@@ -157,7 +162,8 @@ class Session:
         self._inputs = tuple(map(Value._of, values["inputs"]))
         self._outputs = tuple(map(Value._of, values["outputs"]))
         self._labels = {entry["name"]: entry["labels"] for entry in values["outputs"]}
-        self._declared = {entry["name"]: entry["dtype"] for entry in values["inputs"]}
+        self._kinds = {entry["name"]: entry["kind"] for entry in values["outputs"]}
+        self._declared = {entry["name"]: (entry["dtype"], entry["kind"]) for entry in values["inputs"]}
 
     @property
     def inputs(self) -> tuple[Value, ...]:
@@ -187,11 +193,12 @@ class Session:
         raises, such as that of an interrupt, stops a run that the main thread has called.
 
         Args:
-            inputs: Arrays by the names of inputs, in the types and shapes that the model declares (`inputs`).
+            inputs: Arrays by the names of inputs, in the types and shapes that the model declares (`inputs`). A sequence is a list of
+                arrays, and an optional that holds nothing is None.
             timeout: Seconds that the run may take, with the time that it is queued and that for a plan.
 
         Returns:
-            Arrays by the names of outputs, in the model's order.
+            Arrays by the names of outputs, in the model's order; lists of arrays and None likewise.
 
         Raises:
             InputError: If an input is missing, or not as the model declares it.
@@ -226,7 +233,8 @@ class Session:
         main = threading.current_thread() is threading.main_thread()
         taken = self._session.run(given, token, timeout, main)
         made = ((name, _arrays.array(dtype, shape, memory)) for name, dtype, shape, memory in taken)
-        return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in made}
+        outputs = _arrays.assembled(made, self._kinds)
+        return {name: _arrays.labelled(array, self._labels.get(name)) for name, array in outputs.items()}
 
     def plan(self, inputs: Arrays | None = None) -> Plan:
         """The plan that runs with inputs of these shapes follow; inputs that are not given are as the model and ``dims`` declare them.

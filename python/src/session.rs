@@ -313,6 +313,7 @@ fn described(value: &ValueInfo) -> Value {
     };
     json!({
         "name": value.name(),
+        "kind": value.kind().name(),
         "dtype": value.dtype().map(|dtype| dtype.name()),
         "shape": value.dims().map(|dims| dims.iter().map(dim).collect::<Vec<_>>()),
         "optional": value.is_optional(),

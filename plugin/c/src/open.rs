@@ -3,7 +3,7 @@
 use super::abi::{anabranch_session, anabranch_status, anabranch_value};
 use super::handles::Handles;
 use super::options::Options;
-use super::status::{Failure, Result, guarded};
+use super::status::{Failure, Result, Status, guarded};
 use super::tensors::code;
 use super::text::{self, c_text, given};
 use anabranch::import::Dim;
@@ -118,9 +118,23 @@ unsafe fn opened(
     unsafe {
         let session = placed(session, ptr::null_mut())?;
         let options = if options.is_null() { Options::default() } else { Options::of(given(options, "the options")?)? };
-        *session = SESSIONS.open(Open::new(open(&options)?, &options));
+        let opened = open(&options)?;
+        only_tensors(&opened)?;
+        *session = SESSIONS.open(Open::new(opened, &options));
     }
     Ok(())
+}
+
+/// Refuses a model with sequences or optionals as inputs or outputs.
+fn only_tensors(session: &Session) -> Result<()> {
+    match session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
+        None => Ok(()),
+        Some(value) => {
+            let text =
+                format!("`{value}` is no tensor, and this interface has tensors alone; use the command or Python");
+            Err(Failure::new(Status::Unsupported, text))
+        }
+    }
 }
 
 /// A caller's place for something, which is there for now.

@@ -150,7 +150,10 @@ impl Graph {
         let given = made.filter(|name| self.outputs.contains(*name) || is_read_outside(name));
         let info = |name: &str, code: i64| {
             let tensor = TensorTypeProto { elem_type: code, shape: None };
-            ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type: Some(tensor) }) }
+            ValueInfoProto {
+                name: name.to_owned(),
+                r#type: Some(TypeProto { tensor_type: Some(tensor), ..TypeProto::default() }),
+            }
         };
         let untyped = |name: &String| ValueInfoProto { name: name.clone(), r#type: None };
         let graph = GraphProto {
