@@ -93,6 +93,8 @@ def _parts(name: str, value: Any, declared: str | None, kind: str) -> list[Given
     """An input as the compiled part takes it: the elements of a sequence, and marks for what has none, have names of their own."""
     if value is None and kind.startswith("optional"):
         return [_given(f"{name}[absent]", np.empty(0, np.uint8), None)]
+    if value is None:
+        raise InputError(f"input `{name}` is None, and the model declares no optional; give a value")
     if not kind.endswith("sequence"):
         return [_given(name, value, declared)]
     if not isinstance(value, (list, tuple)):

@@ -46,6 +46,35 @@ def test_the_model_says_what_its_inputs_and_outputs_are(mlp):
     assert [value.dtype for value in mlp.outputs] == ["float32"]
 
 
+def sequences():
+    """The bytes of a model that puts x behind the arrays of s, and passes on o, an optional."""
+    array = helper.make_tensor_type_proto(TensorProto.FLOAT, ["n"])
+    declared = {"x": array, "s": helper.make_sequence_type_proto(array), "o": helper.make_optional_type_proto(array)}
+    inputs = [helper.make_value_info(name, of) for name, of in declared.items()]
+    outputs = [helper.make_value_info(name, declared[of]) for name, of in [("y", "s"), ("p", "o")]]
+    nodes = [helper.make_node("SequenceInsert", ["s", "x"], ["y"]), helper.make_node("Identity", ["o"], ["p"])]
+    model = helper.make_model(helper.make_graph(nodes, "graph", inputs, outputs), opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 10
+    return model.SerializeToString()
+
+
+def test_a_sequence_is_a_list_and_an_optional_may_be_none():
+    model = session(sequences())
+    assert [value.kind for value in (*model.inputs, *model.outputs)] == ["tensor", "sequence", "optional", "sequence", "optional"]
+    x = np.array([1, 2], np.float32)
+    found = model.run({"x": x, "s": [[3.0], x], "o": None})
+    assert list(found) == ["y", "p"] and found["p"] is None
+    assert [array.tolist() for array in found["y"]] == [[3], [1, 2], [1, 2]]
+    found = model.run({"x": x, "s": [], "o": x})
+    assert len(found["y"]) == 1 and found["p"].tolist() == [1, 2]
+    assert not any(np.shares_memory(x, array) for array in (*found["y"], found["p"]))
+    for wrong in ({"s": x, "o": x}, {"s": [x.astype(int)], "o": x}, {"s": None, "o": x}, {"s": [], "o": [[1.0]]}, {"s": []}):
+        with pytest.raises(ab.errors.InputError):
+            model.run({"x": x, **wrong})
+    with pytest.raises(ab.errors.InputError, match="is None"):
+        model.run({"x": None, "s": [], "o": None})
+
+
 TYPES = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
 
 
