@@ -3,7 +3,7 @@
 use super::abi::{anabranch_session, anabranch_status, anabranch_value};
 use super::handles::Handles;
 use super::options::Options;
-use super::status::{Failure, Result, Status, guarded};
+use super::status::{Failure, Result, guarded};
 use super::tensors::code;
 use super::text::{self, c_text, given};
 use anabranch::import::Dim;
@@ -132,7 +132,7 @@ fn only_tensors(session: &Session) -> Result<()> {
         Some(value) => {
             let text =
                 format!("`{value}` is no tensor, and this interface has tensors alone; use the command or Python");
-            Err(Failure::new(Status::Unsupported, text))
+            Err(Failure::new(anabranch_status::Unsupported, text))
         }
     }
 }
