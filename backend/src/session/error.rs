@@ -90,7 +90,7 @@ pub(super) enum InputError {
     Resident,
     #[error("output `{name}` is {made}, and the model declares {declared}; export it with the type that it makes")]
     Made { name: String, made: String, declared: String },
-    #[error("input `{name}` is given as {given}, but the model wants {expected}; {advice}")]
+    #[error("input `{name}` is given {given}, but the model wants {expected}; {advice}")]
     Parts { name: String, given: String, expected: String, advice: String },
     #[error("value `{name}` is made by no node")]
     Unmade { name: String },

@@ -187,7 +187,7 @@ fn item(inputs: &Inputs, info: &ValueInfo, mut parts: Given<'_>) -> Result<Item,
         Item::Absent => &[],
     };
     match tensors.iter().find(|tensor| !fits(info, tensor.spec())) {
-        Some(tensor) => Err(refused(format!("{} in it", tensor.spec()))),
+        Some(tensor) => Err(refused(format!("with {} in it", tensor.spec()))),
         None => Ok(item),
     }
 }
@@ -215,7 +215,7 @@ fn told(parts: &Given<'_>) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<_> = parts.iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect();
     let more = if parts.len() > SHOWN { format!(" and {} more", parts.len() - SHOWN) } else { String::new() };
-    format!("{}{more}", shown.join(", "))
+    format!("as {}{more}", shown.join(", "))
 }
 
 impl ValueInfo {
