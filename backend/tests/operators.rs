@@ -226,3 +226,97 @@ fn positions_of_one_row_hold_for_all() {
     assert!(one.same_bits(&each));
     assert!(embed(i32s("p", &[2, 1], &[1, 0])).is_err());
 }
+
+#[test]
+fn slices_begin_within_their_axis_whatever_their_bounds() {
+    let sliced = |bounds: [i64; 3]| {
+        let names = ["starts", "ends", "axes", "steps"];
+        let bounds = [bounds[0], bounds[1], 0, bounds[2]];
+        let inputs = names.iter().zip(bounds).map(|(name, bound)| i(name, &[1], &[bound]));
+        let inputs = [counted("x", &[5])].into_iter().chain(inputs).collect();
+        floats(node("Slice", &["x", "starts", "ends", "axes", "steps"]), inputs)
+    };
+    // ONNX Runtime's results.
+    for (bounds, want) in [
+        ([-100, -200, -1], &[0.0][..]),
+        ([i64::MIN, i64::MIN, -1], &[0.0]),
+        ([-6, i64::MIN, -2], &[0.0]),
+        ([-6, 0, -1], &[]),
+        ([i64::MAX, i64::MIN, i64::MIN], &[4.0]),
+        ([i64::MIN, i64::MAX, 1], &[0.0, 1.0, 2.0, 3.0, 4.0]),
+        ([i64::MIN, i64::MAX, i64::MAX], &[0.0]),
+        ([9, 99, 1], &[]),
+        ([4, -6, -1], &[4.0, 3.0, 2.0, 1.0, 0.0]),
+    ] {
+        assert_eq!(sliced(bounds), want, "{bounds:?}");
+    }
+}
+
+#[test]
+fn ranges_reach_from_the_least_number_to_the_greatest() {
+    let range = |bounds: [i64; 3]| {
+        let inputs = ["start", "limit", "delta"].iter().zip(bounds).map(|(name, bound)| i(name, &[], &[bound]));
+        answer(node("Range", &["start", "limit", "delta"]), inputs.collect())
+    };
+    let (least, greatest) = (i64::MIN, i64::MAX);
+    for (bounds, want) in [
+        ([least, greatest, greatest], &[least, -1, greatest - 1][..]),
+        ([least, greatest, 1 << 62], &[least, -1 << 62, 0, 1 << 62]),
+        ([greatest, least, least], &[greatest, -1]),
+        ([greatest, least, 1], &[]),
+    ] {
+        let found = range(bounds).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.elements::<i64>(), Some(want), "{bounds:?}");
+    }
+    assert!(range([least, greatest, 1]).is_err_and(|error| error.contains("18446744073709551615")));
+}
+
+#[test]
+fn only_lengths_of_sequences_that_are_there_are_reversed() {
+    let reversed = |length: i64| {
+        let node = node("ReverseSequence", &["x", "lengths"])
+            .with(AttributeProto::int("time_axis", 0))
+            .with(AttributeProto::int("batch_axis", 1));
+        (node, vec![counted("x", &[3, 2]), i("lengths", &[2], &[1, length])])
+    };
+    for length in [i64::MIN, -1, 4, i64::MAX] {
+        let (node, inputs) = reversed(length);
+        refused(node, inputs);
+    }
+    for (length, want) in [(0, [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]), (3, [0.0, 5.0, 2.0, 3.0, 4.0, 1.0])] {
+        let (node, inputs) = reversed(length);
+        assert_eq!(floats(node, inputs), want);
+    }
+}
+
+#[test]
+fn windows_that_miss_a_step_make_nothing() {
+    let pool = |operator: &str, rows: i64, window: i64, stride: i64| {
+        let node = node(operator, &["x"])
+            .with(AttributeProto::ints("kernel_shape", &[window, 1]))
+            .with(AttributeProto::ints("strides", &[stride, 1]));
+        answer(node, vec![counted("x", &[1, 1, rows, 5])])
+    };
+    // As ONNX Runtime: of fewer rows the definition has less than no output.
+    for operator in ["MaxPool", "AveragePool", "LpPool"] {
+        for (rows, window, stride) in [(2, 3, 1), (1, 3, 2), (1, 4, 3)] {
+            let made = pool(operator, rows, window, stride).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(made.shape().dims(), [1, 1, 0, 5], "{operator} {rows} {window} {stride}");
+        }
+        assert!(pool(operator, 2, 5, 1).is_err(), "{operator}");
+    }
+}
+
+#[test]
+fn no_rows_are_unpooled_to_a_step_less_than_a_window() {
+    let unpooled = |stride: i64| {
+        let node = node("MaxUnpool", &["x", "places"])
+            .with(AttributeProto::ints("kernel_shape", &[2, 2]))
+            .with(AttributeProto::ints("strides", &[stride; 2]));
+        answer(node, vec![f("x", &[1, 1, 0, 2], &[]), i("places", &[1, 1, 0, 2], &[])])
+    };
+    let made = unpooled(1).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((made.shape().dims(), made.elements::<f32>()), (&[1, 1, 1, 3][..], Some(&[0.0; 3][..])));
+    assert_eq!(unpooled(2).expect("an empty one").shape().dims(), [1, 1, 0, 4]);
+    assert!(unpooled(3).is_err(), "less than nothing");
+}

@@ -91,7 +91,9 @@ impl CanonicalProgram {
                 Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => {
                     views::view(&mut writer)
                 }
-                Op::TopK(_) | Op::Scatter(_) | Op::Trees(_) => return Err(refused("has no canonical form".into())),
+                Op::TopK(_) | Op::Running(_) | Op::Fourier(_) | Op::Scatter(_) | Op::Trees(_) => {
+                    return Err(refused("has no canonical form".into()));
+                }
                 Op::Block(_) => {
                     let advice = "convert the program as it was before its nodes were contracted";
                     return Err(refused(format!("is a streaming block; {advice}")));

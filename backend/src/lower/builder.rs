@@ -11,8 +11,14 @@ use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::collections::BTreeSet;
 
-/// Time steps of all recurrent layers that may become nodes of their own, some dozen each.
-const MOST_STEPS: usize = 1 << 14;
+/// Parts of one operator that may become nodes of their own, some dozen each: time steps, planes of a window, points.
+const MOST_PARTS: usize = 1 << 10;
+
+/// Parts of all operators of a model that may become nodes of their own.
+const MOST_PARTS_OF_MODEL: usize = 1 << 14;
+
+/// Ops that one operator may become, folded ones included: a bound for operators that count no parts.
+const MOST_OPS: usize = 1 << 16;
 
 /// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
 /// computed by the model are there when the next operator asks for them.
@@ -25,27 +31,36 @@ pub(crate) struct Builder {
     operator: ModelOperator,
     first_node: usize,
     narrow: Narrow,
-    /// Time steps that were unrolled so far.
-    steps: usize,
+    /// Parts of operators that became nodes of their own so far.
+    parts: usize,
+    /// Ops of the operator so far.
+    ops: usize,
 }
 
 impl Builder {
     /// A program without nodes; constants may take as much as `folding` has.
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
-        Self { program, folding, names: Names::default(), operator, first_node: 0, narrow: Narrow::default(), steps: 0 }
+        let (names, narrow) = (Names::default(), Narrow::default());
+        Self { program, folding, names, operator, first_node: 0, narrow, parts: 0, ops: 0 }
     }
 
-    /// Counts time steps that become nodes of their own, of which a few bytes of a file ask for many.
+    /// Counts parts of an operator that become nodes of their own, before any of them does: a few bytes of a file ask for many.
     ///
     /// # Errors
-    /// If the model's are too many.
-    pub(crate) fn count_steps(&mut self, steps: usize) -> Result<(), Fault> {
-        self.steps = self.steps.saturating_add(steps);
-        match self.steps > MOST_STEPS {
-            true => Err(Fault::unsupported(format!("more than {MOST_STEPS} time steps as nodes of their own"))),
-            false => Ok(()),
+    /// If the operator's or the model's parts are too many.
+    pub(crate) fn unroll(&mut self, parts: usize, what: &str) -> Result<(), Fault> {
+        if parts > MOST_PARTS {
+            let text =
+                format!("{parts} {what} would be nodes of their own; at most {MOST_PARTS} of an operator may be");
+            return Err(Fault::unsupported(text));
         }
+        self.parts += parts;
+        if self.parts > MOST_PARTS_OF_MODEL {
+            let text = format!("more than {MOST_PARTS_OF_MODEL} {what} of the model would be nodes of their own");
+            return Err(Fault::unsupported(text));
+        }
+        Ok(())
     }
 
     pub(crate) fn input(&mut self, name: &str, spec: TensorSpec) -> View {
@@ -127,8 +142,12 @@ impl Builder {
     /// Applies an op to views. The results are constants where they can be had now, else the outputs of a new node.
     ///
     /// # Errors
-    /// If a constant node does not fit its op's definition.
+    /// If a constant node does not fit its op's definition, or the operator becomes too many ops.
     pub(crate) fn emit(&mut self, op: Op, inputs: &[View], outputs: Vec<TensorSpec>) -> Result<Vec<View>, Fault> {
+        self.ops += 1;
+        if self.ops > MOST_OPS {
+            return Err(Fault::unsupported(format!("it would become more than {MOST_OPS} nodes")));
+        }
         let spec = NodeSpec { op, inputs: inputs.iter().map(|view| view.spec.clone()).collect(), outputs };
         if spec.outputs.iter().all(|output| output.shape.elements() == 0) {
             let empty = spec.outputs.into_iter().map(Tensor::zeroed);
@@ -156,6 +175,7 @@ impl Builder {
         let wanted = if name.is_empty() { format!("{kind}_{index}") } else { name.to_owned() };
         self.operator = ModelOperator::new(self.names.unique(wanted), kind);
         self.first_node = self.program.nodes.len();
+        self.ops = 0;
         self.operator.name.clone()
     }
 

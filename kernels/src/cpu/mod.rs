@@ -13,6 +13,7 @@ mod double;
 mod elements;
 #[cfg(target_arch = "x86_64")]
 mod features;
+mod fourier;
 mod gather;
 mod gemm;
 mod integer;
@@ -30,6 +31,7 @@ mod pool;
 mod recurrent;
 mod reduce;
 mod resize;
+mod running;
 mod scatter;
 mod slice;
 mod softmax;
@@ -140,8 +142,16 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     );
     let any_type =
         moves || matches!(node.op, Op::Map(_) | Op::Reduce(_) | Op::ArgReduce(_) | Op::TopK(_) | Op::Block(_));
-    let any_type =
-        any_type || matches!(node.op, Op::NarrowMatMul(_) | Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::Trees(_));
+    let any_type = any_type
+        || matches!(
+            node.op,
+            Op::Running(_)
+                | Op::Fourier(_)
+                | Op::NarrowMatMul(_)
+                | Op::IntegerMatMul(_)
+                | Op::IntegerConv(_)
+                | Op::Trees(_)
+        );
     if !any_type && node.is_f64() {
         return double::prepare(node);
     }
@@ -162,6 +172,8 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Normalize(op) => normalize::prepare(node, op)?,
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::TopK(op) => top::prepare(node, op),
+        Op::Running(op) => running::prepare(node, op),
+        Op::Fourier(op) => fourier::prepare(node, op)?,
         Op::Scatter(op) => scatter::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op)?,
         Op::Recurrent(op) => recurrent::prepare(node, op, constants),

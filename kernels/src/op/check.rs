@@ -3,7 +3,7 @@
 //! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
 //! refuse. Products' sizes are checked where they are worked out.
 
-use super::{Expression, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
+use super::{Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
@@ -84,12 +84,15 @@ impl NodeSpec {
         | Op::Pad(_)
         | Op::Gather(_)
         | Op::TopK(_)
+        | Op::Running(_)
+        | Op::Fourier(_)
         | Op::Scatter(_) = &self.op
         {
             self.require(input.dtype == output.dtype, "its output has its input's type")?;
         }
         if let Op::ArgReduce(super::ArgReduce { axis, .. })
         | Op::TopK(TopK { axis, .. })
+        | Op::Running(super::Running { axis, .. })
         | Op::Softmax(super::Softmax { axis, .. })
         | Op::Normalize(super::Normalize { axis, .. })
         | Op::Gather(Gather { axis, .. }) = &self.op
@@ -105,7 +108,7 @@ impl NodeSpec {
                 let fits = |input: &crate::TensorSpec| input.shape.broadcast_strides(to).map(|_| ());
                 self.inputs.iter().try_for_each(fits).map_err(|error| self.invalid(error.to_string()))
             }
-            Op::Softmax(_) | Op::Normalize(_) => {
+            Op::Softmax(_) | Op::Normalize(_) | Op::Running(_) => {
                 self.require(from.elements() == to.elements(), "its output has its input's elements")
             }
             Op::Reduce(op) => {
@@ -122,6 +125,7 @@ impl NodeSpec {
                 self.require(to.elements() == from.elements() / count, "its output lacks the axis")
             }
             Op::TopK(op) => self.check_selection(op),
+            Op::Fourier(op) => self.check_lines(op),
             Op::Scatter(_) => self.check_updates(),
             Op::Resize(op) => {
                 let planes = [from, to].map(|shape| shape.dims().split_last_chunk::<2>());
@@ -283,6 +287,18 @@ impl NodeSpec {
         let same = dims.len() == from.rank() && (0..dims.len()).all(|a| a == op.axis || dims[a] == from.dims()[a]);
         self.require(same && dims[op.axis] <= from.dims()[op.axis], "its output has no more along the axis alone")?;
         self.require(indices.dtype == DType::I64 && indices.shape == values.shape, "it makes an i64 index for each")
+    }
+
+    fn check_lines(&self, op: &Fourier) -> Result<(), KernelError> {
+        let lines = [&self.inputs[0], &self.outputs[0]].map(|spec| <[usize; 3]>::try_from(spec.shape.dims()));
+        let [Ok([count, read, parts]), Ok([same, made, made_parts])] = lines else {
+            return Err(self.invalid("its tensors have three dimensions"));
+        };
+        self.require(matches!(self.inputs[0].dtype, DType::F32 | DType::F64), "its tensors are f32 or f64")?;
+        let pairs = matches!(parts, 1 | 2) && (made_parts == 2 || op.inverse && made_parts == 1);
+        self.require(pairs && count == same, "it makes lines of pairs, or inverse of real numbers")?;
+        let most = if made_parts == 1 { op.length / 2 + 1 } else { op.length };
+        self.require(op.length > 0 && read <= most && made <= op.length, "its lines are no longer than a transform")
     }
 
     fn check_updates(&self) -> Result<(), KernelError> {

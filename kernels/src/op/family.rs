@@ -114,6 +114,8 @@ impl NodeSpec {
                 false => ("arg_reduce columns", vec![read, written]),
             },
             Op::TopK(_) => ("top_k", vec![read, written]),
+            Op::Running(_) => ("running", vec![read]),
+            Op::Fourier(op) => ("fourier", vec![self.size(0, 0) * op.steps(), read, written]),
             Op::Scatter(_) => ("scatter", vec![self.bytes_written(), self.read(1), self.read(2)]),
             Op::Trees(_) => ("trees", vec![self.tree_steps(), read, written]),
             Op::Softmax(op) => match op.axis + 1 == self.rank() {

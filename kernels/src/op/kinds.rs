@@ -215,6 +215,38 @@ pub struct TopK {
     pub largest: bool,
 }
 
+/// Running sums or products along an axis. Input: X of any number type. Output: X's elements, as many and of its type.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Running {
+    /// The axis along which elements are joined.
+    pub axis: usize,
+    /// Products rather than sums.
+    pub multiply: bool,
+    /// From the end of the axis to its start.
+    pub reverse: bool,
+    /// Each element's result leaves out the element.
+    pub exclusive: bool,
+}
+
+/// Discrete Fourier transforms of lines. Input: X `[lines, elements, parts]`, `f32` or `f64`, the parts being the real or the real and the
+/// imaginary; zeros follow the elements. Output: `[lines, made, 2]` of X's type, the first elements of each transform; or, inverse,
+/// `[lines, made, 1]`: the signal whose spectrum begins with X and is the mirror image of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fourier {
+    /// Elements of a transform.
+    pub length: usize,
+    /// Whether it is the inverse, which is divided by the length.
+    pub inverse: bool,
+}
+
+impl Fourier {
+    /// Butterflies of a transform, about: n log₂ n.
+    pub(crate) fn steps(&self) -> f64 {
+        let length = self.length as f64;
+        length * length.max(2.0).log2()
+    }
+}
+
 /// What becomes of an old element and an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

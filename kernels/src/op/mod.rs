@@ -23,9 +23,9 @@ pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step
 pub use family::Family;
 pub(crate) use filtering::Filtering;
 pub use kinds::{
-    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Gather, IntegerConv, IntegerMatMul, Interpolation, MatMul,
-    NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent, RecurrentKind,
-    Reduce, ReduceKind, Resize, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
+    ArgReduce, Concat, Conv, ConvTranspose, Coordinates, Fourier, Gather, IntegerConv, IntegerMatMul, Interpolation,
+    MatMul, NarrowFormat, NarrowMatMul, NearestRounding, Normalize, Pad, PadMode, Pool, PoolKind, Recurrent,
+    RecurrentKind, Reduce, ReduceKind, Resize, Running, Scatter, ScatterKind, Slice, Softmax, TopK, Transpose,
 };
 pub use literal::Literal;
 pub use rows::RowPlan;
@@ -65,6 +65,10 @@ pub enum Op {
     ArgReduce(ArgReduce),
     /// The greatest or least elements along an axis, in order.
     TopK(TopK),
+    /// Running sums or products along an axis.
+    Running(Running),
+    /// Discrete Fourier transforms of lines.
+    Fourier(Fourier),
     /// Slices replaced by, or combined with, others.
     Scatter(Scatter),
     /// Softmax along one axis.
@@ -164,6 +168,8 @@ impl Op {
             Self::Reduce(_) => "reduce",
             Self::ArgReduce(_) => "arg_reduce",
             Self::TopK(_) => "top_k",
+            Self::Running(_) => "running",
+            Self::Fourier(_) => "fourier",
             Self::Scatter(_) => "scatter",
             Self::Softmax(_) => "softmax",
             Self::Normalize(_) => "normalize",

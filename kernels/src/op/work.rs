@@ -95,6 +95,8 @@ impl NodeSpec {
             | Op::Slice(_)
             | Op::Pad(_)
             | Op::Gather(_)
+            | Op::Running(_)
+            | Op::Fourier(_)
             | Op::Scatter(_)
             | Op::Trees(_) => Class::Buffer,
         }
@@ -121,6 +123,8 @@ impl NodeSpec {
                 let kept = self.outputs.first().and_then(|to| to.shape.dims().get(op.axis)).copied().unwrap_or(0);
                 4.0 * read + written * (kept as f64).max(2.0).log2()
             }
+            Op::Running(_) => read,
+            Op::Fourier(op) => 5.0 * dim(0, 3) * op.steps(),
             Op::Scatter(_) => elements(&self.inputs, 2),
             Op::Trees(_) => 2.0 * self.tree_steps(),
             Op::Softmax(_) => 5.0 * read,

@@ -52,12 +52,16 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
         if output.elements() != made.elements() || output.rank() < 3 || output.dims()[..2] != made.dims()[..2] {
             return None;
         }
+        let weights = graph.constant_input(conv, 1)?;
+        // Only what weights are there for: a value may have any number of channels.
+        if weights.shape().elements() < channels {
+            return None;
+        }
         let mut line = line_of(graph, node, at, channels, folding)?;
         let bounded = |factor: &f64| *factor == 0.0 || FACTORS.contains(&factor.abs());
         if !line.factor.iter().all(bounded) {
             return None;
         }
-        let weights = graph.constant_input(conv, 1)?;
         let factors = weight_factors(&conv.spec, weights.shape(), &line.factor)?;
         let old_bias = constant_bias(graph, conv, channels, folding)?;
         let bias = line.offset.iter_mut().zip(&line.factor).zip(&old_bias);

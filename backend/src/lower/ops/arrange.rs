@@ -52,8 +52,9 @@ fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         let inside = step.with(Binary::Less, length);
         let mirrored = length - step - 1.0;
         let from = inside.select(mirrored, step);
-        // A length of more than there is has no place at all, rather than one of the next element's.
-        length.with(Binary::Greater, x.dims()[time] as f64).select(nowhere, from)
+        // A length below 0 or of more than there is has no place at all, rather than one of another element's.
+        let more = length.with(Binary::Greater, x.dims()[time] as f64);
+        length.with(Binary::Less, 0.0).with(Binary::Or, more).select(nowhere, from)
     })?;
     // The place among all pairs of time and batch.
     let items = builder.indices(DType::I64, x.dims()[batch], batch, 2)?;
@@ -99,8 +100,12 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     };
     let inputs = [&item, &middle, &step, &first];
     let places = builder.map(Domain::I64, inputs, DType::I64, |[item, middle, step, first]| {
-        let at = first + step;
-        let at = if circular { at.with(Binary::FloorModulo, size as f64) } else { at };
+        let at = if circular {
+            let first = first.with(Binary::FloorModulo, size as f64);
+            (first + step).with(Binary::FloorModulo, size as f64)
+        } else {
+            first + step
+        };
         // Beyond the ends there is no place, rather than another slice's.
         let outside = at.with(Binary::GreaterOrEqual, size as f64).with(Binary::Or, at.with(Binary::Less, 0.0));
         let row = item * between as f64 + middle;
@@ -139,7 +144,8 @@ fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     Ok(vec![chosen(builder, &data, &places, axis, dims)?])
 }
 
-/// Columns of windows added back into the image that they were taken from: one strided sum for each element of the window.
+/// Columns of windows added back into the image that they were taken from, axis by axis: one strided sum for each place in a window along
+/// the axis.
 fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let image = sizes(&operator.known_ints(builder, 1, "image_shape")?, "image_shape")?;
@@ -161,31 +167,53 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     }
     let places: Vec<usize> = (0..axes).map(|axis| (padded[axis] - reach(axis)) / strides[axis] + 1).collect();
     let (batch, channels) = (x.dims()[0], x.dims()[1] / taps);
-    let columns = x.reshaped([&[batch, channels, taps], &places[..]].concat())?;
+    let mut sum = x.reshaped([&[batch, channels], &block[..], &places[..]].concat())?;
     let dims = [&[batch, channels], &image[..]].concat();
-    if columns.elements() == 0 {
+    if sum.elements() == 0 {
         // There may be any number of windows then.
         return Ok(vec![builder.filled(TensorSpec::new(x.dtype(), Shape::new(dims)?), 0.0)?]);
     }
-    let mut sum: Option<View> = None;
-    for tap in 0..taps {
-        let mut offset = vec![0isize; 2];
-        let mut rest = tap;
-        for axis in (0..axes).rev() {
-            offset.insert(2, (rest % block[axis] * dilations[axis]) as isize);
-            rest /= block[axis];
-        }
-        let part = builder.part(&columns, 2, tap, 1)?.reshaped([&[batch, channels], &places[..]].concat())?;
-        let apart = spread(builder, &part, &strides)?;
-        let whole = builder.padded(&apart, PadMode::ZERO, offset, [&[batch, channels], &padded[..]].concat())?;
-        sum = Some(match sum {
-            None => whole,
-            Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
-        });
+    for axis in (0..axes).rev() {
+        let along = Along { window: 2 + axis, step: strides[axis], dilation: dilations[axis], size: padded[axis] };
+        // The axes of as many windows' places lie between.
+        sum = along.folded(builder, &sum, axis)?;
     }
-    let sum = sum.ok_or_else(|| Fault::invalid("an empty window"))?;
     let starts = [&[0, 0], &pads[..axes]].concat();
     Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], dims)?])
+}
+
+/// An axis of windows.
+struct Along {
+    /// The axis of the windows' elements, which goes.
+    window: usize,
+    step: usize,
+    dilation: usize,
+    /// Elements of the image.
+    size: usize,
+}
+
+impl Along {
+    /// Adds the elements of the windows up along their axis, behind which the axis of the windows' places lies `behind` further.
+    fn folded(&self, builder: &mut Builder, x: &View, behind: usize) -> Result<View, Fault> {
+        let mut sum: Option<View> = None;
+        let taps = x.dims()[self.window];
+        builder.unroll(taps, "places in a window")?;
+        for tap in 0..taps {
+            let mut dims = x.dims().to_vec();
+            dims.remove(self.window);
+            let part = builder.part(x, self.window, tap, 1)?.reshaped(dims)?;
+            let axis = self.window + behind;
+            let apart = spread(builder, &part, axis, self.step)?;
+            let (mut before, mut whole) = (vec![0; apart.rank()], apart.dims().to_vec());
+            (before[axis], whole[axis]) = ((tap * self.dilation) as isize, self.size);
+            let whole = builder.padded(&apart, PadMode::ZERO, before, whole)?;
+            sum = Some(match sum {
+                None => whole,
+                Some(sum) => builder.map(domain_of(x.dtype()), [&sum, &whole], x.dtype(), |[a, b]| a + b)?,
+            });
+        }
+        sum.ok_or_else(|| Fault::invalid("an empty window"))
+    }
 }
 
 /// So many sizes from an attribute; all are `default` where it is missing.
@@ -200,19 +228,14 @@ fn list(
     given.ok_or_else(|| Fault::attribute(name, (), "there"))
 }
 
-/// Elements `strides` apart along the axes after the first two, zeros between and behind them.
-fn spread(builder: &mut Builder, x: &View, strides: &[usize]) -> Result<View, Fault> {
-    let mut result = x.clone();
-    for (axis, stride) in strides.iter().enumerate().filter(|(_, stride)| **stride > 1) {
-        let axis = axis + 2;
-        let dims = result.dims().to_vec();
-        let single = result.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
-        let mut wide = single.dims().to_vec();
-        wide[axis + 1] = *stride;
-        let padded = builder.padded(&single, PadMode::ZERO, vec![0; wide.len()], wide)?;
-        result = padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(*stride)], &dims[axis + 1..]].concat())?;
-    }
-    Ok(result)
+/// Elements `stride` apart along an axis, zeros between and behind them.
+fn spread(builder: &mut Builder, x: &View, axis: usize, stride: usize) -> Result<View, Fault> {
+    let dims = x.dims();
+    let single = x.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
+    let mut wide = single.dims().to_vec();
+    wide[axis + 1] = stride;
+    let padded = builder.padded(&single, PadMode::ZERO, vec![0; wide.len()], wide)?;
+    padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(stride)], &dims[axis + 1..]].concat())
 }
 
 /// Elements put back at the places, counted over the whole output, that a pool had found them at.
@@ -226,10 +249,12 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let pads = list(operator, "pads", 2 * axes, Some(0))?;
     let mut dims = x.dims()[..2].to_vec();
     for axis in 0..axes {
-        let steps = x.dims()[2 + axis].saturating_sub(1);
-        let full = steps.saturating_mul(strides[axis]).saturating_add(kernel[axis]);
-        let size = full.checked_sub(pads[axis].saturating_add(pads[axis + axes]));
-        dims.push(size.ok_or_else(|| Fault::invalid(format!("pads of {pads:?} around {full} elements")))?);
+        // Of no elements the definition's size is a stride less than a window's.
+        let steps = x.dims()[2 + axis] as i128 - 1;
+        let size =
+            steps * strides[axis] as i128 + kernel[axis] as i128 - pads[axis] as i128 - pads[axis + axes] as i128;
+        let wrong = || Fault::invalid(format!("{size} elements unpooled from a shape of {}", x.shape()));
+        dims.push(usize::try_from(size).map_err(|_| wrong())?);
     }
     if places.shape() != x.shape() {
         return Err(Fault::invalid(format!("places of shape {} for {}", places.shape(), x.shape())));

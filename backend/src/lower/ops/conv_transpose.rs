@@ -57,10 +57,12 @@ fn output_size(
         return Err(Fault::attribute("output_padding", extra, "smaller than the stride or the dilation"));
     }
     let too_long = || Fault::invalid(format!("{input} elements at strides of {:?}", window.strides));
-    let full = (input.saturating_sub(1).checked_mul(stride))
-        .and_then(|reach| reach.checked_add(window.extent(axis).ok()?))
-        .and_then(|reach| reach.checked_add(extra))
-        .ok_or_else(too_long)?;
+    let reach = window.extent(axis)?.checked_add(extra).ok_or_else(too_long)?;
+    let full = match input {
+        // The definition's: a stride is missing.
+        0 => reach.saturating_sub(stride),
+        _ => (input - 1).checked_mul(stride).and_then(|steps| steps.checked_add(reach)).ok_or_else(too_long)?,
+    };
     let asked = match asked {
         None if window.keeps_size() => Some(input.checked_mul(stride).ok_or_else(too_long)?),
         asked => asked,
@@ -99,6 +101,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     if turns > MOST_TURNS {
         return Err(Fault::unsupported(format!("a stride of {stride} along the depth")));
     }
+    builder.unroll(kernel[0], "planes of a window")?;
     let reach = (kernel[0] - 1).saturating_mul(dilation) / stride;
     let wide = [images, depth.saturating_add(reach), filters, made_rows, made_columns];
     let mut turned: Vec<Option<View>> = vec![None; turns];

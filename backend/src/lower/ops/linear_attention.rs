@@ -47,6 +47,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         Some(past) => return Err(Fault::invalid(format!("a state {} where {dims:?} is needed", past.spec))),
         None => builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)?,
     };
+    builder.unroll(time, "time steps")?;
     let mut read = Vec::with_capacity(time);
     for step in 0..time {
         let output;

@@ -43,10 +43,13 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
     let image = images.reshaped(vec![count, 1, 1])?;
+    builder.unroll(how.points.saturating_mul(how.points), "points of a region's part")?;
+    let mut around = |axis: usize, sizes: [usize; 2]| {
+        (0..how.points).map(|number| how.around(builder, &regions, axis, number, sizes)).collect::<Result<Vec<_>, _>>()
+    };
+    let (all_rows, all_columns) = (around(1, [size[0], height])?, around(0, [size[1], width])?);
     let mut result: Option<View> = None;
-    for point in 0..how.points * how.points {
-        let rows = how.around(builder, &regions, 1, point / how.points, [size[0], height])?;
-        let columns = how.around(builder, &regions, 0, point % how.points, [size[1], width])?;
+    for (rows, columns) in all_rows.iter().flat_map(|rows| all_columns.iter().map(move |columns| (rows, columns))) {
         for corner in 0..4 {
             let (row, column) = (&rows.places[corner / 2], &columns.places[corner % 2]);
             let place = builder.map(Domain::I64, [&image, row, column], DType::I64, |[image, row, column]| {

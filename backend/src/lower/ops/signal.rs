@@ -1,10 +1,10 @@
-//! Signals: windows, discrete Fourier transforms as products with matrices of cosines and sines, and the mel scale's filters.
+//! Signals: windows, discrete Fourier transforms, and the mel scale's filters.
 
 use super::cast::element_type;
 use super::gather::chosen;
-use super::matmul::multiplied;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, working};
-use anabranch_kernels::{DType, Shape, Tensor};
+use anabranch_kernels::op::{Fourier, Op};
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::f64::consts::PI;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -122,52 +122,25 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
     let read = x.dims()[axis].min(if real_output { half } else { plan.length });
     let made = if plan.onesided && !plan.inverse { half } else { plan.length };
     let made_parts = if real_output { 1 } else { 2 };
-    let matrix = matrix(builder, (plan, working(x.dtype())), [read, parts], [made, made_parts])?;
-    // The axis goes before the parts, with which it is one.
+    // As much as the tables of a transform, which a few bytes of a file ask for.
+    builder.afford(plan.length.saturating_mul(64))?;
+    // The axis goes before the parts.
     let mut order: Vec<_> = (0..x.rank()).filter(|other| *other != axis && other + 1 < x.rank()).collect();
     order.extend([axis, x.rank() - 1]);
     let cut = builder.part(x, axis, 0, read)?;
     let moved = builder.transposed(&cut, &order)?;
     let outer = moved.dims()[..x.rank() - 2].to_vec();
-    let rows = moved.reshaped(vec![outer.iter().product(), read * parts])?;
-    let rows = builder.as_working(&rows)?;
-    let product = multiplied(builder, &rows, &matrix)?;
-    let product = product.reshaped([&outer[..], &[made, made_parts]].concat())?;
+    let count = outer.iter().product();
+    let lines = builder.as_working(&moved.reshaped(vec![count, read, parts])?)?;
+    let op = Op::Fourier(Fourier { length: plan.length, inverse: plan.inverse });
+    let output = TensorSpec::new(lines.dtype(), Shape::new(vec![count, made, made_parts])?);
+    let made = builder.emit_one(op, &[lines], output)?.reshaped([&outer[..], &[made, made_parts]].concat())?;
     let mut back: Vec<_> = (0..axis).collect();
     back.push(x.rank() - 2);
     back.extend(axis..x.rank() - 2);
     back.push(x.rank() - 1);
-    let result = builder.transposed(&product, &back)?;
+    let result = builder.transposed(&made, &back)?;
     builder.cast(&result, x.dtype())
-}
-
-/// What each part of each element read adds to each part of each element made.
-fn matrix(
-    builder: &mut Builder,
-    (plan, dtype): (Transform, DType),
-    [read, parts]: [usize; 2],
-    [made, made_parts]: [usize; 2],
-) -> Result<View, Fault> {
-    let shape = Shape::new(vec![read * parts, made.saturating_mul(made_parts)])?;
-    builder.afford(shape.elements().saturating_mul(8))?;
-    let mut elements = Vec::with_capacity(shape.elements());
-    let length = plan.length;
-    for (from, part) in (0..read).flat_map(|from| (0..parts).map(move |part| (from, part))) {
-        // Of a spectrum's half all but its ends stand for two.
-        let twice = plan.inverse && plan.onesided && from != 0 && 2 * from != length;
-        let factor = if plan.inverse { 1.0 / length as f64 } else { 1.0 } * if twice { 2.0 } else { 1.0 };
-        for (to, made_part) in (0..made).flat_map(|to| (0..made_parts).map(move |part| (to, part))) {
-            let turn = ((from as u128 * to as u128) % length as u128) as f64 / length as f64;
-            let angle = 2.0 * PI * if plan.inverse { turn } else { -turn };
-            let value = match (part, made_part) {
-                (0, 0) | (1, 1) => angle.cos(),
-                (0, _) => angle.sin(),
-                _ => -angle.sin(),
-            };
-            elements.push(value * factor);
-        }
-    }
-    builder.table(dtype, shape.dims().to_vec(), &elements)
 }
 
 /// Transforms of windows that begin some elements apart.

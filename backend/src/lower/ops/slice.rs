@@ -1,4 +1,4 @@
-//! Strided sub-tensors, with NumPy's reading of bounds beyond the tensor.
+//! Strided sub-tensors, with the standard's reading of bounds beyond the tensor.
 
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order};
 
@@ -45,12 +45,15 @@ impl Range {
             return Err(Fault::invalid("a step of 0"));
         }
         let size = dim as i128;
-        let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
-        let bound = |value: i64| {
-            let value = i128::from(value);
-            (if value < 0 { value + size } else { value }).clamp(low, high)
+        if dim == 0 {
+            return Ok(Self { start: 0, step: 1, count: 0 });
+        }
+        let counted = |value: i64| if value < 0 { i128::from(value) + size } else { value.into() };
+        // A start before the axis is moved to its first element, other than NumPy's.
+        let (from, to) = match step {
+            1.. => (counted(start).clamp(0, size), counted(end).clamp(0, size)),
+            _ => (counted(start).clamp(0, size - 1), counted(end).clamp(-1, size - 1)),
         };
-        let (from, to) = (bound(start), bound(end));
         let distance = if step > 0 { to - from } else { from - to };
         let stride = i128::from(step.unsigned_abs());
         let count = if distance > 0 { (distance + stride - 1) / stride } else { 0 };

@@ -8,9 +8,6 @@ use super::{Builder, Epilogue, Fault, Term, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Expression, MatMul};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// Time steps at most.
-const LONGEST: usize = 1024;
-
 /// A direction of a layer. Gates stand in the standard's order: those of an LSTM are input, output, forget and cell, those of a GRU update,
 /// reset and hidden.
 pub(super) struct Unrolled {
@@ -54,12 +51,8 @@ impl Unrolled {
         mut states: Vec<View>,
     ) -> Result<Vec<View>, Fault> {
         let [time, batch, units] = self.sizes;
-        if time > LONGEST {
-            let what =
-                "a layer of other than the usual gates, of states on grids, or of sequences of different lengths,";
-            return Err(Fault::unsupported(format!("{what} over {time} time steps, more than {LONGEST}")));
-        }
-        builder.count_steps(time)?;
+        let what = "time steps of a layer of other than the usual gates, of states on grids, or of sequences of different lengths";
+        builder.unroll(time, what)?;
         let parts = self.parts(builder)?;
         let mut sequence = vec![None; time];
         for step in 0..time {

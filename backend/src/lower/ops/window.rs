@@ -2,9 +2,6 @@
 
 use super::{Fault, Operator, View};
 
-/// Elements along the depth that a window over three axes may have: each is a node's.
-const MOST_PLANES: usize = 4096;
-
 /// A window over one or two axes. One axis is read as the second of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
@@ -86,9 +83,6 @@ impl Window {
         if size.len() != 3 || size.contains(&0) || (!given.contains(&0) && given != size) {
             return Err(Fault::attribute("kernel_shape", given, "the window's size along three axes"));
         }
-        if size[0] > MOST_PLANES {
-            return Err(Fault::unsupported(format!("a window of {} planes", size[0])));
-        }
         let (strides, dilations) = (list("strides", 3, 1, 1)?, list("dilations", 3, 1, 1)?);
         let auto_pad = AutoPad::read(operator)?;
         let pads = if auto_pad == AutoPad::Explicit { list("pads", 6, 0, 0)? } else { vec![0; 6] };
@@ -168,13 +162,16 @@ impl Window {
         Ok(within)
     }
 
-    /// Rows and columns of the output. With `partial`, a last window that begins within the input or the border before
-    /// it counts even if it ends beyond.
+    /// Rows and columns of the output: none if exactly a step is missing to the first window. With `partial`, a last window that begins
+    /// within the input or the border before it counts even if it ends beyond.
     pub(super) fn output(&self, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
         let mut output = [0; 2];
         for axis in 0..2 {
             let (before, after, stride) = (self.pads[axis], self.pads[axis + 2], self.strides[axis]);
             let padded = input[axis].checked_add(before).and_then(|size| size.checked_add(after));
+            if padded.and_then(|padded| padded.checked_add(stride)) == Some(self.extent(axis)?) {
+                continue;
+            }
             let free = padded.and_then(|padded| padded.checked_sub(self.extent(axis).ok()?));
             let free = free.ok_or_else(|| {
                 let (kernel, dilation) = (self.kernel[axis], self.dilations[axis]);

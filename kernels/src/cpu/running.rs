@@ -1,0 +1,169 @@
+//! Running sums and products: each element along an axis joined with those before it, one after the other.
+//!
+//! Floats are joined in `f64`, and each result is rounded to their type: a sum of many elements loses little, and a product that is zero
+//! in the end does not overflow before. Integers wrap.
+
+use super::map::{from_f64, from_i64, to_f64, to_i64};
+use super::{Call, CpuKernel};
+use crate::dtype::DType;
+use crate::error::KernelError;
+use crate::op::{NodeSpec, Running};
+
+/// Elements that are converted at a time.
+const CHUNK: usize = 64;
+
+/// Bytes that are worth a part.
+const PIECE: usize = 64 << 10;
+
+struct RunningKernel {
+    op: Running,
+    count: usize,
+    inner: usize,
+    dtype: DType,
+}
+
+/// How elements are read, joined and written as numbers of a type.
+struct Numbers<T> {
+    load: fn(DType, &[u8], &mut [T]),
+    store: fn(&[T], DType, &mut [u8]),
+    join: fn(T, T) -> T,
+    neutral: T,
+}
+
+/// Prepares a running sum or product.
+pub(crate) fn prepare(node: &NodeSpec, op: &Running) -> Box<dyn CpuKernel> {
+    let (dims, dtype) = (node.inputs[0].shape.dims(), node.inputs[0].dtype);
+    Box::new(RunningKernel { op: op.clone(), count: dims[op.axis], inner: dims[op.axis + 1..].iter().product(), dtype })
+}
+
+impl CpuKernel for RunningKernel {
+    fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
+        let (source, target) = (call.inputs[0], &mut *call.outputs[0]);
+        let stack = self.count * self.inner * self.dtype.size();
+        if stack == 0 || target.is_empty() {
+            return Ok(());
+        }
+        let piece = (PIECE / stack).max(1) * stack;
+        call.team.run_pieces(target, piece, &|at, target| {
+            let source = &source[at * piece..][..target.len()];
+            for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
+                self.stack(source, target);
+            }
+        });
+        Ok(())
+    }
+}
+
+impl RunningKernel {
+    /// Computes all lines of one stack of slices.
+    fn stack(&self, source: &[u8], target: &mut [u8]) {
+        let multiply = self.op.multiply;
+        if self.dtype.is_float() {
+            let (join, neutral): (fn(f64, f64) -> f64, _) =
+                if multiply { (|a, b| a * b, 1.0) } else { (|a, b| a + b, 0.0) };
+            self.run_as(source, target, &Numbers { load: to_f64, store: from_f64, join, neutral });
+        } else {
+            let (join, neutral): (fn(i64, i64) -> i64, _) =
+                if multiply { (i64::wrapping_mul, 1) } else { (i64::wrapping_add, 0) };
+            self.run_as(source, target, &Numbers { load: to_i64, store: from_i64, join, neutral });
+        }
+    }
+
+    fn run_as<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
+        match self.inner {
+            1 => self.line(source, target, numbers),
+            _ => (0..self.inner).step_by(CHUNK).for_each(|first| self.lines(first, source, target, numbers)),
+        }
+    }
+
+    /// One line whose elements follow each other.
+    fn line<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
+        let (mut values, mut sum) = ([T::default(); CHUNK], numbers.neutral);
+        let bytes = CHUNK * self.dtype.size();
+        let chunks = source.len().div_ceil(bytes);
+        for chunk in 0..chunks {
+            let start = bytes * if self.op.reverse { chunks - 1 - chunk } else { chunk };
+            let range = start..source.len().min(start + bytes);
+            let values = &mut values[..range.len() / self.dtype.size()];
+            (numbers.load)(self.dtype, &source[range.clone()], values);
+            let join = |value: &mut T| self.join(&mut sum, value, numbers);
+            match self.op.reverse {
+                true => values.iter_mut().rev().for_each(join),
+                false => values.iter_mut().for_each(join),
+            }
+            (numbers.store)(values, self.dtype, &mut target[range]);
+        }
+    }
+
+    /// Up to [`CHUNK`] lines side by side, from `first` on.
+    fn lines<T: Copy + Default>(&self, first: usize, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
+        let width = CHUNK.min(self.inner - first);
+        let (mut values, mut sums) = ([T::default(); CHUNK], [numbers.neutral; CHUNK]);
+        let values = &mut values[..width];
+        for step in 0..self.count {
+            let step = if self.op.reverse { self.count - 1 - step } else { step };
+            let start = (step * self.inner + first) * self.dtype.size();
+            let range = start..start + width * self.dtype.size();
+            (numbers.load)(self.dtype, &source[range.clone()], values);
+            sums.iter_mut().zip(&mut *values).for_each(|(sum, value)| self.join(sum, value, numbers));
+            (numbers.store)(values, self.dtype, &mut target[range]);
+        }
+    }
+
+    /// Joins an element with what is before it, and puts the result in its place: without the element itself if it is left out.
+    #[inline(always)]
+    fn join<T: Copy>(&self, sum: &mut T, value: &mut T, numbers: &Numbers<T>) {
+        let joined = (numbers.join)(*sum, *value);
+        *value = if self.op.exclusive { *sum } else { joined };
+        *sum = joined;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::DType;
+    use crate::cpu::testing::{computed, tensor};
+    use crate::op::{Op, Running};
+
+    #[test]
+    fn every_axis_is_joined_from_either_end() {
+        for (dims, axis) in [(vec![5], 0), (vec![3, 130], 1), (vec![130, 3], 0), (vec![2, 7, 70], 1), (vec![4, 1], 1)] {
+            let x = tensor(DType::F32, &dims, |i| ((i * 7) % 5) as f64 - 2.0);
+            let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+            for (reverse, exclusive) in [(false, false), (true, false), (false, true), (true, true)] {
+                let op = Op::Running(Running { axis, multiply: false, reverse, exclusive });
+                let got: Vec<f32> = computed(op, std::slice::from_ref(&x), &dims);
+                let x: &[f32] = x.elements().expect("f32");
+                for (at, got) in got.iter().enumerate() {
+                    let index = at / inner % count;
+                    let joined = (0..count).filter(|other| match (reverse, exclusive) {
+                        (false, false) => *other <= index,
+                        (false, true) => *other < index,
+                        (true, false) => *other >= index,
+                        (true, true) => *other > index,
+                    });
+                    let line = at - index * inner;
+                    let want: f32 = joined.map(|other| x[line + other * inner]).sum();
+                    assert_eq!(*got, want, "{dims:?} along {axis}, {reverse} {exclusive}, at {at}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_wrap_and_products_do_not_overflow_before_a_zero() {
+        let running = |multiply| Op::Running(Running { axis: 0, multiply, reverse: false, exclusive: false });
+        let x = tensor(DType::I32, &[3], |_| f64::from(i32::MAX));
+        assert_eq!(computed::<i32>(running(false), &[x], &[3]), [i32::MAX, -2, i32::MAX - 2]);
+        let x = tensor(DType::F32, &[4], |i| [1e30, 1e30, 0.0, 2.0][i]);
+        assert_eq!(computed::<f32>(running(true), &[x], &[4]), [1e30, f32::INFINITY, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn long_sums_are_rounded_once() {
+        let x = tensor(DType::F32, &[100_000], |_| f64::from(0.1f32));
+        let op = Op::Running(Running { axis: 0, multiply: false, reverse: false, exclusive: false });
+        let got: Vec<f32> = computed(op, &[x], &[100_000]);
+        assert_eq!(got[99_999], (f64::from(0.1f32) * 100_000.0) as f32);
+    }
+}
