@@ -43,10 +43,10 @@ const PRECISIONS: &str = "\n## What is computed in which type\n\n\
     | integers | 64-bit integers; results keep their low bits | CPUs |\n\
     | products and convolutions of 8-bit integers | 32-bit integers, exactly | CPUs |\n\
     | truth values | `f32`, as 0 and 1 | CPUs |\n\n\
-    Every operator that the standard types for double computes in double: sums, scales, weights of interpolation, windows and tables\n\
-    of Fourier transforms are 64-bit floats, too. An operator that has no such lowering refuses 64-bit floats by name, and\n\
+    Every operator that the standard types for double computes in double: sums, scales, weights of interpolation and windows\n\
+    are 64-bit floats, too. An operator that has no such lowering refuses 64-bit floats by name, and\n\
     `Cast` to `f32` before it says that the digits may go. Attributes such as `epsilon` and `alpha` are 32-bit floats in the file, and\n\
-    count as the numbers that these are. `CumProd` of narrower floats is computed in `f64`.\n\n\
+    count as the numbers that these are. `CumSum`, `CumProd`, `DFT` and `STFT` of narrower floats are computed in `f64`.\n\n\
     Kernels of `f64` are made for their digits, and take some times as long as those of `f32`. No GPU has them: a node with a tensor of\n\
     `f64` stays on a CPU, wherever the rest of the model runs.\n";
 
