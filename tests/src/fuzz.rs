@@ -3,11 +3,12 @@
 //! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
 //! `tests/fuzz.rs` for a second each by themselves.
 
+use crate::one_cpu;
 use crate::programs::bundled;
-use crate::{model, one_cpu};
 use anabranch::device::{DetectOptions, Inventory, detect};
 use anabranch::drops::{Naming, Recipe};
 use anabranch::import::from_bytes;
+use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::lower::{LowerOptions, lower};
 use anabranch::plan::PlanDevice;
 use anabranch::plan_file::PlanFile;
@@ -204,13 +205,40 @@ fn graphs_of_drops() -> Vec<Vec<u8>> {
     found
 }
 
-/// A compiled model.
+/// A compiled model: a plan, and a branch that waits for its results.
 static COMPILED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("compiled");
-    let session = Session::open(model("mlp"), one_cpu().with_dim("batch", 2)).expect("it is bundled");
+    let value = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+    let branch = |operator: &str, made: &str| GraphProto {
+        node: vec![NodeProto::of(operator, &["found", "one"], &[made])],
+        output: vec![value(made)],
+        ..GraphProto::default()
+    };
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("Gemm", &["x", "w"], &["a"]),
+            NodeProto::of("Softmax", &["a"], &["b"]),
+            NodeProto::of("Greater", &["a", "one"], &["is"]),
+            NodeProto::of("Compress", &["b", "is"], &["found"]),
+            NodeProto::of("ReduceMax", &["found"], &["most"]).with(AttributeProto::int("keepdims", 0)),
+            NodeProto::of("Less", &["most", "one"], &["small"]),
+            NodeProto::of("If", &["small"], &["y"])
+                .with(AttributeProto::graph("then_branch", &branch("Add", "t")))
+                .with(AttributeProto::graph("else_branch", &branch("Mul", "f"))),
+        ],
+        initializer: vec![
+            TensorProto::f32s("w", &[8, 8], &(0..64).map(|at| at as f32).collect::<Vec<_>>()),
+            TensorProto::f32s("one", &[], &[1.0]),
+        ],
+        // More elements than a plan is made for.
+        input: vec![ValueInfoProto::f32s("x", &[3, 8])],
+        output: vec![value("b"), value("y")],
+        ..GraphProto::default()
+    };
+    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), one_cpu()).expect("a sound model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("its sizes are known");
-    session.compile(&inputs, &path, "").expect("it has one phase");
+    session.compile(&inputs, &path, "").expect("it has a first phase");
     fs::read(path).expect("just written")
 });
 

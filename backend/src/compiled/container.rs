@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
 /// The version of the format, and of what its programs mean: raised whenever either changes, and when lowering is mended between releases.
-pub(super) const FORMAT: u32 = 4;
+pub(super) const FORMAT: u32 = 5;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 96;

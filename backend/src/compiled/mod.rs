@@ -4,8 +4,11 @@
 //! [`Session::compile`](crate::Session::compile) writes one, [`Session::open`](crate::Session::open) takes it like an ONNX file. It is made for input
 //! shapes, a machine and a version of Anabranch: elsewhere the model is opened from its source, if that is there unchanged, or refused.
 //!
+//! Of a model that runs in phases it is the first phase that is planned. What is left of the model stands beside it (`rest`), and is lowered and
+//! planned when it is known what the first phase computes, as in a session of the source.
+//!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from the
-//! definitions (`check`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of
+//! definitions (`check`, `graphs`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of
 //! models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of modification says that it is as it was
 //! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
 //! at once and in any case.
@@ -16,7 +19,9 @@ mod cache;
 mod check;
 mod container;
 mod error;
+mod graphs;
 mod program;
+mod rest;
 mod settings;
 mod source;
 
@@ -28,6 +33,7 @@ use crate::constant::Constant;
 use crate::device::{Inventory, drivers};
 use crate::files;
 use crate::import::{Dim, Input, Kind, Labels, Model, Output, ValueIndex};
+use crate::lower::Rest;
 use crate::planning::{KeptPlan, PlanChoice};
 use crate::program::Program;
 use crate::session::SessionOptions;
@@ -35,10 +41,12 @@ use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::Layout;
 use container::Container;
 use program::{Gathered, StoredProgram};
+use rest::StoredRest;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What made a compiled model, and for what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +66,8 @@ pub struct About {
     pub strategy: String,
     /// Nodes of the lowered program.
     pub nodes: usize,
+    /// Operators of the model that are lowered and planned in each run, because their shapes follow from computed values.
+    pub later: usize,
     /// Bytes of all constants.
     pub weights: u64,
     /// The inputs that decide shapes: it is for the elements alone that they had when it was compiled.
@@ -77,6 +87,10 @@ pub(crate) struct Compilation<'a> {
     pub(crate) inputs: Vec<(String, TensorSpec)>,
     /// As it was lowered.
     pub(crate) program: &'a Program,
+    /// What is left when it has run, if something is.
+    pub(crate) rest: Option<&'a Rest>,
+    /// Rows of the tables that inputs choose from, by the inputs' names.
+    pub(crate) tables: BTreeMap<String, u64>,
     /// What its plan's kernels keep of constants.
     pub(crate) packed: Vec<(&'a Constant, &'a Layout)>,
     pub(crate) plan: KeptPlan,
@@ -94,9 +108,12 @@ struct Description {
     producer: String,
     opsets: BTreeMap<String, i64>,
     inputs: Vec<(String, TensorSpec)>,
+    /// Rows of the tables that inputs choose from, by name: random inputs keep within them.
+    tables: BTreeMap<String, u64>,
     /// Labels of outputs, by name.
     labels: BTreeMap<String, Labels>,
     program: StoredProgram,
+    rest: Option<StoredRest>,
     plan: KeptPlan,
 }
 
@@ -114,7 +131,13 @@ pub(crate) struct Compiled {
     /// What it was made of, if that is known.
     pub(crate) source: Option<Source>,
     pub(crate) inputs: BTreeMap<String, TensorSpec>,
+    /// Rows of the tables that inputs choose from, by the inputs' names.
+    pub(crate) tables: BTreeMap<String, u64>,
     pub(crate) program: Program,
+    /// What is left when it has run, if something is.
+    pub(crate) rest: Option<Arc<Rest>>,
+    /// All that the file holds.
+    pub(crate) constants: Vec<Constant>,
     pub(crate) plan: KeptPlan,
     /// How the plan was made.
     pub(crate) choice: PlanChoice,
@@ -133,6 +156,8 @@ impl Compilation<'_> {
     pub(crate) fn write(self, path: &Path) -> Result<About, CompiledError> {
         let refused = |error: String| CompiledError::io(path, error);
         let mut gathered = Gathered::default();
+        let names = self.inputs.iter().map(|(name, _)| name.as_str());
+        let rest = self.rest.map(|rest| StoredRest::of(rest, names, &mut gathered)).transpose().map_err(refused)?;
         let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
         // A path that cannot be written down is not remembered.
         let source = self
@@ -149,6 +174,7 @@ impl Compilation<'_> {
             devices: devices(self.inventory),
             strategy: self.options.strategy.to_string(),
             nodes: self.program.nodes.len(),
+            later: self.rest.map_or(0, Rest::operators),
             weights: gathered.held.len() as u64 + gathered.bytes,
             fixed: self.program.fixed.keys().cloned().collect(),
             source: source.as_ref().map(|source| source.model().to_owned()),
@@ -164,8 +190,10 @@ impl Compilation<'_> {
             producer: producer.clone(),
             opsets: opsets.clone(),
             inputs: self.inputs,
+            tables: self.tables,
             labels: labels.collect(),
             program,
+            rest,
             plan: self.plan,
         };
         let mut bytes = Vec::new();
@@ -240,7 +268,7 @@ impl CompiledFile {
 
     /// Its inputs and outputs as a model without operators.
     pub(crate) fn model(&self) -> Model {
-        let Description { name, producer, opsets, inputs, labels, program, .. } = &self.description;
+        let Description { name, producer, opsets, inputs, labels, program, rest, .. } = &self.description;
         let known = |spec: &TensorSpec| Some(spec.shape.dims().iter().map(|dim| Dim::Known(*dim)).collect());
         let mut values: Vec<String> = inputs.iter().map(|(name, _)| name.clone()).collect();
         let input = |(at, (name, spec)): (usize, &(String, TensorSpec))| Input {
@@ -252,13 +280,16 @@ impl CompiledFile {
             optional: false,
         };
         let inputs = inputs.iter().enumerate().map(input).collect();
+        let declared = match rest {
+            Some(rest) => rest.outputs().to_vec(),
+            None => program.outputs(),
+        };
         let mut outputs = Vec::new();
-        for output in program.outputs() {
+        for output in declared {
             let value = ValueIndex(values.len() as u32);
             values.push(output.name.clone());
-            let (dtype, dims) = (Some(output.spec.dtype), known(&output.spec));
             let labels = labels.get(&output.name).cloned();
-            outputs.push(Output { name: output.name.clone(), value, kind: Kind::default(), dtype, dims, labels });
+            outputs.push(Output { value, labels, ..output });
         }
         let (nodes, initializers) = (Vec::new(), BTreeMap::new());
         let (name, producer, opsets) = (name.clone(), producer.clone(), opsets.clone());
@@ -270,17 +301,26 @@ impl CompiledFile {
     /// # Errors
     /// If it is none that lowering could have made.
     pub(crate) fn read(self) -> Result<Compiled, CompiledError> {
+        let shell = self.model();
         let Self { path, container, description } = self;
-        let Description { about, source, settings, inputs, program, plan, .. } = description;
-        let program = program
-            .program(&container)
-            .map_err(|fault| CompiledError::damaged(&path, format!("its program is wrong: {fault}")))?;
+        let Description { about, source, settings, inputs, tables, program, rest, plan, .. } = description;
+        let wrong = |fault: String| CompiledError::damaged(&path, format!("its program is wrong: {fault}"));
+        let names = rest.iter().flat_map(StoredRest::names);
+        let constants = program.constants(&container, names).map_err(wrong)?;
+        let rest = rest.map(|rest| rest.read(shell, &constants)).transpose().map_err(wrong)?.map(Arc::new);
+        let program = program.program(&constants).map_err(wrong)?;
+        if rest.as_ref().is_some_and(|rest| rest.made.len() != program.outputs.len()) {
+            return Err(wrong("it makes more or less than is read of it".into()));
+        }
         let given: BTreeMap<_, _> = inputs.into_iter().collect();
         let wanted = program.inputs.iter().map(|input| program.value(*input));
         let unknown = wanted.into_iter().find(|value| given.get(&value.name) != Some(&value.spec));
         match unknown {
             Some(value) => Err(CompiledError::damaged(&path, format!("its input {:?} is not listed", value.name))),
-            None => Ok(Compiled { file: path, about, source, inputs: given, program, plan, choice: settings.choice() }),
+            None => {
+                let (inputs, choice) = (given, settings.choice());
+                Ok(Compiled { file: path, about, source, inputs, tables, program, rest, constants, plan, choice })
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::check;
 use super::container::{ALIGNMENT, Container};
 use crate::constant::{Constant, Identity, LARGE, PackedForm};
+use crate::import::model;
 use crate::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch_kernels::cpu::Layout;
 use anabranch_kernels::{Buffer, DType, Tensor, TensorSpec};
@@ -73,7 +74,7 @@ pub(super) struct Gathered {
 
 impl Gathered {
     /// The number of a constant.
-    fn number(&mut self, constant: &Constant) -> Result<u32, String> {
+    pub(super) fn number(&mut self, constant: &Constant) -> Result<u32, String> {
         let next = self.stored.len() as u32;
         let key = (constant.identity().clone(), constant.dtype());
         if let Some(known) = self.numbers.get(&key) {
@@ -159,34 +160,56 @@ impl StoredProgram {
         })
     }
 
-    /// What the caller receives.
-    pub(super) fn outputs(&self) -> &[Output] {
-        &self.outputs
+    /// What the caller receives, as outputs of a model without values.
+    pub(super) fn outputs(&self) -> Vec<model::Output> {
+        let declared = |Output { name, spec, .. }: &Output| model::Output {
+            name: name.clone(),
+            value: model::ValueIndex(0),
+            kind: model::Kind::default(),
+            dtype: Some(spec.dtype),
+            dims: Some(spec.shape.dims().iter().map(|dim| model::Dim::Known(*dim)).collect()),
+            labels: None,
+        };
+        self.outputs.iter().map(declared).collect()
     }
 
-    /// The program, checked; large constants stay in the container's file.
+    /// All constants of a file; large ones stay in it. `names` are those of constants that the program does not have.
     ///
     /// # Errors
-    /// What of it is not sound.
-    pub(super) fn program(self, container: &Container) -> Result<Program, String> {
+    /// What of them is not sound.
+    pub(super) fn constants<'n>(
+        &'n self,
+        container: &Container,
+        names: impl Iterator<Item = (u32, &'n String)>,
+    ) -> Result<Vec<Constant>, String> {
         // Small constants are copied: together they are no more than what is there.
         let small = self.constants.iter().filter(|stored| stored.small).map(|stored| stored.spec.bytes());
         if small.fold(0, usize::saturating_add) > container.held().len() {
             return Err("its small constants are larger than their place".into());
         }
-        let mut names = BTreeMap::new();
-        for StoredValue { name, origin, .. } in &self.values {
-            if let StoredOrigin::Constant(number) = origin {
-                names.entry(*number as usize).or_insert(name);
-            }
+        let mut named = BTreeMap::new();
+        let own = self.values.iter().filter_map(|StoredValue { name, origin, .. }| match origin {
+            StoredOrigin::Constant(number) => Some((*number, name)),
+            StoredOrigin::Input | StoredOrigin::Node(_) => None,
+        });
+        for (number, name) in own.chain(names) {
+            named.entry(number as usize).or_insert(name);
         }
         let (mut constants, mut weights) = (Vec::new(), 0);
         for (at, stored) in self.constants.iter().enumerate() {
-            // Those that only an input is fixed to have no name.
-            let name = names.get(&at).map_or_else(String::new, |name| (*name).clone());
+            // Those that only an input is fixed to, or an attribute is, have no name.
+            let name = named.get(&at).map_or_else(String::new, |name| (*name).clone());
             constants.push(stored.constant(container, name, weights)?);
             weights += usize::from(!stored.small);
         }
+        Ok(constants)
+    }
+
+    /// The program over these constants, checked.
+    ///
+    /// # Errors
+    /// What of it is not sound.
+    pub(super) fn program(self, constants: &[Constant]) -> Result<Program, String> {
         let constant =
             |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
         let value = |StoredValue { name, spec, origin }: StoredValue| {

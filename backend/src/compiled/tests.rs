@@ -2,16 +2,58 @@
 
 use super::*;
 use crate::device::{CpuGranularity, DetectOptions};
-use crate::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::{Inputs, Session};
 use ciborium::Value;
 use std::fs;
+
+/// A model in phases, with a branch, a sequence and attributes of all kinds, compiled.
+fn compiled_in_phases(path: &Path) {
+    let value = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
+    let branch = |node: NodeProto, made: &str| GraphProto {
+        node: vec![node],
+        output: vec![value(made)],
+        initializer: vec![TensorProto::f32s(&format!("{made}_half"), &[], &[0.5])],
+        ..GraphProto::default()
+    };
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("Exp", &["x"], &["e"]),
+            NodeProto::of("Greater", &["e", "one"], &["is"]),
+            NodeProto::of("Compress", &["e", "is"], &["found"]).with(AttributeProto::int("axis", 0)),
+            NodeProto::of("ReduceSum", &["found"], &["sum"]).with(AttributeProto::int("keepdims", 0)),
+            NodeProto::of("Less", &["sum", "one"], &["small"]),
+            NodeProto::of("If", &["small"], &["some"])
+                .with(AttributeProto::graph(
+                    "then_branch",
+                    &branch(NodeProto::of("Mul", &["found", "t_half"], &["t"]), "t"),
+                ))
+                .with(AttributeProto::graph(
+                    "else_branch",
+                    &branch(NodeProto::of("Compress", &["e", "is"], &["f"]), "f"),
+                )),
+            NodeProto::of("SequenceConstruct", &["some", "found"], &["list"]),
+            NodeProto::of("ConcatFromSequence", &["list"], &["all"]).with(AttributeProto::int("axis", 0)),
+            NodeProto::of("LeakyRelu", &["all"], &["y"]).with(AttributeProto::float("alpha", 0.25)),
+        ],
+        initializer: vec![TensorProto::f32s("one", &[], &[1.0])],
+        // More elements than a plan is made for.
+        input: vec![ValueInfoProto::f32s("x", &[18])],
+        output: vec![value("y"), value("e")],
+        ..GraphProto::default()
+    };
+    let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
+    let model = ModelProto::of(graph, 17).to_bytes();
+    let session = Session::from_bytes(&model, SessionOptions::default().with_devices(devices)).expect("sound");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+    session.compile(&inputs, path, "").expect("a plan of the first phase");
+}
 
 /// A convolution, a pool, a product and element-wise nodes, compiled.
 fn compiled(path: &Path) -> Vec<u8> {
     let weights =
         |name: &str, dims: &[i64]| TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize]);
-    let window = |node: NodeProto| node.with(crate::import::proto::AttributeProto::ints("kernel_shape", &[2, 2]));
+    let window = |node: NodeProto| node.with(AttributeProto::ints("kernel_shape", &[2, 2]));
     let graph = GraphProto {
         node: vec![
             NodeProto::of("Conv", &["x", "w"], &["a"]),
@@ -55,14 +97,13 @@ fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
     }
 }
 
-/// The file with another description, and sound checksums. Its one weight is `m`.
-fn rewritten(container: &Container, description: &Value, path: &Path) {
+/// The file with another description, and sound checksums. These are its weights.
+fn rewritten(container: &Container, description: &Value, weights: &[Vec<u8>], path: &Path) {
     let mut bytes = Vec::new();
     ciborium::into_writer(description, &mut bytes).expect("memory takes it");
-    let [raw, packed] = forms(container);
-    let sizes = (2, size(&[&raw, &packed]));
+    let sizes = (weights.len(), size(&weights.iter().map(Vec::as_slice).collect::<Vec<_>>()));
     let write = |out: &mut dyn std::io::Write| {
-        container::write(out, &bytes, container.held(), sizes, |put| put(&raw).and_then(|()| put(&packed)))
+        container::write(out, &bytes, container.held(), sizes, |put| weights.iter().try_for_each(|weight| put(weight)))
     };
     files::write_sealed(path, write).expect("writable");
 }
@@ -180,36 +221,89 @@ fn a_copy_is_verified_and_what_is_sealed_is_not_read() {
     assert!(session.run(&inputs).is_err(), "once it is known, it is refused");
 }
 
+/// The array of a value that so many others come before.
+fn array<'v>(value: &'v mut Value, before: &mut usize) -> Option<&'v mut Vec<Value>> {
+    match value {
+        Value::Array(items) => {
+            if *before == 0 {
+                return Some(items);
+            }
+            *before -= 1;
+            items.iter_mut().find_map(|item| array(item, before))
+        }
+        Value::Map(entries) => entries.iter_mut().find_map(|(_, item)| array(item, before)),
+        _ => None,
+    }
+}
+
 #[test]
 fn no_number_of_a_description_is_trusted() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let (sound, other) = (folder.path().join("sound"), folder.path().join("other"));
-    compiled(&sound);
+    for in_phases in [false, true] {
+        if in_phases {
+            compiled_in_phases(&sound)
+        } else {
+            drop(compiled(&sound))
+        }
+        let container = Container::open(&sound).expect("sound");
+        let weights = if in_phases { Vec::new() } else { forms(&container).to_vec() };
+        let whole: Value = ciborium::from_reader(container.description()).expect("sound");
+        rewritten(&container, &whole, &weights, &other);
+        assert!(opens(&sound) && opens(&other));
+        let count = {
+            let (mut copy, mut found) = (whole.clone(), Vec::new());
+            numbers(&mut copy, &mut found);
+            found.len()
+        };
+        // Each is changed in one way, all ways in turn.
+        let ways = [
+            Value::from(0),
+            Value::from(u32::MAX),
+            Value::from(u64::MAX),
+            Value::from(-1),
+            Value::from(f64::NAN),
+            Value::from(7),
+        ];
+        let mut refused = 0;
+        for at in 0..count {
+            let (mut copy, mut found) = (whole.clone(), Vec::new());
+            numbers(&mut copy, &mut found);
+            *found[at] = ways[at % ways.len()].clone();
+            rewritten(&container, &copy, &weights, &other);
+            refused += usize::from(!opens(&other));
+        }
+        assert!(refused > count / 3, "{refused} of {count}");
+    }
+}
+
+#[test]
+fn no_list_of_a_rest_is_trusted() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let (sound, other) = (folder.path().join("sound"), folder.path().join("other"));
+    compiled_in_phases(&sound);
     let container = Container::open(&sound).expect("sound");
     let whole: Value = ciborium::from_reader(container.description()).expect("sound");
-    rewritten(&container, &whole, &other);
-    assert!(opens(&sound) && opens(&other));
-    let count = {
-        let (mut copy, mut found) = (whole.clone(), Vec::new());
-        numbers(&mut copy, &mut found);
-        found.len()
+    // Whether the file with another list of this number opens; `None` if there is no such list.
+    let changed = |at: usize, change: &dyn Fn(&mut Vec<Value>)| {
+        let mut copy = whole.clone();
+        let entries = copy.as_map_mut().expect("a description");
+        let rest = entries.iter_mut().find(|(key, _)| key.as_text() == Some("rest")).expect("it runs in phases");
+        change(array(&mut rest.1, &mut { at })?);
+        rewritten(&container, &copy, &[], &other);
+        Some(opens(&other))
     };
-    // Each is changed in one way, all ways in turn.
-    let ways = [
-        Value::from(0),
-        Value::from(u32::MAX),
-        Value::from(u64::MAX),
-        Value::from(-1),
-        Value::from(f64::NAN),
-        Value::from(7),
-    ];
-    let mut refused = 0;
-    for at in 0..count {
-        let (mut copy, mut found) = (whole.clone(), Vec::new());
-        numbers(&mut copy, &mut found);
-        *found[at] = ways[at % ways.len()].clone();
-        rewritten(&container, &copy, &other);
-        refused += usize::from(!opens(&other));
+    let twice = |list: &mut Vec<Value>| {
+        if let Some(first) = list.first().cloned() {
+            list.push(first);
+        }
+    };
+    assert_eq!(changed(0, &|_| {}), Some(true));
+    let (mut count, mut refused) = (0, 0);
+    while let Some(cut) = changed(count, &|list| drop(list.pop())) {
+        changed(count, &|list| list.reverse());
+        refused += usize::from(!cut) + usize::from(changed(count, &twice) == Some(false));
+        count += 1;
     }
-    assert!(refused > count / 3, "{refused} of {count}");
+    assert!(count > 40 && refused > count, "{refused} of {count} lists in two ways");
 }

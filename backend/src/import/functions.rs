@@ -19,7 +19,7 @@ use anabranch_kernels::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Functions and graphs within each other that a call may stand in: reading and lowering them recurses.
-const DEEPEST: usize = 32;
+pub(crate) const DEEPEST: usize = 32;
 
 /// Domain, name and overload, by which a function is called.
 type Key<'p> = (&'p str, &'p str, &'p str);

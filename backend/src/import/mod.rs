@@ -43,6 +43,7 @@ mod tensor;
 pub use attribute::{Attribute, AttributeError};
 pub use beside::data_files;
 pub use error::{ImportError, ImportErrorKind};
+pub(crate) use functions::DEEPEST as DEEPEST_GRAPHS;
 pub use graph::OPSETS;
 pub use item::item_in_file;
 pub use labels::Labels;

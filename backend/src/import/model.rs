@@ -4,12 +4,13 @@ use super::attribute::Attribute;
 use super::labels::Labels;
 use crate::constant::Constant;
 use anabranch_kernels::DType;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// Index of a value of a [`Model`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ValueIndex(pub u32);
 
 impl ValueIndex {
@@ -20,7 +21,7 @@ impl ValueIndex {
 }
 
 /// A dimension of an input or output.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Dim {
     /// A number.
     Known(usize),
@@ -53,7 +54,7 @@ impl fmt::Display for Dim {
 }
 
 /// Whether an input or output is one tensor, several, or perhaps nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
     /// Whether it is a sequence of tensors instead of one tensor.
     pub sequence: bool,
@@ -104,7 +105,7 @@ pub struct Input {
 }
 
 /// A value that the caller receives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
     /// Its name.
     pub name: String,
@@ -153,7 +154,14 @@ pub struct Subgraph {
     /// Values of the graphs around it that it reads.
     pub captured: Vec<ValueIndex>,
     /// Graphs within each other that it is, itself among them.
-    pub(super) height: usize,
+    pub(crate) height: usize,
+}
+
+impl Subgraph {
+    /// Graphs within each other that a graph of these nodes is.
+    pub(crate) fn height_over(nodes: &[Node]) -> usize {
+        1 + nodes.iter().flat_map(Node::graphs).map(|graph| graph.height).max().unwrap_or(0)
+    }
 }
 
 impl Node {

@@ -75,7 +75,7 @@ impl<'p> Builder<'p> {
         let read = nodes.iter().flat_map(Node::all_inputs).chain(outputs.iter().map(|output| output.value));
         let captured: BTreeSet<_> = read.filter(|value| !own.contains(value)).collect();
         let captured = captured.into_iter().collect();
-        let height = 1 + nodes.iter().flat_map(Node::graphs).map(|graph| graph.height).max().unwrap_or(0);
+        let height = Subgraph::height_over(&nodes);
         Ok(Subgraph { inputs, outputs, nodes, initializers, captured, height })
     }
 }

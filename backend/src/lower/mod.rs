@@ -80,7 +80,7 @@ impl Default for LowerOptions {
 /// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
 /// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
-    let mut lowering = Lowering::new(model, options)?;
+    let mut lowering = Lowering::new(model, &model.initializers, options)?;
     lowering.inputs(options)?;
     lowering.nodes(&needed_nodes(model))?;
     let (program, folding) = lowering.finish()?;
@@ -99,6 +99,11 @@ pub fn operators(domain: &str) -> BTreeSet<&'static str> {
     let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
     let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);
     ops::names(domain).chain(control).chain(flexible).collect()
+}
+
+/// Whether the host can compute a node between two programs.
+pub(crate) fn is_step(node: &Node) -> bool {
+    steps::is_step(node) || control::is_control(node)
 }
 
 /// Positions of the nodes that an output of the model depends on.
@@ -149,14 +154,19 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(model: &'a Model, options: &LowerOptions) -> Result<Self, LowerError> {
+    /// `constants` are those that folding may add as many bytes as again.
+    fn new(
+        model: &'a Model,
+        constants: &BTreeMap<ValueIndex, Constant>,
+        options: &LowerOptions,
+    ) -> Result<Self, LowerError> {
         if !OPSETS.contains(&model.opset()) {
             let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
             let known = format!("versions {first} to {last} are supported");
             let text = format!("the model uses version {version} of the ONNX operators; {known}");
             return Err(LowerError::new(ErrorKind::Unsupported, text));
         }
-        let own: usize = model.initializers.values().map(Constant::bytes).fold(0, usize::saturating_add);
+        let own: usize = constants.values().map(Constant::bytes).fold(0, usize::saturating_add);
         Ok(Self {
             model,
             builder: Builder::new(Folding::new(own.saturating_add(options.budget))),

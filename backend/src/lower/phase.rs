@@ -42,8 +42,6 @@ pub(crate) struct Phase {
 
 /// What is left of a phase when its program has run.
 pub struct Rest {
-    /// The phase.
-    pub(crate) phase: Arc<Phase>,
     /// The values that the program's outputs are.
     pub(crate) made: Vec<ValueIndex>,
     /// Positions of the nodes that are computed one by one on the host after it.
@@ -139,12 +137,13 @@ impl Phase {
         options: &LowerOptions,
         given: &[(ValueIndex, TensorSpec)],
     ) -> Result<(Program, Option<Rest>), LowerError> {
-        let mut lowering = Lowering::new(&self.model, options)?;
+        let constants = if self.whole { &self.model.initializers } else { &self.known };
+        let mut lowering = Lowering::new(&self.model, constants, options)?;
         if self.whole {
             lowering.inputs(options)?;
         } else {
             lowering.later = true;
-            lowering.constants(&self.known);
+            lowering.constants(constants);
             for (value, spec) in given {
                 lowering.given(*value, self.model.value_name(*value), spec.clone(), &options.fixed);
             }
@@ -197,7 +196,7 @@ impl Phase {
     }
 
     /// Divides the nodes into those that were lowered, those that are steps right after them, and the others.
-    fn cut(self: &Arc<Self>, lowering: &Lowering<'_>) -> Rest {
+    fn cut(&self, lowering: &Lowering<'_>) -> Rest {
         let lost = |value: &ValueIndex| !matches!(lowering.slots[value.index()], Slot::Made(_));
         let sequences: BTreeSet<_> = self.reads.iter().copied().filter(lost).collect();
         let mut held = sequences.clone();
@@ -219,7 +218,7 @@ impl Phase {
         }
         let (made, known) = self.crossing(lowering, steps.iter().chain(&left));
         let next = Arc::new(Self::of(Arc::clone(&self.model), left, known));
-        Rest { phase: Arc::clone(self), made, steps, next, wanted: lowering.wanted.iter().cloned().collect() }
+        Rest { made, steps, next, wanted: lowering.wanted.iter().cloned().collect() }
     }
 
     /// Whether a node has graphs and is given something that is no tensor, which cannot be lowered.
@@ -261,6 +260,32 @@ fn reads(model: &Model, nodes: &[u32], known: &BTreeMap<ValueIndex, Constant>) -
 }
 
 impl Rest {
+    /// All of a model whose nodes wait for these values (`made`): the nodes at `steps`, ascending, are computed first. `known` are its constants.
+    pub(crate) fn of(
+        model: Model,
+        made: Vec<ValueIndex>,
+        steps: Vec<u32>,
+        known: BTreeMap<ValueIndex, Constant>,
+    ) -> Self {
+        let left = (0..model.nodes.len() as u32).filter(|at| steps.binary_search(at).is_err()).collect();
+        Self { made, steps, next: Arc::new(Phase::of(Arc::new(model), left, known)), wanted: Vec::new() }
+    }
+
+    /// The model that the nodes are of.
+    pub(crate) fn model(&self) -> &Model {
+        &self.next.model
+    }
+
+    /// Positions of all nodes that are left, ascending.
+    pub(crate) fn positions(&self) -> BTreeSet<u32> {
+        self.steps.iter().chain(&self.next.nodes).copied().collect()
+    }
+
+    /// The constants that they read.
+    pub(crate) fn known(&self) -> &BTreeMap<ValueIndex, Constant> {
+        &self.next.known
+    }
+
     /// How many operators of the model are left for later phases, those of graphs within nodes not counted.
     pub fn operators(&self) -> usize {
         self.steps.len() + self.next.nodes.len()
@@ -268,6 +293,6 @@ impl Rest {
 
     /// Names of the first operators that are computed on the host, because only they tell the shapes that follow.
     pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().map(|at| self.phase.model.nodes[*at as usize].name.as_str())
+        self.steps.iter().map(|at| self.model().nodes[*at as usize].name.as_str())
     }
 }

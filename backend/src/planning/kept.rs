@@ -164,7 +164,7 @@ impl Planner<'_> {
             streaming: kept.options.streaming,
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),
-            rest: None,
+            rest: self.lowered.rest.clone(),
         })
     }
 

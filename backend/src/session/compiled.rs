@@ -4,13 +4,16 @@ use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::Session;
 use super::options::SessionOptions;
+use super::plausible;
 use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
 use crate::constant::{Constant, ConstantError};
 use crate::device::{detect, detect_cpus};
 use crate::error_kind::ErrorKind;
 use crate::import;
+use crate::lower::Rest;
 use crate::planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
-use crate::program::{Program, Value};
+use crate::program::Program;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,11 +27,10 @@ pub(super) struct Precompiled {
 
 impl Session {
     /// Compiles the model for inputs like these, and writes it to a file: [`Self::open`] opens that without lowering or planning. `build` is kept
-    /// in it to be shown.
+    /// in it to be shown. If the model runs in phases, the file has the plan of the first one, and the operators of later ones as they are.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; if the model runs in phases, since the programs of later ones depend on what the first computes; if it is compiled
-    /// already, or is planned for devices of a platform file; and if the file cannot be written.
+    /// As [`Self::prepare`]; if the model is compiled already, or is planned for devices of a platform file; and if the file cannot be written.
     pub fn compile(&self, inputs: &Inputs, path: &Path, build: &str) -> Result<About, SessionError> {
         let refused = |problem: String| SessionError::from(CompiledError::io(path, problem));
         if self.precompiled.is_some() {
@@ -49,14 +51,6 @@ impl Session {
         }
         within_memory(|| {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
-            if let Some(rest) = &lowered.rest {
-                let step =
-                    rest.steps().next().map_or_else(String::new, |name| format!(", first of all what {name:?} makes"));
-                let left = rest.operators();
-                return Err(refused(format!(
-                    "the model runs in phases: {left} operators wait for what a run computes{step}; run the model itself"
-                )));
-            }
             let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
             let planned = planner.plan(&choice)?;
             let plan = KeptPlan::of(&planned, &choice.plan);
@@ -76,6 +70,8 @@ impl Session {
                 build,
                 inputs: given.collect(),
                 program: &lowered.program,
+                rest: lowered.rest.as_deref(),
+                tables: plausible::tables(&self.whole.model),
                 packed: packed.collect(),
                 plan,
             };
@@ -146,8 +142,7 @@ impl Session {
 
     /// The constants of a compiled model.
     fn constants(&self) -> impl Iterator<Item = &Constant> {
-        let values = self.precompiled.iter().flat_map(|precompiled| &precompiled.program.values);
-        values.filter_map(Value::constant)
+        self.precompiled.iter().flat_map(|precompiled| &precompiled.compiled.constants)
     }
 
     /// Whether the files that a compiled model was made of are there as they were, if they are known. Reads them.
@@ -155,9 +150,9 @@ impl Session {
         self.precompiled.as_ref()?.compiled.source.as_ref().map(Source::is_unchanged)
     }
 
-    /// The plan of the whole model that `choice` makes here and now: the compiled one, where it is of this choice.
+    /// The plan of a phase that `choice` makes here and now: the compiled one, if it is of this phase and choice.
     pub(super) fn planned(&self, lowered: &Lowered, choice: &PlanChoice) -> Result<Planned, SessionError> {
-        if let Some(precompiled) = self.precompiled.as_ref().filter(|known| known.is_of(choice))
+        if let Some(precompiled) = self.precompiled.as_ref().filter(|known| known.is_of(lowered, choice))
             && self.lost.names().is_empty()
         {
             // Devices are not calibrated for a plan that is there.
@@ -174,8 +169,13 @@ impl Session {
 }
 
 impl Precompiled {
-    fn is_of(&self, choice: &PlanChoice) -> bool {
-        self.same && self.compiled.choice == *choice
+    fn is_of(&self, lowered: &Lowered, choice: &PlanChoice) -> bool {
+        self.same && Arc::ptr_eq(&self.program, &lowered.program) && self.compiled.choice == *choice
+    }
+
+    /// What is left when the program has run.
+    pub(super) fn rest(&self) -> Option<&Arc<Rest>> {
+        self.compiled.rest.as_ref()
     }
 
     /// The program, if these are inputs for it.
@@ -202,6 +202,11 @@ impl Precompiled {
             Some((name, _)) => Err(InputError::CompiledFixed { name: name.clone(), file: file() }),
             None => Ok(&self.program),
         }
+    }
+
+    /// Rows of the tables that inputs choose from, by the inputs' names.
+    pub(super) fn tables(&self) -> &BTreeMap<String, u64> {
+        &self.compiled.tables
     }
 
     /// The elements that an input must have.

@@ -164,7 +164,8 @@ impl Session {
         sizes: &BTreeMap<String, usize>,
     ) -> Result<Inputs, SessionError> {
         let sizes = self.sizes(&inputs, sizes)?;
-        let tables = plausible::tables(self.model());
+        let known = self.precompiled.as_ref().map(|compiled| compiled.tables().clone());
+        let tables = known.unwrap_or_else(|| plausible::tables(self.model()));
         let mut missing = Vec::new();
         for input in self.missing(&inputs) {
             missing.push((input.name.clone(), TensorSpec::new(input.dtype, concrete(input, &sizes)?)));

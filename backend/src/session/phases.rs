@@ -151,7 +151,7 @@ impl Session {
         later: &mut Later,
         begun: Instant,
     ) -> Result<Named, SessionError> {
-        let given = self.whole.model.inputs.iter().filter(|input| input.kind.is_tensor());
+        let given = rest.model().inputs.iter().filter(|input| input.kind.is_tensor());
         let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
         let mut course = Course { session: self, options, later, begun };
         let values = course.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
@@ -240,7 +240,7 @@ impl Course<'_> {
             values.insert(*value, Item::Tensor(tensor.clone()));
         }
         for at in &rest.steps {
-            let node = &rest.phase.model.nodes[*at as usize];
+            let node = &rest.model().nodes[*at as usize];
             let made = self.step(rest, *at, &values)?;
             let named = node.outputs.iter().zip(made).filter_map(|(value, item)| Some(((*value)?, item)));
             values.extend(named);

@@ -281,10 +281,11 @@ impl Session {
     }
 
     fn lower(&self, phase: &Arc<Phase>, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
-        if let Some(precompiled) = &self.precompiled {
+        if let Some(precompiled) = self.precompiled.as_ref().filter(|_| phase.is_whole()) {
             self.check_names(inputs)?;
-            let program = Arc::clone(precompiled.program(inputs)?);
-            return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest: None });
+            let (program, rest) = (Arc::clone(precompiled.program(inputs)?), precompiled.rest().cloned());
+            self.check_resident(rest.is_some())?;
+            return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest });
         }
         let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
@@ -303,8 +304,8 @@ impl Session {
         match phase.lower(&options, &given) {
             Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
             Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
-            Ok((_, Some(_))) if !self.options.constraints.resident.is_empty() => Err(InputError::Resident.into()),
             Ok((program, rest)) => {
+                self.check_resident(rest.is_some())?;
                 let (program, weights) = (Arc::new(program), Arc::clone(&self.weights));
                 Ok(Lowered { program, weights, rest: rest.map(Arc::new) })
             }
@@ -312,6 +313,14 @@ impl Session {
                 learn(error.wanted());
                 Err(error.into())
             }
+        }
+    }
+
+    /// Sees that nothing stays on a device from run to run if there are phases.
+    fn check_resident(&self, in_phases: bool) -> Result<(), InputError> {
+        match in_phases && !self.options.constraints.resident.is_empty() {
+            true => Err(InputError::Resident),
+            false => Ok(()),
         }
     }
 

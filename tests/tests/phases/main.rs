@@ -1,5 +1,6 @@
 //! Shapes that follow from computed values: such models run in phases, each of which is placed and kept like a model.
 
+mod compiled;
 mod parts;
 
 use anabranch::device::{CpuGranularity, DetectOptions};
@@ -109,9 +110,8 @@ fn the_number_of_threads_and_devices_changes_no_bit() {
     }
 }
 
-#[test]
-fn computed_sizes_decide_shapes() {
-    // The greatest element is the number of rows.
+/// The greatest element is the number of rows.
+fn rows() -> Vec<u8> {
     let nodes = vec![
         NodeProto::of("ReduceMax", &["x"], &["most"]).with(AttributeProto::int("keepdims", 0)),
         NodeProto::of("Cast", &["most"], &["rows"]).with(AttributeProto::int("to", data_type::INT64)),
@@ -120,7 +120,12 @@ fn computed_sizes_decide_shapes() {
         NodeProto::of("Reshape", &["x", "shape"], &["r"]),
         NodeProto::of("Neg", &["r"], &["y"]),
     ];
-    let session = session(&model(nodes, vec![number("one", 1), number("rest", -1)], &["y"]));
+    model(nodes, vec![number("one", 1), number("rest", -1)], &["y"])
+}
+
+#[test]
+fn computed_sizes_decide_shapes() {
+    let session = session(&rows());
     for (rows, phases) in [(3usize, 1), (6, 2), (3, 2)] {
         let mut x = vec![0.5f32; 18];
         x[7] = rows as f32;
@@ -229,9 +234,8 @@ fn plans_of_phases_make_room_for_each_other() {
     }
 }
 
-#[test]
-fn branches_may_hold_what_only_their_run_tells() {
-    // The positive elements, or minus the sum of all.
+/// Twice the positive elements, or minus twice the sum of all.
+fn branching() -> Vec<u8> {
     let picked = GraphProto {
         node: vec![NodeProto::of("Greater", &["x", "zero"], &["is"]), NodeProto::of("Compress", &["x", "is"], &["p"])],
         output: vec![value("p")],
@@ -252,7 +256,12 @@ fn branches_may_hold_what_only_their_run_tells() {
         NodeProto::of("Add", &["b", "b"], &["y"]),
     ];
     let none = TensorProto::i64s("none", &[0], &[]);
-    let session = session(&model(nodes, vec![float("zero", 0.0), none], &["y"]));
+    model(nodes, vec![float("zero", 0.0), none], &["y"])
+}
+
+#[test]
+fn branches_may_hold_what_only_their_run_tells() {
+    let session = session(&branching());
     let mut x = [-1f32; 17];
     assert_eq!(floats(&session.run(&inputs(&x)).expect("the sum"), "y"), [34.0]);
     x[4] = 30.0;
@@ -260,8 +269,8 @@ fn branches_may_hold_what_only_their_run_tells() {
     assert_eq!(floats(&session.run(&inputs(&x)).expect("two elements"), "y"), [60.0, 4.0]);
 }
 
-#[test]
-fn sequences_grow_in_loops() {
+/// Adds `x` times 0, 1 and 2 to a sequence.
+fn growing() -> Vec<u8> {
     let body = GraphProto {
         node: vec![
             NodeProto::of("Cast", &["i"], &["f"]).with(AttributeProto::int("to", data_type::FLOAT)),
@@ -279,8 +288,12 @@ fn sequences_grow_in_loops() {
         NodeProto::of("ConcatFromSequence", &["all"], &["y"]).with(AttributeProto::int("axis", 0)),
         NodeProto::of("SequenceLength", &["all"], &["count"]),
     ];
-    let session = session(&model(nodes, vec![number("three", 3)], &["y", "count"]));
-    let outputs = session.run(&inputs(&[2.0; 2])).expect("a sequence of three");
+    model(nodes, vec![number("three", 3)], &["y", "count"])
+}
+
+#[test]
+fn sequences_grow_in_loops() {
+    let outputs = session(&growing()).run(&inputs(&[2.0; 2])).expect("a sequence of three");
     assert_eq!(floats(&outputs, "y"), [0.0, 0.0, 2.0, 2.0, 4.0, 4.0]);
     assert_eq!(outputs.tensor("count").expect("made").elements::<i64>(), Some(&[3i64][..]));
 }
@@ -313,8 +326,8 @@ fn an_optional_sequence_is_there() {
     assert_eq!(floats(&session.run(&inputs(&[1.0, 2.0])).expect("there"), "y"), [1.0, 2.0]);
 }
 
-#[test]
-fn a_graph_of_attention_waits_for_what_a_run_computes() {
+/// Attention with a graph that needs a computed size, and the same without.
+fn attending() -> Vec<u8> {
     let graph = GraphProto {
         node: vec![NodeProto::of("Expand", &["in", "size"], &["out"])],
         input: vec![value("in")],
@@ -335,7 +348,12 @@ fn a_graph_of_attention_waits_for_what_a_run_computes() {
         attention("plain"),
     ];
     let constants = vec![TensorProto::i64s("axes", &[3], &[0, 1, 3]), float("zero", 0.0), number("one", 1)];
-    let outputs = session(&model(nodes, constants, &["y", "plain"])).run(&inputs(&[1.0, 2.0])).expect("two phases");
+    model(nodes, constants, &["y", "plain"])
+}
+
+#[test]
+fn a_graph_of_attention_waits_for_what_a_run_computes() {
+    let outputs = session(&attending()).run(&inputs(&[1.0, 2.0])).expect("two phases");
     assert_eq!(floats(&outputs, "y"), floats(&outputs, "plain"));
 }
 

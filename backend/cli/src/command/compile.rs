@@ -23,7 +23,7 @@ what a file was made for.";
 
 /// Lower, place and plan a model once, and keep that with its weights in a file that opens at once
 ///
-/// It is for the shapes of these inputs and for this machine. Models that run in phases cannot be compiled.
+/// It is for the shapes of these inputs and for this machine. If the model runs in phases, later phases are planned in each run.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompileCommand {
@@ -54,7 +54,11 @@ impl CompileCommand {
         let model = open::model_name(&self.model);
         let text = || {
             let (weights, nodes) = (format_bytes(about.weights), about.nodes);
-            format!("{model}: {nodes} nodes, placed by {}; constants of {weights}\n", about.strategy)
+            let later = match about.later {
+                0 => String::new(),
+                count => format!("; {count} operators are planned when their shapes are known"),
+            };
+            format!("{model}: {nodes} nodes, placed by {}{later}; constants of {weights}\n", about.strategy)
         };
         if !about.fixed.is_empty() {
             let names = about.fixed.join(", ");

@@ -154,7 +154,7 @@ impl Inspection {
 
 /// What made a compiled model, and for what.
 fn made(about: &About, has_source: Option<bool>) -> String {
-    let About { version, build, kernels, machine, strategy, nodes, fixed, .. } = about;
+    let About { version, build, kernels, machine, strategy, nodes, later, fixed, .. } = about;
     let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
     let source = about.source.as_ref().map_or_else(
         || "a model whose file is not known".into(),
@@ -168,9 +168,13 @@ fn made(about: &About, has_source: Option<bool>) -> String {
         true => String::new(),
         false => format!("; for the elements that {} had then, which decide shapes", fixed.join(", ")),
     };
+    let later = match later {
+        0 => String::new(),
+        count => format!(", and {count} operators that are planned when their shapes are known"),
+    };
     format!(
         "compiled from {source} by Anabranch {version} ({build}), kernels {kernels}, for {machine}, devices {devices}: {nodes} nodes \
-         placed by {strategy}; constants of {weights}, which are as they were written{elements}"
+         placed by {strategy}{later}; constants of {weights}, which are as they were written{elements}"
     )
 }
 
