@@ -5,6 +5,8 @@ use anabranch::execute::{Activity, RunOptions};
 use anabranch::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, data_type,
 };
+use anabranch::planning::{Order, PlanChoice, Strategy};
+use anabranch::refine::{RefineOptions, Verdict, refine};
 use anabranch::session::{Inputs, Run, Session, events_json};
 use anabranch::{Shape, Tensor};
 use anabranch_tests::one_cpu;
@@ -210,4 +212,40 @@ fn a_cold_run_of_phases_is_told_as_such() {
     let options = SeriesOptions::default().with_runs(Some(1), Some(0));
     let series = measure(&session, &inputs(), &prepared, &options, &mut |_| ()).expect("one run");
     assert!(series.cold && series.predicted.is_none());
+}
+
+#[test]
+fn a_choice_holds_for_the_plans_of_all_phases() {
+    let session = session(&picked());
+    let ways = ["cp", "heft", "mite"].map(|name| {
+        let Ok(strategy) = name.parse::<Strategy>();
+        let choice = PlanChoice { strategy, order: Order::Frugal, ..PlanChoice::default() };
+        (name, session.ready(&session.plan_with(&inputs(), &choice).expect("a plan")).expect("memory"))
+    });
+    for _ in 0..2 {
+        for (name, prepared) in &ways {
+            let options = RunOptions::default().with_profile(true);
+            let run = session.run_prepared(prepared, &inputs(), &options).expect("it runs in phases");
+            let plans = run.plans();
+            assert_eq!(plans.iter().map(|planned| planned.plan().strategy()).collect::<Vec<_>>(), [*name; 2]);
+        }
+    }
+    let [one, other, _] = &ways;
+    assert!(!one.1.planned().is_same_plan(other.1.planned()), "later phases differ");
+    // One plan for each way: the second round made none.
+    assert_eq!(session.ready_phases(), ways.len());
+}
+
+#[test]
+fn plans_of_phases_are_refined_by_whole_runs() {
+    let session = session(&picked());
+    let refined = refine(&session, &inputs(), &RefineOptions::new(3, 2), &mut || {}).expect("all plans run");
+    for round in &refined.refinement.rounds[1..] {
+        let new = round.proposal.as_ref().expect("only runs tell whether it is faster");
+        assert!(round.predicted_gain_percent.is_none() && new.predicted_ms.is_none(), "{round:?}");
+        let others = round.singles.iter().chain([&round.plan]).map(|plan| plan.measured_ms.median);
+        let is_fastest = others.fold(f64::INFINITY, f64::min) > new.measured_ms.median;
+        assert_eq!(round.verdict == Verdict::Kept, is_fastest, "{round:?}");
+    }
+    assert_eq!(refined.series.run.later.map(|later| later.phases), Some(1));
 }

@@ -271,6 +271,13 @@ impl Rest {
         Self { made, steps, next: Arc::new(Phase::of(Arc::new(model), left, known)), wanted: Vec::new() }
     }
 
+    /// The same, whose plans are found by no other's runs.
+    pub(crate) fn apart(&self) -> Self {
+        let Phase { model, nodes, known, .. } = &*self.next;
+        let next = Arc::new(Phase::of(Arc::clone(model), nodes.clone(), known.clone()));
+        Self { made: self.made.clone(), steps: self.steps.clone(), next, wanted: self.wanted.clone() }
+    }
+
     /// The model that the nodes are of.
     pub(crate) fn model(&self) -> &Model {
         &self.next.model

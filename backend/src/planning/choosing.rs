@@ -49,7 +49,7 @@ impl Planner<'_> {
             let placing = self.placing()?;
             streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
         };
-        Ok(Planned { place_time: started.elapsed(), ..planned? })
+        Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
     }
 
     /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at

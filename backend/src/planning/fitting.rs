@@ -8,7 +8,7 @@ use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::planned::{Lowered, Planned};
 use super::repair::Ways;
-use super::request::{BlockSource, PlacementRequest};
+use super::request::{BlockSource, PlacementRequest, PlanChoice};
 use super::strategy::Order;
 use crate::error_kind::ErrorKind;
 use crate::execute::Forecast;
@@ -78,6 +78,7 @@ impl Planner<'_> {
             plan: Arc::new(plan.with_prediction(predicted)),
             weights,
             rest: planned.rest.clone(),
+            choice: planned.choice.clone(),
         })
     }
 
@@ -178,6 +179,7 @@ impl Planner<'_> {
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),
             rest: self.lowered.rest.clone(),
+            choice: PlanChoice::default(),
         })
     }
 

@@ -9,6 +9,7 @@ use super::fitting::Planner;
 use super::forecast::forecast;
 use super::placing::{Placed, Placing};
 use super::planned::Planned;
+use super::request::PlanChoice;
 use crate::blocks::BlockMembers;
 use crate::error_kind::ErrorKind;
 use crate::plan::{CandidatePlan, Plan, PlanDevice, PlanOptions};
@@ -126,12 +127,12 @@ impl KeptPlan {
 }
 
 impl Planner<'_> {
-    /// The plan that was kept, with what the machine's costs now say of it: the same devices, order, streams and memory. No strategy is
+    /// The plan that was kept of this choice, with what the machine's costs now say of it: the same devices, order, streams and memory. No strategy is
     /// asked and nothing is simulated but the forecast. O(s log s) for s steps.
     ///
     /// # Errors
     /// If it is not of this program and these devices, or takes more than these may hold by now ([`ErrorKind::Memory`]).
-    pub(crate) fn restore(&self, kept: &KeptPlan) -> Result<Planned, PlanningError> {
+    pub(crate) fn restore(&self, kept: &KeptPlan, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         kept.fits(self)?;
         let made = self.placed_as(kept)?;
@@ -165,6 +166,7 @@ impl Planner<'_> {
             plan: Arc::new(plan.with_prediction(predicted)),
             weights: Arc::clone(&self.lowered.weights),
             rest: self.lowered.rest.clone(),
+            choice: choice.clone(),
         })
     }
 

@@ -1,6 +1,7 @@
 //! A program lowered for one set of input shapes, and its plans: nothing is taken on any device yet.
 
 use super::placing::Placed;
+use super::request::PlanChoice;
 use crate::blocks::{BlockMembers, BlockSummary};
 use crate::execute::{Kernels, Weights};
 use crate::lower::Rest;
@@ -33,6 +34,8 @@ pub struct Planned {
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
     pub(crate) rest: Option<Arc<Rest>>,
+    /// How it was planned, and later phases are.
+    pub(crate) choice: PlanChoice,
 }
 
 /// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.
@@ -61,7 +64,8 @@ impl Planned {
         Kernels::with(Arc::clone(&self.program), Arc::clone(&self.weights))
     }
 
-    /// Whether a run of the other does the same on the same devices in the same order.
+    /// Whether a run of the other does the same on the same devices in the same order. Plans of later phases are not known: they may differ if the
+    /// choices do.
     pub fn is_same_plan(&self, other: &Self) -> bool {
         let nodes = |planned: &Self| planned.program.nodes.len();
         let same = |node: NodeId| {
@@ -70,7 +74,9 @@ impl Planned {
                 && ours.spec == theirs.spec
                 && self.plan.device_of(node) == other.plan.device_of(node)
         };
-        nodes(self) == nodes(other)
+        let later = self.rest.is_none() || self.choice == other.choice;
+        later
+            && nodes(self) == nodes(other)
             && self.program.node_ids().all(same)
             && self.plan.steps() == other.plan.steps()
             && self.plan.transfers() == other.plan.transfers()

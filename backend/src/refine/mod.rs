@@ -3,7 +3,8 @@
 //! In each round the plan kept so far, the plan that the newest costs propose, and every device on its own are run in turn; the
 //! one of least measured median is kept. So the plan that remains was never slower than the best single device, by the
 //! measurements of the last round. What was measured of all of them goes into the costs of the next round, and into what is predicted
-//! then of the plan that was kept.
+//! then of the plan that was kept. If the model runs in phases, a plan is that of the first one with the plans of the others that its runs make,
+//! and each time is that of the whole run. Nobody predicts that before a run, so each round tries a new plan.
 
 #![forbid(unsafe_code)]
 
@@ -28,7 +29,7 @@ pub struct RefineOptions {
     pub rounds: u32,
     /// Measured runs of each plan in a round, ≥ 1.
     pub repeat: u32,
-    /// A new plan is tried where it is predicted to be faster by more than this part.
+    /// A new plan is tried where it is predicted to be faster by more than this part, or nobody can predict it.
     pub threshold: f64,
     /// Cancellation and time limit of each run.
     pub run: RunOptions,
@@ -218,7 +219,8 @@ impl Entry {
     }
 }
 
-/// Predicts the current plan anew and places again: the predicted gain in percent, and the new plan if it is worth a try.
+/// Predicts the current plan anew and places again: the predicted gain in percent, and the new plan if it is worth a try. If the model runs in
+/// phases, only runs tell whether it is.
 fn propose(
     session: &Session,
     inputs: &Inputs,
@@ -228,6 +230,9 @@ fn propose(
 ) -> Result<(Option<f64>, Option<Entry>), SessionError> {
     current.planned = session.predict(inputs, &current.planned, &choice.plan)?;
     let proposal = session.plan_with(inputs, choice)?;
+    if proposal.rest().is_some() {
+        return Ok((None, Some(Entry::new(proposal))));
+    }
     if current.planned.is_same_plan(&proposal) || current.predicted() <= 0.0 {
         return Ok((None, None));
     }

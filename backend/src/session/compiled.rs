@@ -54,7 +54,7 @@ impl Session {
             let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
             let planned = planner.plan(&choice)?;
             let plan = KeptPlan::of(&planned, &choice.plan);
-            let again = planner.restore(&plan)?;
+            let again = planner.restore(&plan, &choice)?;
             if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {
                 return Err(refused("the plan does not come back as it was, which is a fault of Anabranch".into()));
             }
@@ -157,7 +157,7 @@ impl Session {
         {
             // Devices are not calibrated for a plan that is there.
             let machine = Machine::present(&self.inventory, self.costs().here());
-            match self.planner(lowered, &machine).restore(&precompiled.compiled.plan) {
+            match self.planner(lowered, &machine).restore(&precompiled.compiled.plan, choice) {
                 // The devices may hold less by now.
                 Err(error) if error.kind() == ErrorKind::Memory => {}
                 Err(error) => return Err(CompiledError::elsewhere(&precompiled.compiled.file, error).into()),

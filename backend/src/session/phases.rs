@@ -10,7 +10,7 @@ use crate::execute::{Deadline, RunOptions, RunOutput};
 use crate::import::{Node, ValueIndex};
 use crate::item::Item;
 use crate::lower::{LowerError, Phase, Rest};
-use crate::planning::Planned;
+use crate::planning::{PlanChoice, Planned, Strategy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -129,6 +129,8 @@ pub(super) type Values = BTreeMap<ValueIndex, Item>;
 pub(super) struct Course<'r> {
     pub(super) session: &'r Session,
     pub(super) options: &'r RunOptions,
+    /// How later phases are planned.
+    choice: PlanChoice,
     pub(super) later: &'r mut Later,
     /// When the whole run began.
     pub(super) begun: Instant,
@@ -153,7 +155,8 @@ impl Session {
     ) -> Result<Named, SessionError> {
         let given = rest.model().inputs.iter().filter(|input| input.kind.is_tensor());
         let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
-        let mut course = Course { session: self, options, later, begun };
+        let choice = later_choice(&first.prepared.choice);
+        let mut course = Course { session: self, options, choice, later, begun };
         let values = course.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
         let outputs = course.finish(Arc::clone(&rest.next), values)?;
         let mut named = Named::new();
@@ -192,7 +195,8 @@ impl Course<'_> {
         }
         self.session.check_room(inputs.specs())?;
         let asked = Instant::now();
-        let prepared = self.session.find_or_prepare(phase, &inputs, &Deadline::new(self.options, asked))?;
+        let prepared =
+            self.session.find_or_prepare(phase, &inputs, Some(&self.choice), &Deadline::new(self.options, asked))?;
         let when = When { begun: self.begun.elapsed(), planning: asked.elapsed() };
         self.later.planning += when.planning;
         let run = self.session.run_plan(&prepared, &inputs, self.options)?;
@@ -252,6 +256,14 @@ impl Course<'_> {
     /// Ends a run that is cancelled or takes too long.
     pub(super) fn look(&self) -> Result<(), SessionError> {
         Deadline::new(self.options, Instant::now()).verdict().map_or(Ok(()), |verdict| Err(verdict.into()))
+    }
+}
+
+/// The choice of later phases: a plan file is of the first one alone.
+fn later_choice(first: &PlanChoice) -> PlanChoice {
+    match first.strategy {
+        Strategy::PlanFile(_) => PlanChoice { strategy: Strategy::default(), ..first.clone() },
+        _ => first.clone(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::import::ValueIndex;
 use crate::lent;
 use crate::lower::{LowerOptions, Phase, is_small};
 use crate::plan::{HOST, PlanOptions};
-use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner, Strategy};
+use crate::planning::{Lowered, Machine, PlanChoice, Planned, Planner};
 use crate::program::Program;
 use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_placement::format::LoadedProblem;
@@ -89,7 +89,7 @@ impl Session {
     /// If shapes are missing or impossible, or there is no plan within the constraints.
     pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.find_or_prepare(&self.whole, inputs, &Deadline::none())
+        self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
     }
 
     /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the wait for memory and for plans that
@@ -99,14 +99,15 @@ impl Session {
     /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
     pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
-        self.find_or_prepare(&self.whole, inputs, &Deadline::new(options, Instant::now()))
+        self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
     }
 
-    /// [`Self::prepare`] for a phase, by a caller that is counted as active.
+    /// [`Self::prepare`] for a phase, planned like this or as the session's own plans are, by a caller that is counted as active.
     pub(super) fn find_or_prepare(
         &self,
         phase: &Arc<Phase>,
         inputs: &Inputs,
+        choice: Option<&PlanChoice>,
         deadline: &Deadline<'_>,
     ) -> Result<Arc<Prepared>, SessionError> {
         // Who waits for another caller's plan must not keep that caller waiting for memory.
@@ -120,7 +121,8 @@ impl Session {
                     return Err(InputError::Undecided.into());
                 }
                 // From this lowering and no later one, which may have fixed more than the key holds.
-                let planned = self.planned(&lowered, &self.choice_of(phase))?;
+                let choice = choice.cloned().unwrap_or_else(|| self.choice());
+                let planned = self.planned(&lowered, &choice)?;
                 self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
@@ -168,15 +170,6 @@ impl Session {
         }
     }
 
-    /// How those of a phase are made: a plan file is one of the first.
-    fn choice_of(&self, phase: &Phase) -> PlanChoice {
-        let choice = self.choice();
-        match choice.strategy {
-            Strategy::PlanFile(_) if !phase.is_whole() => PlanChoice { strategy: Strategy::default(), ..choice },
-            _ => choice,
-        }
-    }
-
     /// For each node of a program, why a GPU has no kernel for it: one of those that are there, or a usual one where there is none.
     pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
         Machine::present(&self.inventory, self.costs().here()).gpu_refusals(program)
@@ -188,12 +181,14 @@ impl Session {
     }
 
     /// Places and plans the model for inputs of these shapes as `choice` says, with the costs known by now. Readies nothing:
-    /// see [`Self::ready`].
+    /// see [`Self::ready`]. If the model runs in phases, `choice` is also that of later phases in runs of this plan.
     ///
     /// # Errors
     /// As [`Self::prepare`].
     pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
-        Ok(Arc::new(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?))
+        let mut planned = self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?;
+        planned.rest = planned.rest.map(|rest| Arc::new(rest.apart()));
+        Ok(Arc::new(planned))
     }
 
     /// The same plan with the prediction that the costs known by now make of it.

@@ -52,7 +52,7 @@ impl Session {
         let mut result = outputs.take();
         let _active = self.budget.enter();
         self.outlasting(|| {
-            let prepared = self.find_or_prepare(&self.whole, inputs, &Deadline::none())?;
+            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())?;
             *outputs = self.run_over(&prepared, inputs, &RunOptions::default(), &mut result)?;
             Ok(())
         })
@@ -102,7 +102,7 @@ impl Session {
         let asked = Instant::now();
         let options = RunOptions { asked: Some(asked), ..options.clone() };
         self.outlasting(|| {
-            let prepared = self.find_or_prepare(&self.whole, inputs, &Deadline::new(&options, asked))?;
+            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(&options, asked))?;
             self.run_phases(&prepared, inputs, &options)
         })
     }

@@ -4,6 +4,7 @@ mod graph;
 mod machine;
 mod model;
 mod report;
+mod way;
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive, refuse_given};
 use super::files::file_of;

@@ -7,13 +7,13 @@ use super::super::progress::Progress;
 use super::super::{CliError, Output};
 use super::machine::Part;
 use super::report::{Beside, Report, Row};
+use super::way::Way;
 use super::{FitCommand, Goal};
 use anabranch::compare::{SeriesOptions, measure};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{PlanOptions, StreamMode};
-use anabranch::planning::{Order, PlanChoice, Planned};
+use anabranch::planning::{Order, PlanChoice};
 use anabranch_placement::footprint::live_bytes;
-use std::sync::Arc;
 
 /// By how many times its prediction may be over the deadline of a part that is run all the same: predictions err.
 const TRUST: f64 = 1.3;
@@ -35,11 +35,11 @@ struct Candidate {
     /// Under which its plans were made, beside those that are given.
     limits: Vec<(String, u64)>,
     opened: Opened,
-    plans: Vec<(PlanChoice, Arc<Planned>)>,
+    plans: Vec<Way>,
 }
 
 /// A plan that keeps the deadline with less memory than others.
-type Least = Option<(Row, Arc<Planned>)>;
+type Least = Option<(Row, Way)>;
 
 impl Search<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
@@ -50,7 +50,7 @@ impl Search<'_> {
         let (whole, parts) = (Part::whole(first.session.inventory()), Part::all(first.session.inventory()));
         let progress = Progress::new(output, "parts of the machine", parts.len() as u64 + 1);
         progress.begin(output, "the whole machine");
-        let candidate = self.plan(whole, Vec::new(), first)?;
+        let candidate = self.plan(whole, Vec::new(), first, &run)?;
         let fastest = self.measure(&candidate, 0, &run)?;
         let deadline = self.goal.deadline(fastest.measured_ms.median, 1.0);
         progress.advance();
@@ -72,7 +72,7 @@ impl Search<'_> {
             let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
             let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
             // The problem of a model in phases covers the first phase alone.
-            let bounded = least.as_ref().filter(|(_, planned)| planned.rest().is_none());
+            let bounded = least.as_ref().filter(|(_, way)| way.planned.rest().is_none());
             report.beside = bounded.map(|least| self.bounds(&smallest, least)).transpose()?;
             report.least_memory = least.map(|(row, _)| row);
         }
@@ -80,25 +80,31 @@ impl Search<'_> {
     }
 
     /// Plans for a part by each strategy in two orders, with and without streams.
-    fn plan(&self, part: Part, limits: Vec<(String, u64)>, opened: Opened) -> Result<Candidate, CliError> {
-        let mut plans: Vec<(PlanChoice, Arc<Planned>)> = Vec::new();
+    fn plan(
+        &self,
+        part: Part,
+        limits: Vec<(String, u64)>,
+        opened: Opened,
+        run: &RunOptions,
+    ) -> Result<Candidate, CliError> {
+        let mut plans: Vec<Way> = Vec::new();
         let mut refused = None;
         for place in &self.command.place {
             for order in [Order::Pct, Order::Frugal] {
                 for streaming in [StreamMode::Auto, StreamMode::Off] {
                     let plan = PlanOptions::default().with_streaming(streaming);
                     let choice = PlanChoice { strategy: open::strategy(place), order, plan };
-                    match opened.session.plan_with(&opened.inputs, &choice) {
-                        Ok(planned) if plans.iter().any(|(_, other)| planned.is_same_plan(other)) => {}
-                        Ok(planned) => plans.push((choice, planned)),
+                    match Way::of(&opened, choice, run) {
+                        Ok(way) if plans.iter().any(|other| way.planned.is_same_plan(&other.planned)) => {}
+                        Ok(way) => plans.push(way),
                         Err(error) if error.is_infeasible() => refused = Some(error),
-                        Err(error) => return Err(error.into()),
+                        Err(error) => return Err(cancelled(error)),
                     }
                 }
             }
         }
         opened.save_costs()?;
-        plans.sort_by(|one, other| predicted_ms(&one.1).total_cmp(&predicted_ms(&other.1)));
+        plans.sort_by(|one, other| one.predicted_ms.total_cmp(&other.predicted_ms));
         match (plans.is_empty(), refused) {
             (true, Some(error)) => Err(error.into()),
             _ => Ok(Candidate { part, limits, opened, plans }),
@@ -106,7 +112,12 @@ impl Search<'_> {
     }
 
     /// Opens a part and plans for it; `None`, with the reason in the report, where there is no plan.
-    fn open(&self, part: &Part, limits: Vec<(String, u64)>) -> Result<Result<Candidate, String>, CliError> {
+    fn open(
+        &self,
+        part: &Part,
+        limits: Vec<(String, u64)>,
+        run: &RunOptions,
+    ) -> Result<Result<Candidate, String>, CliError> {
         let mut devices = self.command.devices.clone();
         (devices.threads, devices.only) = (Some(part.threads), part.devices.clone());
         for (name, bytes) in &limits {
@@ -118,7 +129,7 @@ impl Search<'_> {
             Err(error) if !limits.is_empty() && !error.is_fault() => return Ok(Err(error.message)),
             opened => opened?,
         };
-        match self.plan(part.clone(), limits, opened) {
+        match self.plan(part.clone(), limits, opened, run) {
             Ok(candidate) => Ok(Ok(candidate)),
             Err(error) if error.is_fault() => Err(error),
             Err(error) => Ok(Err(error.message)),
@@ -133,17 +144,16 @@ impl Search<'_> {
         run: &RunOptions,
         report: &mut Report,
     ) -> Result<Option<Candidate>, CliError> {
-        let candidate = match self.open(&part, Vec::new())? {
+        let candidate = match self.open(&part, Vec::new(), run)? {
             Ok(candidate) => candidate,
             Err(reason) => {
                 report.without_a_plan.push((part.name(), reason));
                 return Ok(None);
             }
         };
-        let likely =
-            candidate.plans.iter().take_while(|(_, planned)| predicted_ms(planned) <= deadline * TRUST).count();
+        let likely = candidate.plans.iter().take_while(|way| way.predicted_ms <= deadline * TRUST).count();
         if likely == 0 {
-            report.tried.push(Row::unmeasured(&candidate.part, &candidate.plans[0].0, &candidate.plans[0].1));
+            report.tried.push(Row::unmeasured(&candidate.part, &candidate.plans[0]));
         }
         for plan in 0..likely.min(MOST_RUNS) {
             let row = self.measure(&candidate, plan, run)?.kept(deadline);
@@ -167,17 +177,17 @@ impl Search<'_> {
     ) -> Result<Least, CliError> {
         let plans = &candidate.plans;
         let mut places: Vec<usize> = (0..plans.len()).collect();
-        places.retain(|&place| peak(&plans[place].1) < best.planned_bytes);
-        places.sort_by_key(|&place| peak(&plans[place].1));
+        places.retain(|&place| plans[place].bytes() < best.planned_bytes);
+        places.sort_by_key(|&place| plans[place].bytes());
         for place in places {
             let row = self.measure(candidate, place, run)?.kept(deadline);
             report.tried.push(row.clone());
             if row.kept {
-                return Ok(Some((row, Arc::clone(&plans[place].1))));
+                return Ok(Some((row, plans[place].clone())));
             }
         }
-        let found = plans.iter().find(|(choice, _)| best.is_by(choice));
-        Ok(found.map(|(_, planned)| (best.clone(), Arc::clone(planned))))
+        let found = plans.iter().find(|way| best.is_by(&way.choice));
+        Ok(found.map(|way| (best.clone(), way.clone())))
     }
 
     /// Plans for the same devices under ever other limits of their memory, by bisection of the share that each may take of what it takes
@@ -190,22 +200,21 @@ impl Search<'_> {
         run: &RunOptions,
         report: &mut Report,
     ) -> Result<Least, CliError> {
-        let Some((_, planned)) = &least else { return Ok(least) };
-        let memory = planned.plan().memory();
-        let peaks: Vec<u64> = memory.devices().iter().map(|device| device.peak()).collect();
+        let Some((_, Way { peaks, .. })) = &least else { return Ok(least) };
+        let peaks = peaks.clone();
         let (mut short, mut enough) = (0u64, 1u64 << HALVINGS);
         while enough - short > 1 {
             let share = (short + enough) / 2;
             let limit = |peak: &u64| ((u128::from(*peak) * u128::from(share)) >> HALVINGS) as u64;
             let limits = candidate.part.devices.iter().cloned().zip(peaks.iter().map(limit)).collect();
-            let limited = self.open(&candidate.part, limits)?.ok();
-            let limited = limited.filter(|limited| predicted_ms(&limited.plans[0].1) <= deadline * TRUST);
+            let limited = self.open(&candidate.part, limits, run)?.ok();
+            let limited = limited.filter(|limited| limited.plans[0].predicted_ms <= deadline * TRUST);
             let row = limited.as_ref().map(|limited| self.measure(limited, 0, run)).transpose()?;
             match limited.zip(row.map(|row| row.kept(deadline))) {
                 Some((limited, row)) => {
                     report.tried.push(row.clone());
                     match row.kept {
-                        true => (enough, least) = (share, Some((row, Arc::clone(&limited.plans[0].1)))),
+                        true => (enough, least) = (share, Some((row, limited.plans[0].clone()))),
                         false => short = share,
                     }
                 }
@@ -217,33 +226,23 @@ impl Search<'_> {
 
     fn measure(&self, candidate: &Candidate, plan: usize, run: &RunOptions) -> Result<Row, CliError> {
         let Candidate { part, limits, opened, plans } = candidate;
-        let (choice, planned) = &plans[plan];
+        let way = &plans[plan];
         let options = SeriesOptions::default().with_runs(self.command.repeat, None).with_run(run.clone());
-        let prepared = opened.session.ready(planned)?;
+        let prepared = opened.session.ready(&way.planned)?;
         // What is learned would change the predictions of plans that were made before; the store gets it for the next time.
         let series = measure(&opened.session, &opened.inputs, &prepared, &options, &mut |run| {
             opened.session.learn(run);
         });
         let series = series.map_err(cancelled)?;
         opened.save_costs()?;
-        let row = Row::measured(part, choice, planned, &series);
+        let row = Row::measured(part, way, &series);
         Ok(row.under(limits))
     }
 
     /// What data take in any order, beside what the plan of least memory takes for other things.
-    fn bounds(&self, candidate: &Candidate, (row, planned): &(Row, Arc<Planned>)) -> Result<Beside, CliError> {
+    fn bounds(&self, candidate: &Candidate, (row, way): &(Row, Way)) -> Result<Beside, CliError> {
         let problem = candidate.opened.session.problem(&candidate.opened.inputs)?;
         let live = live_bytes(&problem.graph).map_err(CliError::internal)?;
-        Ok(Beside::of(planned, &live, row))
+        Ok(Beside::of(&way.planned, &live, row))
     }
-}
-
-/// The predicted makespan of a plan; of the first phase alone for a model in phases.
-pub(super) fn predicted_ms(planned: &Planned) -> f64 {
-    planned.plan().predicted().makespan * 1e3
-}
-
-/// Bytes that a plan takes of all devices.
-pub(super) fn peak(planned: &Planned) -> u64 {
-    planned.plan().memory().devices().iter().map(|device| device.peak()).fold(0, u64::saturating_add)
 }

@@ -1,11 +1,10 @@
 //! What was found of a model: a line for each plan that was run, the smallest that kept the time, and bounds of its memory.
 
-use super::super::report::planned_peak;
 use super::super::table::{Table, duration, interval};
 use super::super::ways::stream_name;
 use super::Goal;
 use super::machine::Part;
-use super::model::{peak, predicted_ms};
+use super::way::Way;
 use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Planned};
@@ -42,8 +41,8 @@ pub(super) struct Row {
     stream: &'static str,
     /// Limits of memory that the plan was made under, as `--memory` takes them.
     limits: Vec<String>,
-    /// Prediction for the whole run; null if the model runs in phases and was not run.
-    predicted_ms: Option<f64>,
+    /// Prediction for the whole run.
+    predicted_ms: f64,
     pub(super) measured_ms: Median,
     /// Whether it was run.
     measured: bool,
@@ -76,31 +75,29 @@ pub(super) struct Beside {
 }
 
 impl Row {
-    pub(super) fn measured(part: &Part, choice: &PlanChoice, planned: &Planned, series: &Series) -> Self {
-        let (plans, peaks) = (series.run.plans(), series.run.peaks());
-        let planned_peaks = (0..peaks.len()).map(|device| planned_peak(&plans, device));
+    pub(super) fn measured(part: &Part, way: &Way, series: &Series) -> Self {
         Self {
-            predicted_ms: series.predicted.map(|predicted| predicted.makespan * 1e3),
+            predicted_ms: series.predicted.map_or(way.predicted_ms, |predicted| predicted.makespan * 1e3),
             measured_ms: series.measured_ms,
             measured: true,
-            planned_bytes: planned_peaks.fold(0, u64::saturating_add),
-            measured_bytes: peaks.iter().copied().fold(0, u64::saturating_add),
-            ..Self::unmeasured(part, choice, planned)
+            measured_bytes: series.run.peaks().iter().copied().fold(0, u64::saturating_add),
+            ..Self::unmeasured(part, way)
         }
     }
 
     /// A plan that was not run.
-    pub(super) fn unmeasured(part: &Part, choice: &PlanChoice, planned: &Planned) -> Self {
+    pub(super) fn unmeasured(part: &Part, way: &Way) -> Self {
+        let choice = &way.choice;
         Self {
             part: part.clone(),
             place: choice.strategy.to_string(),
             order: choice.order.to_string(),
             stream: stream_name(choice.plan.streaming),
             limits: Vec::new(),
-            predicted_ms: planned.rest().is_none().then(|| predicted_ms(planned)),
+            predicted_ms: way.predicted_ms,
             measured_ms: Median::default(),
             measured: false,
-            planned_bytes: peak(planned),
+            planned_bytes: way.bytes(),
             measured_bytes: 0,
             kept: false,
         }
@@ -139,7 +136,7 @@ impl Row {
                 self.stream,
                 if self.limits.is_empty() { "" } else { "/limit" }
             ),
-            self.predicted_ms.map_or("–".into(), ms),
+            ms(self.predicted_ms),
             run(ms(median)),
             run(interval(low * 1e-3, high * 1e-3)),
             format_bytes(self.planned_bytes),
@@ -235,7 +232,7 @@ impl Report {
                     "{devices} with {cores} {plural} and {} keep it: {} measured, {} predicted, placed by {} in the order {}, streams {}{limits}",
                     format_bytes(row.measured_bytes),
                     ms(row.measured_ms.median),
-                    row.predicted_ms.map_or("nothing".into(), ms),
+                    ms(row.predicted_ms),
                     row.place,
                     row.order,
                     row.stream,
