@@ -109,6 +109,51 @@ fn a_symbol_has_one_size_and_every_dimension_a_name() {
     command.text(&["pipe", "m.onnx", "--no-gpu", "--random", "4", "--batch", "2"]);
 }
 
+/// A layer of eight features over inputs of six, whose states are inputs of unknown sizes.
+fn recurrent(operator: &str, gates: i64, direction: &str, features: &str, states: &[&str]) -> Vec<u8> {
+    let directions = if direction == "bidirectional" { 2 } else { 1 };
+    let names = [&["x", "w", "r", "", ""], states].concat();
+    let layer = node(operator, &names, "y").with(AttributeProto::int("hidden_size", 8));
+    let unknown = |name: &&str| ValueInfoProto::tensor(name, data_type::FLOAT, vec![DimensionProto::symbol("?"); 3]);
+    let states = states.iter().filter(|name| !name.is_empty()).map(unknown);
+    let weights = vec![weights("w", &[directions, gates * 8, 6]), weights("r", &[directions, gates * 8, 8])];
+    let inputs = std::iter::once(floats("x", features)).chain(states).collect();
+    model(vec![layer.with(AttributeProto::string("direction", direction))], inputs, weights, "y")
+}
+
+#[test]
+fn inspect_finds_the_sizes_of_states() {
+    let command = Anabranch::new();
+    let cases = [
+        ("LSTM", 4, "bidirectional", "T B F", &["h", "c"][..]),
+        ("LSTM", 4, "forward", "T 3 6", &["", "c"]),
+        ("GRU", 3, "bidirectional", "T B 6", &["h"]),
+    ];
+    for (operator, gates, direction, features, states) in cases {
+        let model = recurrent(operator, gates, direction, features, states);
+        runs(&command, &format!("{operator}_{direction}.onnx"), &model);
+    }
+}
+
+/// What runs is said to run.
+#[test]
+fn inspect_and_run_agree_about_bundled_models() {
+    let command = Anabranch::new();
+    let folder = bundled("");
+    let entries = |name: &str| fs::read_dir(format!("{folder}/{name}")).expect("a folder");
+    let files = ["", "faults"].into_iter().flat_map(entries).map(|entry| entry.expect("readable").path());
+    let mut count = 0;
+    for path in files.filter(|path| path.extension().is_some_and(|ending| ending == "onnx")) {
+        let (file, arrays) = (path.display().to_string(), path.with_extension("npz").display().to_string());
+        let sure = ["--no-gpu", "--repeat", "1", "--warmup", "0", "--no-learn", "-q"];
+        let ran = command.run(&[&["run", &file, "--input", &arrays][..], &sure].concat()).status.success();
+        let shown = command.run(&["inspect", &file, "--no-gpu", "-q"]).status.success();
+        assert_eq!(ran, shown, "{file}");
+        count += 1;
+    }
+    assert!(count > 20, "{count}");
+}
+
 #[test]
 fn inspect_finds_sizes_that_a_model_runs_with() {
     let command = Anabranch::new();

@@ -19,7 +19,7 @@ const MOST_WEIGHTS: u64 = 1 << 30;
 const RUN_TIME: Duration = Duration::from_secs(3);
 
 /// Sizes and elements to try a model with.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     /// By symbol, or by input and axis.
     pub(super) sizes: BTreeMap<String, usize>,
@@ -28,7 +28,7 @@ pub(super) struct Attempt {
 }
 
 /// Elements of an input that decides shapes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Elements {
     Ones,
     Zeros,

@@ -25,7 +25,7 @@ const MOST_NAMES: usize = 64;
 
 /// Shapes and numbers that an unsuited node names.
 pub(super) struct Candidates {
-    /// Open dimensions of the inputs that the node depends on, each with whether it stands first in one of them.
+    /// Open dimensions of the inputs that the node depends on, those of the input that it refuses first, each with whether it stands first in one of them.
     relevant: Vec<(String, bool)>,
     /// Names of the dimensions of each such input: none for numbers.
     inputs: Vec<Vec<Option<String>>>,
@@ -42,10 +42,15 @@ impl Candidates {
         let missing = |input: &&ValueInfo| is_needed(input) && given.find(input.name()).is_none();
         let obstacle = outcome.unsuited(session)?;
         let node = session.model().nodes.iter().find(|node| node.name == obstacle.node);
-        let above = node.map(|node| inputs_above(session, node));
+        let above = node.map(|node| above_values(session, node.all_inputs()));
         let is_above = |input: &&ValueInfo| above.as_ref().is_none_or(|names| names.contains(input.name()));
-        let inputs = session.inputs().iter().filter(missing).filter(is_above);
-        let inputs: Vec<_> = inputs.map(|input| open_names(input, &outcome.attempt)).collect();
+        let mut inputs: Vec<_> = session.inputs().iter().filter(missing).filter(is_above).collect();
+        let named = node.and_then(|node| node.input(input_in(&obstacle.reason)?));
+        if let Some(value) = named {
+            let closest = above_values(session, [value]);
+            inputs.sort_by_key(|input| !closest.contains(input.name()));
+        }
+        let inputs: Vec<_> = inputs.into_iter().map(|input| open_names(input, &outcome.attempt)).collect();
         let decides = |name: &String| given.find(name).is_none();
         let (mut shapes, mut numbers) = (shapes_of(&obstacle.reason), numbers_of(&obstacle.reason));
         shapes.truncate(MOST_SHAPES);
@@ -174,10 +179,10 @@ pub(super) fn open_names(input: &ValueInfo, attempt: &Attempt) -> Vec<Option<Str
     }
 }
 
-/// The inputs of the model that a node depends on, by name.
-fn inputs_above<'s>(session: &'s Session, node: &Node) -> BTreeSet<&'s str> {
+/// The inputs of the model that values depend on, by name.
+fn above_values(session: &Session, values: impl IntoIterator<Item = ValueIndex>) -> BTreeSet<&str> {
     let model = session.model();
-    let mut values: BTreeSet<ValueIndex> = node.all_inputs().collect();
+    let mut values: BTreeSet<ValueIndex> = values.into_iter().collect();
     for earlier in model.nodes.iter().rev() {
         if earlier.outputs.iter().flatten().any(|output| values.contains(output)) {
             values.extend(earlier.all_inputs());
@@ -210,6 +215,12 @@ fn together(sizes: &[usize]) -> [usize; 2] {
 fn numbers_of(text: &str) -> Vec<usize> {
     let single = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
     single.chain(lists_of(text).iter().flat_map(|list| together(list))).collect()
+}
+
+/// The input of a node that a refusal is about, such as 5 in `input 5 has shape 1×1×1`.
+pub(super) fn input_in(text: &str) -> Option<usize> {
+    let (_, rest) = text.split_once("input ")?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// The shapes in a text, such as `1×12×1×64` and `[1, 12, 1, 64]`.
@@ -269,6 +280,7 @@ mod tests {
         assert_eq!(distinct(numbers_of(text)), [1, 12, 64, 7, 2, 32, 576, 10]);
         assert_eq!(shapes_of("not [1, 24, 6] or [-1, 2]"), [[1, 24, 6]]);
         assert_eq!(numbers_of("[30, 17]"), [30, 17, 510, 47]);
+        assert_eq!((input_in("input 5 has shape 1×1"), input_in("an input of shape 1")), (Some(5), None));
         assert_eq!((shapes_of("no × here"), numbers_of("none")), (vec![], vec![]));
     }
 }

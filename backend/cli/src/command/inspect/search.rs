@@ -6,9 +6,10 @@
 //! Attempts and time are bounded; one attempt is not interrupted.
 
 use super::attempt::{Attempt, Elements, Outcome, is_small};
-use super::candidates::{Candidates, LADDER};
+use super::candidates::{Candidates, LADDER, input_in};
 use anabranch::session::{Inputs, Session, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// Attempts, and time after the first of them, until the search is given up …
@@ -47,7 +48,8 @@ struct Search<'s> {
     session: &'s Session,
     given: &'s Inputs,
     seed: u64,
-    seen: BTreeSet<Attempt>,
+    /// Fingerprints of the attempts so far: sizes of many dimensions take much memory.
+    seen: BTreeSet<u64>,
     failed: Vec<(Attempt, String)>,
     /// Nodes with reasons that attempts were gone on from.
     reasons: BTreeSet<String>,
@@ -120,6 +122,11 @@ impl Search<'_> {
             }
             match self.tried(attempt) {
                 Some(outcome) if outcome.reached > best.reached => return Some(outcome),
+                // The node takes what it refused before.
+                Some(outcome) if is_later(self.session, best, &outcome) && self.is_news(&outcome) => {
+                    aside = Some(outcome);
+                    break;
+                }
                 Some(outcome) if aside.is_none() && outcome.reached == best.reached && self.is_news(&outcome) => {
                     aside = Some(outcome);
                 }
@@ -138,7 +145,7 @@ impl Search<'_> {
 
     /// Tries what was not tried before.
     fn tried(&mut self, attempt: Attempt) -> Option<Outcome> {
-        if self.seen.contains(&attempt) || !is_small(self.session, self.given, &attempt) {
+        if self.seen.contains(&fingerprint(&attempt)) || !is_small(self.session, self.given, &attempt) {
             return None;
         }
         let outcome = Outcome::of(self.session, self.given, self.seed, attempt);
@@ -147,7 +154,7 @@ impl Search<'_> {
     }
 
     fn note(&mut self, outcome: &Outcome) {
-        self.seen.insert(outcome.attempt.clone());
+        self.seen.insert(fingerprint(&outcome.attempt));
         if let Some(obstacle) = outcome.unsuited(self.session).filter(|_| self.failed.len() < MOST_TOLD) {
             let node = format!("node `{}` ({}): ", obstacle.node, obstacle.operator);
             if !self.failed.iter().any(|(_, told)| told.starts_with(&node)) {
@@ -189,6 +196,19 @@ impl Search<'_> {
         }
         varied
     }
+}
+
+/// Whether a node refuses a later one of its inputs than before.
+fn is_later(session: &Session, before: &Outcome, outcome: &Outcome) -> bool {
+    let input = |outcome: &Outcome| outcome.unsuited(session).and_then(|obstacle| input_in(&obstacle.reason));
+    outcome.reached == before.reached && input(before).zip(input(outcome)).is_some_and(|(one, other)| other > one)
+}
+
+/// A number that tells attempts apart. If two have one, which happens once in 10^14 searches, the second is not tried.
+fn fingerprint(attempt: &Attempt) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    attempt.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Sizes and elements of an attempt in words.
