@@ -84,6 +84,12 @@ fn an_interrupted_compilation_leaves_nothing() {
 }
 
 #[test]
+fn work_that_does_not_look_at_its_token_ends_with_the_command() {
+    let sweep = ["sweep", "random:100", "--devices", "random:8", "--strategies", "auto", "--evaluations", "1000000000"];
+    ends_cleanly(&Anabranch::new(), &sweep, ("INT", 2));
+}
+
+#[test]
 fn closed_standard_streams_are_no_files_of_ours() {
     // What a shell closes, a file that is opened later must not take the place of.
     let command = Anabranch::new();

@@ -5,14 +5,29 @@ use anabranch::drops::end_all;
 use anabranch::execute::CancelToken;
 use anabranch::files::abandon;
 use anabranch::session::SessionError;
+use std::thread;
+use std::time::Duration;
 
-/// A token that an interruption (Ctrl-C, SIGTERM) uses. A second interruption ends the process at once,
-/// and the commands of its graphs.
+/// How long an interrupted command may go on in work that does not look at its token, such as planning or placing.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A token that an interruption (Ctrl-C, SIGTERM) uses. The process, and the commands of its graphs, end [`GRACE`] later, or at once with a
+/// second interruption.
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
     let token = CancelToken::new();
     let used = token.clone();
-    on_interrupt(move || if used.is_cancelled() { end() } else { used.cancel() })?;
+    on_interrupt(move || if used.is_cancelled() { end() } else { cancel(&used) })?;
     Ok(token)
+}
+
+fn cancel(token: &CancelToken) {
+    token.cancel();
+    let wait = || {
+        thread::sleep(GRACE);
+        end()
+    };
+    // Without a thread, only a second interruption ends the process early.
+    let _ = thread::Builder::new().name("end of an interruption".into()).spawn(wait);
 }
 
 /// Lets an interruption end the process at once, without what it is writing: for work that cannot be cancelled.

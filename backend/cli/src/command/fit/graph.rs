@@ -1,5 +1,6 @@
 //! Task graphs: the fewest devices of their platform, or the fewest cores and alike devices, by calculation, with bounds.
 
+use super::super::interrupt::end_on_interrupt;
 use super::super::simulate::on_devices;
 use super::super::table::Table;
 use super::super::trial::{nanoseconds, strategy, with_unit};
@@ -17,6 +18,7 @@ use anabranch_placement::format::{Format, Loaded, LoadedProblem, detect, parse};
 use anabranch_placement::logical::{self, PhysicalGraph, Workload};
 use anabranch_placement::pipeline::Link;
 use anabranch_placement::place::{Auto, Placer};
+use anabranch_placement::quoted::Line;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -43,6 +45,7 @@ struct Alone {
 
 impl Graph<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
+        end_on_interrupt()?;
         if let Some(devices) = &self.command.platform {
             return self.on_only(&on_devices(self.path, devices)?, output);
         }
@@ -143,7 +146,7 @@ impl Graph<'_> {
             }
             format!(
                 "{}: {} tasks; {} on all {} devices, at most {}\n\n{} of them do, by {}, in {}; {} at least are needed\n\n{table}{}",
-                loaded.name,
+                Line(&loaded.name),
                 loaded.graph.task_count(),
                 with_unit(unit, reached),
                 problem.platform().device_count(),
