@@ -4,6 +4,7 @@ use super::graph::Flow;
 use super::report::FlowReport;
 use crate::lock::lock;
 use crate::profile::{CostStore, NodeCosts, Sample};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The device of the store under which the nodes of a flow are filed.
@@ -20,7 +21,7 @@ impl FlowReport {
         let measured = self.nodes.iter().filter(|node| node.operands > 0 && node.busy_ns > 0);
         measured
             .map(|node| {
-                let costs = nodes.entry(node.name.clone()).or_default();
+                let costs = Arc::make_mut(nodes.entry(node.name.clone()).or_default());
                 *costs = NodeCosts { op: "function".to_owned(), ..std::mem::take(costs) };
                 let history = costs.versions.entry(anabranch_kernels::VERSION).or_default();
                 let nanoseconds = node.busy_ns as f64 / node.operands as f64;

@@ -173,8 +173,11 @@ impl<'a> Predictor<'a> {
 
     /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
     pub fn predict(&self, node: &NodeSpec) -> NodeCost {
-        let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key()));
-        if let Some(cost) = equal.and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION)).and_then(measured) {
+        let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key())).map(Arc::as_ref);
+        if let Some(cost) = equal
+            .and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION))
+            .and_then(|history| measured(history))
+        {
             return cost;
         }
         let family = node.family();
@@ -190,7 +193,7 @@ impl<'a> Predictor<'a> {
 
     /// What the nodes of a family, and of its op, that this build's kernels were measured on while warm tell of others.
     fn known(&self, family: &Family, op: &str) -> Known {
-        let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values());
+        let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values()).map(Arc::as_ref);
         let seconds = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9);
         let count = family.amounts.len();
         let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
@@ -350,8 +353,8 @@ mod tests {
     fn other_kernels_are_named_as_such() {
         let mut costs = MachineCosts::default();
         record(&mut costs, &matmul(), 2.0, false);
-        let versions =
-            &mut costs.devices.get_mut("cpu").expect("recorded").nodes.get_mut(&matmul().key()).expect("it").versions;
+        let node = costs.devices.get_mut("cpu").expect("recorded").nodes.get_mut(&matmul().key()).expect("it");
+        let versions = &mut Arc::make_mut(node).versions;
         let history = versions.remove(&anabranch_kernels::VERSION).expect("recorded");
         versions.insert(0, history);
         let cost = predict(&costs, "cpu", &matmul());

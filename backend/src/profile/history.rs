@@ -7,6 +7,9 @@
 use super::robust::{mad, median};
 use serde::{Deserialize, Serialize};
 
+/// Nanoseconds of a time at most, 300 years: sums of times, and of their squares, stay finite.
+pub(crate) const MOST_NANOSECONDS: f64 = 1e19;
+
 /// Samples kept at most.
 pub const RECENT: usize = 16;
 
@@ -180,8 +183,8 @@ impl History {
 
     /// Whether this can be the history of a time.
     pub fn is_sane(&self) -> bool {
-        let time = |value: f64| value.is_finite() && value >= 0.0;
-        let sums = [self.mean, self.variance, self.min, self.cold.mean, self.cold.min];
+        let time = |value: f64| (0.0..=MOST_NANOSECONDS).contains(&value);
+        let sums = [self.mean, self.variance.sqrt(), self.min, self.cold.mean, self.cold.min];
         let least = |count: u64, min: f64, mean: f64| count == 0 || (min > 0.0 && min <= mean * (1.0 + 1e-9));
         self.count.max(self.cold.count) > 0
             && sums.into_iter().all(time)
@@ -189,7 +192,7 @@ impl History {
             && least(self.cold.count, self.cold.min, self.cold.mean)
             && self.recent.len() <= RECENT
             && self.recent.len() as u64 <= self.count
-            && self.recent.iter().all(|time| time.is_finite() && *time > 0.0)
+            && self.recent.iter().all(|recent| time(*recent) && *recent > 0.0)
     }
 
     /// Adds what another history of the same time holds; of the recent samples those of the one measured last stay.

@@ -1,6 +1,7 @@
 //! How long transfers over one directed link take, by their size.
 
 use super::history::{History, Sample};
+use super::machine::{MOST_SECONDS, is_rate};
 use anabranch_placement::cost::TransferCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl LinkCosts {
 
     /// Whether these can be the figures of a link; its sizes have to be looked at each.
     pub(super) fn is_sane(&self) -> bool {
-        self.latency.is_finite() && self.latency >= 0.0 && self.rate.is_normal() && self.rate > 0.0
+        (0.0..=MOST_SECONDS).contains(&self.latency) && is_rate(self.rate)
     }
 
     pub(super) fn merge(&mut self, other: &Self) {

@@ -1,11 +1,13 @@
 //! What one machine was measured to do: its devices, its links, and its runs as a whole.
 
-use super::history::{History, RECENT, Sample};
+use super::history::{History, MOST_NANOSECONDS, RECENT, Sample};
 use super::link::LinkCosts;
 use super::robust::median;
 use anabranch_kernels::op::{Family, NodeSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 /// How keys of runs end.
 const THREADS: &str = " threads beside the caller's";
@@ -41,7 +43,8 @@ pub struct DeviceCosts {
     pub rates: Option<Rates>,
     /// Times of nodes by [`NodeSpec::key`].
     #[serde(default)]
-    pub nodes: BTreeMap<String, NodeCosts>,
+    /// Shared between copies of a store, which have many of them.
+    pub nodes: BTreeMap<String, Arc<NodeCosts>>,
     /// Of a GPU: the host's time to encode a node.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub encode: History,
@@ -87,7 +90,8 @@ pub struct NodeCosts {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<f64>,
     /// By the version of the kernels ([`anabranch_kernels::VERSION`]) that were measured.
-    pub versions: BTreeMap<u32, History>,
+    /// A map has room for several, and a node nearly always one.
+    pub versions: BTreeMap<u32, Box<History>>,
 }
 
 /// What a run takes beside its nodes and transfers, in nanoseconds.
@@ -192,7 +196,7 @@ impl MachineCosts {
             Some(costs) => &mut costs.nodes,
             None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
         };
-        let costs = nodes.entry(node.key()).or_default();
+        let costs = Arc::make_mut(nodes.entry(node.key()).or_default());
         // Other kernels may have had another law.
         if costs.family.is_empty() || !costs.versions.contains_key(&anabranch_kernels::VERSION) {
             let (work, Family { name, amounts }) = (node.work(), node.family());
@@ -204,7 +208,7 @@ impl MachineCosts {
 
     /// What a node took on a device with kernels of this build.
     pub fn node(&self, device: &str, node: &str) -> Option<&History> {
-        self.devices.get(device)?.nodes.get(node)?.versions.get(&anabranch_kernels::VERSION)
+        self.devices.get(device)?.nodes.get(node)?.versions.get(&anabranch_kernels::VERSION).map(Box::as_ref)
     }
 
     /// Drops what cannot be times or rates; how much that was.
@@ -215,7 +219,7 @@ impl MachineCosts {
             good
         };
         for costs in self.devices.values_mut() {
-            for node in costs.nodes.values_mut() {
+            for node in costs.nodes.values_mut().map(Arc::make_mut) {
                 node.versions.retain(|_, history| keep(history.is_sane()));
                 // Work that is none only loses the node's place among its likes.
                 if !(node.flops.is_finite() && node.bytes.is_finite() && node.flops >= 0.0 && node.bytes >= 0.0) {
@@ -258,7 +262,11 @@ impl MachineCosts {
             ours.dispatch.merge(&theirs.dispatch);
             ours.far.merge(&theirs.far);
             for (node, costs) in &theirs.nodes {
-                ours.nodes.entry(node.clone()).or_default().merge(costs);
+                match ours.nodes.entry(node.clone()) {
+                    Entry::Vacant(place) => drop(place.insert(Arc::clone(costs))),
+                    Entry::Occupied(known) if Arc::ptr_eq(known.get(), costs) => {}
+                    Entry::Occupied(known) => Arc::make_mut(known.into_mut()).merge(costs),
+                }
             }
         }
         for (key, theirs) in &other.links {
@@ -329,11 +337,19 @@ impl NodeCosts {
     }
 }
 
+/// Seconds of a time at most: sums of times stay finite.
+pub(crate) const MOST_SECONDS: f64 = 1e-9 * MOST_NANOSECONDS;
+
+/// Whether a figure can be a number of bytes or operations per second. What takes the least rate still takes a finite time.
+pub(crate) fn is_rate(rate: f64) -> bool {
+    (1e-9..=1e30).contains(&rate)
+}
+
 impl Rates {
     /// Whether the figures can be rates.
     pub fn is_sane(&self) -> bool {
         let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
-        rates.iter().all(|rate| rate.is_normal() && *rate > 0.0) && self.launch.is_finite() && self.launch >= 0.0
+        rates.into_iter().all(is_rate) && (0.0..=MOST_SECONDS).contains(&self.launch)
     }
 }
 
@@ -371,6 +387,7 @@ mod tests {
         // As kernels of an older version had it.
         let mut old = new.clone();
         let node = old.devices.get_mut("cpu").and_then(|costs| costs.nodes.get_mut(&spec.key())).expect("recorded");
+        let node = Arc::make_mut(node);
         let history = node.versions.remove(&anabranch_kernels::VERSION).expect("recorded");
         (node.family, node.amounts) = ("ancient".into(), vec![1.0]);
         node.versions.insert(0, history);

@@ -19,5 +19,6 @@ pub use history::{Cold, Estimate, History, RECENT, Sample};
 pub use interval::interval;
 pub use link::LinkCosts;
 pub use machine::{DeviceCosts, MachineCosts, NodeCosts, Rates, RunCosts, Slowdown};
+pub(crate) use machine::{MOST_SECONDS, is_rate};
 pub(crate) use robust::median;
 pub use store::{CostStore, FORMAT_VERSION, Loaded, StoreError};

@@ -4,6 +4,7 @@ use super::history::{Cold, History};
 use super::link::LinkCosts;
 use super::machine::{DeviceCosts, MachineCosts, NodeCosts, RunCosts, Slowdown};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Something that is only ever added to.
 pub(super) trait Since: Sized {
@@ -22,6 +23,19 @@ impl<K: Ord + Clone, V: Since + Clone> Since for BTreeMap<K, V> {
         });
         let added: Self = added.collect();
         (!added.is_empty()).then_some(added)
+    }
+}
+
+impl<T: Since> Since for Box<T> {
+    fn since(&self, before: &Self) -> Option<Self> {
+        (**self).since(before).map(Box::new)
+    }
+}
+
+/// What is the same object has not changed.
+impl<T: Since> Since for Arc<T> {
+    fn since(&self, before: &Self) -> Option<Self> {
+        if Arc::ptr_eq(self, before) { None } else { (**self).since(before).map(Arc::new) }
     }
 }
 

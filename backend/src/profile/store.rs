@@ -9,6 +9,7 @@ use super::link::LinkCosts;
 use super::machine::{DeviceCosts, MachineCosts};
 use super::since::Since;
 use crate::files;
+use crate::quoted::Line;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +45,7 @@ type Machines = BTreeMap<String, MachineCosts>;
 
 /// Why a cost store could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", Line(.0))]
 pub struct StoreError(String);
 
 /// A store as loaded, and what had to be said about the file.
@@ -314,6 +315,7 @@ fn keep_aside(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::profile::{History, LinkCosts, NodeCosts, Sample};
+    use std::sync::Arc;
 
     /// A store of machine `m` with three samples of a node and a link.
     fn filled() -> CostStore {
@@ -323,10 +325,10 @@ mod tests {
         for nanoseconds in [10.0, 12.0, 14.0] {
             history.add(Sample { nanoseconds, cold: false, at: 7 });
         }
-        let versions = BTreeMap::from([(anabranch_kernels::VERSION, history)]);
+        let versions = BTreeMap::from([(anabranch_kernels::VERSION, Box::new(history))]);
         let node = NodeCosts { op: "map".into(), flops: 4.0, bytes: 8.0, versions, ..NodeCosts::default() };
         let here = store.here_mut();
-        here.devices.entry("cpu".into()).or_default().nodes.insert("relu".into(), node);
+        here.devices.entry("cpu".into()).or_default().nodes.insert("relu".into(), node.into());
         here.links.insert(MachineCosts::link_key("cpu", "gpu"), LinkCosts::affine(1e-5, 1e10));
         store
     }
@@ -356,7 +358,7 @@ mod tests {
         let (mut saved, mut later) = (before.clone(), before.clone());
         saved.save(&path).expect("writable");
         let device = later.here_mut().devices.get_mut("cpu").expect("it was filled");
-        let history = device.nodes.get_mut("relu").and_then(|node| node.versions.values_mut().next());
+        let history = device.nodes.get_mut("relu").and_then(|node| Arc::make_mut(node).versions.values_mut().next());
         history.expect("it was filled").add(Sample { nanoseconds: 16.0, cold: false, at: 8 });
         saved.catch_up(&before, &later);
         saved.save(&path).expect("writable");
@@ -389,9 +391,9 @@ mod tests {
         let mut store = filled();
         let here = store.here_mut();
         here.links.insert("a -> b".into(), LinkCosts::affine(-1.0, 0.0));
-        let versions = BTreeMap::from([(1, History::default())]);
+        let versions = BTreeMap::from([(1, Box::default())]);
         let none = NodeCosts { versions, ..NodeCosts::default() };
-        here.devices.entry("cpu".into()).or_default().nodes.insert("none".into(), none);
+        here.devices.entry("cpu".into()).or_default().nodes.insert("none".into(), none.into());
         let text = store.to_json().expect("text");
         let (directory, path) = written(&text);
         let aside = directory.path().join("costs.json.dropped-1");
@@ -411,7 +413,7 @@ mod tests {
         let add = |store: &mut CostStore, node: &str, time: usize| {
             let devices = &mut store.here_mut().devices;
             let node = devices.entry("cpu".into()).or_default().nodes.entry(node.into()).or_default();
-            let history = node.versions.entry(anabranch_kernels::VERSION).or_default();
+            let history = Arc::make_mut(node).versions.entry(anabranch_kernels::VERSION).or_default();
             assert!(history.add(Sample { nanoseconds: 11.0 + time as f64 / 100.0, cold: false, at: 8 }));
         };
         const PROCESSES: usize = 8;
@@ -448,7 +450,8 @@ mod tests {
 
     fn add(store: &mut CostStore, nanoseconds: f64) {
         let nodes = &mut store.here_mut().devices.entry("cpu".into()).or_default().nodes;
-        let history = nodes.entry("relu".into()).or_default().versions.entry(anabranch_kernels::VERSION).or_default();
+        let node = Arc::make_mut(nodes.entry("relu".into()).or_default());
+        let history = node.versions.entry(anabranch_kernels::VERSION).or_default();
         assert!(history.add(Sample { nanoseconds, cold: false, at: 8 }));
     }
 

@@ -7,6 +7,7 @@ mod starpu_text;
 
 use super::store::CostStore;
 use crate::files;
+use crate::quoted::Line;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ pub enum Exchange {
 
 /// Why costs cannot be read or written: the file, the line where there is one, and what is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", Line(.0))]
 pub struct ExchangeError(String);
 
 impl ExchangeError {
@@ -146,15 +147,15 @@ mod tests {
             op: op.into(),
             flops: 2e6,
             bytes: 4096.0,
-            versions: BTreeMap::from([(anabranch_kernels::VERSION, history(times))]),
+            versions: BTreeMap::from([(anabranch_kernels::VERSION, Box::new(history(times)))]),
             ..NodeCosts::default()
         };
         let here = store.here_mut();
         let cpu = here.devices.entry("cpu | A, B".into()).or_default();
-        cpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[1000.0, 1200.0, 1100.0]));
-        cpu.nodes.insert("map f32[4]".into(), node("map", &[500.0, 510.0]));
+        cpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[1000.0, 1200.0, 1100.0]).into());
+        cpu.nodes.insert("map f32[4]".into(), node("map", &[500.0, 510.0]).into());
         let gpu = here.devices.entry("gpu | C".into()).or_default();
-        gpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[70.0, 71.0, 75.0]));
+        gpu.nodes.insert("matmul f32[2,3]".into(), node("matmul", &[70.0, 71.0, 75.0]).into());
         let mut link = LinkCosts::affine(1e-5, 1e9);
         link.record(1024, Sample { nanoseconds: 2e4, cold: false, at: 9 });
         link.record_streamed(1 << 20, Sample { nanoseconds: 2e6, cold: false, at: 9 });

@@ -10,6 +10,7 @@ use crate::profile::machine::NodeCosts;
 use crate::profile::store::CostStore;
 use anabranch_kernels::VERSION;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// StarPU's number for CPUs.
 const CPU: u64 = 0;
@@ -83,17 +84,21 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
             let (count, variance) = (entry.count, (entry.deviation * 1e3).powi(2));
             let history = History { count, mean, variance, min: mean, ..History::default() };
             let node = store.machine_mut(&machine).devices.entry(device.clone()).or_default().nodes.entry(key);
-            let node = node.or_insert_with(|| NodeCosts {
+            let new = || NodeCosts {
                 op: symbol.to_owned(),
                 flops: entry.flops,
                 bytes: entry.bytes as f64,
                 ..NodeCosts::default()
-            });
+            };
+            let node = Arc::make_mut(node.or_insert_with(|| Arc::new(new())));
             // Several implementations of one footprint are one history here.
             node.versions.entry(version).or_default().merge(&history);
         }
     }
-    Ok(store)
+    match store.machine_mut(&machine).clean() {
+        0 => Ok(store),
+        wrong => Err(format!("{wrong} of its times cannot be times; measure them again")),
+    }
 }
 
 /// What our own comments say.
