@@ -9,6 +9,7 @@ mod tasks;
 use crate::blocks::{BlockError, BlockSummary};
 use crate::plan::{CandidatePlan, Plan, PlanDevice, Residency, Route, Step, Stream, Transfer};
 use crate::program::{NodeId, Program, ValueId};
+use crate::quoted::Line;
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ struct TransferEntry {
 
 /// Why a plan file does not fit the program or the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", Line(.0))]
 pub struct FileError(String);
 
 impl FileError {

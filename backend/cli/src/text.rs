@@ -1,5 +1,6 @@
 //! Words and figures as text, for terminals and charts.
 
+use anabranch_placement::quoted;
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -40,25 +41,29 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
 
 /// Whether a terminal would act on it.
 fn acts(c: char) -> bool {
-    (c.is_control() && c != '\n') || DIRECTIONS.contains(&c)
+    quoted::acts(c) && c != '\n'
 }
 
-/// Characters that turn the direction of what follows, separate lines, or have no width.
-const DIRECTIONS: [char; 19] = [
-    '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}', '\u{feff}', '\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}',
-    '\u{2029}', '\u{202a}', '\u{202b}', '\u{202c}', '\u{202d}', '\u{202e}', '\u{2066}', '\u{2067}', '\u{2068}',
-    '\u{2069}',
-];
-
-/// A message as a terminal may be given it: [`printable`], and without the middle of one that nobody would read.
+/// A message as a terminal may be given it: [`printable`], and without the middle of one that nobody would read. Further lines of our own
+/// messages are indented by two blanks. Any other line break is from a name, and is escaped.
 pub(crate) fn message(text: &str) -> String {
-    let (safe, [first, last]) = (printable(text), SHOWN);
+    let (safe, [first, last]) = (broken_by_us(&printable(text)), SHOWN);
     let count = safe.chars().count();
     if count <= first + last {
-        return safe.into_owned();
+        return safe;
     }
     let end = safe.chars().skip(count - last);
     safe.chars().take(first).chain(" … ".chars()).chain(end).collect()
+}
+
+fn broken_by_us(text: &str) -> String {
+    let mut lines = text.split('\n');
+    let mut safe = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        safe.push_str(if line.starts_with("  ") { "\n" } else { "\\n" });
+        safe.push_str(line);
+    }
+    safe
 }
 
 /// A number with so many digits after its point; what rounds to nothing has no sign.
@@ -160,7 +165,8 @@ mod tests {
         assert!(matches!(printable("plain\ntext"), Cow::Borrowed(_)));
         let long = message(&format!("node `{}` fails; do this", "ä".repeat(100_000)));
         assert!(long.starts_with("node `ää") && long.ends_with("ä` fails; do this"), "{long}");
-        assert!(long.chars().count() < 2000 && message(text) == safe);
+        assert!(long.chars().count() < 2000 && message(text) == safe.replace('\n', "\\n"));
+        assert_eq!(message("a: \nb\n  c\n d"), "a: \\nb\n  c\\n d");
         let json = serde_json::to_string_pretty(&[text, "\u{200b}\u{feff}"]).expect("texts");
         let safe = printable_json(&json);
         assert!(!safe.contains(acts) && safe.contains("\\u009b2J\\u202e"), "{safe}");

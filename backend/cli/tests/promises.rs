@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod command;
+mod hostile;
 mod shared;
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};

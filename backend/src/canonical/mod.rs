@@ -25,6 +25,7 @@ mod writer;
 pub use residual::residual_network;
 
 use crate::program::{NodeId, Program};
+use crate::quoted::Line;
 use anabranch_kernels::op::Op;
 use anabranch_placement::streaming::CanonicalGraph;
 use writer::GraphWriter;
@@ -46,7 +47,7 @@ impl Default for Granularity {
 
 /// Why a program has no canonical task graph: the node that has none, or the graph that is too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", Line(.0))]
 pub struct ConversionError(String);
 
 /// A program's canonical task graph, and where its nodes come from.

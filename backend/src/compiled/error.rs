@@ -1,10 +1,11 @@
 //! Why a compiled model cannot be used, in words that name the file and say how to make it again.
 
+use crate::quoted::Line;
 use std::path::{Path, PathBuf};
 
 /// A compiled model that cannot be used, or made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {text}", file.display())]
+#[error("{}: {}", file.display(), Line(text))]
 pub struct CompiledError {
     file: PathBuf,
     text: String,

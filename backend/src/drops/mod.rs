@@ -56,13 +56,14 @@ pub use shell::end_all;
 pub use state::State;
 
 use crate::flow::FlowError;
+use crate::quoted::Line;
 
 /// Why a graph of drops cannot be run. That applications fail is an [`Outcome`].
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropsError {
     /// Something of the graph, the directory or the file of states cannot be used; the text names it, and the next step.
-    #[error("{0}")]
+    #[error("{}", Line(.0))]
     Refused(String),
     /// The run was cancelled before any application began.
     #[error("the run was cancelled")]

@@ -11,7 +11,7 @@ use crate::execute::CancelToken;
 use crate::files;
 use crate::flow::{Flow, FlowError, FlowOptions, Output};
 use crate::lock::lock;
-use crate::quoted::Name;
+use crate::quoted::{Line, Name};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -431,6 +431,12 @@ fn told(failure: &Failure) -> String {
                 .to_owned()
         }
         Failure::Ended(status, said) if said.is_empty() => format!("its command ended with {status}"),
-        Failure::Ended(status, said) => format!("its command ended with {status}; it said last:\n{said}"),
+        Failure::Ended(status, said) => format!("its command ended with {status}; it said last:\n{}", indented(said)),
     }
+}
+
+/// The lines that a command wrote, below the line that speaks of them.
+fn indented(said: &str) -> String {
+    let lines: Vec<_> = said.lines().map(|line| format!("  {}", Line(line))).collect();
+    lines.join("\n")
 }

@@ -5,6 +5,7 @@ use super::graph::Flow;
 use super::options::Crew;
 use crate::lock::lock;
 use crate::plan_file::{FileError, PlanFile};
+use crate::quoted::Line;
 use anabranch_placement::place::Placement;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
@@ -30,7 +31,7 @@ struct Placed {
 
 /// Why an allocation does not fit a flow or its workers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", Line(.0))]
 pub struct AllocationError(String);
 
 impl From<FileError> for AllocationError {

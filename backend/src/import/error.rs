@@ -1,5 +1,6 @@
 //! Why a model could not be loaded, in words that name the file, the node or tensor, and what to do next.
 
+use crate::quoted::Line;
 pub(crate) use crate::quoted::Name;
 use std::fmt;
 use std::io;
@@ -118,8 +119,8 @@ impl fmt::Display for ImportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem { file, text, .. } = &*self.problem;
         match file {
-            Some(file) => write!(f, "{}: {text}", file.display()),
-            None => write!(f, "model: {text}"),
+            Some(file) => write!(f, "{}: {}", file.display(), Line(text)),
+            None => write!(f, "model: {}", Line(text)),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
+use crate::quoted::Line;
 use crate::session::SessionError;
 use std::fmt;
 
@@ -80,9 +81,9 @@ impl From<ExecError> for PipelineError {
 impl fmt::Display for PipelineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            None => self.cause.fmt(f),
+            None => Line(&self.cause).fmt(f),
             Some(Place { data_set, stage, device }) => {
-                write!(f, "data set {data_set}, stage {stage} on {device}: {}", self.cause)
+                write!(f, "data set {data_set}, stage {stage} on {}: {}", Line(device), Line(&self.cause))
             }
         }
     }

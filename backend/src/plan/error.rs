@@ -2,6 +2,7 @@
 
 use super::holding::Holding;
 use crate::device::{exact_bytes, format_bytes};
+use crate::quoted::Line;
 use anabranch_kernels::KernelError;
 
 /// Why there is no plan for a program on these devices under this placement.
@@ -10,7 +11,7 @@ use anabranch_kernels::KernelError;
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlanError {
     /// Devices, placement or order are not such that the program can run.
-    #[error("{0}")]
+    #[error("{}", Line(.0))]
     Unfit(String),
     /// A node without a kernel on its device.
     #[error("node {node:?} cannot run on {device:?}: {source}; place it elsewhere")]

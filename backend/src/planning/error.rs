@@ -2,13 +2,14 @@
 
 use crate::error_kind::ErrorKind;
 use crate::plan::PlanError;
+use crate::quoted::Line;
 use anabranch_placement::place::PlaceError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Why there is no plan for a program on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
+#[error("{}", Line(text))]
 pub struct PlanningError {
     kind: ErrorKind,
     text: String,

@@ -15,7 +15,8 @@ use super::machine::{link, machine_devices};
 use crate::device::{Inventory, format_bytes, parse_bytes};
 use crate::files;
 use crate::plan::MachineDevice;
-use crate::profile::{MachineCosts, Rates};
+use crate::profile::{MOST_SECONDS, MachineCosts, Rates, is_rate};
+use crate::quoted::Name;
 use anabranch_placement::platform::DeviceKind;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;
@@ -25,6 +26,9 @@ const FORMAT: &str = PlatformFile::FORMAT;
 
 /// The version that this build writes and reads.
 const VERSION: u32 = 1;
+
+/// Most devices of a platform: a plan looks at the links of all pairs.
+const MOST_DEVICES: usize = 256;
 
 /// A platform as a file holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,7 +127,8 @@ impl PlatformFile {
         let Self { format, version, .. } = &file;
         if format != FORMAT || *version != VERSION {
             return Err(PlanningError::platform(format!(
-                "`format` and `version` are `{format}` {version}; this program reads `{FORMAT}` {VERSION}"
+                "`format` and `version` are {} {version}; this program reads `{FORMAT}` {VERSION}",
+                Name(format)
             )));
         }
         Ok(file)
@@ -148,6 +153,7 @@ impl PlatformFile {
             let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
             PlanningError::platform(format!("{what} names `{name}`, but the devices are {}", known.join(", ")))
         };
+        self.refuse_too_many(self.devices.len())?;
         let detected: Vec<_> = present.iter().map(DeviceEntry::of).collect();
         let mut devices: Vec<DeviceEntry> = if self.extends { detected.clone() } else { Vec::new() };
         for entry in &self.devices {
@@ -168,6 +174,7 @@ impl PlatformFile {
         if devices.is_empty() {
             return Err(PlanningError::platform("no device is left"));
         }
+        self.refuse_too_many(devices.len())?;
         for link in &self.links {
             link.check()?;
             for name in [&link.from, &link.to] {
@@ -177,6 +184,17 @@ impl PlatformFile {
             }
         }
         Ok(devices)
+    }
+
+    /// Refuses more devices, and more links between them, than a plan can look at.
+    fn refuse_too_many(&self, devices: usize) -> Result<(), PlanningError> {
+        let links = MOST_DEVICES * MOST_DEVICES;
+        if devices <= MOST_DEVICES && self.links.len() <= links {
+            return Ok(());
+        }
+        let found = format!("it has {devices} devices and {} links", self.links.len());
+        let text = format!("{found}; at most {MOST_DEVICES} devices and {links} links are planned for; leave some out");
+        Err(PlanningError::platform(text))
     }
 
     /// What the file says of a link.
@@ -219,11 +237,16 @@ impl DeviceEntry {
 
     /// Whether its figures make sense.
     pub(super) fn check(&self) -> Result<(), PlanningError> {
-        if !(self.times.is_finite() && self.times > 0.0) {
-            return Err(wrong_figure("times", &self.name, self.times, "a number above 0"));
+        if !(f64::MIN_POSITIVE..=1e30).contains(&self.times) {
+            return Err(wrong_figure("times", &self.name, self.times, "a number above 0, and at most 10^30"));
         }
         if let Some(rates) = self.rates.filter(|rates| !rates.is_sane()) {
-            return Err(wrong_figure("one of the rates", &self.name, rates.matmul_flops, "positive, as are all rates"));
+            return Err(wrong_figure(
+                "one of the rates",
+                &self.name,
+                rates.matmul_flops,
+                "from 10^-9 to 10^30, as are all rates",
+            ));
         }
         Ok(())
     }
@@ -248,11 +271,11 @@ impl LinkEntry {
         let figure =
             |what, value, expected| Err(wrong_figure(what, &format!("{} -> {}", self.from, self.to), value, expected));
         match (self.latency, self.rate) {
-            (Some(latency), _) if !(latency.is_finite() && latency >= 0.0) => {
-                figure("latency", latency, "a number of seconds, 0 or more")
+            (Some(latency), _) if !(0.0..=MOST_SECONDS).contains(&latency) => {
+                figure("latency", latency, "a number of seconds, 0 or more, and at most 10^10")
             }
-            (_, Some(rate)) if !(rate.is_normal() && rate > 0.0) => {
-                figure("rate", rate, "a number of bytes per second above 0")
+            (_, Some(rate)) if !is_rate(rate) => {
+                figure("rate", rate, "a number of bytes per second from 10^-9 to 10^30")
             }
             _ => Ok(()),
         }

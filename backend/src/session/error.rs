@@ -8,6 +8,7 @@ use crate::import::ImportError;
 use crate::learning::CalibrationError;
 use crate::lower::{LowerError, Obstacle};
 use crate::planning::PlanningError;
+use crate::quoted::Line;
 use anabranch_kernels::shape::ShapeError;
 use anabranch_kernels::{OutOfMemory, TensorSpec};
 use std::fmt;
@@ -295,7 +296,7 @@ impl fmt::Debug for SessionError {
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.cause, f)
+        Line(&self.cause).fmt(f)
     }
 }
 

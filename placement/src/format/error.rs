@@ -3,10 +3,11 @@
 use crate::cost::CostError;
 use crate::graph::GraphError;
 use crate::platform::PlatformError;
+use crate::quoted::Line;
 
 /// A file that was refused, and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: {refusal}")]
+#[error("{file}: {}", Line(refusal))]
 pub struct FormatError {
     /// The file, as it was named.
     pub file: String,

@@ -88,6 +88,9 @@ pub enum ProblemError {
     /// A team that names a processor that is not there, or that another team names.
     #[error("team {team} names processor {processor}, which is not there or has a team")]
     Team { team: usize, processor: usize },
+    /// Times that are finite one by one, but not when they are added up.
+    #[error("the times of all stages and messages together are more than a number can hold; use a larger unit of time")]
+    Overflow,
     /// A share that is none.
     #[error("stage {stage:?} is said to be serial by a share of {share}; a share is from 0 to 1")]
     Serial { stage: String, share: f64 },
@@ -127,6 +130,7 @@ impl Problem {
         verify_sizes(&stages, &processors)?;
         verify_times(&stages, &processors)?;
         verify_links(&processors)?;
+        refuse_overflow(&stages, &processors)?;
         let memories = processors.memories().iter().map(|(_, members)| members);
         verify_once(&processors, memories, |memory, processor| ProblemError::Memory { memory, processor })?;
         verify_once(&processors, processors.teams(), |team, processor| ProblemError::Team { team, processor })?;
@@ -246,6 +250,21 @@ fn verify_links(processors: &Processors) -> Result<(), ProblemError> {
         }
     }
     Ok(())
+}
+
+/// Refuses times whose sums are no numbers any more, with room for what is played and replicated.
+fn refuse_overflow(stages: &Stages, processors: &Processors) -> Result<(), ProblemError> {
+    let ports = || (0..processors.count()).map(Port::Processor).chain([Port::Outside]);
+    let most = stages.data.iter().copied().max().unwrap_or(0) as f64;
+    let message = |(from, to)| {
+        let Link { latency, bandwidth } = processors.link(from, to);
+        latency + most / bandwidth
+    };
+    let longest = ports().flat_map(|from| ports().map(move |to| (from, to))).map(message).fold(0.0, f64::max);
+    let work: f64 = stages.stages.iter().flat_map(|stage| stage.times.iter().flatten()).sum();
+    let rounds = (MAX_STAGES * MAX_PROCESSORS) as f64;
+    let sum = (work + longest * stages.data.len() as f64) * rounds;
+    if sum.is_finite() { Ok(()) } else { Err(ProblemError::Overflow) }
 }
 
 /// Sees that each processor of these sets is there, and in one of them.

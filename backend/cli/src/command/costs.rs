@@ -5,6 +5,7 @@ use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::Session;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
+use anabranch_placement::quoted::Line;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -211,15 +212,15 @@ fn show(store: &CostStore, top: usize, filter: &str, output: Output) -> Result<(
     for (fingerprint, costs) in store.machines() {
         let machine = if fingerprint.is_empty() { "a machine without a name" } else { fingerprint };
         let which = if fingerprint == here { "this machine" } else { "another machine, of which nothing is used here" };
-        text.push_str(&format!("{machine} ({which})\n"));
+        text.push_str(&format!("{} ({which})\n", Line(machine)));
         for (key, device) in &costs.devices {
-            text.push_str(&format!("\n{key}\n"));
+            text.push_str(&format!("\n{}\n", Line(key)));
             device.rates.iter().for_each(|rates| text.push_str(&rates_line(rates)));
             text.push_str(&nodes_table(device, top, filter));
         }
         for (key, link) in &costs.links {
             let (latency, rate) = (duration(link.latency), link.rate / 1e9);
-            text.push_str(&format!("{key}: {latency} + {rate:.2} GB/s, {} sizes measured\n", link.sizes.len()));
+            text.push_str(&format!("{}: {latency} + {rate:.2} GB/s, {} sizes measured\n", Line(key), link.sizes.len()));
         }
     }
     if text.is_empty() {

@@ -8,6 +8,7 @@ use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch::{Kind, did_you_mean};
 use anabranch_kernels::{Tensor, TensorSpec};
+use anabranch_placement::quoted::Name;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -157,7 +158,7 @@ fn read_image(
 /// A tensor of a file, in words.
 fn place(file: &Path, label: Label<'_>) -> String {
     match label {
-        Label::Named(member) => format!("`{member}` of {}", file.display()),
+        Label::Named(member) => format!("{} of {}", Name(member), file.display()),
         Label::Numbered(at) => format!("number {at} of {}", file.display()),
         Label::Only => file.display().to_string(),
         Label::Part(whole, part) => format!("{part} of {}", place(file, *whole)),
@@ -202,7 +203,7 @@ fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> 
     session.input_info(name).ok_or_else(|| {
         let known: Vec<_> = session.inputs().iter().map(ValueInfo::name).collect();
         let (meant, known) = (did_you_mean(name, known.iter().copied()), known.join(", "));
-        format!("it gives `{name}`, which is no input of the model{meant}; its inputs are: {known}")
+        format!("it gives {}, which is no input of the model{meant}; its inputs are: {known}", Name(name))
     })
 }
 

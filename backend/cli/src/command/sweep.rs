@@ -14,6 +14,7 @@ use super::trial::{AUTO, OrderName, RuleArgs, SearchArgs, strategy};
 use super::{CliError, MORE, Output, note, wrote};
 use crate::chart::{Bar, amount};
 use anabranch_placement::place::{Auto, STRATEGIES};
+use anabranch_placement::quoted::Line;
 use cases::Case;
 use charts::SeedGroup;
 use clap::Args;
@@ -184,14 +185,17 @@ fn heading((_, rows): &SeedGroup<'_>) -> String {
         (_, 1) => (format!("{devices} ({device_count} devices)"), String::new()),
         (_, seeds) => (format!("{devices} ({device_count} devices)"), format!(", means over {seeds} seeds")),
     };
-    format!("{graph} ({tasks} tasks, {edges} edges) on {platform}{count}; makespans in the graph's unit of time")
+    format!(
+        "{} ({tasks} tasks, {edges} edges) on {platform}{count}; makespans in the graph's unit of time",
+        Line(graph)
+    )
 }
 
 /// Why some strategies have no result, for one seed each.
 fn refusals(case: &[SeedGroup<'_>]) -> String {
     let refusal = |(key, rows): &SeedGroup| {
         let error = rows.iter().find_map(|row| row.error.as_ref())?;
-        Some(format!("  {} under {}: {error}\n", key.strategy, key.order.name()))
+        Some(format!("  {} under {}: {}\n", key.strategy, key.order.name(), Line(error)))
     };
     case.iter().filter_map(refusal).collect()
 }

@@ -1,6 +1,7 @@
 //! Plain tables and figures for terminals of 100 columns.
 
 pub(super) use crate::text::{digits, duration, error, interval, shortened};
+use anabranch_placement::quoted::Line;
 use std::fmt;
 use std::io::{IsTerminal, stdout};
 
@@ -31,7 +32,7 @@ impl Table {
 
     /// The same where the number of columns is not known before.
     pub(crate) fn line(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| Line(cell).to_string()).collect());
     }
 }
 

@@ -8,6 +8,7 @@ use anabranch_placement::order::{Fifo, Frugal, Msr, Order, Pct, Planned};
 use anabranch_placement::place::{Auto, Placement, Placer, strategy_by_name, strategy_names};
 use anabranch_placement::platform::DeviceId;
 use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
+use anabranch_placement::quoted::Line;
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
 use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::simulate;
@@ -190,7 +191,7 @@ impl Placed {
 pub(super) fn time_format(unit: Option<&str>) -> (fn(f64) -> String, String) {
     match unit {
         Some("s") => (super::table::duration, "time".into()),
-        Some(unit) => (crate::chart::amount, format!("time ({unit})")),
+        Some(unit) => (crate::chart::amount, format!("time ({})", Line(unit))),
         None => (crate::chart::amount, "time (time units)".into()),
     }
 }
@@ -200,7 +201,7 @@ pub(super) fn with_unit(unit: Option<&str>, time: f64) -> String {
     let (format, _) = time_format(unit);
     match unit {
         Some("s") => format(time),
-        unit => format!("{} {}", format(time), unit.unwrap_or("time units")),
+        unit => format!("{} {}", format(time), Line(unit.unwrap_or("time units"))),
     }
 }
 

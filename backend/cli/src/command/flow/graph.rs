@@ -13,6 +13,7 @@ use anabranch::files;
 use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
 use anabranch_placement::format::{Format, detect};
 use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
+use anabranch_placement::quoted::Line;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -240,7 +241,7 @@ impl Report<'_> {
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (outcome, recipe) = (self.outcome, self.recipe);
-        writeln!(f, "{}: {} drops, {} links", self.name, recipe.drop_count(), recipe.link_count())?;
+        writeln!(f, "{}: {} drops, {} links", Line(&self.name), recipe.drop_count(), recipe.link_count())?;
         write!(
             f,
             "of {} applications {} ran, {} were kept",

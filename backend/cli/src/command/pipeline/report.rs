@@ -7,6 +7,7 @@ use anabranch_placement::pipeline::{
     ChooseError, ChooseOptions, Chosen, Goal, Mapping, Performance, Problem, Sharing, best_of, choose_with, front,
     heuristics, lower_bound,
 };
+use anabranch_placement::quoted::Line;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -107,8 +108,13 @@ impl Report {
 
     pub(super) fn text(&self) -> String {
         let Row { method, period, latency, proven, .. } = &self.chosen;
-        let mut text =
-            format!("{}: {} stages on {} processors, {}\n\n", self.name, self.stages, self.processors, self.sought());
+        let mut text = format!(
+            "{}: {} stages on {} processors, {}\n\n",
+            Line(&self.name),
+            self.stages,
+            self.processors,
+            self.sought()
+        );
         let known = if *proven { "the best there is" } else { "not proven to be the best" };
         let (period, latency) = (duration(*period), duration(*latency));
         // Writing into a String cannot fail.

@@ -6,6 +6,7 @@ use super::{Outcome, SimulateCommand};
 use crate::chart::amount;
 use anabranch::device::format_bytes;
 use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::quoted::Line;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -83,8 +84,10 @@ impl SimulateCommand {
         let Outcome { metrics, loaded, placed, .. } = outcome;
         let (tasks, devices) = (loaded.graph.task_count(), loaded.platform.device_count());
         let (strategy, order) = (placed.strategy, self.order.name());
-        let mut text =
-            format!("{}: {tasks} tasks on {devices} devices, placed by {strategy}, order {order}\n\n", loaded.name);
+        let mut text = format!(
+            "{}: {tasks} tasks on {devices} devices, placed by {strategy}, order {order}\n\n",
+            Line(&loaded.name)
+        );
         for (name, value) in self.facts(outcome) {
             let _ = writeln!(text, "{name:<24} {value}");
         }

@@ -3,6 +3,7 @@
 use super::super::table::{Table, duration};
 use super::outcome::{Outcome, Streaming};
 use super::source::Source;
+use anabranch_placement::quoted::Line;
 use anabranch_placement::streaming::{CanonicalGraph, EdgeId, NodeId};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -44,7 +45,7 @@ fn facts(source: &Source, outcomes: &[Outcome<'_>]) -> String {
     let graph = &source.graph;
     let (tasks, work) = (graph.task_ids().count(), graph.work());
     let memory = graph.node_count() - tasks;
-    let mut text = format!("{}: {tasks} tasks, {memory} memories, {} edges", source.name, graph.edges().len());
+    let mut text = format!("{}: {tasks} tasks, {memory} memories, {} edges", Line(&source.name), graph.edges().len());
     if let Some((operators, seconds)) = source.converted {
         let _ = write!(text, "; of {operators} operators, converted in {}", duration(seconds));
     }
