@@ -57,6 +57,9 @@ pub struct Pipeline {
     _charge: Charge,
 }
 
+/// The name of the thread that pushes the data sets of [`Pipeline::run_all`].
+const FEEDER: &str = "pipeline feeder";
+
 /// Does something when it goes, in whichever way.
 struct OnDrop<F: Fn()>(F);
 
@@ -161,13 +164,15 @@ impl Pipeline {
         mut each: impl FnMut(Finished) -> Result<(), E>,
     ) -> Result<(), E> {
         thread::scope(|scope| {
-            let feeder = scope.spawn(move || {
+            // On a panic, too: else the feeder would wait for room for ever, and the scope for the feeder.
+            let cancelling = OnDrop(|| self.cancel());
+            let feed = move || {
                 // On a panic, too: else whoever takes the results would wait for ever.
                 let _finishing = OnDrop(|| self.finish());
                 inputs.try_for_each(|inputs| self.push(&inputs?).map(drop).map_err(E::from))
-            });
-            // On a panic, too: else the feeder would wait for room for ever, and the scope for the feeder.
-            let cancelling = OnDrop(|| self.cancel());
+            };
+            let feeder = thread::Builder::new().name(FEEDER.into()).spawn_scoped(scope, feed);
+            let feeder = feeder.map_err(|error| PipelineError::from(ExecError::no_thread(FEEDER, &error)))?;
             let drained = self.results().try_for_each(|result| each(result?));
             match drained {
                 Ok(()) => std::mem::forget(cancelling),

@@ -1,5 +1,6 @@
 //! The programs by name.
 
+use crate::command::CliError;
 use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -23,15 +24,78 @@ pub(super) trait WithProgram {
     fn with<P: Program>(self, program: &P) -> Self::Result;
 }
 
+/// The most nodes of a program.
+const MOST_NODES: u64 = 1 << 20;
+
 impl ProgramName {
+    /// The size and the block's if none is given.
+    pub(super) fn usual_sizes(self) -> (u64, u64) {
+        match self {
+            ProgramName::Lcs => (20_000, 500),
+            ProgramName::Matmul => (1000, 100),
+            ProgramName::Forkjoin | ProgramName::Pipeline => (20_000_000, 100_000),
+        }
+    }
+
+    /// A size and a block's, if memory can hold the program.
+    ///
+    /// # Errors
+    /// If the size is too large, the block is empty, or there are too many blocks.
+    pub(super) fn checked_sizes(self, size: u64, block: u64) -> Result<(usize, usize), CliError> {
+        let most = match self {
+            ProgramName::Lcs => 1 << 26,
+            ProgramName::Matmul => 1 << 14,
+            ProgramName::Forkjoin | ProgramName::Pipeline => 1 << 40,
+        };
+        if size > most {
+            return Err(CliError::input(format!(
+                "--size {size} is too large for this program; it takes at most {most}"
+            )));
+        }
+        if block == 0 {
+            return Err(CliError::input("--block 0 holds nothing; use at least 1"));
+        }
+        let side = size.div_ceil(block);
+        let nodes = match self {
+            ProgramName::Lcs | ProgramName::Matmul => side.saturating_mul(side),
+            ProgramName::Forkjoin => side,
+            ProgramName::Pipeline => 3,
+        };
+        if nodes > MOST_NODES {
+            return Err(CliError::input(format!(
+                "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
+            )));
+        }
+        // Programs make borders of a block's size, so a block is no larger than the whole.
+        Ok((size as usize, block.min(size.max(1)) as usize))
+    }
+
     /// Makes the program of this size, and does that with it.
     pub(super) fn with<W: WithProgram>(self, size: usize, block: usize, seed: u64, work: W) -> W::Result {
-        let parts = size.div_ceil(block.max(1));
+        let parts = size.div_ceil(block);
         match self {
             ProgramName::Lcs => work.with(&Lcs::random(size, block, seed)),
             ProgramName::Matmul => work.with(&Matmul::random(size, block, seed)),
             ProgramName::Forkjoin => work.with(&ForkJoin { points: size, parts }),
             ProgramName::Pipeline => work.with(&Pipeline { points: size, parts }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_beyond_memory_are_refused_and_blocks_are_no_larger_than_the_whole() {
+        for program in ProgramName::value_variants() {
+            let (size, block) = program.usual_sizes();
+            assert!(program.checked_sizes(size, block).is_ok(), "{program:?}");
+            assert_eq!(program.checked_sizes(10, 1 << 40).map_err(|error| error.message), Ok((10, 10)), "{program:?}");
+            assert!(program.checked_sizes(0, 1).is_ok(), "{program:?}");
+            for (size, block) in [(1 << 63, 1), (1 << 63, 1 << 63), (u64::MAX, 1), (100, 0)] {
+                assert!(program.checked_sizes(size, block).is_err(), "{program:?} of {size} by {block}");
+            }
         }
     }
 }

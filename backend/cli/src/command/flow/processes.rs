@@ -133,7 +133,8 @@ impl MachineCommand {
         let mut job = Vec::new();
         (&told).take(files::MOST_BYTES).read_to_end(&mut job).map_err(refused)?;
         let job: Job = serde_json::from_slice(&job)?;
-        job.program.with(job.size, job.block, job.seed, Machine { job: &job, peers })
+        let (size, block) = job.program.checked_sizes(job.size as u64, job.block as u64)?;
+        job.program.with(size, block, job.seed, Machine { job: &job, peers })
     }
 }
 

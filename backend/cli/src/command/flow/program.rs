@@ -18,9 +18,6 @@ use std::time::Instant;
 /// Runs of a program where nothing is said.
 const RUNS: u32 = 3;
 
-/// Most nodes of a program.
-const MOST_NODES: u64 = 1 << 20;
-
 impl FlowCommand {
     pub(super) fn run_program(&self, program: ProgramName, output: Output) -> Result<(), CliError> {
         let graph = &self.graph;
@@ -37,31 +34,10 @@ impl FlowCommand {
         program.with(size, block, seed, Comparison { command: self, name: program, size, block, seed, output })
     }
 
-    /// The size and the block's, within what memory can hold.
+    /// The size and the block's, within the bounds of the program.
     fn sizes(&self, program: ProgramName) -> Result<(usize, usize), CliError> {
-        let (usual, usual_block, most) = match program {
-            ProgramName::Lcs => (20_000, 500, 1 << 26),
-            ProgramName::Matmul => (1000, 100, 1 << 14),
-            ProgramName::Forkjoin | ProgramName::Pipeline => (20_000_000, 100_000, 1 << 40),
-        };
-        let (size, block) = (self.size.unwrap_or(usual), self.block.unwrap_or(usual_block));
-        if size > most {
-            return Err(CliError::input(format!(
-                "--size {size} is too large for this program; it takes at most {most}"
-            )));
-        }
-        let side = size.div_ceil(block);
-        let nodes = match program {
-            ProgramName::Lcs | ProgramName::Matmul => side.saturating_mul(side),
-            ProgramName::Forkjoin => side,
-            ProgramName::Pipeline => 3,
-        };
-        if nodes > MOST_NODES {
-            return Err(CliError::input(format!(
-                "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
-            )));
-        }
-        Ok((size as usize, block as usize))
+        let (usual, usual_block) = program.usual_sizes();
+        program.checked_sizes(self.size.unwrap_or(usual), self.block.unwrap_or(usual_block))
     }
 }
 

@@ -52,10 +52,11 @@ impl Work<'_> {
     pub(super) fn run(&self, threads: usize, take: &mut Take<'_>) -> Result<(), CliError> {
         let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
         let (next, results) = (AtomicUsize::new(0), Mutex::new((take, Ok(()))));
+        let work = || self.work(&slots, &next, &results);
         thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, self.units.len().max(1)) {
-                scope.spawn(|| self.work(&slots, &next, &results));
-            }
+            // If the system gives no more threads, those that there are do the work.
+            (1..threads.min(self.units.len())).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
+            work();
         });
         results.into_inner().unwrap_or_else(PoisonError::into_inner).1
     }
