@@ -25,7 +25,7 @@ impl ArgReduceKernel {
     /// A number that is greater the more an element is what is searched. A NaN is the most extreme element.
     fn key(&self, element: &[u8]) -> u64 {
         let key = order::key(self.dtype, element);
-        match (self.op.greatest, self.dtype.is_float() && key == order::NAN) {
+        match (self.op.greatest, order::of_nan(self.dtype) == Some(key)) {
             (true, _) => key,
             (false, true) => u64::MAX,
             (false, false) => !key,

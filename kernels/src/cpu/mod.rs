@@ -25,7 +25,8 @@ mod matmul;
 mod narrow;
 mod normalize;
 mod number;
-mod order;
+pub mod order;
+pub mod overlap;
 mod pad;
 mod pool;
 mod recurrent;
@@ -35,6 +36,7 @@ mod running;
 mod scatter;
 mod slice;
 mod softmax;
+pub mod sorted;
 mod strided;
 mod team;
 #[cfg(test)]

@@ -1,27 +1,76 @@
 //! Elements of any type as unsigned integers of the same order.
 
 use super::elements::elements;
-use super::map::{to_f64, to_i64};
 use crate::dtype::DType;
+use bytemuck::Pod;
+use half::{bf16, f16};
 
-/// A number that is greater the greater the element is. NaN is the greatest, and both zeros are one.
-pub(super) fn key(dtype: DType, element: &[u8]) -> u64 {
+/// Passes the position and the key of each element to `take`.
+///
+/// A key is greater the greater the element is. NaN is the greatest, and both zeros have one key. Keys of elements of at most
+/// 4 bytes are less than 2³².
+#[inline(always)]
+pub fn keys(dtype: DType, bytes: &[u8], take: impl FnMut(usize, u64)) {
     match dtype {
-        DType::U64 => elements::<u64>(element)[0],
-        dtype if dtype.is_float() => {
-            let mut number = [0.0];
-            to_f64(dtype, element, &mut number);
-            let number = if number[0].is_nan() { f64::NAN.abs() } else { number[0] + 0.0 };
-            let bits = number.to_bits();
-            if number.is_sign_negative() { !bits } else { bits | 1 << 63 }
-        }
-        dtype => {
-            let mut number = [0];
-            to_i64(dtype, element, &mut number);
-            number[0] as u64 ^ 1 << 63
+        DType::F32 => each(bytes, take, of_f32),
+        DType::F64 => each(bytes, take, of_f64),
+        DType::F16 => each(bytes, take, |element: f16| of_f32(element.to_f32())),
+        DType::BF16 => each(bytes, take, |element: bf16| of_f32(element.to_f32())),
+        DType::I64 => each(bytes, take, |element: i64| element as u64 ^ 1 << 63),
+        DType::I32 => each(bytes, take, of_i32),
+        DType::I16 => each(bytes, take, |element: i16| of_i32(element.into())),
+        DType::I8 | DType::I4 | DType::I2 => each(bytes, take, |element: i8| of_i32(element.into())),
+        DType::U64 => each(bytes, take, |element: u64| element),
+        DType::U32 => each(bytes, take, |element: u32| element.into()),
+        DType::U16 => each(bytes, take, |element: u16| element.into()),
+        DType::U8 | DType::Bool | DType::U4 | DType::U2 => each(bytes, take, |element: u8| element.into()),
+        DType::F8E4M3Fn | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz | DType::F4E2M1 => {
+            let number = |byte| dtype.number_of_byte(byte).map_or(f32::NAN, |number| number as f32);
+            if bytes.len() < 256 {
+                return each(bytes, take, |element: u8| of_f32(number(element)));
+            }
+            let table: [u64; 256] = std::array::from_fn(|byte| of_f32(number(byte as u8)));
+            each(bytes, take, |element: u8| table[usize::from(element)]);
         }
     }
 }
 
-/// The [key](key) of a float that is not a number.
-pub(super) const NAN: u64 = 0x7FF8_0000_0000_0000 | 1 << 63;
+/// The [key](keys) of one element.
+pub(super) fn key(dtype: DType, element: &[u8]) -> u64 {
+    let mut found = 0;
+    keys(dtype, element, |_, key| found = key);
+    found
+}
+
+/// The [key](keys) of what is not a number, if elements can be that.
+pub(super) fn of_nan(dtype: DType) -> Option<u64> {
+    match dtype {
+        DType::F64 => Some(of_f64(f64::NAN)),
+        dtype => dtype.is_float().then(|| of_f32(f32::NAN)),
+    }
+}
+
+#[inline(always)]
+fn each<T: Pod>(bytes: &[u8], mut take: impl FnMut(usize, u64), key: impl Fn(T) -> u64) {
+    for (at, element) in elements::<T>(bytes).iter().enumerate() {
+        take(at, key(*element));
+    }
+}
+
+#[inline(always)]
+fn of_f32(number: f32) -> u64 {
+    // Negative zero plus zero is zero.
+    let bits = if number.is_nan() { 0x7FC0_0000 } else { (number + 0.0).to_bits() };
+    u64::from(if bits >> 31 == 1 { !bits } else { bits | 1 << 31 })
+}
+
+#[inline(always)]
+fn of_f64(number: f64) -> u64 {
+    let bits = if number.is_nan() { 0x7FF8_0000_0000_0000 } else { (number + 0.0).to_bits() };
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+#[inline(always)]
+fn of_i32(number: i32) -> u64 {
+    (number as u32 ^ 1 << 31).into()
+}

@@ -1,10 +1,23 @@
 //! Top-k: the greatest or least elements along an axis, in order, with their indices.
+//!
+//! Short rows are parts of a run of the team. A long row is cut into parts, each of which finds its own first elements; the first of
+//! all are among these. An index makes every pair of key and index another, so the order is one whatever the algorithm does.
 
-use super::elements::elements_mut;
-use super::{Call, CpuKernel, order};
+use super::elements::{elements, elements_mut};
+use super::sorted::{Ranked, sort};
+use super::team::{Grid, with_workspace};
+use super::{Call, CpuKernel, Team, order};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, TopK};
+use bytemuck::Pod;
+use std::ops::Range;
+
+/// Elements of a part, at least. Few in tests, so that short rows have parts.
+const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 15 };
+
+/// Candidates of a part beyond those that are kept, at least: they are thinned out when there are so many.
+const BEYOND: usize = if cfg!(test) { 1 } else { 1 << 10 };
 
 /// Selects along one axis of `count` elements the first `kept` in order.
 struct TopKernel {
@@ -15,9 +28,6 @@ struct TopKernel {
     dtype: DType,
 }
 
-/// An element as a number of the same order, and its index.
-type Keyed = [u64; 2];
-
 /// Prepares a selection.
 pub(crate) fn prepare(node: &NodeSpec, op: &TopK) -> Box<dyn CpuKernel> {
     let (dims, dtype) = (node.inputs[0].shape.dims(), node.inputs[0].dtype);
@@ -27,40 +37,186 @@ pub(crate) fn prepare(node: &NodeSpec, op: &TopK) -> Box<dyn CpuKernel> {
 }
 
 impl TopKernel {
-    /// An element's place in the order that is asked for.
-    fn key(&self, element: &[u8]) -> u64 {
-        let ascending = order::key(self.dtype, element);
-        if self.largest { !ascending } else { ascending }
+    /// Whether a key and an index fit into one word.
+    fn is_narrow(&self) -> bool {
+        self.dtype.size() <= 4 && u32::try_from(self.count).is_ok()
+    }
+
+    /// Whether rows are cut into parts.
+    fn is_long(&self) -> bool {
+        self.count > PART
+    }
+
+    /// Whether so many elements are kept that all are sorted.
+    fn sorts_all(&self) -> bool {
+        self.kept.saturating_mul(4) > self.count
+    }
+
+    /// Elements of a part of a long row, and the number of its candidates.
+    fn part(&self) -> (usize, usize) {
+        (PART.max(4 * self.kept), self.kept + self.kept.max(BEYOND))
+    }
+
+    /// Pairs in the scratch memory.
+    fn scratch_pairs(&self) -> usize {
+        let (part, candidates) = self.part();
+        match (self.is_long(), self.sorts_all()) {
+            (false, _) => 0,
+            (true, true) => 2 * self.count,
+            (true, false) => self.count.div_ceil(part) * candidates,
+        }
+    }
+
+    /// Passes the pairs of a range of a row to `take`. Row `group` begins at element `group / inner · count · inner + group % inner`.
+    #[inline(always)]
+    fn pairs<R: Ranked>(&self, source: &[u8], group: usize, range: Range<usize>, mut take: impl FnMut(usize, R)) {
+        let (size, start) = (self.dtype.size(), range.start);
+        let ordered = |key: u64| if self.largest { !key & R::LAST.key() } else { key };
+        if self.inner == 1 {
+            let row = &source[group * self.count * size..];
+            let row = &row[start * size..range.end * size];
+            return order::keys(self.dtype, row, |at, key| take(at, R::new(ordered(key), start + at)));
+        }
+        let first = group / self.inner * self.count * self.inner + group % self.inner;
+        for index in range {
+            let element = &source[(first + index * self.inner) * size..][..size];
+            take(index - start, R::new(ordered(order::key(self.dtype, element)), index));
+        }
+    }
+
+    fn select<R: Ranked>(&self, call: Call<'_>) {
+        let (source, team) = (call.inputs[0], call.team);
+        let [values, indices] = call.outputs else { unreachable!("two outputs, as was checked") };
+        let indices = elements_mut::<i64>(indices);
+        if indices.is_empty() {
+            return;
+        }
+        if self.is_long() {
+            let scratch = elements_mut::<R>(&mut call.scratch[..self.scratch_pairs() * size_of::<R>()]);
+            for group in 0..indices.len() / self.kept {
+                let first = self.first_of_long::<R>(team, source, group, scratch);
+                let start = group / self.inner * self.kept * self.inner + group % self.inner;
+                let places = indices[start..].iter_mut().step_by(self.inner);
+                places.zip(first).for_each(|(place, pair)| *place = pair.position() as i64);
+            }
+        } else {
+            self.select_short::<R>(team, source, indices);
+        }
+        match self.dtype.size() {
+            1 => self.pick::<u8>(team, source, indices, values),
+            2 => self.pick::<u16>(team, source, indices, values),
+            4 => self.pick::<u32>(team, source, indices, values),
+            _ => self.pick::<u64>(team, source, indices, values),
+        }
+    }
+
+    /// Selects in rows that are not cut.
+    fn select_short<R: Ranked>(&self, team: &Team, source: &[u8], indices: &mut [i64]) {
+        let (kept, inner, groups) = (self.kept, self.inner, indices.len() / self.kept);
+        let together = PART / self.count;
+        let matrix = Grid { batch: 1, rows: groups, columns: kept, tile_rows: together, tile_columns: kept };
+        let stack = Grid { batch: groups / inner, rows: kept, columns: inner, tile_rows: kept, tile_columns: together };
+        let floats = self.count * size_of::<R>() / size_of::<f32>();
+        team.run_tiles(indices, if inner == 1 { matrix } else { stack }, &|mut tile| {
+            with_workspace(floats, |workspace| {
+                let pairs: &mut [R] = bytemuck::cast_slice_mut(workspace);
+                if inner == 1 {
+                    for (row, group) in tile.rows.clone().enumerate() {
+                        let first = self.first_of_short(source, group, pairs);
+                        let places = tile.row(row).iter_mut().zip(first);
+                        places.for_each(|(place, pair)| *place = pair.position() as i64);
+                    }
+                    return;
+                }
+                for (at, column) in tile.columns.clone().enumerate() {
+                    let first = self.first_of_short(source, tile.matrix * inner + column, pairs);
+                    for (row, pair) in first.iter().enumerate() {
+                        tile.row(row)[at] = pair.position() as i64;
+                    }
+                }
+            });
+        });
+    }
+
+    /// The first pairs of a row, in order.
+    fn first_of_short<'p, R: Ranked>(&self, source: &[u8], group: usize, pairs: &'p mut [R]) -> &'p [R] {
+        self.pairs(source, group, 0..self.count, |at, pair| pairs[at] = pair);
+        if self.kept < self.count {
+            pairs.select_nth_unstable(self.kept - 1);
+        }
+        pairs[..self.kept].sort_unstable();
+        &pairs[..self.kept]
+    }
+
+    /// The first pairs of a row that is cut into parts, in order.
+    fn first_of_long<'p, R: Ranked>(&self, team: &Team, source: &[u8], group: usize, scratch: &'p mut [R]) -> &'p [R] {
+        let (part, candidates) = self.part();
+        if self.sorts_all() {
+            let (pairs, spare) = scratch.split_at_mut(self.count);
+            team.run_pieces(pairs, PART, &|index, piece| {
+                let start = index * PART;
+                self.pairs(source, group, start..start + piece.len(), |at, pair| piece[at] = pair);
+            });
+            sort(team, pairs, spare, PART, R::cmp);
+            return &pairs[..self.kept];
+        }
+        team.run_pieces(scratch, candidates, &|index, piece| {
+            let range = index * part..self.count.min((index + 1) * part);
+            self.first_of_part(source, group, range, piece);
+        });
+        let parts = scratch.len() / candidates;
+        (1..parts).for_each(|index| {
+            scratch.copy_within(index * candidates..index * candidates + self.kept, index * self.kept)
+        });
+        let (pairs, spare) = scratch.split_at_mut(parts * self.kept);
+        pairs.select_nth_unstable(self.kept - 1);
+        sort(team, &mut pairs[..self.kept], &mut spare[..self.kept], PART, R::cmp);
+        &pairs[..self.kept]
+    }
+
+    /// Leaves the first pairs of a part at the front of `piece`, in any order; if there are fewer, the greatest follow.
+    fn first_of_part<R: Ranked>(&self, source: &[u8], group: usize, range: Range<usize>, piece: &mut [R]) {
+        let (last, mut filled, mut bound) = (self.kept - 1, 0, R::LAST);
+        self.pairs(source, group, range, |_, pair: R| {
+            if pair < bound {
+                if filled == piece.len() {
+                    bound = *piece.select_nth_unstable(last).1;
+                    filled = self.kept;
+                }
+                piece[filled] = pair;
+                filled += 1;
+            }
+        });
+        match piece[..filled].get(self.kept) {
+            Some(_) => _ = piece[..filled].select_nth_unstable(last),
+            None => piece[filled..self.kept].fill(R::LAST),
+        }
+    }
+
+    /// Copies the selected elements.
+    fn pick<T: Pod + Send + Sync>(&self, team: &Team, source: &[u8], indices: &[i64], values: &mut [u8]) {
+        let (source, row) = (elements::<T>(source), self.kept * self.inner);
+        team.run_pieces(elements_mut::<T>(values), PART, &|piece, values| {
+            for (at, value) in (piece * PART..).zip(values) {
+                // After an interruption an index may be of no element.
+                let index = (at / row * self.count).wrapping_add(indices[at] as usize);
+                let from = index.wrapping_mul(self.inner).wrapping_add(at % self.inner);
+                source.get(from).into_iter().for_each(|element| *value = *element);
+            }
+        });
     }
 }
 
 impl CpuKernel for TopKernel {
     fn scratch_bytes(&self) -> usize {
-        self.count * size_of::<Keyed>()
+        self.scratch_pairs() * if self.is_narrow() { size_of::<u64>() } else { size_of::<u128>() }
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
-        let (size, source) = (self.dtype.size(), call.inputs[0]);
-        let [values, indices] = call.outputs else { unreachable!("two outputs, as was checked") };
-        let indices = elements_mut::<i64>(indices);
-        let keyed = elements_mut::<Keyed>(&mut call.scratch[..self.scratch_bytes()]);
-        let groups = indices.len().checked_div(self.kept).unwrap_or(0);
-        for group in 0..groups {
-            let (outer, inner) = (group / self.inner, group % self.inner);
-            let from = |index: usize| (outer * self.count + index) * self.inner + inner;
-            for (index, keyed) in keyed.iter_mut().enumerate() {
-                *keyed = [self.key(&source[from(index) * size..][..size]), index as u64];
-            }
-            if self.kept < self.count {
-                keyed.select_nth_unstable(self.kept - 1);
-            }
-            // The index makes every pair another, so that the order is one whatever the algorithm does.
-            keyed[..self.kept].sort_unstable();
-            for (place, [_, index]) in keyed[..self.kept].iter().enumerate() {
-                let to = (outer * self.kept + place) * self.inner + inner;
-                indices[to] = *index as i64;
-                values[to * size..][..size].copy_from_slice(&source[from(*index as usize) * size..][..size]);
-            }
+        if self.is_narrow() {
+            self.select::<u64>(call)
+        } else {
+            self.select::<u128>(call)
         }
         Ok(())
     }
@@ -92,12 +248,15 @@ mod tests {
 
     #[test]
     fn every_axis_of_random_shapes_agrees_with_a_stable_sort() {
-        for (seed, dims) in [[1, 7, 5], [3, 1, 4], [2, 13, 1], [4, 5, 17]].into_iter().enumerate() {
+        for (seed, dims) in
+            [[1, 7, 5], [3, 1, 4], [2, 13, 1], [4, 5, 17], [1, 2, 300], [3, 99, 2]].into_iter().enumerate()
+        {
             let value = |i: usize| ((i * 7919 + seed * 31) % 23) as f64 - 11.0;
             let input = tensor(DType::F32, &dims, value);
             let strides = [dims[1] * dims[2], dims[2], 1];
-            for (axis, largest) in (0..3).flat_map(|axis| [(axis, true), (axis, false)]) {
-                let kept = dims[axis].div_ceil(2);
+            let cases = (0..3).flat_map(|axis| [1, 2, 3, 9].map(|part| (axis, part)));
+            for ((axis, part), largest) in cases.flat_map(|case| [(case, true), (case, false)]) {
+                let kept = dims[axis].div_ceil(part);
                 let mut made = dims;
                 made[axis] = kept;
                 let outputs = top(&input, axis, largest, &made);
