@@ -3,6 +3,7 @@
 
 mod command;
 
+use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
 use command::{Anabranch, bundled};
 use std::process::{Command, Output};
 
@@ -30,14 +31,14 @@ fn is_left_out(told: &str) -> bool {
     told.contains("alternative stack") || told.contains("TLS destructor")
 }
 
-/// Raises the limit until the command has run well three times; the errors before that.
-fn raised(anabranch: &Anabranch, arguments: &[&str]) -> Vec<String> {
+/// Raises the limit by so many KiB at a time until the command has run well three times; the errors before that.
+fn raised(anabranch: &Anabranch, arguments: &[&str], step: u64) -> Vec<String> {
     let (mut limit, mut well, mut errors) = (least(anabranch), 0, Vec::new());
     while well < 3 {
         let output = within(anabranch, limit, arguments);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         if is_left_out(&told) {
-            limit += STEP;
+            limit += step;
             continue;
         }
         assert!(!told.contains("panicked"), "{arguments:?} within {limit} KiB: {told}");
@@ -51,7 +52,7 @@ fn raised(anabranch: &Anabranch, arguments: &[&str]) -> Vec<String> {
             }
             code => panic!("{arguments:?} within {limit} KiB: {code:?} {:?}: {told}", output.status),
         }
-        limit += STEP;
+        limit += step;
     }
     errors
 }
@@ -63,8 +64,45 @@ fn under_any_limit_of_memory_the_command_runs_or_says_why_not() {
     let (encoder, vit) = (bundled("encoder.onnx"), bundled("vit.onnx"));
     let cpu = ["--no-gpu", "--cpu-devices", "machine", "--repeat", "1", "--warmup", "0", "--no-learn"];
     for model in [&["run", &encoder, "--dim", "batch=64", "--dim", "seq=64"][..], &["run", &vit, "--dim", "batch=32"]] {
-        let errors = raised(&anabranch, &[model, &cpu].concat());
+        let errors = raised(&anabranch, &[model, &cpu].concat(), STEP);
         assert!(errors.len() > 3, "{model:?}: {errors:?}");
+    }
+}
+
+/// Commands with threads of their own, and a step whose list follows from values: a thread or a list that the system refuses.
+#[test]
+fn under_any_limit_of_memory_threads_and_lists_are_made_or_it_is_said_why_not() {
+    let anabranch = Anabranch::new();
+    let input = vec![ValueInfoProto::tensor("x", data_type::FLOAT, vec![DimensionProto::known(6_000_000)])];
+    let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
+    let node = vec![NodeProto::of("NonZero", &["x"], &["i"]), NodeProto::of("Neg", &["i"], &["y"])];
+    let graph = GraphProto { node, input, output, ..GraphProto::default() };
+    std::fs::write(anabranch.path("list.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("written");
+    let cpu = ["--no-gpu", "--cpu-devices", "machine", "--no-learn"];
+    let encoder = bundled("encoder.onnx");
+    let commands: [(&[&str], u64); 3] = [
+        (
+            &[
+                "sweep",
+                "fft:8",
+                "--devices",
+                "unrelated:2",
+                "--strategies",
+                "heft,hash",
+                "--seeds",
+                "4",
+                "--threads",
+                "4",
+            ],
+            4,
+        ),
+        (&["pipe", &encoder, "--random", "1", "--count", "4"], 4),
+        (&["run", "list.onnx", "--repeat", "1", "--warmup", "0"], 16),
+    ];
+    for (command, steps) in commands {
+        let arguments = if command[0] == "sweep" { command.to_vec() } else { [command, &cpu].concat() };
+        let errors = raised(&anabranch, &arguments, steps * STEP);
+        assert!(!errors.is_empty(), "{arguments:?}");
     }
 }
 

@@ -1,8 +1,10 @@
 //! The devices of a session, shared by the executors of all its plans.
 
+use super::RunOptions;
 use super::device::{ComputeDevice, CpuTeam};
 use super::error::ExecError;
 use super::event::Lane;
+use super::exchange::Stop;
 use super::inside;
 use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
@@ -13,14 +15,15 @@ use super::sync::Sender;
 use super::sync::lock;
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
-use anabranch_kernels::cpu::Team;
+use crate::plan::HOST;
+use anabranch_kernels::cpu::{Interrupt, Team};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
 /// that is not the host's and for each link. Each is started or opened when the first plan is readied that has steps there, used by
@@ -140,6 +143,28 @@ impl DevicePool {
             }))
         });
         Arc::clone(team)
+    }
+
+    /// Does work on the host's team between two plans, as soon as the caller has its turn. The team asks the interrupt, which the work gets
+    /// too; after an interruption its result counts for nothing.
+    ///
+    /// # Errors
+    /// If the run has to end before its turn comes.
+    pub(crate) fn on_host<R>(
+        &self,
+        options: &RunOptions,
+        work: impl FnOnce(&Team, Option<&Interrupt>) -> R,
+    ) -> Result<R, ExecError> {
+        let deadline = Deadline::new(options, Instant::now());
+        let _turn = self.turn(&deadline, options.spin)?;
+        let team = match self.devices.first() {
+            Some(ComputeDevice::Cpu(cpu)) => self.team(HOST, cpu),
+            _ => Arc::new(Team::solo()),
+        };
+        let _pinned = if team.threads() > 1 { self.bring_caller(false) } else { None };
+        let interrupt = deadline.interrupt(&Stop::default());
+        let _watched = interrupt.as_ref().map(|interrupt| team.watch(Arc::clone(interrupt)));
+        Ok(work(&team, interrupt.as_ref()))
     }
 
     /// A GPU, opened if it is not or was lost.

@@ -113,7 +113,11 @@ impl LowerError {
 
     /// A fault of a node that was computed between programs.
     pub(crate) fn of_step(node: &str, operator: &str, fault: &Fault) -> Self {
-        let kind = if fault.is_unsupported { ErrorKind::Unsupported } else { ErrorKind::Model };
+        let kind = match fault {
+            Fault { is_memory: true, .. } => ErrorKind::Memory,
+            Fault { is_unsupported: true, .. } => ErrorKind::Unsupported,
+            _ => ErrorKind::Model,
+        };
         Self::of_node(kind, node, operator, format!(": {fault}"))
     }
 }
@@ -156,6 +160,8 @@ pub(crate) struct Fault {
     text: String,
     /// The operator is sound, but it, or this use of it, has no lowering.
     pub(crate) is_unsupported: bool,
+    /// Memory is short, and that is all.
+    pub(crate) is_memory: bool,
     /// A value whose elements would have to be known.
     pub(super) needs: Option<ValueId>,
 }
@@ -163,12 +169,17 @@ pub(crate) struct Fault {
 impl Fault {
     /// Shapes, axes or sizes that the operator's definition does not allow.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_unsupported: false, needs: None }
+        Self { text: text.into(), is_unsupported: false, is_memory: false, needs: None }
     }
 
     /// A sound use without a lowering.
     pub(crate) fn unsupported(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_unsupported: true, needs: None }
+        Self { is_unsupported: true, ..Self::invalid(text) }
+    }
+
+    /// More memory than there is.
+    pub(crate) fn memory(text: impl Into<String>) -> Self {
+        Self { is_memory: true, ..Self::invalid(text) }
     }
 
     /// 64-bit floats where only narrower ones are computed: their digits would be lost without a word.

@@ -6,7 +6,8 @@ use super::phases::{Course, Values, constant};
 use crate::import::{Dim, Node, Output, ValueIndex};
 use crate::item::Item;
 use crate::lower::{Fault, LowerError, Phase, Rest, axis_of, integers};
-use crate::steps::{Call, MAP, slices, step};
+use crate::steps::{Call, MAP, TENSOR, Work, side_by_side, slices, step};
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +22,7 @@ impl Course<'_> {
         let inputs = node.inputs.iter().map(|value| value.map(|value| found(phase, values, value)).transpose());
         let inputs: Vec<Option<Item>> = inputs.collect::<Result<_, _>>()?;
         let result = match step(node) {
-            Some(step) => Call { node, inputs: &inputs }.made_by(step).map_err(Wrong::Fault),
+            Some(step) => self.on_host(|work| Call { node, inputs: &inputs, work }.made_by(step)),
             None => Body { course: self, phase, at, node, values }.outputs(&inputs),
         };
         let within = self.later.in_plans + self.later.in_steps + self.later.planning - begun.1;
@@ -38,6 +39,19 @@ impl Course<'_> {
         }
         self.session.check_bytes(&node.name, bytes)?;
         Ok(items)
+    }
+}
+
+impl Course<'_> {
+    /// What a step makes on the host's team, within the memory that the host may hold. Of a step that was interrupted nothing counts, not
+    /// even its fault.
+    fn on_host<R>(&self, step: impl FnOnce(&Work<'_>) -> Result<R, Fault>) -> Result<R, Wrong> {
+        let limit = self.session.inventory.devices().next().map_or(u64::MAX, |host| host.memory());
+        let run = |team: &Team, interrupt: Option<&_>| step(&Work::new(team, interrupt, limit));
+        let made = self.session.pool.on_host(self.options, run);
+        let made = made.map_err(|error| Wrong::Session(error.into()))?;
+        self.look().map_err(Wrong::Session)?;
+        Ok(made?)
     }
 }
 
@@ -142,7 +156,7 @@ impl Body<'_, '_> {
             let declared = self.node.graph("body")?.outputs.iter().skip(1 + carried.len());
             carried.extend(declared.map(|output| nothing(output, 0)).collect::<Result<Vec<_>, _>>()?);
         }
-        carried.extend(collected.stacked(|_| Ok((0, false)))?);
+        carried.extend(collected.stacked(self.course, |_| Ok((0, false)))?);
         Ok(carried)
     }
 
@@ -171,7 +185,7 @@ impl Body<'_, '_> {
             let mut items = carried;
             for (tensor, axis, backwards) in &scans {
                 let at = if *backwards { passes - 1 - pass } else { pass };
-                let slice = slices(tensor, *axis, &[at])?;
+                let slice = self.course.on_host(|work| slices(work, tensor, *axis, 1, |_| at))?;
                 let mut dims = slice.shape().dims().to_vec();
                 dims.remove(*axis);
                 items.push(Item::Tensor(slice.reshaped(Shape::new(dims)?).expect("an axis of one slice says nothing")));
@@ -191,7 +205,7 @@ impl Body<'_, '_> {
         }
         let along =
             |index| Ok((self.entry("scan_output_axes", index)?, self.entry("scan_output_directions", index)? == 1));
-        carried.extend(collected.stacked(along)?);
+        carried.extend(collected.stacked(self.course, along)?);
         Ok(carried)
     }
 
@@ -229,21 +243,26 @@ impl Collected {
             let Item::Tensor(tensor) = item else {
                 return Err(Fault::invalid(format!("it collects {}; it must collect tensors", item.about())).into());
             };
-            self.bytes = self.bytes.saturating_add(tensor.spec().bytes() as u64);
+            // Tensors of no bytes take memory, too.
+            self.bytes = self.bytes.saturating_add((tensor.spec().bytes() + TENSOR) as u64);
             tensors.push(tensor);
         }
         body.course.session.check_bytes(&body.node.name, self.bytes).map_err(Wrong::Session)
     }
 
     /// The tensors of all passes along new axes, of which `along` says where and whether backwards.
-    fn stacked(self, along: impl Fn(usize) -> Result<(i64, bool), Fault>) -> Result<Vec<Item>, Wrong> {
+    fn stacked(
+        self,
+        course: &Course<'_>,
+        along: impl Fn(usize) -> Result<(i64, bool), Fault>,
+    ) -> Result<Vec<Item>, Wrong> {
         let stack = |(index, mut tensors): (usize, Vec<Tensor>)| {
             let (axis, backwards) = along(index)?;
             if backwards {
                 tensors.reverse();
             }
             let axis = axis_of(axis, tensors.first().map_or(0, |tensor| tensor.shape().rank()) + 1)?;
-            Ok(Item::Tensor(crate::steps::side_by_side(&tensors, axis, true)?))
+            Ok(Item::Tensor(course.on_host(|work| side_by_side(work, &tensors, axis, true))?))
         };
         self.tensors.into_iter().enumerate().map(stack).collect()
     }
@@ -275,7 +294,8 @@ fn truth(item: Option<&Option<Item>>) -> Result<Option<bool>, Fault> {
 
 /// The one integer in a tensor.
 fn one(tensor: &Tensor, index: usize) -> Result<i64, Fault> {
-    match integers(tensor).as_deref() {
+    let value = if tensor.shape().elements() == 1 { integers(tensor) } else { None };
+    match value.as_deref() {
         Some(&[value]) => Ok(value),
         _ => Err(Fault::invalid(format!("input {index} has shape {}, not one integer", tensor.shape()))),
     }

@@ -1,15 +1,32 @@
 //! Boxes that overlap too much with better ones left out: NonMaxSuppression, for each class of each image by itself.
+//!
+//! The boxes of a class are taken in blocks, the best first. Those of a block are compared with all that were kept before, in parts of
+//! the team's work; then one after the other with those that the block itself has kept.
 
+use super::work::{PART, Work};
 use super::{Call, Item};
 use crate::lower::{Fault, integers, numbers};
-use anabranch_kernels::{Shape, Tensor};
+use anabranch_kernels::cpu::order::keys;
+use anabranch_kernels::cpu::overlap::{Rectangle, Rectangles};
+use anabranch_kernels::cpu::sorted::Ranked;
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::sync::Arc;
 
-/// A box as its least and greatest coordinates, and its area.
-#[derive(Clone, Copy)]
-struct Area {
-    low: [f32; 2],
-    high: [f32; 2],
-    size: f32,
+/// Boxes of a block. Few in tests, so that a class has several blocks.
+const BLOCK: usize = if cfg!(test) { 8 } else { 256 };
+
+/// Boxes of a part of a block.
+const TOGETHER: usize = BLOCK / 8;
+
+/// Boxes that are sorted at first; four times as many each time that those are used up.
+const FIRST: usize = BLOCK;
+
+/// How boxes of one class are chosen.
+struct Choice {
+    centered: bool,
+    most: usize,
+    overlap: f32,
+    least: Option<f32>,
 }
 
 /// Triples of image, class and box, the best of a class first. O(classes · boxes · (log boxes + kept)).
@@ -21,83 +38,136 @@ pub(super) fn suppress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     if batch != images || count != scored {
         return Err(misfit(boxes, scores));
     }
-    let centered = call.node.int("center_point_box")?.unwrap_or(0) != 0;
-    let most = match call.optional(2) {
-        Some(_) => usize::try_from(scalar(call, 2, integers)?.unwrap_or(0)).unwrap_or(0),
-        None => 0,
-    };
-    let overlap = if call.optional(3).is_some() { scalar(call, 3, numbers)?.unwrap_or(0.0) as f32 } else { 0.0 };
-    let least = if call.optional(4).is_some() { scalar(call, 4, numbers)?.map(|least| least as f32) } else { None };
-    if !(0.0..=1.0).contains(&overlap) {
-        return Err(Fault::invalid(format!("an overlap of {overlap}; it must be between 0 and 1")));
+    let choice = Choice::of(call)?;
+    let floats =
+        |tensor, index| Tensor::elements::<f32>(tensor).ok_or_else(|| Fault::of_type(index, tensor.dtype(), "f32"));
+    let (boxes, keyed, scores) = (floats(boxes, 0)?, scores.bytes(), floats(scores, 1)?);
+    if u32::try_from(count).is_err() {
+        return Err(Fault::unsupported(format!("{count} boxes of an image")));
     }
-    let floats = |tensor: &Tensor, index| match tensor.elements::<f32>() {
-        Some(floats) => Ok(floats.to_vec()),
-        None => Err(Fault::of_type(index, tensor.dtype(), "f32")),
-    };
-    let (boxes, scores) = (floats(boxes, 0)?, floats(scores, 1)?);
-    let mut found = Vec::new();
-    for image in 0..batch {
-        let areas: Vec<Area> = boxes[image * count * 4..][..count * 4]
-            .chunks_exact(4)
-            .map(|corners| Area::of([corners[0], corners[1], corners[2], corners[3]], centered))
-            .collect();
-        for class in 0..classes {
-            let scores = &scores[(image * classes + class) * count..][..count];
-            let kept = best(&areas, scores, most, overlap, least);
-            found.extend(kept.into_iter().flat_map(|place| [image as i64, class as i64, place as i64]));
-        }
+    let mut kept = Vec::new();
+    if !scores.is_empty() {
+        kept = call.work.filled(Ok(Vec::new()), batch * classes)?;
+        call.work.pieces(&mut kept, 1, |at, kept| {
+            let boxes = boxes[at / classes * count * 4..][..count * 4].as_chunks().0;
+            let scores =
+                (&scores[at * count..][..count], &keyed[at * count * size_of::<f32>()..][..count * size_of::<f32>()]);
+            kept[0] = choice.best(call.work, boxes, scores);
+        })?;
     }
-    let shape = Shape::new(vec![found.len() / 3, 3])?;
-    Ok(vec![Item::Tensor(Tensor::from_elements(shape, &found).expect("three indices a box"))])
+    let kept: Vec<Vec<u32>> = kept.into_iter().collect::<Result<_, Fault>>()?;
+    let total: usize = kept.iter().map(Vec::len).sum();
+    let spec = TensorSpec::new(DType::I64, Shape::new(vec![total, 3])?);
+    let mut made = call.work.buffer(spec.bytes())?;
+    let all = kept.iter().enumerate().flat_map(|(at, kept)| {
+        kept.iter().flat_map(move |place| [(at / classes) as i64, (at % classes) as i64, i64::from(*place)])
+    });
+    made.bytes_mut().as_chunks_mut().0.iter_mut().zip(all).for_each(|(target, index)| *target = index.to_ne_bytes());
+    Ok(vec![Item::Tensor(Tensor::new(spec, Arc::new(made)).expect("three indices a box"))])
 }
 
-/// The boxes of one class that are kept, the best first; of equal ones the first.
-fn best(areas: &[Area], scores: &[f32], most: usize, overlap: f32, least: Option<f32>) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..scores.len()).filter(|at| least.is_none_or(|least| scores[*at] > least)).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
-    let mut kept: Vec<usize> = Vec::new();
-    for place in order {
-        if kept.len() >= most {
-            break;
-        }
-        if kept.iter().all(|other| areas[place].overlap(areas[*other]) <= overlap) {
-            kept.push(place);
-        }
-    }
-    kept
-}
-
-impl Area {
-    /// Of two opposite corners (any), or of a centre with width and height.
-    fn of([a, b, c, d]: [f32; 4], centered: bool) -> Self {
-        let (one, other) = match centered {
-            true => ([a - c / 2.0, b - d / 2.0], [a + c / 2.0, b + d / 2.0]),
-            false => ([a, b], [c, d]),
+impl Choice {
+    fn of(call: &Call<'_>) -> Result<Self, Fault> {
+        let most = match call.optional(2) {
+            Some(_) => usize::try_from(scalar(call, 2, integers)?.unwrap_or(0)).unwrap_or(0),
+            None => 0,
         };
-        let low = [one[0].min(other[0]), one[1].min(other[1])];
-        let high = [one[0].max(other[0]), one[1].max(other[1])];
-        Self { low, high, size: (high[0] - low[0]) * (high[1] - low[1]) }
+        let overlap = if call.optional(3).is_some() { scalar(call, 3, numbers)?.unwrap_or(0.0) as f32 } else { 0.0 };
+        let least = if call.optional(4).is_some() { scalar(call, 4, numbers)?.map(|least| least as f32) } else { None };
+        if !(0.0..=1.0).contains(&overlap) {
+            return Err(Fault::invalid(format!("an overlap of {overlap}; it must be between 0 and 1")));
+        }
+        let centered = call.node.int("center_point_box")?.unwrap_or(0) != 0;
+        Ok(Self { centered, most, overlap, least })
     }
 
-    /// The area in both of the area in either; 0 where one has none.
-    fn overlap(self, other: Self) -> f32 {
-        let side = |axis: usize| self.high[axis].min(other.high[axis]) - self.low[axis].max(other.low[axis]);
-        let (width, height) = (side(0), side(1));
-        if width <= 0.0 || height <= 0.0 || self.size <= 0.0 || other.size <= 0.0 {
-            return 0.0;
+    /// The boxes of one class that are kept, the best first; of equal ones the first. Scores, which are given with their bytes, that are no
+    /// numbers come last.
+    fn best(&self, work: &Work<'_>, boxes: &[[f32; 4]], scores: (&[f32], &[u8])) -> Result<Vec<u32>, Fault> {
+        let mut candidates = self.candidates(work, scores)?;
+        let most = self.most.min(candidates.len());
+        let (mut places, mut kept) = (work.list(most)?, Rectangles::default());
+        let mut rest = &mut candidates[..];
+        let mut sorted = FIRST;
+        while places.len() < most && !rest.is_empty() {
+            let count = sorted.min(rest.len());
+            if count < rest.len() {
+                rest.select_nth_unstable(count - 1);
+            }
+            let (next, after) = rest.split_at_mut(count);
+            next.sort_unstable();
+            for block in next.chunks(BLOCK) {
+                self.keep(work, boxes, block, &mut kept, &mut places, most)?;
+            }
+            rest = after;
+            sorted = sorted.saturating_mul(4);
         }
-        let common = width * height;
-        common / (self.size + other.size - common)
+        Ok(places)
+    }
+
+    /// The boxes whose score is enough, with keys that are less the better they are.
+    fn candidates(&self, work: &Work<'_>, (scores, bytes): (&[f32], &[u8])) -> Result<Vec<u64>, Fault> {
+        let is_enough = |score: f32| self.least.is_none_or(|least| score > least);
+        let mut found = work.list(scores.iter().filter(|score| is_enough(**score)).count())?;
+        keys(DType::F32, bytes, |at, key| {
+            if is_enough(scores[at]) {
+                let key = if scores[at].is_nan() { u64::from(u32::MAX) } else { !key & u64::from(u32::MAX) };
+                found.push(Ranked::new(key, at));
+            }
+        });
+        work.look()?;
+        Ok(found)
+    }
+
+    /// Adds those of a block that overlap too much with none that is kept.
+    fn keep(
+        &self,
+        work: &Work<'_>,
+        boxes: &[[f32; 4]],
+        block: &[u64],
+        kept: &mut Rectangles,
+        places: &mut Vec<u32>,
+        most: usize,
+    ) -> Result<(), Fault> {
+        let before = kept.len();
+        // A few comparisons are not worth other threads.
+        let together = if before * block.len() < PART { BLOCK } else { TOGETHER };
+        let mut fresh = [None; BLOCK];
+        let fresh = &mut fresh[..block.len()];
+        work.pieces(fresh, together, |piece, fresh| {
+            for (one, fresh) in block[piece * together..].iter().zip(fresh) {
+                let one = self.rectangle(boxes[one.position()]);
+                *fresh = Some(one).filter(|one| !kept.any_over(0..before, one, self.overlap));
+            }
+        })?;
+        work.charge(Rectangles::BYTES * block.len())?;
+        kept.try_reserve(block.len()).map_err(|_| Fault::memory("the system has no memory left for the boxes kept"))?;
+        for (one, fresh) in block.iter().zip(fresh) {
+            if let Some(fresh) = fresh.filter(|fresh| !kept.any_over(before..kept.len(), fresh, self.overlap)) {
+                if places.len() == most {
+                    break;
+                }
+                kept.push(fresh);
+                places.push(one.position() as u32);
+            }
+        }
+        Ok(())
+    }
+
+    fn rectangle(&self, [a, b, c, d]: [f32; 4]) -> Rectangle {
+        match self.centered {
+            true => Rectangle::around([a, b], [c, d]),
+            false => Rectangle::of_corners([a, b], [c, d]),
+        }
     }
 }
 
 /// The first element of an input of one.
 fn scalar<T: Copy>(call: &Call<'_>, index: usize, read: fn(&Tensor) -> Option<Vec<T>>) -> Result<Option<T>, Fault> {
     let tensor = call.tensor(index)?;
-    match read(tensor).as_deref() {
-        Some([]) => Ok(None),
-        Some([value]) => Ok(Some(*value)),
+    match tensor.shape().elements() {
+        0 => Ok(None),
+        1 => Ok(read(tensor).and_then(|values| values.first().copied())),
         _ => Err(Fault::invalid(format!("input {index} has shape {}, not one element", tensor.shape()))),
     }
 }

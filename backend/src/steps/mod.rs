@@ -7,9 +7,14 @@ mod bits;
 mod boxes;
 mod select;
 mod sequence;
+mod slices;
+#[cfg(test)]
+mod tests;
 mod unique;
+mod work;
 
-pub(crate) use sequence::side_by_side;
+pub(crate) use slices::{side_by_side, slices};
+pub(crate) use work::Work;
 
 use crate::import::Node;
 use crate::item::Item;
@@ -25,6 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) node: &'a Node,
     /// `None` where one is left out.
     pub(crate) inputs: &'a [Option<Item>],
+    /// What it works with.
+    pub(crate) work: &'a Work<'a>,
 }
 
 const TABLE: &[(&str, Step)] = &[
@@ -53,6 +60,9 @@ pub(crate) const MAP: &str = "SequenceMap";
 /// Slices of no bytes that a step may handle one by one: nothing else bounds how many a file can ask for.
 const MOST_EMPTY: usize = 1 << 20;
 
+/// Bytes that a tensor takes beside its elements, about: itself, its shape, its buffer and their counts.
+pub(crate) const TENSOR: usize = 256;
+
 /// How a node without graphs is computed as a step, if it can be.
 pub(crate) fn step(node: &Node) -> Option<Step> {
     TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
@@ -71,13 +81,17 @@ impl Call<'_> {
     /// The outputs of `step`.
     ///
     /// # Errors
-    /// If the inputs are not what the operator's definition allows, or memory is short.
+    /// If the inputs are not what the operator's definition allows, memory is short, or the step was interrupted.
     pub(crate) fn made_by(&self, step: Step) -> Result<Vec<Item>, Fault> {
         let tensors =
             self.inputs.iter().flatten().filter_map(|item| if let Item::Tensor(x) = item { Some(x) } else { None });
         let mut sizes = tensors.filter(|tensor| tensor.bytes().is_empty()).flat_map(|tensor| tensor.shape().dims());
         match sizes.find(|size| **size > MOST_EMPTY) {
-            None => step(self),
+            None => {
+                let given: u64 = self.inputs.iter().flatten().map(Item::bytes).fold(0, u64::saturating_add);
+                self.work.charge(usize::try_from(given).unwrap_or(usize::MAX))?;
+                step(self)
+            }
             Some(size) => Err(Fault::invalid(format!(
                 "an input without elements has an axis of {size}; at most {MOST_EMPTY} are taken"
             ))),
@@ -103,31 +117,4 @@ impl Call<'_> {
             None => Err(Fault::missing(index)),
         }
     }
-}
-
-/// A buffer that the system may refuse: results are as large as inputs make them.
-fn buffer(bytes: usize) -> Result<anabranch_kernels::Buffer, Fault> {
-    let short = || Fault::invalid(format!("its result takes {bytes} bytes, more memory than the system has left"));
-    anabranch_kernels::Buffer::try_zeroed(bytes).ok_or_else(short)
-}
-
-/// Slices of `tensor` along `axis`, as the places say, all of which are in it.
-pub(crate) fn slices(tensor: &Tensor, axis: usize, places: &[usize]) -> Result<Tensor, Fault> {
-    use anabranch_kernels::{Shape, TensorSpec};
-    let dims = tensor.shape().dims();
-    let size = tensor.dtype().size();
-    let inner = dims[axis + 1..].iter().product::<usize>() * size;
-    let outer: usize = dims[..axis].iter().product();
-    let mut wanted = dims.to_vec();
-    wanted[axis] = places.len();
-    let spec = TensorSpec::new(tensor.dtype(), Shape::new(wanted)?);
-    let mut made = buffer(spec.bytes())?;
-    if inner > 0 {
-        let from = |row: usize, place: usize| (row * dims[axis] + place) * inner;
-        let pairs = (0..outer).flat_map(|row| places.iter().map(move |place| (row, *place)));
-        for (target, (row, place)) in made.bytes_mut().chunks_exact_mut(inner).zip(pairs) {
-            target.copy_from_slice(&tensor.bytes()[from(row, place)..][..inner]);
-        }
-    }
-    Ok(Tensor::new(spec, Arc::new(made)).expect("the buffer was made with the spec's size"))
 }

@@ -1,6 +1,6 @@
 //! Sequences of tensors. Tensors in them share their elements with where they come from.
 
-use super::{Call, buffer, slices};
+use super::{Call, TENSOR, side_by_side, slices};
 use crate::item::Item;
 use crate::lower::{Fault, axis_of, integers};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
@@ -41,7 +41,11 @@ pub(super) fn empty(_: &Call<'_>) -> Result<Vec<Item>, Fault> {
 }
 
 pub(super) fn construct(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
-    sequence((0..call.inputs.len()).map(|index| call.tensor(index).cloned()).collect::<Result<_, _>>()?)
+    let mut tensors = call.work.list(call.inputs.len())?;
+    for index in 0..call.inputs.len() {
+        tensors.push(call.tensor(index)?.clone());
+    }
+    sequence(tensors)
 }
 
 pub(super) fn insert(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
@@ -50,19 +54,23 @@ pub(super) fn insert(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
         Some(_) => place(call, 2, before.len() + 1, before.len())?,
         None => before.len(),
     };
-    let mut tensors = before.to_vec();
-    tensors.insert(at, tensor.clone());
+    let mut tensors = call.work.list(before.len() + 1)?;
+    tensors.extend_from_slice(&before[..at]);
+    tensors.push(tensor.clone());
+    tensors.extend_from_slice(&before[at..]);
     sequence(tensors)
 }
 
 pub(super) fn erase(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
-    let mut tensors = call.sequence(0)?.to_vec();
-    let count = tensors.len();
+    let before = call.sequence(0)?;
+    let count = before.len();
     let at = match call.optional(1) {
         Some(_) => place(call, 1, count, count)?,
         None => count.checked_sub(1).ok_or_else(|| Fault::invalid("the sequence is empty"))?,
     };
-    tensors.remove(at);
+    let mut tensors = call.work.list(count - 1)?;
+    tensors.extend_from_slice(&before[..at]);
+    tensors.extend_from_slice(&before[at + 1..]);
     sequence(tensors)
 }
 
@@ -80,29 +88,14 @@ pub(super) fn length(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
 pub(super) fn split(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let x = call.tensor(0)?;
     let axis = axis_of(call.node.int("axis")?.unwrap_or(0), x.shape().rank())?;
-    let size = x.shape().dims()[axis];
-    let sizes = match call.optional(1) {
-        None => vec![1; size],
-        Some(_) => {
-            let tensor = call.tensor(1)?;
-            let given = integers(tensor).ok_or_else(|| Fault::of_type(1, tensor.dtype(), "an integer type"))?;
-            let given: Option<Vec<usize>> = given.iter().map(|size| usize::try_from(*size).ok()).collect();
-            match (given.as_deref(), tensor.shape().rank()) {
-                (Some(&[part]), 0) if part > 0 => (0..size).step_by(part).map(|at| part.min(size - at)).collect(),
-                (Some(parts), 1) if parts.iter().fold(0usize, |sum, part| sum.saturating_add(*part)) == size => {
-                    parts.to_vec()
-                }
-                _ => return Err(Fault::invalid(format!("an axis of {size} does not split into such parts"))),
-            }
-        }
-    };
+    let sizes = sizes(call, x.shape().dims()[axis])?;
     let keep = call.optional(1).is_some() || call.node.int("keepdims")?.unwrap_or(1) != 0;
     let mut start = 0;
-    let mut tensors = Vec::with_capacity(sizes.len());
+    let mut tensors = call.work.list(sizes.len())?;
+    call.work.charge(sizes.len().saturating_mul(TENSOR))?;
     for part in sizes {
-        let places: Vec<usize> = (start..start + part).collect();
+        let slice = slices(call.work, x, axis, part, |at| start + at)?;
         start += part;
-        let slice = slices(x, axis, &places)?;
         let mut dims = slice.shape().dims().to_vec();
         if !keep {
             dims.remove(axis);
@@ -112,6 +105,29 @@ pub(super) fn split(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     sequence(tensors)
 }
 
+/// The sizes of the parts of an axis of `size`.
+fn sizes(call: &Call<'_>, size: usize) -> Result<Vec<usize>, Fault> {
+    if call.optional(1).is_none() {
+        return call.work.filled(1, size);
+    }
+    let tensor = call.tensor(1)?;
+    // What follows takes two lists of them.
+    drop(call.work.list::<[usize; 2]>(tensor.shape().elements())?);
+    let given = integers(tensor).ok_or_else(|| Fault::of_type(1, tensor.dtype(), "an integer type"))?;
+    let given: Option<Vec<usize>> = given.iter().map(|size| usize::try_from(*size).ok()).collect();
+    match (given, tensor.shape().rank()) {
+        (Some(part), 0) if part[0] > 0 => {
+            let mut sizes = call.work.filled(part[0], size.div_ceil(part[0]))?;
+            if let Some(last) = sizes.last_mut() {
+                *last = size - (size - 1) / part[0] * part[0];
+            }
+            Ok(sizes)
+        }
+        (Some(parts), 1) if parts.iter().fold(0usize, |sum, part| sum.saturating_add(*part)) == size => Ok(parts),
+        _ => Err(Fault::invalid(format!("an axis of {size} does not split into such parts"))),
+    }
+}
+
 /// All side by side along an axis, which is a new one if that is asked for.
 pub(super) fn concatenate(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let tensors = call.sequence(0)?;
@@ -119,44 +135,7 @@ pub(super) fn concatenate(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let axis = call.node.int("axis")?.ok_or_else(|| Fault::invalid("attribute `axis` is missing"))?;
     let rank = tensors.first().map_or(0, |first| first.shape().rank());
     let axis = axis_of(axis, rank + usize::from(new))?;
-    Ok(vec![Item::Tensor(side_by_side(tensors, axis, new)?)])
-}
-
-/// Tensors side by side along an axis, which is a `new` one or theirs. O(bytes).
-pub(crate) fn side_by_side(tensors: &[Tensor], axis: usize, new: bool) -> Result<Tensor, Fault> {
-    let first = tensors.first().ok_or_else(|| Fault::invalid("there is nothing to put side by side"))?;
-    let dims = |tensor: &Tensor| {
-        let mut dims = tensor.shape().dims().to_vec();
-        if new {
-            dims.insert(axis, 1);
-        }
-        dims
-    };
-    let mut all = dims(first);
-    all[axis] = 0;
-    for tensor in tensors {
-        let mut own = dims(tensor);
-        let size = std::mem::take(&mut own[axis]);
-        let total = all[axis].checked_add(size);
-        if tensor.dtype() != first.dtype() || own[..axis] != all[..axis] || own[axis + 1..] != all[axis + 1..] {
-            let (own, first) = (tensor.spec(), first.spec());
-            return Err(Fault::invalid(format!("{own} and {first} do not go side by side along axis {axis}")));
-        }
-        all[axis] = total.ok_or_else(|| Fault::invalid("the parts are too many"))?;
-    }
-    let outer: usize = all[..axis].iter().product();
-    let spec = TensorSpec::new(first.dtype(), Shape::new(all)?);
-    let mut made = buffer(spec.bytes())?;
-    let rows = (0..outer).flat_map(|row| tensors.iter().map(move |tensor| (row, tensor)));
-    let mut rest = made.bytes_mut();
-    for (row, tensor) in rows {
-        // There are rows, so that they are not nothing.
-        let bytes = tensor.bytes().len() / outer;
-        let (target, after) = rest.split_at_mut(bytes);
-        target.copy_from_slice(&tensor.bytes()[row * bytes..][..bytes]);
-        rest = after;
-    }
-    Ok(Tensor::new(spec, Arc::new(made)).expect("the buffer was made with the spec's size"))
+    Ok(vec![Item::Tensor(side_by_side(call.work, tensors, axis, new)?)])
 }
 
 fn sequence(tensors: Vec<Tensor>) -> Result<Vec<Item>, Fault> {
@@ -166,7 +145,8 @@ fn sequence(tensors: Vec<Tensor>) -> Result<Vec<Item>, Fault> {
 /// A place below `count`, counted back from `end` if it is negative.
 fn place(call: &Call<'_>, index: usize, count: usize, end: usize) -> Result<usize, Fault> {
     let tensor = call.tensor(index)?;
-    let Some(&[given]) = integers(tensor).as_deref() else {
+    let given = if tensor.shape().elements() == 1 { integers(tensor) } else { None };
+    let Some(&[given]) = given.as_deref() else {
         return Err(Fault::invalid(format!("input {index} is not one integer")));
     };
     let place = if given < 0 { given.saturating_add(end as i64) } else { given };

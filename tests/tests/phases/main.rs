@@ -407,3 +407,20 @@ fn plans_of_phases_are_bounded() {
     assert_eq!(session.ready_plans(), 1);
     assert!((2..=32).contains(&session.ready_phases()), "{}", session.ready_phases());
 }
+
+#[test]
+fn a_step_over_the_hosts_memory_is_refused_by_its_name() {
+    let x: Vec<f32> = (0..100_000).map(|at| at as f32).collect();
+    let graph =
+        model(vec![NodeProto::of("NonZero", &["x"], &["i"]), NodeProto::of("Neg", &["i"], &["y"])], vec![], &["y"]);
+    let run = |limit: u64| {
+        let mut options = one_cpu();
+        options.devices.memory_overrides = vec![("cpu0".into(), limit)];
+        Session::from_bytes(&graph, options).expect("a sound model").run(&inputs(&x))
+    };
+    // Its input, a list of places and its result.
+    let error = run(1_500_000).expect_err("0.4 MB, 0.8 MB and 0.8 MB");
+    assert_eq!((error.kind(), error.node()), (ErrorKind::Memory, Some("NonZero_0")), "{error}");
+    let made = run(4_000_000).expect("enough");
+    assert_eq!(made.tensor("y").expect("made").shape().dims(), [1, x.len() - 1]);
+}

@@ -65,6 +65,35 @@ fn plans_of_one_pool_share_threads_and_give_back_their_memory() {
 }
 
 #[test]
+fn work_between_plans_hears_of_the_token_and_the_clock() {
+    let pool = pool(&ladder(&["cpu"], 1, &[5]), 2);
+    let token = CancelToken::new();
+    let options = RunOptions::default().with_cancel(token.clone());
+    let asked = pool.on_host(&options, |team, interrupt| {
+        let interrupt = interrupt.expect("there is a token");
+        let before = interrupt();
+        token.cancel();
+        let done = AtomicU32::new(0);
+        team.run(10, &|_| _ = done.fetch_add(1, Ordering::Relaxed));
+        (before, interrupt(), done.into_inner())
+    });
+    assert_eq!(asked.expect("nobody else runs"), (false, true, 0));
+    let ended = pool.on_host(&options, |_, _| panic!("it was cancelled before"));
+    assert_eq!(ended.map_err(|error| error.kind).expect_err("cancelled"), ErrorKind::Cancelled);
+    let late = RunOptions::default().with_timeout(Duration::from_millis(1));
+    let waits = |interrupt: Option<&_>| {
+        interrupt.is_some_and(|interrupt: &anabranch_kernels::cpu::Interrupt| {
+            while !interrupt() {
+                std::thread::yield_now();
+            }
+            true
+        })
+    };
+    assert!(pool.on_host(&late, |_, interrupt| waits(interrupt)).expect("nobody else runs"));
+    assert!(pool.on_host(&RunOptions::default(), |_, interrupt| interrupt.is_none()).expect("nobody else runs"));
+}
+
+#[test]
 fn idle_devices_are_not_started_and_not_opened() {
     let mut placed = Placed::chain(&["cpu", "cpu", "gpu"], &[0, 0, 0], &[5]);
     placed.devices[1].name = "idle-cpu".into();

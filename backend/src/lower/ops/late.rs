@@ -3,7 +3,14 @@
 
 use super::{Builder, Entry, Fault, Operator, View};
 use crate::item::Item;
-use crate::steps::{Call, MAP, step};
+use crate::steps::{Call, MAP, Work, step};
+use anabranch_kernels::cpu::Team;
+
+/// Elements that a node may read to be computed while a model is lowered.
+const MOST_ELEMENTS: usize = 1 << 20;
+
+/// Bytes that it may take then.
+const MOST_MEMORY: u64 = 1 << 29;
 
 pub(super) const TABLE: &[Entry] = &[
     ("NonZero", |operator, builder| match known(operator, builder)? {
@@ -32,8 +39,12 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     known(operator, builder)?.ok_or_else(why)
 }
 
-/// The operator's tensors, if all that it reads is known.
+/// The operator's tensors, if all that it reads is known and small: a run can be interrupted, lowering cannot.
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
+    let known = (0..operator.count()).filter_map(|index| operator.optional(index));
+    if known.map(|view| view.shape().elements()).fold(0, usize::saturating_add) > MOST_ELEMENTS {
+        return Ok(None);
+    }
     let mut inputs = Vec::with_capacity(operator.count());
     for index in 0..operator.count() {
         let Some(view) = operator.optional(index) else {
@@ -44,7 +55,9 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
         inputs.push(Some(Item::Tensor(tensor)));
     }
     let Some(step) = step(operator.node) else { return Ok(None) };
-    let items = Call { node: operator.node, inputs: &inputs }.made_by(step)?;
+    let team = Team::solo();
+    let work = Work::new(&team, None, MOST_MEMORY);
+    let items = Call { node: operator.node, inputs: &inputs, work: &work }.made_by(step)?;
     let tensors: Option<Vec<_>> =
         items.into_iter().map(|item| if let Item::Tensor(tensor) = item { Some(tensor) } else { None }).collect();
     tensors.map(|tensors| tensors.into_iter().map(|tensor| builder.made(tensor)).collect()).transpose()

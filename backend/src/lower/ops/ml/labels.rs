@@ -3,6 +3,8 @@
 use super::super::{Builder, Entry, Fault, Operator, View};
 use super::forest::Forest;
 use super::{constant, floats, ints, numbers, require_length};
+use crate::steps::{Work, side_by_side};
+use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{Gather, Op, TreeAggregate};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
@@ -91,7 +93,9 @@ fn encode(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let (values, default) = values(operator)?;
     require_length("values", values.shape().elements(), keys.len())?;
     // The default stands behind the values.
-    let list = crate::steps::side_by_side(
+    let team = Team::solo();
+    let list = side_by_side(
+        &Work::new(&team, None, u64::MAX),
         &[values.reshaped(Shape::new([keys.len()])?).map_err(mismatch)?, default],
         0,
         false,
