@@ -105,16 +105,20 @@ impl Choice {
         Ok(places)
     }
 
-    /// The boxes whose score is enough, with keys that are less the better they are.
+    /// The boxes whose score is enough, with keys that are less the better they are. Scores come with their bytes.
     fn candidates(&self, work: &Work<'_>, (scores, bytes): (&[f32], &[u8])) -> Result<Vec<u64>, Fault> {
-        let is_enough = |score: f32| self.least.is_none_or(|least| score > least);
-        let mut found = work.list(scores.iter().filter(|score| is_enough(**score)).count())?;
-        keys(DType::F32, bytes, |at, key| {
-            if is_enough(scores[at]) {
-                let key = if scores[at].is_nan() { u64::from(u32::MAX) } else { !key & u64::from(u32::MAX) };
-                found.push(Ranked::new(key, at));
-            }
+        let mut found = work.filled(0, scores.len())?;
+        keys(DType::F32, bytes, &mut found, |at, key| {
+            let key = if scores[at].is_nan() { u64::from(u32::MAX) } else { !key & u64::from(u32::MAX) };
+            Ranked::new(key, at)
         });
+        let mut count = 0;
+        for (at, score) in scores.iter().enumerate() {
+            // Written over until it is good enough: there is no branch to guess.
+            found[count] = found[at];
+            count += usize::from(self.least.is_none_or(|least| *score > least));
+        }
+        found.truncate(count);
         work.look()?;
         Ok(found)
     }

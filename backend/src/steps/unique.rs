@@ -121,7 +121,7 @@ fn of_elements<R: Ranked>(work: &Work<'_>, x: &Tensor) -> Result<Groups, Fault> 
     work.pieces(&mut all, PART, |part, all| {
         let start = part * PART;
         let bytes = &x.bytes()[start * size..][..all.len() * size];
-        keys(x.dtype(), bytes, |at, key| all[at] = R::new(key, start + at));
+        keys(x.dtype(), bytes, all, |at, key| R::new(key, start + at));
     })?;
     work.sort(&mut all, PART, R::cmp)?;
     Groups::of(work, &all, |item| item.position(), |a, b| a.key() == b.key())
@@ -139,7 +139,7 @@ fn of_slices(work: &Work<'_>, x: &Tensor, axis: usize) -> Result<Groups, Fault> 
         for (place, row) in (part * together..).zip(rows.chunks_exact_mut(width)) {
             for (at, target) in row.chunks_exact_mut(inner).enumerate() {
                 let bytes = &x.bytes()[(at * count + place) * inner * size..][..inner * size];
-                keys(x.dtype(), bytes, |at, key| target[at] = key);
+                keys(x.dtype(), bytes, target, |_, key| key);
             }
         }
     })?;

@@ -5,41 +5,37 @@ use crate::dtype::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// Passes the position and the key of each element to `take`.
+/// Writes what `make` makes of the position and the key of each element.
 ///
 /// A key is greater the greater the element is. NaN is the greatest, and both zeros have one key. Keys of elements of at most
 /// 4 bytes are less than 2³².
 #[inline(always)]
-pub fn keys(dtype: DType, bytes: &[u8], take: impl FnMut(usize, u64)) {
+pub fn keys<K>(dtype: DType, bytes: &[u8], to: &mut [K], make: impl Fn(usize, u64) -> K) {
     match dtype {
-        DType::F32 => each(bytes, take, of_f32),
-        DType::F64 => each(bytes, take, of_f64),
-        DType::F16 => each(bytes, take, |element: f16| of_f32(element.to_f32())),
-        DType::BF16 => each(bytes, take, |element: bf16| of_f32(element.to_f32())),
-        DType::I64 => each(bytes, take, |element: i64| element as u64 ^ 1 << 63),
-        DType::I32 => each(bytes, take, of_i32),
-        DType::I16 => each(bytes, take, |element: i16| of_i32(element.into())),
-        DType::I8 | DType::I4 | DType::I2 => each(bytes, take, |element: i8| of_i32(element.into())),
-        DType::U64 => each(bytes, take, |element: u64| element),
-        DType::U32 => each(bytes, take, |element: u32| element.into()),
-        DType::U16 => each(bytes, take, |element: u16| element.into()),
-        DType::U8 | DType::Bool | DType::U4 | DType::U2 => each(bytes, take, |element: u8| element.into()),
+        DType::F32 => each(bytes, to, make, of_f32),
+        DType::F64 => each(bytes, to, make, of_f64),
+        DType::F16 => each(bytes, to, make, |element: f16| of_f32(element.to_f32())),
+        DType::BF16 => each(bytes, to, make, |element: bf16| of_f32(element.to_f32())),
+        DType::I64 => each(bytes, to, make, |element: i64| element as u64 ^ 1 << 63),
+        DType::I32 => each(bytes, to, make, of_i32),
+        DType::I16 => each(bytes, to, make, |element: i16| of_i32(element.into())),
+        DType::I8 | DType::I4 | DType::I2 => each(bytes, to, make, |element: i8| of_i32(element.into())),
+        DType::U64 => each(bytes, to, make, |element: u64| element),
+        DType::U32 => each(bytes, to, make, |element: u32| element.into()),
+        DType::U16 => each(bytes, to, make, |element: u16| element.into()),
+        DType::U8 | DType::Bool | DType::U4 | DType::U2 => each(bytes, to, make, |element: u8| element.into()),
         DType::F8E4M3Fn | DType::F8E4M3Fnuz | DType::F8E5M2 | DType::F8E5M2Fnuz | DType::F4E2M1 => {
             let number = |byte| dtype.number_of_byte(byte).map_or(f32::NAN, |number| number as f32);
-            if bytes.len() < 256 {
-                return each(bytes, take, |element: u8| of_f32(number(element)));
-            }
-            let table: [u64; 256] = std::array::from_fn(|byte| of_f32(number(byte as u8)));
-            each(bytes, take, |element: u8| table[usize::from(element)]);
+            each(bytes, to, make, |element: u8| of_f32(number(element)));
         }
     }
 }
 
 /// The [key](keys) of one element.
 pub(super) fn key(dtype: DType, element: &[u8]) -> u64 {
-    let mut found = 0;
-    keys(dtype, element, |_, key| found = key);
-    found
+    let mut found = [0];
+    keys(dtype, element, &mut found, |_, key| key);
+    found[0]
 }
 
 /// The [key](keys) of what is not a number, if elements can be that.
@@ -51,9 +47,9 @@ pub(super) fn of_nan(dtype: DType) -> Option<u64> {
 }
 
 #[inline(always)]
-fn each<T: Pod>(bytes: &[u8], mut take: impl FnMut(usize, u64), key: impl Fn(T) -> u64) {
-    for (at, element) in elements::<T>(bytes).iter().enumerate() {
-        take(at, key(*element));
+fn each<T: Pod, K>(bytes: &[u8], to: &mut [K], make: impl Fn(usize, u64) -> K, key: impl Fn(T) -> u64) {
+    for (at, (element, to)) in elements::<T>(bytes).iter().zip(to).enumerate() {
+        *to = make(at, key(*element));
     }
 }
 

@@ -6,6 +6,7 @@
 use super::elements::{elements, elements_mut};
 use super::sorted::{Ranked, sort};
 use super::team::{Grid, with_workspace};
+use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel, Team, order};
 use crate::dtype::DType;
 use crate::error::KernelError;
@@ -16,8 +17,11 @@ use std::ops::Range;
 /// Elements of a part, at least. Few in tests, so that short rows have parts.
 const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 15 };
 
+/// Elements that are compared with a bound before any is looked at by itself.
+const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
+
 /// Candidates of a part beyond those that are kept, at least: they are thinned out when there are so many.
-const BEYOND: usize = if cfg!(test) { 1 } else { 1 << 10 };
+const BEYOND: usize = 16 * BLOCK;
 
 /// Selects along one axis of `count` elements the first `kept` in order.
 struct TopKernel {
@@ -54,7 +58,7 @@ impl TopKernel {
 
     /// Elements of a part of a long row, and the number of its candidates.
     fn part(&self) -> (usize, usize) {
-        (PART.max(4 * self.kept), self.kept + self.kept.max(BEYOND))
+        (PART.max(self.kept.saturating_mul(64)), self.kept + self.kept.max(BEYOND))
     }
 
     /// Pairs in the scratch memory.
@@ -67,20 +71,19 @@ impl TopKernel {
         }
     }
 
-    /// Passes the pairs of a range of a row to `take`. Row `group` begins at element `group / inner · count · inner + group % inner`.
+    /// Writes the pairs of a row from `start` on. Row `group` begins at element `group / inner · count · inner + group % inner`.
     #[inline(always)]
-    fn pairs<R: Ranked>(&self, source: &[u8], group: usize, range: Range<usize>, mut take: impl FnMut(usize, R)) {
-        let (size, start) = (self.dtype.size(), range.start);
+    fn pairs<R: Ranked>(&self, source: &[u8], group: usize, start: usize, to: &mut [R]) {
+        let size = self.dtype.size();
         let ordered = |key: u64| if self.largest { !key & R::LAST.key() } else { key };
         if self.inner == 1 {
-            let row = &source[group * self.count * size..];
-            let row = &row[start * size..range.end * size];
-            return order::keys(self.dtype, row, |at, key| take(at, R::new(ordered(key), start + at)));
+            let row = &source[(group * self.count + start) * size..][..to.len() * size];
+            return order::keys(self.dtype, row, to, |at, key| R::new(ordered(key), start + at));
         }
         let first = group / self.inner * self.count * self.inner + group % self.inner;
-        for index in range {
+        for (index, to) in (start..).zip(to) {
             let element = &source[(first + index * self.inner) * size..][..size];
-            take(index - start, R::new(ordered(order::key(self.dtype, element)), index));
+            *to = R::new(ordered(order::key(self.dtype, element)), index);
         }
     }
 
@@ -140,7 +143,7 @@ impl TopKernel {
 
     /// The first pairs of a row, in order.
     fn first_of_short<'p, R: Ranked>(&self, source: &[u8], group: usize, pairs: &'p mut [R]) -> &'p [R] {
-        self.pairs(source, group, 0..self.count, |at, pair| pairs[at] = pair);
+        self.pairs(source, group, 0, pairs);
         if self.kept < self.count {
             pairs.select_nth_unstable(self.kept - 1);
         }
@@ -153,10 +156,7 @@ impl TopKernel {
         let (part, candidates) = self.part();
         if self.sorts_all() {
             let (pairs, spare) = scratch.split_at_mut(self.count);
-            team.run_pieces(pairs, PART, &|index, piece| {
-                let start = index * PART;
-                self.pairs(source, group, start..start + piece.len(), |at, pair| piece[at] = pair);
-            });
+            team.run_pieces(pairs, PART, &|index, piece| self.pairs(source, group, index * PART, piece));
             sort(team, pairs, spare, PART, R::cmp);
             return &pairs[..self.kept];
         }
@@ -177,16 +177,23 @@ impl TopKernel {
     /// Leaves the first pairs of a part at the front of `piece`, in any order; if there are fewer, the greatest follow.
     fn first_of_part<R: Ranked>(&self, source: &[u8], group: usize, range: Range<usize>, piece: &mut [R]) {
         let (last, mut filled, mut bound) = (self.kept - 1, 0, R::LAST);
-        self.pairs(source, group, range, |_, pair: R| {
-            if pair < bound {
-                if filled == piece.len() {
-                    bound = *piece.select_nth_unstable(last).1;
-                    filled = self.kept;
-                }
-                piece[filled] = pair;
+        let mut block = [R::LAST; BLOCK];
+        for start in range.clone().step_by(BLOCK) {
+            let block = &mut block[..BLOCK.min(range.end - start)];
+            if !vectorised(Look { kernel: self, source, group, start, count: block.len(), bound }) {
+                continue;
+            }
+            self.pairs(source, group, start, block);
+            for pair in block.iter().filter(|pair| **pair < bound) {
+                piece[filled] = *pair;
                 filled += 1;
             }
-        });
+            // A block always finds room.
+            if filled + BLOCK > piece.len() {
+                bound = *piece[..filled].select_nth_unstable(last).1;
+                filled = self.kept;
+            }
+        }
         match piece[..filled].get(self.kept) {
             Some(_) => _ = piece[..filled].select_nth_unstable(last),
             None => piece[filled..self.kept].fill(R::LAST),
@@ -204,6 +211,34 @@ impl TopKernel {
                 source.get(from).into_iter().for_each(|element| *value = *element);
             }
         });
+    }
+}
+
+/// Whether a block of a row may have a pair below a bound. Keys of one row that stand side by side and have 32 bits are compared.
+struct Look<'a, R> {
+    kernel: &'a TopKernel,
+    source: &'a [u8],
+    group: usize,
+    start: usize,
+    count: usize,
+    bound: R,
+}
+
+impl<R: Ranked> Loop for Look<'_, R> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<I: Isa>(self) -> bool {
+        let Self { kernel, source, group, start, count, bound } = self;
+        if kernel.inner > 1 || size_of::<R>() > size_of::<u64>() {
+            return true;
+        }
+        let (size, mut keys) = (kernel.dtype.size(), [0u32; BLOCK]);
+        let (row, keys) = (&source[(group * kernel.count + start) * size..][..count * size], &mut keys[..count]);
+        let flipped = if kernel.largest { u32::MAX } else { 0 };
+        order::keys(kernel.dtype, row, keys, |_, key| key as u32 ^ flipped);
+        let bound = bound.key() as u32;
+        keys.iter().fold(0, |any, key| any | u32::from(*key <= bound)) != 0
     }
 }
 

@@ -6,10 +6,10 @@ use crate::item::Item;
 use crate::steps::{Call, MAP, Work, step};
 use anabranch_kernels::cpu::Team;
 
-/// Elements that a node may read to be computed while a model is lowered.
+/// Elements that a node may read whose work grows faster than they, if it is to be computed while a model is lowered.
 const MOST_ELEMENTS: usize = 1 << 20;
 
-/// Bytes that it may take then.
+/// Bytes that a node may take beside its inputs then.
 const MOST_MEMORY: u64 = 1 << 29;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -39,10 +39,11 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     known(operator, builder)?.ok_or_else(why)
 }
 
-/// The operator's tensors, if all that it reads is known and small: a run can be interrupted, lowering cannot.
+/// The operator's tensors, if all that it reads is known and it takes little time and memory: a run can be interrupted, lowering cannot.
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
-    let known = (0..operator.count()).filter_map(|index| operator.optional(index));
-    if known.map(|view| view.shape().elements()).fold(0, usize::saturating_add) > MOST_ELEMENTS {
+    let views = (0..operator.count()).filter_map(|index| operator.optional(index));
+    let elements = views.map(|view| view.shape().elements()).fold(0, usize::saturating_add);
+    if elements > MOST_ELEMENTS && matches!(&*operator.node.op_type, "Unique" | "NonMaxSuppression") {
         return Ok(None);
     }
     let mut inputs = Vec::with_capacity(operator.count());
@@ -56,8 +57,12 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
     }
     let Some(step) = step(operator.node) else { return Ok(None) };
     let team = Team::solo();
-    let work = Work::new(&team, None, MOST_MEMORY);
-    let items = Call { node: operator.node, inputs: &inputs, work: &work }.made_by(step)?;
+    let given: u64 = inputs.iter().flatten().map(Item::bytes).sum();
+    let work = Work::new(&team, None, given.saturating_add(MOST_MEMORY));
+    let items = match (Call { node: operator.node, inputs: &inputs, work: &work }).made_by(step) {
+        Err(fault) if fault.is_memory => return Ok(None),
+        made => made?,
+    };
     let tensors: Option<Vec<_>> =
         items.into_iter().map(|item| if let Item::Tensor(tensor) = item { Some(tensor) } else { None }).collect();
     tensors.map(|tensors| tensors.into_iter().map(|tensor| builder.made(tensor)).collect()).transpose()
