@@ -157,6 +157,7 @@ fn tensors(items: Vec<Item>) -> Vec<Tensor> {
     let all = items.into_iter().flat_map(|item| match item {
         Item::Tensor(tensor) => vec![tensor],
         Item::Sequence(tensors) => tensors.to_vec(),
+        Item::Absent => Vec::new(),
     });
     all.collect()
 }
