@@ -15,13 +15,13 @@ use bytemuck::Pod;
 use std::ops::Range;
 
 /// Elements of a part, at least. Few in tests, so that short rows have parts.
-const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 15 };
+const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 
 /// Elements that are compared with a bound before any is looked at by itself.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
 /// Candidates of a part beyond those that are kept, at least: they are thinned out when there are so many.
-const BEYOND: usize = 16 * BLOCK;
+const BEYOND: usize = 4 * BLOCK;
 
 /// Selects along one axis of `count` elements the first `kept` in order.
 struct TopKernel {
