@@ -1,4 +1,4 @@
-"""Writes standard.txt: each operator of the standard and its previews with the versions that changed it, and the names of com.microsoft.
+"""Writes standard.txt: each operator of the standard, of ai.onnx.ml and of the previews with the versions that changed it, and the names of com.microsoft.
 
     python tests/onnx/write_operators.py tests/onnx/standard.txt
 """
@@ -10,7 +10,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
 versions = {}
 for schema in onnx.defs.get_all_schemas_with_history():
-    if schema.domain in ("", "ai.onnx.preview"):
+    if schema.domain in ("", "ai.onnx.ml", "ai.onnx.preview"):
         versions.setdefault((schema.domain or "ai.onnx", schema.name), set()).add(schema.since_version)
 for schema in runtime.get_all_operator_schema():
     if schema.domain == "com.microsoft":

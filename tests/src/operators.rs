@@ -63,7 +63,7 @@ pub fn page() -> String {
         *Refused* tells what the standard's tests of the operator alone show; names and numbers are left out.\n"
     );
     text.push_str(PRECISIONS);
-    for domain in ["ai.onnx", "ai.onnx.preview", "com.microsoft"] {
+    for domain in ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "com.microsoft"] {
         section(&mut text, domain, &shown);
     }
     text.push_str("\n## What the standard's tests refuse\n\nTests, operator, and reason, with the first test of each.\n\n```text\n");

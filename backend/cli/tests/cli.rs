@@ -326,3 +326,48 @@ fn a_model_in_phases_is_told_apart_from_its_first() {
     let text = command.text(&["place", "--no-gpu", &model]);
     assert!(text.contains("this plan is of the first phase"), "{text}");
 }
+
+#[test]
+fn the_demo_compares_learns_and_keeps_a_memory_limit() {
+    let command = Anabranch::new();
+    let found = command.json(&["demo", "--no-gpu", "--html", "demo.html"]);
+    let page = command.read("demo.html");
+    assert!(page.contains("One network over devices of unlike speed") && page.contains("speed-up"), "{page}");
+    let places = |comparison: &Value| -> Vec<String> {
+        let outcomes = comparison["outcomes"].as_array().expect("outcomes").iter();
+        outcomes.map(|outcome| outcome["way"]["place"].as_str().expect("a name").to_owned()).collect()
+    };
+    for comparison in [&found["before"], &found["after"]] {
+        for expected in ["auto", "heft", "mite", "cpu0", "dynamic"] {
+            assert!(places(comparison).iter().any(|place| place == expected), "{expected}: {comparison}");
+        }
+    }
+    let elsewhere = found["elsewhere"].as_array().expect("other machines");
+    assert!(elsewhere.len() == 2 && elsewhere.iter().all(|machine| machine["predicted_ms"].as_f64() > Some(0.0)));
+    // One device holds what several can only hold together.
+    if found["after"]["devices"].as_array().is_some_and(|devices| devices.len() > 1) {
+        let limited = &found["limited"];
+        assert!(limited["refused"].as_str().is_some_and(|text| text.contains("cpu0")), "{limited}");
+        let limit = limited["limit_bytes"].as_u64().expect("a limit");
+        let peaks = limited["comparison"]["outcomes"][0]["devices"].as_array().expect("devices").iter();
+        assert!(peaks.clone().count() > 1 && peaks.clone().all(|device| device["peak_bytes"].as_u64() <= Some(limit)));
+    }
+    // The user's costs are left alone.
+    assert_eq!(command.json(&["costs"])["machines"].as_object().map(serde_json::Map::len), Some(0));
+}
+
+#[test]
+fn built_in_platforms_add_gpus_and_a_file_of_that_name_goes_before() {
+    let command = Anabranch::new();
+    let devices = |platform: &str| -> Vec<String> {
+        let plan = command.json(&["place", "--no-gpu", "--platform", platform]);
+        let devices = plan["devices"].as_array().expect("devices").iter();
+        devices.map(|device| device["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(devices("one-gpu").iter().filter(|name| name.starts_with("gpu")).count(), 1);
+    assert_eq!(devices("two-gpus").iter().filter(|name| name.starts_with("gpu")).count(), 2);
+    std::fs::write(command.path("one-gpu"), "{}").expect("writable");
+    command.refuses(&["place", "--no-gpu", "--platform", "one-gpu"], &["one-gpu"]);
+    let text = command.text(&["place", "--no-gpu", "--cpu-devices", "machine"]);
+    assert!(text.contains("--platform one-gpu"), "{text}");
+}

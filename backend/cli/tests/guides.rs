@@ -102,3 +102,15 @@ fn blocks_are_found_by_their_marks() {
     let document = "a\n```sh\none\ntwo\n```\n```rust\nno\n```\n```sh no-run\nno\n```\n```sh\nthree\n```\n";
     assert_eq!(blocks(document), ["one\ntwo", "three"]);
 }
+
+#[test]
+fn the_page_of_commands_names_each_command() {
+    let page = fs::read_to_string(docs().join("commands.md")).expect("the page is there");
+    let help = Anabranch::new().text(&["--help"]);
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = listed.filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
+    assert!(names.contains(&"demo") && names.contains(&"run"), "{names:?}");
+    let is_missing = |name: &&&str| !page.contains(&format!("anabranch {name}"));
+    let missing: Vec<_> = names.iter().filter(is_missing).filter(|name| **name != "help").collect();
+    assert!(missing.is_empty(), "docs/commands.md does not name {missing:?}");
+}

@@ -21,7 +21,7 @@ pub(super) fn fault(
     }
     let ascend = steps.windows(2).all(|pair| pair[0] < pair[1]);
     if !ascend || !steps.iter().all(|at| model.nodes.get(*at as usize).is_some_and(is_step)) {
-        return Some("its steps are none".into());
+        return Some("a first step is not computed by the host".into());
     }
     let given: BTreeSet<_> = model.inputs.iter().map(|input| input.value).chain(made.iter().copied()).collect();
     if given.len() != model.inputs.len() + made.len() {

@@ -1,6 +1,7 @@
 //! Arguments that several commands share.
 
 use super::CliError;
+use super::platform::EXAMPLES;
 use crate::tensors::picture::Norm;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::import::Limits;
@@ -359,14 +360,21 @@ impl WeightArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct WhatIfArgs {
-    /// Plan for the devices and links of this file; `anabranch platform -o FILE` writes one to edit
-    #[arg(long, value_name = "FILE")]
+    /// Plan for the devices and links of a file, or for one-gpu or two-gpus
+    ///
+    /// `anabranch platform -o FILE` writes a file to edit. The examples `one-gpu` and `two-gpus` are built in: they add one or two
+    /// workstation GPUs of 8 GiB to this machine.
+    #[arg(long, value_name = "FILE|EXAMPLE")]
     pub(crate) platform: Option<PathBuf>,
 }
 
 impl WhatIfArgs {
-    /// The file's content.
+    /// The content of the file or of the built-in example. A file goes before an example of the same name.
     pub(super) fn read(&self) -> Result<Option<PlatformFile>, CliError> {
+        let named = |path: &PathBuf| EXAMPLES.iter().find(|example| path.as_os_str() == example.name && !path.exists());
+        if let Some(example) = self.platform.as_ref().and_then(named) {
+            return example.file().map(Some);
+        }
         self.platform.as_deref().map(PlatformFile::read).transpose().map_err(|error| match error.to_string() {
             text if text.contains("`anabranch platform") => CliError::input(text),
             text => CliError::input(format!("{text}; `anabranch platform -o FILE` writes one to start from")),

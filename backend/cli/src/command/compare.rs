@@ -20,9 +20,10 @@ use anabranch::compare::{CompareOptions, Comparison, compare_seen};
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::planning::{Order, PlanChoice};
-use anabranch::session::Run;
+use anabranch::session::{Inputs, Run};
 use clap::Args;
 use distinct::{Picture, distinct};
+pub(super) use page::html_after as page_after;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -88,8 +89,8 @@ pub(crate) struct CompareCommand {
 }
 
 /// A model that was compared.
-struct Compared {
-    comparison: Comparison,
+pub(super) struct Compared {
+    pub(super) comparison: Comparison,
     /// What stands at the head of its page.
     facts: Vec<(&'static str, String)>,
     /// By number of the plan, its profiled run that is nearest to the median.
@@ -140,18 +141,7 @@ impl CompareCommand {
             .with_runs(self.repeat, self.warmup)
             .with_refine(self.refine)
             .with_run(run.clone());
-        let progress = Progress::new(output, "runs", options.steps());
-        let mut pictures = BTreeMap::new();
-        let mut see = |plan: usize, run: &Run| {
-            if self.html.is_some() {
-                pictures.insert(plan, Picture::of(run));
-            }
-        };
-        let (session, inputs) = (&opened.session, &opened.inputs);
-        let compared = compare_seen(session, inputs, &options, &mut || progress.advance(), &mut see);
-        let comparison = compared.map_err(cancelled)?;
-        let facts = facts(&opened.session, &comparison);
-        Ok(Compared { comparison, facts, pictures })
+        measured(&opened.session, &opened.inputs, &options, output, self.html.is_some())
     }
 
     /// Every combination, places first.
@@ -160,6 +150,27 @@ impl CompareCommand {
         let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
         choices("--place", &places, &self.order, &streams, &self.weights.residency())
     }
+}
+
+/// Runs all configurations; keeps what a page draws of them if it is wanted.
+pub(super) fn measured(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    output: Output,
+    is_drawn: bool,
+) -> Result<Compared, CliError> {
+    let progress = Progress::new(output, "runs", options.steps());
+    let mut pictures = BTreeMap::new();
+    let mut see = |plan: usize, run: &Run| {
+        if is_drawn {
+            pictures.insert(plan, Picture::of(run));
+        }
+    };
+    let compared = compare_seen(session, inputs, options, &mut || progress.advance(), &mut see);
+    let comparison = compared.map_err(cancelled)?;
+    let facts = facts(session, &comparison);
+    Ok(Compared { comparison, facts, pictures })
 }
 
 fn text(comparison: &Comparison) -> String {

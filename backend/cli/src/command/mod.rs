@@ -8,6 +8,7 @@ mod calibrate;
 mod compare;
 mod compile;
 mod costs;
+mod demo;
 mod devices;
 mod expect;
 mod files;
@@ -66,6 +67,7 @@ use clap::{Parser, Subcommand};
 use hints::hint;
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
 use std::path::Path;
@@ -79,7 +81,7 @@ const MORE: &str = "--help has examples, and says more.";
 /// Run one dataflow graph over all the devices of this machine.
 #[derive(Parser, Debug)]
 #[command(name = "anabranch", version, long_version = version::long(), propagate_version = true)]
-#[command(after_help = "Start with `anabranch devices`, then `anabranch run MODEL.onnx --random 1`.")]
+#[command(after_help = "Start with `anabranch demo`, then `anabranch run MODEL.onnx`.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -95,6 +97,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Demo(demo::DemoCommand),
     Devices(devices::DevicesCommand),
     Inspect(Box<inspect::InspectCommand>),
     Run(Box<run::RunCommand>),
@@ -310,6 +313,8 @@ fn main_or_panic() -> ExitCode {
     let output = Output { json: cli.json };
     QUIET.store(cli.quiet, Ordering::Relaxed);
     let result = match &cli.command {
+        Command::Demo(command) => command.run(output),
+        Command::Run(_) if is_bare_run() => demo::DemoCommand::new().run(output),
         Command::Devices(command) => command.run(output),
         Command::Inspect(command) => command.run(output),
         Command::Run(command) => command.run(output),
@@ -340,6 +345,12 @@ fn main_or_panic() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => ended(&error),
     }
+}
+
+/// Whether the command line is `anabranch run` without a model or an option of that command.
+fn is_bare_run() -> bool {
+    let is_global = |argument: &OsString| ["--json", "-q", "--quiet"].iter().any(|global| argument == global);
+    std::env::args_os().skip(1).filter(|argument| !is_global(argument)).eq(["run"])
 }
 
 /// Says what a command failed for.

@@ -25,8 +25,15 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   anabranch place model.onnx --place mite
+  anabranch place model.onnx --platform one-gpu
   anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
   anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
+
+/// What to try on a machine with one device, where there is nothing to decide.
+const ONE_DEVICE: &str = "
+there is one device: `--platform one-gpu` shows what a GPU would bring, `--cpu-devices core` makes a
+device of each core, and `--emulate cpu1=4` makes one of them four times slower
+";
 
 /// Place a model and write the plan, with the reason for each node's device
 #[derive(Args, Clone, Debug)]
@@ -79,6 +86,9 @@ impl PlaceCommand {
             return output.text_or_json(|| why.to_string(), &why);
         }
         let text = match self.format(output) {
+            Format::Table if planned.plan().devices().len() == 1 => {
+                table(&model, &planned, self.output.is_some()) + ONE_DEVICE
+            }
             Format::Table => table(&model, &planned, self.output.is_some()),
             Format::Json => pretty(&plan_file(&planned))?,
             Format::Dot => dot(&planned),

@@ -11,7 +11,7 @@ use anabranch::profile::MachineCosts;
 use clap::Args;
 use std::path::PathBuf;
 
-const EXAMPLES: &str = "\
+const HELP: &str = "\
 Examples:
   anabranch platform
   anabranch platform --software-gpu -o other.json       # then edit: a faster GPU, a slower link, less memory
@@ -22,9 +22,30 @@ whose times it has, and `rates` are its roofline: edit one, and the roofline tak
 measured of the device. `\"extends\": true` leaves out what is as on this machine. `anabranch simulate` takes the file
 too; `anabranch formats platform` says what may stand in it.";
 
+/// A machine that is built in as an example, for `--platform NAME`.
+pub(super) struct Example {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    text: &'static str,
+}
+
+/// The built-in examples. Each adds GPUs to the devices of this machine.
+///
+/// Their rates are those of a graphics card that computes 10 teraflops in `f32`, as kernels reach them, behind PCIe 3.
+pub(super) const EXAMPLES: [Example; 2] = [
+    Example { name: "one-gpu", about: "a workstation GPU of 8 GiB", text: include_str!("../platforms/one-gpu.json") },
+    Example { name: "two-gpus", about: "two GPUs of 8 GiB", text: include_str!("../platforms/two-gpus.json") },
+];
+
+impl Example {
+    pub(super) fn file(&self) -> Result<PlatformFile, CliError> {
+        serde_json::from_str(self.text).map_err(CliError::internal)
+    }
+}
+
 /// Show or write the devices and links that plans are made for
 #[derive(Args, Clone, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = HELP)]
 pub(crate) struct PlatformCommand {
     /// Write them to this file
     #[arg(short, long, value_name = "FILE.json", value_parser = file_of(&["json"]))]

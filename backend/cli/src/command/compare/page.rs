@@ -35,6 +35,13 @@ pub(super) fn html(all: &[Compared]) -> String {
     }
 }
 
+/// The page of one model that opens with these facts and this part.
+pub(in crate::command) fn html_after(title: &str, facts: &[(&str, String)], first: String, one: &Compared) -> String {
+    let after = section("How it was measured", &one.facts);
+    let all: Vec<_> = [first, after].into_iter().chain(parts(one)).collect();
+    page(title, facts, &all)
+}
+
 /// Charts and tables of one model.
 fn parts(one: &Compared) -> Vec<String> {
     let Compared { comparison, pictures, .. } = one;

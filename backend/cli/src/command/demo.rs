@@ -1,0 +1,219 @@
+//! `anabranch demo`: one network over devices of unlike speed, predicted, run, learned from, compared, and fitted into memory.
+
+mod story;
+
+use super::compare::{self, Compared};
+use super::files::file_of;
+use super::interrupt::cancel_on_interrupt;
+use super::progress::waiting;
+use super::{CliError, Output, platform, say, write_file};
+use anabranch::compare::{CompareOptions, Comparison};
+use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
+use anabranch::execute::RunOptions;
+use anabranch::plan::{Residency, StreamMode};
+use anabranch::planning::{Order, Strategy};
+use anabranch::profile::CostStore;
+use anabranch::session::{Inputs, Session, SessionOptions};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use story::Story;
+
+/// A residual network that reads an image, and a transformer that reads a sentence. `models/generate.py` writes it.
+const NETWORK: &[u8] = include_bytes!("../../models/towers.onnx");
+/// The network's name in tables.
+const NAME: &str = "towers";
+/// How many times slower the second CPU device runs.
+const SLOWDOWN: f64 = 2.0;
+/// Rounds of learning between the two comparisons.
+const ROUNDS: u32 = 2;
+/// Memory limits to try, as shares of what the network takes on one device.
+const SHARES: [f64; 3] = [0.75, 0.85, 0.95];
+
+/// Show on this machine what planning brings, with a network that is built in
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "It takes about half a minute, and leaves your cost store as it is.\n\n\
+    Examples:\n  anabranch demo\n  anabranch demo --software-gpu --html demo.html")]
+pub(crate) struct DemoCommand {
+    /// Write the page to this file
+    #[arg(long, value_name = "FILE.html", default_value = "anabranch-demo.html", value_parser = file_of(&["html"]))]
+    html: PathBuf,
+    /// Count a software Vulkan adapter (llvmpipe) as a GPU
+    #[arg(long)]
+    software_gpu: bool,
+    /// Take no GPU at all
+    #[arg(long, conflicts_with = "software_gpu")]
+    no_gpu: bool,
+}
+
+/// All that the demo found.
+#[derive(Serialize)]
+struct Findings {
+    /// Each plan before any run was learned from.
+    before: Comparison,
+    /// Each plan after [`ROUNDS`] rounds of learning.
+    after: Comparison,
+    /// What memory limits leave, if a limit was found that no single device can keep.
+    limited: Option<Limited>,
+    /// Predictions for machines that are not here.
+    elsewhere: Vec<Elsewhere>,
+}
+
+/// The network under a memory limit that is too small for each device alone.
+#[derive(Serialize)]
+struct Limited {
+    /// Bytes that each device may fill.
+    limit_bytes: u64,
+    /// What a plan for one device alone was refused with.
+    refused: String,
+    /// The run of `auto`.
+    comparison: Comparison,
+}
+
+/// The network on a machine that is not here.
+#[derive(Serialize)]
+struct Elsewhere {
+    /// The name of a built-in platform.
+    platform: &'static str,
+    about: &'static str,
+    predicted_ms: f64,
+}
+
+impl DemoCommand {
+    pub(crate) fn new() -> Self {
+        Self { html: "anabranch-demo.html".into(), software_gpu: false, no_gpu: false }
+    }
+
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let run = RunOptions::default().with_cancel(cancel_on_interrupt()?);
+        let mut steps = Steps { output, done: 0 };
+        steps.begin("look for devices");
+        let devices = self.devices()?;
+        steps.begin("measure the devices, and plan");
+        let session = waiting(output, "measuring the devices", || open(&devices, CostStore::default()))?;
+        let demo = Demo { inputs: session.fill_random(Inputs::new(), 0)?, session, devices, run, output };
+        steps.begin("run every plan, predicted from the devices' rates alone");
+        let before = demo.compare(0, 3)?.comparison;
+        steps.begin("learn from two rounds of runs, plan again, and run every plan");
+        let after = demo.compare(ROUNDS, 9)?;
+        steps.begin("lower the memory limit until no device can hold the network alone");
+        let limited = demo.limited(&after.comparison)?;
+        let elsewhere = demo.elsewhere()?;
+        let findings = Findings { before, after: after.comparison.clone(), limited, elsewhere };
+        let story = Story::of(&findings, demo.session.inventory());
+        write_file(&self.html, story.page(&after))?;
+        output.text_or_json(|| story.text(&self.html), &findings)
+    }
+
+    /// Two cores, of which the second is emulated slower, and each GPU.
+    fn devices(&self) -> Result<DetectOptions, CliError> {
+        let mut options = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core);
+        (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
+        let found = detect(&options)?;
+        let cpus: Vec<_> = found.cpus.iter().take(2).map(|cpu| cpu.name.clone()).collect();
+        if let [_, second] = &cpus[..] {
+            options.slowdowns = vec![(second.clone(), SLOWDOWN)];
+        }
+        let gpus = found.gpus.iter().map(|gpu| gpu.name.clone());
+        Ok(options.with_only(cpus.into_iter().chain(gpus)))
+    }
+}
+
+/// Says which part begins.
+struct Steps {
+    output: Output,
+    done: usize,
+}
+
+impl Steps {
+    /// Parts of the demo.
+    const COUNT: usize = 5;
+
+    fn begin(&mut self, what: &str) {
+        self.done += 1;
+        if !self.output.json && !super::is_quiet() {
+            say(format_args!("[{}/{}] {what}", self.done, Self::COUNT));
+        }
+    }
+}
+
+fn open(devices: &DetectOptions, costs: CostStore) -> Result<Session, CliError> {
+    let options = SessionOptions::default().with_devices(devices.clone()).with_calibration(true);
+    Ok(Session::from_bytes(NETWORK, options.with_strategy(Strategy::AUTO).with_costs(costs))?)
+}
+
+/// The network on the devices of the demo.
+struct Demo {
+    session: Session,
+    inputs: Inputs,
+    devices: DetectOptions,
+    run: RunOptions,
+    output: Output,
+}
+
+impl Demo {
+    /// Runs `auto`, HEFT, MITE and each device alone, in turn.
+    fn compare(&self, rounds: u32, runs: u32) -> Result<Compared, CliError> {
+        let devices = names(self.session.inventory());
+        let places = ["auto", "heft", "mite"].into_iter().map(str::to_owned).chain(devices);
+        let options = options(places, &self.run)?.with_runs(runs, 1).with_refine(rounds);
+        compare::measured(&self.session, &self.inputs, &options, self.output, true)
+    }
+
+    /// Runs `auto` under the lowest of some limits that it can keep, but no device alone.
+    fn limited(&self, after: &Comparison) -> Result<Option<Limited>, CliError> {
+        let names = names(self.session.inventory());
+        let Some(alone) = peak_alone(after, &names) else { return Ok(None) };
+        for share in SHARES {
+            let limit = (alone as f64 * share) as u64;
+            let devices = names.iter().fold(self.devices.clone(), |all, name| all.with_memory(name, limit));
+            let session = open(&devices, self.session.costs())?;
+            let options = options(["auto".to_owned(), names[0].clone()].into_iter(), &self.run)?.with_runs(9, 1);
+            let options = options.with_dynamic(false);
+            // A limit that no plan keeps is an error, and the next limit is higher.
+            let Ok(compared) = compare::measured(&session, &self.inputs, &options, self.output, false) else {
+                continue;
+            };
+            let comparison = compared.comparison;
+            let refused = comparison.failed.iter().find(|(way, _)| way.place == names[0]);
+            if let (Some((_, refused)), false) = (refused, comparison.outcomes.is_empty()) {
+                return Ok(Some(Limited { limit_bytes: limit, refused: refused.clone(), comparison }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Predicts the network on the built-in platforms.
+    fn elsewhere(&self) -> Result<Vec<Elsewhere>, CliError> {
+        let predicted = |example: &platform::Example| {
+            let mut options = SessionOptions::default().with_devices(self.devices.clone());
+            options.platform = Some(example.file()?);
+            let options = options.with_strategy(Strategy::AUTO).with_costs(self.session.costs());
+            let session = Session::from_bytes(NETWORK, options)?;
+            let predicted_ms = session.plan(&self.inputs)?.plan().predicted().makespan * 1e3;
+            Ok(Elsewhere { platform: example.name, about: example.about, predicted_ms })
+        };
+        platform::EXAMPLES.iter().map(predicted).collect()
+    }
+}
+
+fn names(inventory: &Inventory) -> Vec<String> {
+    inventory.devices().map(|device| device.name().to_owned()).collect()
+}
+
+/// Options that compare these places.
+fn options(places: impl Iterator<Item = String>, run: &RunOptions) -> Result<CompareOptions, CliError> {
+    let places: Vec<_> = places.collect();
+    let ways = super::ways::choices("--place", &places, &[Order::default()], &[StreamMode::Auto], &Residency::Auto)?;
+    Ok(CompareOptions::new(NAME, ways).with_run(run.clone()))
+}
+
+/// Bytes that the network takes at least on one device alone.
+fn peak_alone(comparison: &Comparison, names: &[String]) -> Option<u64> {
+    let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.way.place));
+    let peak = |outcome: &anabranch::compare::Outcome| {
+        let at = names.iter().position(|name| *name == outcome.way.place)?;
+        outcome.devices.get(at)?.predicted_peak_bytes
+    };
+    alone.filter_map(peak).min()
+}

@@ -1,0 +1,162 @@
+//! What the demo found, as a table and sentences, for a terminal and for the page.
+
+use super::{Elsewhere, Findings, Limited, ROUNDS, SLOWDOWN};
+use crate::chart::{html_table, titled};
+use crate::command::compare::{self, Compared};
+use crate::command::report::busy;
+use crate::command::table::{Table, digits, duration, error};
+use anabranch::compare::{Comparison, DYNAMIC, Outcome};
+use anabranch::device::{Inventory, format_bytes};
+use std::fmt::Write;
+use std::path::Path;
+
+const HEAD: [&str; 8] = [
+    "configuration",
+    "predicted first",
+    "measured",
+    "error",
+    "predicted after learning",
+    "measured",
+    "error",
+    "speed-up",
+];
+
+/// What a visitor reads.
+pub(super) struct Story {
+    /// A line for each device.
+    devices: Vec<String>,
+    /// A row for each configuration, the fastest first.
+    rows: Vec<[String; 8]>,
+    /// What follows from the rows, each with a word of what it is about.
+    findings: Vec<(&'static str, String)>,
+}
+
+impl Story {
+    pub(super) fn of(found: &Findings, inventory: &Inventory) -> Self {
+        let single = fastest_device(&found.after, inventory);
+        let mut outcomes: Vec<&Outcome> = found.after.outcomes.iter().collect();
+        outcomes.sort_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
+        let rows = outcomes.iter().map(|outcome| row(outcome, of_way(&found.before, &outcome.way.place), single));
+        let mut findings = Vec::new();
+        findings.extend(auto(found, single, inventory));
+        findings.extend(learned(found));
+        findings.extend(found.limited.as_ref().map(limited));
+        findings.extend((!found.elsewhere.is_empty()).then(|| elsewhere(&found.elsewhere)));
+        findings.extend(busy(&found.after.load).map(|busy| ("note", busy)));
+        findings.push(("use it", "anabranch run MODEL.onnx --report page.html".to_owned()));
+        Self { devices: devices(inventory), rows: rows.collect(), findings }
+    }
+
+    pub(super) fn text(&self, page: &Path) -> String {
+        let mut text = String::from(
+            "The network compares an image with a sentence: a residual network reads the image, a transformer the sentence.\n",
+        );
+        for device in &self.devices {
+            let _ = writeln!(text, "  {device}");
+        }
+        let mut table = Table::new(
+            "configuration | >predicted first | >measured | >error | >predicted after learning | >measured | >error | >speed-up",
+        );
+        self.rows.iter().for_each(|row| table.row(row.clone()));
+        let _ = write!(text, "\n{table}\n");
+        for (about, finding) in &self.findings {
+            let _ = writeln!(text, "{about}: {finding}");
+        }
+        let page = page.canonicalize().unwrap_or_else(|_| page.to_owned());
+        let _ = writeln!(text, "open the page: file://{}", page.display());
+        text
+    }
+
+    /// The page opens with the story; the charts of the comparison follow.
+    pub(super) fn page(&self, after: &Compared) -> String {
+        let mut facts: Vec<(&str, String)> = vec![("devices", self.devices.join("; "))];
+        facts.extend(self.findings.iter().cloned());
+        let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.to_vec()).collect();
+        let explained = "speed-up: over the fastest single device; a click on a head sorts";
+        let table = titled("Each configuration, before and after learning", explained, &html_table(&HEAD, &rows));
+        compare::page_after("One network over devices of unlike speed", &facts, table, after)
+    }
+}
+
+fn devices(inventory: &Inventory) -> Vec<String> {
+    let cpu = |(at, cpu): (usize, &anabranch::device::CpuDevice)| {
+        let slower = if at == 1 { format!(", emulated {SLOWDOWN} times slower") } else { String::new() };
+        format!("{}: a core of {}{slower}", cpu.name, inventory.host.model)
+    };
+    let gpu = |gpu: &anabranch::device::GpuDevice| format!("{}: {}", gpu.name, gpu.description);
+    inventory.cpus.iter().enumerate().map(cpu).chain(inventory.gpus.iter().map(gpu)).collect()
+}
+
+fn of_way<'a>(comparison: &'a Comparison, place: &str) -> Option<&'a Outcome> {
+    comparison.outcomes.iter().find(|outcome| outcome.way.place == place)
+}
+
+/// The device that is fastest alone.
+fn fastest_device<'a>(comparison: &'a Comparison, inventory: &Inventory) -> Option<&'a Outcome> {
+    let is_device = |outcome: &&Outcome| inventory.device(&outcome.way.place).is_some();
+    let alone = comparison.outcomes.iter().filter(is_device);
+    alone.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median))
+}
+
+fn row(after: &Outcome, before: Option<&Outcome>, single: Option<&Outcome>) -> [String; 8] {
+    let ms = |ms: f64| duration(ms * 1e-3);
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
+    let name = if after.way.place == DYNAMIC { "run-time scheduler".to_owned() } else { after.way.place.clone() };
+    [
+        name,
+        or_dash(before.and_then(|before| before.predicted_ms).map(ms)),
+        or_dash(before.map(|before| ms(before.measured_ms.median))),
+        or_dash(before.and_then(|before| before.error_percent).map(error)),
+        or_dash(after.predicted_ms.map(ms)),
+        ms(after.measured_ms.median),
+        or_dash(after.error_percent.map(error)),
+        or_dash(single.map(|single| format!("{:.2}", single.measured_ms.median / after.measured_ms.median))),
+    ]
+}
+
+/// How `auto` divides the network, and what that brings.
+fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Option<(&'static str, String)> {
+    let (auto, single) = (of_way(&found.after, "auto")?, single?);
+    let ratio = single.measured_ms.median / auto.measured_ms.median;
+    let parts = inventory.devices().zip(&auto.devices).filter(|(_, device)| device.nodes > 0);
+    let parts: Vec<_> = parts.map(|(device, of)| format!("{} nodes on {}", of.nodes, device.name())).collect();
+    let (device, parts) = (&single.way.place, parts.join(", "));
+    Some(match ratio {
+        _ if auto.plan == single.plan => ("placement", format!("auto found that {device} alone is fastest here")),
+        ratio if ratio >= 1.0 => {
+            ("placement", format!("auto is {ratio:.2} times as fast as {device}, the fastest device alone: {parts}"))
+        }
+        ratio => ("placement", format!("auto takes {:.2} times as long as {device} alone: {parts}", 1.0 / ratio)),
+    })
+}
+
+/// What learning did to the prediction of `auto`.
+fn learned(found: &Findings) -> Option<(&'static str, String)> {
+    let [before, after] = [&found.before, &found.after].map(|comparison| of_way(comparison, "auto"));
+    let (before, after) = (before?.error_percent?, after?.error_percent?);
+    let off =
+        |percent: f64| format!("{} % too {}", digits(percent.abs(), 0), if percent < 0.0 { "short" } else { "long" });
+    let (before, after) = (off(before), off(after));
+    Some(("learning", format!("the prediction for auto was {before} at first, and {after} after {ROUNDS} rounds")))
+}
+
+fn limited(limited: &Limited) -> (&'static str, String) {
+    let limit = format_bytes(limited.limit_bytes);
+    let Some(auto) = of_way(&limited.comparison, "auto") else {
+        return ("memory", format!("with {limit} for each device, no plan was found"));
+    };
+    let predicted = auto.predicted_ms.map_or(String::new(), |ms| format!(" (predicted {})", duration(ms * 1e-3)));
+    let took = duration(auto.measured_ms.median * 1e-3);
+    let text = format!(
+        "with {limit} for each device, no device holds the network alone; auto still runs it, in {took}{predicted}"
+    );
+    ("memory", text)
+}
+
+fn elsewhere(machines: &[Elsewhere]) -> (&'static str, String) {
+    let one = |machine: &Elsewhere| {
+        format!("{} {} (--platform {})", machine.about, duration(machine.predicted_ms * 1e-3), machine.platform)
+    };
+    let all: Vec<_> = machines.iter().map(one).collect();
+    ("other machines", format!("predicted with {}", all.join(", with ")))
+}
