@@ -155,7 +155,7 @@ fn reading<'a>(file: &'a str, mlp: &'a str) -> Vec<&'a str> {
     match Path::new(file).extension().and_then(|ending| ending.to_str()) {
         Some("json") => vec!["pipeline", file],
         Some("safetensors") => [&["run", mlp, "--dim", "batch=1", "--input", file][..], &once].concat(),
-        _ => [&["run", file, "--random", "1", "--timeout", "5s"][..], &once].concat(),
+        _ => [&["run", file, "--random", "1", "--timeout", "30"][..], &once].concat(),
     }
 }
 
