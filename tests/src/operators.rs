@@ -15,7 +15,11 @@ const SHOWN: &str = include_str!("../onnx/operators.txt");
 const REFUSED: &str = include_str!("../onnx/refused.txt");
 
 /// Operators that stay without a lowering, by how their names begin, and why.
-const REASONS: [(&str, &str); 15] = [
+const REASONS: [(&str, &str); 17] = [
+    ("ZipMap", "taken away when the model is opened: the probabilities come out as columns, with their keys"),
+    ("CastMap", "maps and strings: a model's tensors are numbers here"),
+    ("CategoryMapper", "maps and strings: a model's tensors are numbers here"),
+    ("DictVectorizer", "maps and strings: a model's tensors are numbers here"),
     ("String", "strings: a model's tensors are numbers here"),
     ("Regex", "strings: a model's tensors are numbers here"),
     ("TfIdf", "text vectorisers belong before the model"),
@@ -29,8 +33,6 @@ const REASONS: [(&str, &str); 15] = [
     ("Random", "the same plan and inputs give the same bits: no dice"),
     ("Bernoulli", "the same plan and inputs give the same bits: no dice"),
     ("Multinomial", "the same plan and inputs give the same bits: no dice"),
-    ("NonZero", "its output's shape depends on computed values"),
-    ("Unique", "its output's shape depends on computed values"),
 ];
 
 /// The section on the types in which operators compute.
