@@ -84,7 +84,7 @@ fn declared(output: &Output) -> String {
 
 impl Session {
     /// The input that a name stands for, or is a part of.
-    fn input_of<'n>(&self, name: &'n str) -> Option<(&Input, Option<Part>)> {
+    fn input_of(&self, name: &str) -> Option<(&Input, Option<Part>)> {
         let inputs = &self.model().inputs;
         let whole = inputs.iter().find(|input| input.name == name);
         whole.map(|input| (input, None)).or_else(|| {

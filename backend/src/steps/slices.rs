@@ -20,8 +20,8 @@ pub(crate) fn slices(
     let spec = TensorSpec::new(tensor.dtype(), Shape::new(wanted)?);
     let mut made = work.buffer(spec.bytes())?;
     let (bytes, along) = (tensor.bytes(), dims[axis]);
-    if inner > 0 {
-        let together = (PART / inner).max(1);
+    // Slices of no bytes make nothing.
+    if let Some(together) = PART.checked_div(inner).map(|slices| slices.max(1)) {
         work.pieces(made.bytes_mut(), together * inner, |piece, target| {
             let first = piece * together;
             let mut rows = (first..first + target.len() / inner).map(|row| row / count * along + place(row % count));

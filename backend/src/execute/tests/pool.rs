@@ -66,7 +66,7 @@ fn plans_of_one_pool_share_threads_and_give_back_their_memory() {
 
 #[test]
 fn work_between_plans_hears_of_the_token_and_the_clock() {
-    let pool = pool(&ladder(&["cpu"], 1, &[5]), 2);
+    let pool = pool(&ladder(&["cpu", "cpu"], 1, &[5]), 2);
     let token = CancelToken::new();
     let options = RunOptions::default().with_cancel(token.clone());
     let asked = pool.on_host(&options, |team, interrupt| {
