@@ -127,8 +127,8 @@ impl Case {
     fn inputs(&self, set: &Path, session: &Session) -> Result<Inputs, Outcome> {
         let wanted = session.inputs().iter().filter(|input| !input.is_optional());
         let files = |at: usize| Some(set.join(format!("input_{at}.pb"))).filter(|path| path.is_file());
-        let given = wanted.enumerate().map_while(|(at, info)| Some((info, files(at)?)));
-        given.fold(Ok(Inputs::new()), |all, (info, file)| Ok(all?.item(info.name(), item(&file, info.kind())?)))
+        let mut given = wanted.enumerate().map_while(|(at, info)| Some((info, files(at)?)));
+        given.try_fold(Inputs::new(), |all, (info, file)| Ok(all.item(info.name(), item(&file, info.kind())?)))
     }
 
     fn outcome(&self, target: Target) -> Result<(), Outcome> {

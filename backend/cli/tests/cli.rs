@@ -362,7 +362,7 @@ fn built_in_platforms_add_gpus_and_a_file_of_that_name_goes_before() {
     let devices = |platform: &str| -> Vec<String> {
         let plan = command.json(&["place", "--no-gpu", "--platform", platform]);
         let devices = plan["devices"].as_array().expect("devices").iter();
-        devices.map(|device| device["name"].as_str().expect("a name").to_owned()).collect()
+        devices.map(|device| device["device"].as_str().expect("a name").to_owned()).collect()
     };
     assert_eq!(devices("one-gpu").iter().filter(|name| name.starts_with("gpu")).count(), 1);
     assert_eq!(devices("two-gpus").iter().filter(|name| name.starts_with("gpu")).count(), 2);

@@ -332,7 +332,7 @@ fn suppression_follows_its_definition() {
         let mut number = |least: i64| (random.below(40) as i64 + least) as f32 / 4.0;
         let boxes: Vec<f32> = (0..images * count * 4).map(|_| number(-2)).collect();
         // Few different scores, so that many are equal; zeros of both signs.
-        let scores: Vec<f32> = (0..images * classes * count).map(|_| (number(-8) * 0.5).trunc() * -1.0).collect();
+        let scores: Vec<f32> = (0..images * classes * count).map(|_| -(number(-8) * 0.5).trunc()).collect();
         let [overlap, least] = [[0.0f32, 0.3, 1.0][random.below(3)], [-1.0f32, 0.0, -100.0][random.below(3)]];
         let inputs = [
             floats(&[images, count, 4], &boxes),

@@ -62,12 +62,15 @@ fn in_folder(folder: &TempDir) -> PathBuf {
     folder.path().join("m.anabranch")
 }
 
+/// A model with its name, and the elements of its input in each run.
+type Case = (&'static str, Vec<u8>, Vec<Vec<f32>>);
+
 #[test]
 fn compiled_phases_make_the_bits_of_their_source() {
     let folder = folder();
     let mut large = some(3);
     large[7] = 6.0;
-    let cases: [(&str, Vec<u8>, Vec<Vec<f32>>); 8] = [
+    let cases: [Case; 8] = [
         ("picked", positives(), vec![some(3), some(0), some(17), some(3)]),
         ("rows", rows(), vec![vec![3.0; 18], vec![6.0; 18], vec![7.0; 18]]),
         ("loop", doubling(1e6), vec![vec![1.0; 17], vec![1e5; 17], vec![1000.0; 17]]),
