@@ -108,7 +108,8 @@ fn the_page_of_commands_names_each_command() {
     let page = fs::read_to_string(docs().join("commands.md")).expect("the page is there");
     let help = Anabranch::new().text(&["--help"]);
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names: Vec<&str> = listed.filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next()).collect();
+    let names: Vec<&str> =
+        listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty()).collect();
     assert!(names.contains(&"demo") && names.contains(&"run"), "{names:?}");
     let is_missing = |name: &&&str| !page.contains(&format!("anabranch {name}"));
     let missing: Vec<_> = names.iter().filter(is_missing).filter(|name| **name != "help").collect();

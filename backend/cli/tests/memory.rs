@@ -78,7 +78,7 @@ fn under_any_limit_of_memory_threads_and_lists_are_made_or_it_is_said_why_not() 
     let node = vec![NodeProto::of("NonZero", &["x"], &["i"]), NodeProto::of("Neg", &["i"], &["y"])];
     let graph = GraphProto { node, input, output, ..GraphProto::default() };
     std::fs::write(anabranch.path("list.onnx"), ModelProto::of(graph, 17).to_bytes()).expect("written");
-    let cpu = ["--no-gpu", "--cpu-devices", "machine", "--no-learn"];
+    let cpu = ["--no-gpu", "--cpu-devices", "machine"];
     let encoder = bundled("encoder.onnx");
     let commands: [(&[&str], u64); 3] = [
         (
@@ -96,8 +96,8 @@ fn under_any_limit_of_memory_threads_and_lists_are_made_or_it_is_said_why_not() 
             ],
             4,
         ),
-        (&["pipe", &encoder, "--random", "1", "--count", "4"], 4),
-        (&["run", "list.onnx", "--repeat", "1", "--warmup", "0"], 16),
+        (&["pipe", &encoder, "--random", "4", "--dim", "batch=1", "--dim", "seq=16"], 4),
+        (&["run", "list.onnx", "--repeat", "1", "--warmup", "0", "--no-learn"], 16),
     ];
     for (command, steps) in commands {
         let arguments = if command[0] == "sweep" { command.to_vec() } else { [command, &cpu].concat() };
