@@ -45,9 +45,9 @@ impl Session {
             return Err(refused("the model's file was changed since it was opened; open it again".into()));
         }
         if let Some(value) = self.inputs().iter().chain(self.outputs()).find(|value| !value.kind().is_tensor()) {
-            let text =
-                format!("`{value}` is no tensor, of which the host makes what it is in each run; run the model itself");
-            return Err(refused(text));
+            return Err(refused(format!(
+                "`{value}` is not a tensor; compile takes tensors only, so run the model itself"
+            )));
         }
         within_memory(|| {
             let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);

@@ -69,12 +69,30 @@ pub(super) fn made(item: Item, output: &Output) -> Result<Named, InputError> {
     if !of_kind {
         return Err(refused(item.about().to_owned()));
     }
-    if let (Item::Sequence(tensors), Some(dtype)) = (&item, output.dtype)
-        && let Some(other) = tensors.iter().find(|tensor| tensor.dtype() != dtype)
-    {
-        return Err(refused(format!("a sequence with an element of {}", other.spec())));
+    let other = |tensor: &&Tensor| output.dtype.is_some_and(|dtype| tensor.dtype() != dtype);
+    match &item {
+        Item::Sequence(tensors) => match tensors.iter().find(other) {
+            Some(tensor) => return Err(refused(format!("a sequence with an element of {}", tensor.spec()))),
+            None => {}
+        },
+        Item::Tensor(tensor) if !output.kind.is_tensor() && other(&tensor) => {
+            return Err(refused(tensor.spec().to_string()));
+        }
+        Item::Tensor(_) | Item::Absent => {}
     }
     Ok(parts(&output.name, item, output.dtype.unwrap_or(DType::U8)))
+}
+
+/// Requires that outputs which are all made as tensors are declared so.
+///
+/// # Errors
+/// If an output is declared a sequence.
+pub(super) fn require_tensors(outputs: &[Output]) -> Result<(), InputError> {
+    let declares = |output: &&Output| output.kind.sequence;
+    outputs.iter().find(declares).map_or(Ok(()), |output| {
+        let (name, declared) = (output.name.clone(), declared(output));
+        Err(InputError::Made { name, made: "a tensor".into(), declared })
+    })
 }
 
 fn declared(output: &Output) -> String {

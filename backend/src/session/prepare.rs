@@ -5,6 +5,7 @@ use super::cache::Cache;
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::{PHASES, Session};
+use super::parts;
 use crate::execute::{Deadline, Executor, RunOptions, verify_devices};
 use crate::import::ValueIndex;
 use crate::lent;
@@ -300,6 +301,9 @@ impl Session {
             Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
             Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
             Ok((program, rest)) => {
+                if phase.is_whole() && rest.is_none() {
+                    parts::require_tensors(&self.model().outputs)?;
+                }
                 self.check_resident(rest.is_some())?;
                 let (program, weights) = (Arc::new(program), Arc::clone(&self.weights));
                 Ok(Lowered { program, weights, rest: rest.map(Arc::new) })

@@ -210,6 +210,14 @@ fn outputs_are_what_the_model_declares() {
 }
 
 #[test]
+fn a_tensor_is_no_sequence_even_if_nothing_runs_on_the_host() {
+    let nodes = vec![NodeProto::of("Relu", &["x"], &["y"])];
+    let session = session(nodes, vec![floats("x")], vec![floats("y").sequence()]);
+    let error = session.run(&Inputs::new().tensor("x", tensor(&[1.0]))).expect_err("a tensor is made").to_string();
+    assert!(error.contains("`y`") && error.contains("a tensor"), "{error}");
+}
+
+#[test]
 fn models_that_cannot_be_told_apart_or_hold_more_are_refused() {
     let nodes = || vec![NodeProto::of("SequenceLength", &["s"], &["y"])];
     let refused = |input: Vec<ValueInfoProto>| {

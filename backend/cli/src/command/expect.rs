@@ -117,8 +117,10 @@ impl ExpectArgs {
 
     fn verdict(&self, file: String, name: &str, found: &Tensor, expected: &Tensor) -> Verdict {
         let tolerance = self.tolerance(found, expected);
-        // The elements that a mark of a sequence or an optional has not are of no type.
-        let is_mark = name.ends_with(']') && found.bytes().is_empty() && expected.bytes().is_empty();
+        // `s[]` and `o[absent]` are marks: they hold no element, and their type says nothing.
+        let is_mark = (name.ends_with("[]") || name.ends_with("[absent]"))
+            && found.bytes().is_empty()
+            && expected.bytes().is_empty();
         let compared = Difference::between(if is_mark { expected } else { found }, expected, tolerance);
         let admitted = Some(tolerance).filter(|_| expected.dtype().is_float());
         Verdict::of(file, name.to_owned(), admitted, compared)
