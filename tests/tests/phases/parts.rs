@@ -238,5 +238,5 @@ fn models_that_cannot_be_told_apart_or_hold_more_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let inputs = Inputs::new().sequence("s", []).tensor("x", tensor(&[1.0]));
     let error = longer().compile(&inputs, &folder.path().join("m.anabranch"), "").expect_err("it runs in phases");
-    assert!(error.to_string().contains("`s: sequence of f32[n]` is no tensor"), "{error}");
+    assert!(error.to_string().contains("`s: sequence of f32[n]` is not a tensor"), "{error}");
 }
