@@ -268,11 +268,18 @@ impl Collected {
     }
 }
 
-/// What no pass has collected along a new axis: sizes that the graph does not declare are 0, too.
+/// The output of a loop without a pass, which collected nothing along a new axis. Sizes that the graph does not declare are 0, too.
+///
+/// # Errors
+/// If the graph does not declare its type, or how many dimensions it has.
 fn nothing(output: &Output, axis: i64) -> Result<Item, Fault> {
-    let dtype = output.dtype.ok_or_else(|| Fault::unsupported("what no pass has collected has no declared type"))?;
+    let (Some(dtype), Some(dims)) = (output.dtype, &output.dims) else {
+        let name = &output.name;
+        let text = format!("no pass was made, and the graph does not declare type and shape of its output `{name}`");
+        return Err(Fault::unsupported(text));
+    };
     let size = |dim: &Dim| if let Dim::Known(size) = dim { *size } else { 0 };
-    let mut dims: Vec<usize> = output.dims.as_deref().unwrap_or_default().iter().map(size).collect();
+    let mut dims: Vec<usize> = dims.iter().map(size).collect();
     dims.insert(axis_of(axis, dims.len() + 1)?, 0);
     Ok(Item::Tensor(Tensor::zeroed(TensorSpec::new(dtype, Shape::new(dims)?))))
 }

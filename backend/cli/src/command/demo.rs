@@ -32,7 +32,7 @@ const SHARES: [f64; 3] = [0.75, 0.85, 0.95];
 
 /// Show on this machine what planning brings, with a network that is built in
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "It takes about half a minute, and leaves your cost store as it is.\n\n\
+#[command(after_help = "It takes about half a minute without a software GPU, and leaves your cost store as it is.\n\n\
     Examples:\n  anabranch demo\n  anabranch demo --software-gpu --html demo.html")]
 pub(crate) struct DemoCommand {
     /// Write the page to this file

@@ -4,6 +4,7 @@ use super::{Table, amount, format_bytes};
 use anabranch::constant::Constant;
 use anabranch::import::{Attribute, Dim, Node, Subgraph, ValueIndex};
 use anabranch::session::{Session, ValueInfo};
+use anabranch_placement::quoted::Line;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,8 +121,9 @@ impl Value {
 impl fmt::Display for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let opsets: Vec<_> = self.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
+        let opsets: Vec<_> = self.opsets.iter().map(|(domain, version)| format!("{domain} {version}")).collect();
         let producer = if self.producer.is_empty() { "no producer is named" } else { &self.producer };
-        writeln!(f, "  {producer}; operators of {}\n", opsets.join(", "))?;
+        writeln!(f, "  {}\n", Line(format!("{producer}; operators of {}", opsets.join(", "))))?;
         for (role, values) in [("input", &self.inputs), ("output", &self.outputs)] {
             for value in values {
                 let optional = if value.optional { " (optional)" } else { "" };
