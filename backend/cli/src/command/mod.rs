@@ -67,7 +67,6 @@ use clap::{Parser, Subcommand};
 use hints::hint;
 use serde::Serialize;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic;
 use std::path::Path;
@@ -349,8 +348,7 @@ fn main_or_panic() -> ExitCode {
 
 /// Whether the command line is `anabranch run` without a model or an option of that command.
 fn is_bare_run() -> bool {
-    let is_global = |argument: &OsString| ["--json", "-q", "--quiet"].iter().any(|global| argument == global);
-    std::env::args_os().skip(1).filter(|argument| !is_global(argument)).eq(["run"])
+    std::env::args_os().skip(1).filter(|argument| argument != "--json").eq(["run"])
 }
 
 /// Says what a command failed for.

@@ -149,6 +149,21 @@ fn no_name_from_another_file_forges_a_line() {
     }
 }
 
+#[test]
+fn what_names_a_models_producer_begins_no_line() {
+    let command = Anabranch::new();
+    let graph = GraphProto {
+        node: vec![NodeProto::of("Relu", &["x"], &["y"])],
+        input: vec![ValueInfoProto::f32s("x", &[4])],
+        output: vec![ValueInfoProto::f32s("y", &[4])],
+        ..GraphProto::default()
+    };
+    let mut model = ModelProto::of(graph, 17);
+    (model.producer_name, model.producer_version) = (hostile(), hostile());
+    fs::write(command.path("hostile.onnx"), model.to_bytes()).expect("writable");
+    sound(&command, &["inspect", "hostile.onnx"]);
+}
+
 /// The arguments that read a file of the past.
 fn reading<'a>(file: &'a str, mlp: &'a str) -> Vec<&'a str> {
     let once = ["--no-gpu", "--repeat", "1", "--no-learn"];
