@@ -125,8 +125,8 @@ pub(crate) fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io:
 
 /// Writes at the end of a way. `emit` may return the file's time of modification.
 fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
-    if way.is_stream {
-        return stream(&way.end, |out| emit(out).map(drop));
+    if way.is_stream() {
+        return stream(way, |out| emit(out).map(drop));
     }
     let place = &way.end;
     let permissions = permissions(place)?;
@@ -152,7 +152,7 @@ fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<Sy
 /// If it cannot be opened, or a link must not be followed ([`write`]).
 pub fn append(path: &Path) -> io::Result<File> {
     let way = Way::of(path)?;
-    let file = OpenOptions::new().create(true).append(true).open(&way.end)?;
+    let file = way.open()?;
     way::mark(&file);
     Ok(file)
 }
@@ -164,7 +164,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 pub fn may_write(path: &Path) -> io::Result<()> {
     let way = Way::of(path)?;
     way.accept()?;
-    if way.is_stream { Ok(()) } else { permissions(&way.end).map(drop) }
+    if way.is_stream() { Ok(()) } else { permissions(&way.end).map(drop) }
 }
 
 /// The permissions of a file that is to be replaced, if there is one. That a directory may be changed does not make all files in it
@@ -195,19 +195,8 @@ fn own_permissions(metadata: &fs::Metadata) -> fs::Permissions {
 }
 
 /// Writes to a pipe or device, without waiting for who reads it to come.
-fn stream(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    #[cfg(unix)]
-    let file = {
-        use rustix::fs::{Mode, OFlags, fcntl_setfl};
-        // What a shell has written to the same file stays.
-        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        fcntl_setfl(&file, OFlags::APPEND)?;
-        file
-    };
-    #[cfg(not(unix))]
-    let file = OpenOptions::new().append(true).open(path)?;
-    let mut writer = BufWriter::new(file);
+fn stream(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(way.open()?);
     emit(&mut writer)?;
     writer.flush()
 }
@@ -309,17 +298,9 @@ fn remove_if_abandoned(path: &Path) {
     }
 }
 
-#[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
     let both = file.metadata().ok().zip(fs::symlink_metadata(path).ok());
-    both.is_some_and(|(file, there)| identity(file) == identity(there))
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
-    path.exists()
+    both.is_some_and(|(file, there)| way::is_same(&file, &there))
 }
 
 /// A directory that only one process at a time holds, for changes that begin with what is there. Where the file system has no locks,

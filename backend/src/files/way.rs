@@ -7,7 +7,9 @@
 //! 2. What such a link leads to is free, or has our mark: an extended attribute that each file gets that is written here. A
 //!    caller that has read the file and knows its content needs no mark.
 //! 3. Links to directories in the way are followed. If another user made one, rule 2 holds for the file at the end.
-//! 4. `/dev/stdout`, `/dev/fd` and `/proc` are the process's own streams, wherever they lead.
+//! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files, which are added to wherever they lead. A link leads to
+//!    this process's standard streams alone. Rules 1 to 3 hold for all else in `/proc`.
+//! 5. Another user's pipe is refused.
 
 use crate::quoted::Name;
 use std::ffi::{OsStr, OsString};
@@ -18,8 +20,8 @@ use std::path::{Path, PathBuf};
 /// Links in one way at most, as in Linux.
 const MOST_LINKS: u32 = 40;
 
-/// Paths of the process's own streams.
-const STREAMS: [&str; 4] = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"];
+/// Numbers of the standard streams are below this.
+const STANDARD: u32 = 3;
 
 /// Name of the attribute of files that were written here.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
@@ -29,8 +31,12 @@ const MARK: &str = "user.anabranch";
 pub(super) struct Way {
     /// Path of the file without links.
     pub(super) end: PathBuf,
-    /// Whether the file is a pipe, a device or an own stream, which is written to as it comes.
-    pub(super) is_stream: bool,
+    /// What is there.
+    facts: Option<Metadata>,
+    /// All directories and links that it passes, and the end.
+    pub(super) passed: Vec<(PathBuf, Metadata)>,
+    /// Whether it names an open file.
+    is_open_file: bool,
     /// Whether the file at the end needs a mark.
     is_linked: bool,
     links: u32,
@@ -40,27 +46,40 @@ impl Way {
     /// Follows the links of a path.
     ///
     /// # Errors
-    /// If the path ends in another user's link, or links lead in a circle.
+    /// If the path ends in another user's link or pipe, or links lead in a circle.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let mut way = Self { end: PathBuf::new(), is_stream: false, is_linked: false, links: 0 };
+        let (end, passed) = (PathBuf::new(), Vec::new());
+        let mut way = Self { end, facts: None, passed, is_open_file: false, is_linked: false, links: 0 };
         let mut rest = reversed(path);
         while let Some(part) = rest.pop() {
             let next = joined(&way.end, &part);
-            if STREAMS.iter().any(|own| next.starts_with(own)) {
-                return Ok(Self { end: path.to_owned(), is_stream: true, is_linked: false, ..way });
+            let whole: PathBuf =
+                [next.as_os_str()].into_iter().chain(rest.iter().rev().map(OsString::as_os_str)).collect();
+            if way.leads_to_open_file(&whole) {
+                return Ok(Self { end: whole, is_open_file: true, is_linked: false, ..way });
             }
             match fs::symlink_metadata(&next) {
-                Ok(facts) if facts.is_symlink() => way.follow(&next, &facts, &mut rest)?,
-                _ => way.end = next,
+                Ok(facts) if facts.is_symlink() => way.follow(next, facts, &mut rest)?,
+                facts => {
+                    way.facts = facts.ok();
+                    way.passed.extend(way.facts.clone().map(|facts| (next.clone(), facts)));
+                    way.end = next;
+                }
             }
         }
-        way.is_stream = fs::symlink_metadata(&way.end).is_ok_and(|facts| !facts.is_file());
-        Ok(way)
+        match way.facts.as_ref().filter(|facts| is_pipe(facts)).and_then(stranger) {
+            Some(owner) => Err(denied(format!("is a pipe of another user (uid {owner}); name another file"))),
+            None => Ok(way),
+        }
     }
 
-    fn follow(&mut self, link: &Path, facts: &Metadata, rest: &mut Vec<OsString>) -> io::Result<()> {
+    fn leads_to_open_file(&self, path: &Path) -> bool {
+        open_file(path).is_some_and(|(is_own, number)| !self.is_linked || (is_own && number < STANDARD))
+    }
+
+    fn follow(&mut self, link: PathBuf, facts: Metadata, rest: &mut Vec<OsString>) -> io::Result<()> {
         let is_last = rest.is_empty();
-        let stranger = stranger(facts);
+        let stranger = stranger(&facts);
         if let (true, Some(owner)) = (is_last, stranger) {
             let link = link.to_string_lossy();
             let text = format!("{} is a link of another user (uid {owner}); name another file", Name(&link));
@@ -71,14 +90,53 @@ impl Way {
             return Err(io::Error::other(format!("is behind more than {MOST_LINKS} links")));
         }
         self.is_linked |= is_last || stranger.is_some();
-        let target = fs::read_link(link)?;
-        rest.extend(reversed(&target));
+        rest.extend(reversed(&fs::read_link(&link)?));
+        self.passed.push((link, facts));
         Ok(())
+    }
+
+    /// Whether the file is a pipe, a device or an open file, which is written to as it comes.
+    pub(super) fn is_stream(&self) -> bool {
+        self.is_open_file || self.facts.as_ref().is_some_and(|facts| !facts.is_file())
+    }
+
+    /// Opens what was found at the end to add to it, without waiting for a reader, or makes it.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or is something else by now.
+    pub(super) fn open(&self) -> io::Result<File> {
+        let file = self.open_end()?;
+        match &self.facts {
+            Some(facts) if !is_same(facts, &file.metadata()?) => {
+                Err(denied("was exchanged while it was opened; name another file".into()))
+            }
+            _ => Ok(file),
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_end(&self) -> io::Result<File> {
+        use rustix::fs::{Mode, OFlags, fcntl_setfl};
+        let further = match (self.is_open_file, &self.facts) {
+            (true, _) => OFlags::empty(),
+            (false, Some(_)) => OFlags::NOFOLLOW,
+            (false, None) => OFlags::CREATE | OFlags::EXCL,
+        };
+        // What a shell has written to the same file stays.
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let file = File::from(rustix::fs::open(&self.end, flags | further, Mode::from_raw_mode(0o666))?);
+        fcntl_setfl(&file, OFlags::APPEND)?;
+        Ok(file)
+    }
+
+    #[cfg(not(unix))]
+    fn open_end(&self) -> io::Result<File> {
+        File::options().create(true).append(true).open(&self.end)
     }
 
     /// Refuses a file behind a link without our mark.
     pub(super) fn accept(&self) -> io::Result<()> {
-        if !self.is_linked || fs::symlink_metadata(&self.end).is_err() || is_marked(&self.end) {
+        if !self.is_linked || self.facts.is_none() || is_marked(&self.end) {
             return Ok(());
         }
         let end = self.end.to_string_lossy();
@@ -89,6 +147,19 @@ impl Way {
 
 fn denied(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+/// Whether an open file that a path names is this process's, and its number.
+fn open_file(path: &Path) -> Option<(bool, u32)> {
+    match path.to_str()?.split('/').collect::<Vec<_>>()[..] {
+        ["", "dev", "stdout"] => Some((true, 1)),
+        ["", "dev", "stderr"] => Some((true, 2)),
+        ["", "dev", "fd", number] | ["", "proc", "self" | "thread-self", "fd", number] => {
+            Some((true, number.parse().ok()?))
+        }
+        ["", "proc", id, "fd", number] => Some((id.parse::<u32>().ok()? == std::process::id(), number.parse().ok()?)),
+        _ => None,
+    }
 }
 
 /// The components of a path, the last one first.
@@ -116,6 +187,30 @@ pub(super) fn stranger(facts: &Metadata) -> Option<u32> {
 #[cfg(not(unix))]
 pub(super) fn stranger(_: &Metadata) -> Option<u32> {
     None
+}
+
+fn is_pipe(facts: &Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileTypeExt::is_fifo(&facts.file_type());
+    #[cfg(not(unix))]
+    {
+        let _ = facts;
+        false
+    }
+}
+
+/// Whether both are of one file, as far as the system tells.
+pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        (one.dev(), one.ino()) == (other.dev(), other.ino())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = (one, other);
+        true
+    }
 }
 
 /// Marks a file as written here, if its file system keeps such marks.
@@ -158,12 +253,12 @@ mod tests {
         for path in ["a/file", "file", "up/up/file", "whole/whole/a/b/../file", "./a/./file", "a/b/../../up/a/file"] {
             let way = Way::of(&root.join(path)).expect("no other user");
             assert_eq!(way.end, fs::canonicalize(root.join(path)).expect("there"), "{path}");
-            assert!(!way.is_stream);
+            assert!(!way.is_stream());
         }
         assert_eq!(Way::of(Path::new("../x/./y")).expect("a path").end, Path::new("../x/y"));
         assert!(Way::of(&root.join("loop")).is_err_and(|error| error.to_string().contains("40 links")));
         symlink("/dev/stdout", root.join("out")).expect("a link");
-        assert!(["out", "whole/out"].iter().all(|path| Way::of(&root.join(path)).is_ok_and(|way| way.is_stream)));
+        assert!(["out", "whole/out"].iter().all(|path| Way::of(&root.join(path)).is_ok_and(|way| way.is_stream())));
         assert!(Way::of(&root.join("out")).is_ok_and(|way| way.accept().is_ok()));
     }
 
@@ -188,5 +283,59 @@ mod tests {
         symlink("/dev/null", path("null")).expect("a link");
         assert!(write_text(&path("null"), "gone").is_err());
         write_text(&path("model.onnx"), "named itself").expect("no link");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn no_link_into_proc_leads_to_more_than_the_standard_streams() {
+        use std::os::fd::AsRawFd;
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let root = fs::canonicalize(folder.path()).expect("there");
+        let (model, link) = (root.join("model.onnx"), root.join("report.html"));
+        fs::write(&model, "a model").expect("writable");
+        let (opened, directory) = (File::open(&model).expect("there"), File::open(&root).expect("there"));
+        let (number, id) = (opened.as_raw_fd(), std::process::id());
+        let whole = model.display();
+        for target in [
+            format!("/proc/self/root{whole}"),
+            format!("/dev/fd/../root{whole}"),
+            format!("/proc/{id}/task/../root{whole}"),
+            format!("/proc/self/fd/{}/model.onnx", directory.as_raw_fd()),
+            format!("/dev/fd/{number}"),
+            format!("/proc/{id}/fd/{number}"),
+        ] {
+            symlink(&target, &link).expect("a link");
+            let error = write_text(&link, "a report").expect_err("not ours").to_string();
+            assert!(error.contains("did not write"), "{target}: {error}");
+            fs::remove_file(&link).expect("its own");
+        }
+        assert_eq!(fs::read_to_string(&model).expect("there"), "a model");
+        for (path, is_stream) in [
+            (format!("/dev/fd/{number}"), true),
+            (format!("/proc/thread-self/fd/{number}"), true),
+            (format!("/proc/{id}/fd/{number}"), true),
+            (format!("/proc/self/root{whole}"), false),
+            ("/proc/self/fd".into(), true),
+        ] {
+            assert_eq!(Way::of(Path::new(&path)).expect("a path").is_stream(), is_stream, "{path}");
+        }
+        assert!(write_text(Path::new("/proc/self/fd"), "a directory").is_err());
+    }
+
+    #[test]
+    fn what_is_exchanged_between_the_look_and_the_opening_is_not_written() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str| fs::write(path(name), name).expect("writable");
+        ["file", "other", "model"].iter().for_each(|name| write(name));
+        let (there, free) = (Way::of(&path("file")).expect("a way"), Way::of(&path("free")).expect("a way"));
+        assert!(there.open().is_ok());
+        fs::rename(path("other"), path("file")).expect("its own");
+        assert!(there.open().is_err_and(|error| error.to_string().contains("exchanged")));
+        fs::remove_file(path("file")).expect("its own");
+        for (way, name) in [(there, "file"), (free, "free")] {
+            symlink("model", path(name)).expect("a link");
+            assert!(way.open().is_err(), "{name}");
+        }
     }
 }

@@ -106,6 +106,15 @@ fn another_users_file_does_not_say_who_may_write_the_new_one() {
 }
 
 #[test]
+fn another_users_pipe_is_not_written_to() {
+    let (command, model) = shared();
+    if as_other("mkfifo", &["-m", "666", "report.html"], &command.path("shared")) {
+        let write = [&writers(&model)[0].0[..], &["shared/report.html"]].concat();
+        command.refuses(&write, &["report.html", "a pipe of another user", "65534"]);
+    }
+}
+
+#[test]
 fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     let (command, model) = shared();
     let run = |cache: &str| {
@@ -134,6 +143,10 @@ fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).expect("its own");
     assert!(run("kept").contains("chmod 700"));
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("its own");
+    // A directory of one's own that others can exchange.
+    let said = run("shared/kept");
+    assert!(said.contains("is not kept") && said.contains("which others may write to (mode 777)"), "{said}");
+    assert!(!command.path("shared/kept").exists());
     // The other user's directory, with this user's kept model in it, or a planted one.
     if as_other("sh", &["-c", "mkdir -m 700 theirs"], &command.path("shared")) {
         fs::copy(&kept[0], command.path("shared/theirs").join(kept[0].file_name().expect("a name"))).expect("root may");
