@@ -8,7 +8,7 @@
 //! only if its source has the content that was compiled.
 
 use super::container::FORMAT;
-use super::source::{placed, stamp};
+use super::source::{Source, placed, stamp};
 use super::{CompiledFile, is_compiled};
 use crate::constant::ConstantError;
 use crate::device::{DetectOptions, detect};
@@ -17,6 +17,7 @@ use crate::import::{self, ImportError};
 use crate::planning::Strategy;
 use crate::profile::CostStore;
 use crate::session::{Inputs, Session, SessionError, SessionOptions};
+use std::cell::LazyCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File, FileTimes};
 use std::io;
@@ -102,8 +103,9 @@ impl Cache {
         let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
         let before = key(&inputs)?;
         let mut damaged = None;
+        let source = LazyCell::new(|| Source::of(model, &options.limits));
         for file in self.known(&before) {
-            match found(&file, model, options, &inputs) {
+            match found(&file, &source, options, &inputs) {
                 Ok(Some(session)) => {
                     touch(&file);
                     return Ok(Kept { session, inputs, course: Course::Found(file) });
@@ -211,15 +213,20 @@ impl Cache {
 /// The session of a kept model, if it is for such inputs and of use here.
 ///
 /// # Errors
-/// If it is damaged, or was compiled from something else than `model` is now. One that only cannot be read now is of no use now.
-fn found(file: &Path, model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<Option<Session>, String> {
-    match CompiledFile::open(file) {
-        Err(error) if error.is_damage() => return Err(error.to_string()),
-        Err(_) => return Ok(None),
-        Ok(kept) if !kept.is_of(model) => {
+/// If it is damaged, or was compiled from something else than the source is now. If it or the source only cannot be read now, it is of no use now.
+fn found(
+    file: &Path,
+    source: &Result<Source, String>,
+    options: &SessionOptions,
+    inputs: &Inputs,
+) -> Result<Option<Session>, String> {
+    match (CompiledFile::open(file), source) {
+        (Err(error), _) if error.is_damage() => return Err(error.to_string()),
+        (Err(_), _) | (_, Err(_)) => return Ok(None),
+        (Ok(kept), Ok(source)) if !kept.is_of(source) => {
             return Err(format!("{}: was compiled from another model; it is made again", file.display()));
         }
-        Ok(_) => {}
+        _ => {}
     }
     let known = Session::open(file, options.clone()).ok().filter(|session| session.compiled().is_some());
     let Some(session) = known else { return Ok(None) };
@@ -261,4 +268,38 @@ fn remove_strange(path: &Path) {
 fn touch(path: &Path) {
     let times = FileTimes::new().set_accessed(SystemTime::now());
     let _ = File::options().append(true).open(path).and_then(|file| file.set_times(times));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+
+    fn model(operator: &str) -> Vec<u8> {
+        let graph = GraphProto {
+            node: vec![NodeProto::of(operator, &["x"], &["y"])],
+            input: vec![ValueInfoProto::f32s("x", &[4])],
+            output: vec![ValueInfoProto::f32s("y", &[4])],
+            ..GraphProto::default()
+        };
+        ModelProto::of(graph, 17).to_bytes()
+    }
+
+    #[test]
+    fn a_kept_model_goes_if_its_source_differs_and_stays_if_that_cannot_be_read() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let (path, file) = (folder.path().join("m.onnx"), folder.path().join("m.anabranch"));
+        fs::write(&path, model("Relu")).expect("writable");
+        let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+        let session = Session::open(&path, options.clone()).expect("sound");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        session.compile(&inputs, &file, "").expect("one phase");
+        let source = || Source::of(&path, &options.limits);
+        let found = |source| found(&file, &source, &options, &inputs).map(|session| session.is_some());
+        assert_eq!(found(source()), Ok(true));
+        fs::rename(&path, folder.path().join("away")).expect("its own");
+        assert_eq!(found(source()), Ok(false));
+        fs::write(&path, model("Tanh")).expect("writable");
+        assert!(found(source()).is_err_and(|why| why.contains("another model")));
+    }
 }

@@ -260,10 +260,9 @@ impl CompiledFile {
         self.description.source.as_ref().filter(|source| source.is_unchanged()).map(Source::model)
     }
 
-    /// Whether it was compiled from the model at this path, with the content that is there now. Reads that.
-    fn is_of(&self, model: &Path) -> bool {
-        let is_same = |found: &Path| source::placed(model).is_ok_and(|(path, _)| path == found);
-        self.source().is_some_and(is_same)
+    /// Whether it was compiled from this source.
+    fn is_of(&self, source: &Source) -> bool {
+        self.description.source.as_ref() == Some(source)
     }
 
     /// Its inputs and outputs as a model without operators.
