@@ -1,6 +1,6 @@
 //! Words and figures as text, for terminals and charts.
 
-use anabranch_placement::quoted;
+use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -44,26 +44,16 @@ fn acts(c: char) -> bool {
     quoted::acts(c) && c != '\n'
 }
 
-/// A message as a terminal may be given it: [`printable`], and without the middle of one that nobody would read. Further lines of our own
-/// messages are indented by two blanks. Any other line break is from a name, and is escaped.
+/// A message as a terminal may be given it: one line, and without the middle of one that nobody would read. A line break in it is from a
+/// name, since our own messages have none, and is escaped.
 pub(crate) fn message(text: &str) -> String {
-    let (safe, [first, last]) = (broken_by_us(&printable(text)), SHOWN);
+    let (safe, [first, last]) = (Line(text).to_string(), SHOWN);
     let count = safe.chars().count();
     if count <= first + last {
         return safe;
     }
     let end = safe.chars().skip(count - last);
     safe.chars().take(first).chain(" … ".chars()).chain(end).collect()
-}
-
-fn broken_by_us(text: &str) -> String {
-    let mut lines = text.split('\n');
-    let mut safe = lines.next().unwrap_or_default().to_owned();
-    for line in lines {
-        safe.push_str(if line.starts_with("  ") { "\n" } else { "\\n" });
-        safe.push_str(line);
-    }
-    safe
 }
 
 /// A number with so many digits after its point; what rounds to nothing has no sign.
@@ -166,7 +156,7 @@ mod tests {
         let long = message(&format!("node `{}` fails; do this", "ä".repeat(100_000)));
         assert!(long.starts_with("node `ää") && long.ends_with("ä` fails; do this"), "{long}");
         assert!(long.chars().count() < 2000 && message(text) == safe.replace('\n', "\\n"));
-        assert_eq!(message("a: \nb\n  c\n d"), "a: \\nb\n  c\\n d");
+        assert_eq!(message("a: \nb\n  c\n d"), "a: \\nb\\n  c\\n d");
         let json = serde_json::to_string_pretty(&[text, "\u{200b}\u{feff}"]).expect("texts");
         let safe = printable_json(&json);
         assert!(!safe.contains(acts) && safe.contains("\\u009b2J\\u202e"), "{safe}");

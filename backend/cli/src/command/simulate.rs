@@ -15,6 +15,7 @@ use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
 use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
 use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::quoted::{Line, Name};
 use anabranch_placement::schedule::Schedule;
 use clap::Args;
 use report::summary;
@@ -131,17 +132,17 @@ impl SimulateCommand {
             Some(devices) => on_devices(&self.graph, devices)?,
         };
         if let Some(name) = &self.problem {
-            let known: Vec<String> = problems.iter().map(|problem| problem.name.clone()).collect();
+            let known: Vec<String> = problems.iter().map(|problem| Name(&problem.name).to_string()).collect();
             problems.retain(|problem| problem.name == *name);
             if problems.is_empty() {
                 let (file, known) = (self.graph.display(), known.join(", "));
-                return Err(CliError::input(format!("{file} has no problem `{name}`; it has {known}")));
+                return Err(CliError::input(format!("{file} has no problem {}; it has {known}", Name(name))));
             }
         }
         let files = self.output.is_some() || self.gantt.is_some() || self.schedule.is_wanted();
         let single = self.assignment.is_some() || files;
         if single && problems.len() > 1 {
-            let (file, count, first) = (self.graph.display(), problems.len(), &problems[0].name);
+            let (file, count, first) = (self.graph.display(), problems.len(), Line(&problems[0].name));
             let message = format!("{file} has {count} problems; choose one, for example --problem '{first}'");
             return Err(CliError::input(message));
         }
@@ -150,7 +151,7 @@ impl SimulateCommand {
     }
 
     fn about(&self, loaded: &LoadedProblem, error: &dyn std::fmt::Display) -> CliError {
-        CliError::input(format!("{} ({}): {error}", self.graph.display(), loaded.name))
+        CliError::input(format!("{} ({}): {error}", self.graph.display(), Line(&loaded.name)))
     }
 
     fn outcome<'p>(

@@ -232,8 +232,10 @@ impl Report<'_> {
         let Some(first) = self.outcome.failures().first() else { return Ok(()) };
         let others = self.outcome.drops.iter().filter(|drop| drop.failure.is_some()).count() - 1;
         Err(CliError::differs(format!(
-            "{} failed: {}\n{} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
-            first.drop, first.why, first.dependent_count
+            "{} failed: {}; {} drops depend on it, and {others} others failed; mend that, and {AGAIN}",
+            first.drop,
+            first.why.replace("\n ", ""),
+            first.dependent_count
         )))
     }
 }

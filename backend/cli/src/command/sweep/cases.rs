@@ -5,6 +5,7 @@ use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, read as re
 use anabranch_placement::generate::{Devices, FAMILIES, GenerateError, Heterogeneity, Sweep, graph_by_name};
 use anabranch_placement::platform::Platform;
 use anabranch_placement::problem::MemoryRule;
+use anabranch_placement::quoted::Name;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -135,8 +136,8 @@ fn read_graphs(text: &str) -> Result<Vec<Read>, CliError> {
 }
 
 fn unknown_family(name: &str) -> CliError {
-    let known: Vec<String> = FAMILIES.iter().map(|(family, about)| format!("\n  {family:<10} {about}")).collect();
-    CliError::input(format!("there is no file and no family `{name}`; known are{}", known.concat()))
+    let known: Vec<String> = FAMILIES.iter().map(|(family, about)| format!("{family} ({about})")).collect();
+    CliError::input(format!("there is no file and no family {}; known are {}", Name(name), known.join(", ")))
 }
 
 fn read_platform(text: &str) -> Result<(String, PlatformSource), CliError> {
