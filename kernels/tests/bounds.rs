@@ -1,7 +1,7 @@
 //! Preparing a kernel takes no more memory than a bound, whatever sizes a model asks for: it is what plans ask before anything fits.
 
 use anabranch_kernels::cpu::prepare;
-use anabranch_kernels::op::{Conv, Coordinates, Interpolation, NodeSpec, Op, Pad, PadMode, Resize};
+use anabranch_kernels::op::{Conv, Coordinates, Fourier, Interpolation, NodeSpec, Op, Pad, PadMode, Resize};
 use anabranch_kernels::{DType, KernelError, Shape, TensorSpec};
 
 fn spec(dims: &[usize]) -> TensorSpec {
@@ -21,6 +21,16 @@ fn tables_of_kernels_are_bounded() {
         let node = NodeSpec { op: pad, inputs: vec![spec(&[4])], outputs: vec![spec(&[4 + border])] };
         assert!(matches!(prepare(&node, &[false]), Err(KernelError::Memory { .. })), "{border} elements");
     }
+    let transform = |length: usize| {
+        let op = Op::Fourier(Fourier { length, inverse: false });
+        NodeSpec { op, inputs: vec![spec(&[1, 4, 1])], outputs: vec![spec(&[1, 4, 2])] }
+    };
+    // A prime number, for which a transform is a longer convolution, powers, and the greatest.
+    for length in [1_299_709, 1 << 23, 1 << 40, usize::MAX] {
+        let prepared = prepare(&transform(length), &[false]);
+        assert!(matches!(prepared, Err(KernelError::Memory { .. })), "a transform of {length}");
+    }
+    assert!(prepare(&transform(200_000), &[false]).is_ok_and(|kernel| kernel.resident_bytes() < 1 << 24));
     let (strides, dilations, pads) = ([1, 1], [1, 1], [0; 4]);
     let conv = Op::Conv(Conv { strides, pads, dilations, group: 1, epilogue: None });
     let window = [4, 4, 1, 1 << 36];

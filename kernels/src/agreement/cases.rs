@@ -1,7 +1,10 @@
 //! Nodes of random shapes, a maker for each op, and tensors for them.
 
 use crate::DType;
-use crate::op::{Concat, Conv, ConvTranspose, Coordinates, Gather, Interpolation, MatMul, NearestRounding, NodeSpec};
+use crate::op::{
+    Concat, Conv, ConvTranspose, Coordinates, Fourier, Gather, Interpolation, MatMul, NearestRounding, NodeSpec,
+    Running,
+};
 use crate::op::{Normalize, Op, Pad, PadMode, Pool, PoolKind, Reduce, ReduceKind, Resize, Slice, Softmax, Transpose};
 use crate::shape::Shape;
 use crate::tensor::{Tensor, TensorSpec};
@@ -70,7 +73,7 @@ const fn case(make: fn(&mut Random) -> NodeSpec) -> Case {
 }
 
 /// Every op whose results are numbers of its definition.
-pub(super) const CASES: [(&str, Case); 15] = [
+pub(super) const CASES: [(&str, Case); 17] = [
     ("matmul", case(matmul)),
     ("conv", case(conv)),
     ("conv_transpose", case(conv_transpose)),
@@ -86,6 +89,9 @@ pub(super) const CASES: [(&str, Case); 15] = [
     ("slice", case(slice)),
     ("pad", case(pad)),
     ("gather", case(gather)),
+    ("running", case(running)),
+    // An infinite element has a part in every result, or times zero in none.
+    ("fourier", Case { make: fourier, is_special: false }),
     ("layers of one row", case(row)),
 ];
 
@@ -289,6 +295,25 @@ fn gather(random: &mut Random) -> NodeSpec {
     let mut node = node(Op::Gather(Gather { axis, elementwise: false }), &[&dims, &chosen], &output);
     node.inputs[1].dtype = DType::I64;
     node
+}
+
+fn running(random: &mut Random) -> NodeSpec {
+    // Now and then more columns than a part has.
+    let dims = if random.is_heads() { random.dims(3) } else { vec![2, 130, 161] };
+    let (axis, multiply) = (random.below(3), random.below(4) == 0);
+    let (reverse, exclusive) = (random.is_heads(), random.is_heads());
+    node(Op::Running(Running { axis, multiply, reverse, exclusive }), &[&dims], &dims)
+}
+
+fn fourier(random: &mut Random) -> NodeSpec {
+    let (length, inverse, parts) = (random.size().max(1), random.is_heads(), random.within(1, 2));
+    let real = inverse && random.is_heads();
+    let half = length / 2 + 1;
+    let read = random.within(0, if real { half } else { length });
+    let made = if !inverse && random.is_heads() { half } else { length };
+    let count = random.within(1, 3);
+    let output = [count, made, if real { 1 } else { 2 }];
+    node(Op::Fourier(Fourier { length, inverse }), &[&[count, read, parts]], &output)
 }
 
 /// Products of one row or column, which have kernels of their own.

@@ -1,8 +1,11 @@
 //! What each op means, element by element in `f64`: written from the definitions in [`crate::op`], sharing nothing with kernels.
 
-use crate::op::{Conv, ConvTranspose, Gather, Interpolation, MatMul, NodeSpec, Normalize, Op, Pad, PadMode, Pool};
-use crate::op::{PoolKind, Reduce, ReduceKind, Resize, Softmax, cubic_weights};
+use crate::op::{
+    Conv, ConvTranspose, Fourier, Gather, Interpolation, MatMul, NodeSpec, Normalize, Op, Pad, PadMode, Pool,
+};
+use crate::op::{PoolKind, Reduce, ReduceKind, Resize, Running, Softmax, cubic_weights};
 use crate::shape::Shape;
+use std::f64::consts::PI;
 
 /// The true value of an element, and what the bound of its error is counted in.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +103,8 @@ fn element(node: &NodeSpec, inputs: &[Vec<f64>], at: &[usize], flat: usize) -> W
             let chosen = if chosen < 0 { chosen + dims[*axis] as isize } else { chosen } as usize;
             Want::exact(x(&[&at[..*axis], &[chosen], &at[axis + rank..]].concat()))
         }
+        Op::Running(op) => joined(op, dims, &x, at),
+        Op::Fourier(op) => transformed(op, node, &x, at),
         op => unreachable!("{} is not in the table", op.name()),
     }
 }
@@ -285,4 +290,41 @@ fn padded(op: &Pad, dims: &[usize], x: &dyn Fn(&[usize]) -> f64, at: &[usize]) -
         } as usize);
     }
     Want::exact(x(&from))
+}
+
+fn joined(op: &Running, dims: &[usize], x: &dyn Fn(&[usize]) -> f64, at: &[usize]) -> Want {
+    let own = at[op.axis];
+    let before = if op.reverse { own + 1..dims[op.axis] } else { 0..own };
+    let mut places: Vec<usize> = if op.reverse { before.rev().collect() } else { before.collect() };
+    places.extend((!op.exclusive).then_some(own));
+    let values = places.into_iter().map(|place| x(&[&at[..op.axis], &[place], &at[op.axis + 1..]].concat()));
+    if op.multiply {
+        let value: f64 = values.product();
+        return Want { value, scale: value.abs(), roundings: 2.0 };
+    }
+    // Joined in `f64`.
+    Want { roundings: 2.0, ..Want::sum(values) }
+}
+
+fn transformed(op: &Fourier, node: &NodeSpec, x: &dyn Fn(&[usize]) -> f64, at: &[usize]) -> Want {
+    let (read, made) = (node.inputs[0].shape.dims(), node.outputs[0].shape.dims());
+    let number = |place: usize| {
+        let part = |part: usize| if part < read[2] { x(&[at[0], place, part]) } else { 0.0 };
+        (place, [part(0), part(1)])
+    };
+    // A real result is of half a spectrum, whose other half is its mirror image.
+    let mirrored = if made[2] == 1 { op.length / 2 + 1..op.length } else { 0..0 };
+    let mirrored = mirrored.filter(|place| op.length - place < read[1]).map(|place| {
+        let (_, [re, im]) = number(op.length - place);
+        (place, [re, -im])
+    });
+    let (sign, share) = if op.inverse { (1.0, 1.0 / op.length as f64) } else { (-1.0, 1.0) };
+    let (mut value, mut scale) = (0.0, 0.0);
+    for (place, [re, im]) in (0..read[1]).map(number).chain(mirrored) {
+        let (sin, cos) = (sign * 2.0 * PI * (place * at[1] % op.length) as f64 / op.length as f64).sin_cos();
+        value += share * if at[2] == 0 { re * cos - im * sin } else { re * sin + im * cos };
+        scale += share * (re.abs() + im.abs());
+    }
+    // Summed in `f64`.
+    Want { value, scale, roundings: 2.0 }
 }

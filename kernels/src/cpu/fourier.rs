@@ -9,7 +9,6 @@ use super::{Call, CpuKernel};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{Fourier, NodeSpec};
-use crate::shape::Shape;
 use num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftPlanner};
 use std::sync::Arc;
@@ -31,16 +30,29 @@ struct FourierKernel {
 /// Prepares transforms.
 ///
 /// # Errors
-/// If the memory that they need does not fit the address space.
+/// If their tables take too much memory.
 pub(crate) fn prepare(node: &NodeSpec, op: &Fourier) -> Result<Box<dyn CpuKernel>, KernelError> {
     let [(count, read), (_, made)] = [&node.inputs[0], &node.outputs[0]].map(|spec| match *spec.shape.dims() {
         [count, elements, parts] => (count, (elements, parts == 2)),
         _ => unreachable!("lines, as was checked"),
     });
-    Shape::new([PARTS, op.length, size_of::<Complex<f64>>() * 8])?;
+    node.require_table("tables of sines", table_bytes(op.length))?;
     let direction = if op.inverse { FftDirection::Inverse } else { FftDirection::Forward };
     let transform = FftPlanner::new().plan_fft(op.length, direction);
     Ok(Box::new(FourierKernel { op: op.clone(), count, read, made, dtype: node.inputs[0].dtype, transform }))
+}
+
+/// Bytes of a transform's tables at most: for each level of small factors as many numbers as it has places, which is three times the length
+/// in all. The rest of the length becomes a convolution (Bluestein 1970) up to four times as long, with tables of its own.
+fn table_bytes(length: usize) -> usize {
+    let mut rest = length.max(1);
+    for factor in [2, 3, 5, 7, 11] {
+        while rest.is_multiple_of(factor) {
+            rest /= factor;
+        }
+    }
+    let rest = if rest == 1 { 0 } else { rest };
+    length.saturating_mul(3).saturating_add(rest.saturating_mul(12)).saturating_mul(size_of::<Complex<f64>>())
 }
 
 impl FourierKernel {
@@ -93,9 +105,8 @@ impl CpuKernel for FourierKernel {
         self.count.div_ceil(each) * memory * size_of::<Complex<f64>>()
     }
 
-    /// Tables of sines, about: of a length with a great prime factor those of a transform twice to four times as long.
     fn resident_bytes(&self) -> usize {
-        4 * self.op.length * size_of::<Complex<f64>>()
+        table_bytes(self.op.length)
     }
 
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {

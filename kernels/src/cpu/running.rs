@@ -1,13 +1,15 @@
 //! Running sums and products: each element along an axis joined with those before it, one after the other.
 //!
 //! Floats are joined in `f64`, and each result is rounded to their type: a sum of many elements loses little, and a product that is zero
-//! in the end does not overflow before. Integers wrap.
+//! in the end does not overflow before. Integers wrap. One line, or up to [`CHUNK`] side by side, are one part of the work at least.
 
 use super::map::{from_f64, from_i64, to_f64, to_i64};
+use super::team::{Grid, Tile};
 use super::{Call, CpuKernel};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Running};
+use std::ops::Range;
 
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
@@ -43,11 +45,20 @@ impl CpuKernel for RunningKernel {
         if stack == 0 || target.is_empty() {
             return Ok(());
         }
+        let row = self.inner * self.dtype.size();
+        if self.inner > CHUNK && stack > PIECE {
+            let chunk = CHUNK * self.dtype.size();
+            let tile_columns = (PIECE / self.count).next_multiple_of(chunk).max(chunk);
+            let batch = target.len() / stack;
+            let grid = Grid { batch, rows: self.count, columns: row, tile_rows: self.count, tile_columns };
+            call.team.run_tiles(target, grid, &|tile| self.columns(&source[tile.matrix * stack..][..stack], tile));
+            return Ok(());
+        }
         let piece = (PIECE / stack).max(1) * stack;
         call.team.run_pieces(target, piece, &|at, target| {
             let source = &source[at * piece..][..target.len()];
             for (source, target) in source.chunks_exact(stack).zip(target.chunks_exact_mut(stack)) {
-                self.stack(source, target);
+                self.columns(source, Tile::whole(target, row));
             }
         });
         Ok(())
@@ -55,12 +66,14 @@ impl CpuKernel for RunningKernel {
 }
 
 impl RunningKernel {
-    /// Computes all lines of one stack of slices.
-    fn stack(&self, source: &[u8], target: &mut [u8]) {
+    /// Computes the lines along the columns of a tile, from the stack of slices that it is of.
+    fn columns(&self, source: &[u8], target: Tile<'_, u8>) {
         let multiply = self.op.multiply;
         if self.dtype.is_float() {
+            // A sum of −0 alone is −0, and a sum of nothing is 0.
+            let zero = if self.op.exclusive { 0.0 } else { -0.0 };
             let (join, neutral): (fn(f64, f64) -> f64, _) =
-                if multiply { (|a, b| a * b, 1.0) } else { (|a, b| a + b, 0.0) };
+                if multiply { (|a, b| a * b, 1.0) } else { (|a, b| a + b, zero) };
             self.run_as(source, target, &Numbers { load: to_f64, store: from_f64, join, neutral });
         } else {
             let (join, neutral): (fn(i64, i64) -> i64, _) =
@@ -69,10 +82,14 @@ impl RunningKernel {
         }
     }
 
-    fn run_as<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
-        match self.inner {
-            1 => self.line(source, target, numbers),
-            _ => (0..self.inner).step_by(CHUNK).for_each(|first| self.lines(first, source, target, numbers)),
+    fn run_as<T: Copy + Default>(&self, source: &[u8], mut target: Tile<'_, u8>, numbers: &Numbers<T>) {
+        if self.inner == 1 {
+            return self.line(source, target.whole_rows(), numbers);
+        }
+        let bytes = CHUNK * self.dtype.size();
+        for start in (0..target.columns.len()).step_by(bytes) {
+            let end = target.columns.len().min(start + bytes);
+            self.lines(source, &mut target, start..end, numbers);
         }
     }
 
@@ -95,18 +112,24 @@ impl RunningKernel {
         }
     }
 
-    /// Up to [`CHUNK`] lines side by side, from `first` on.
-    fn lines<T: Copy + Default>(&self, first: usize, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
-        let width = CHUNK.min(self.inner - first);
+    /// Up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
+    fn lines<T: Copy + Default>(
+        &self,
+        source: &[u8],
+        target: &mut Tile<'_, u8>,
+        bytes: Range<usize>,
+        numbers: &Numbers<T>,
+    ) {
+        let width = bytes.len() / self.dtype.size();
+        let first = target.columns.start + bytes.start;
         let (mut values, mut sums) = ([T::default(); CHUNK], [numbers.neutral; CHUNK]);
         let values = &mut values[..width];
         for step in 0..self.count {
             let step = if self.op.reverse { self.count - 1 - step } else { step };
-            let start = (step * self.inner + first) * self.dtype.size();
-            let range = start..start + width * self.dtype.size();
-            (numbers.load)(self.dtype, &source[range.clone()], values);
+            let start = step * self.inner * self.dtype.size() + first;
+            (numbers.load)(self.dtype, &source[start..][..bytes.len()], values);
             sums.iter_mut().zip(&mut *values).for_each(|(sum, value)| self.join(sum, value, numbers));
-            (numbers.store)(values, self.dtype, &mut target[range]);
+            (numbers.store)(values, self.dtype, &mut target.row(step)[bytes.clone()]);
         }
     }
 
@@ -121,9 +144,12 @@ impl RunningKernel {
 
 #[cfg(test)]
 mod tests {
-    use crate::DType;
     use crate::cpu::testing::{computed, tensor};
-    use crate::op::{Op, Running};
+    use crate::cpu::{Call, Team, prepare};
+    use crate::op::{NodeSpec, Op, Running};
+    use crate::{DType, Shape, Tensor, TensorSpec};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn every_axis_is_joined_from_either_end() {
@@ -157,6 +183,36 @@ mod tests {
         assert_eq!(computed::<i32>(running(false), &[x], &[3]), [i32::MAX, -2, i32::MAX - 2]);
         let x = tensor(DType::F32, &[4], |i| [1e30, 1e30, 0.0, 2.0][i]);
         assert_eq!(computed::<f32>(running(true), &[x], &[4]), [1e30, f32::INFINITY, 0.0, 0.0]);
+    }
+
+    #[test]
+    fn sums_of_zeros_below_are_below() {
+        let sums = |exclusive, reverse| {
+            let x = tensor(DType::F32, &[3], |i| [-0.0, -0.0, 1.0][i]);
+            let op = Op::Running(Running { axis: 0, multiply: false, reverse, exclusive });
+            computed::<f32>(op, &[x], &[3]).into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let bits = |values: [f32; 3]| values.map(f32::to_bits);
+        assert_eq!(sums(false, false), bits([-0.0, -0.0, 1.0]));
+        assert_eq!(sums(true, false), bits([0.0, 0.0, 0.0]));
+        assert_eq!(sums(false, true), bits([1.0, 1.0, 1.0]));
+    }
+
+    #[test]
+    fn a_wide_stack_is_left_between_its_columns() {
+        let (count, inner) = (100, 64 * 100);
+        let x = Tensor::zeroed(TensorSpec::new(DType::F32, Shape::new([count, inner]).expect("small")));
+        let op = Op::Running(Running { axis: 0, multiply: false, reverse: false, exclusive: false });
+        let node = NodeSpec { op, inputs: vec![x.spec().clone()], outputs: vec![x.spec().clone()] };
+        let kernel = prepare(&node, &[false]).expect("a sound node");
+        let (team, asked) = (Team::solo(), Arc::new(AtomicUsize::new(0)));
+        let asks = Arc::clone(&asked);
+        let _watched = team.watch(Arc::new(move || asks.fetch_add(1, Ordering::Relaxed) >= 3));
+        let mut made = vec![1u8; x.spec().bytes()];
+        let (inputs, outputs) = ([x.bytes()], &mut [&mut made[..]][..]);
+        kernel.run(Call { inputs: &inputs, outputs, rows: 0..1, scratch: &mut [], team: &team }).expect("left");
+        let computed = made.iter().filter(|byte| **byte == 0).count();
+        assert!(computed > 0 && computed < made.len() / 8, "{computed} of {} bytes", made.len());
     }
 
     #[test]

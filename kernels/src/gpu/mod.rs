@@ -209,7 +209,7 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::IntegerMatMul(_) | Op::IntegerConv(_) | Op::ArgReduce(_) | Op::TopK(_) => {
             return Err(node.unsupported("its result is of integers"));
         }
-        Op::Running(_) => return Err(node.unsupported("its elements follow each other")),
+        Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
         Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),

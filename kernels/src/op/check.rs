@@ -32,14 +32,19 @@ impl NodeSpec {
     /// # Errors
     /// If it takes more than [`LONGEST_TABLE`], or more than there is memory.
     pub(crate) fn table<T>(&self, entries: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, KernelError> {
-        let bytes = entries.len().saturating_mul(size_of::<T>());
-        let short = || KernelError::Memory { op: self.op.name(), what: "a table of indices", bytes };
+        let (what, bytes) = ("a table of indices", entries.len().saturating_mul(size_of::<T>()));
+        self.require_table(what, bytes)?;
         let mut table = Vec::new();
-        if bytes > LONGEST_TABLE || table.try_reserve_exact(entries.len()).is_err() {
-            return Err(short());
-        }
+        let short = |_| KernelError::Memory { op: self.op.name(), what, bytes };
+        table.try_reserve_exact(entries.len()).map_err(short)?;
         table.extend(entries);
         Ok(table)
+    }
+
+    /// Refuses tables of more than [`LONGEST_TABLE`] bytes.
+    pub(crate) fn require_table(&self, what: &'static str, bytes: usize) -> Result<(), KernelError> {
+        let fits = bytes <= LONGEST_TABLE;
+        if fits { Ok(()) } else { Err(KernelError::Memory { op: self.op.name(), what, bytes }) }
     }
 
     /// Refuses the node as invalid unless `holds`.
