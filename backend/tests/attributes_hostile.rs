@@ -93,6 +93,13 @@ const BASES: &[Base] = &[
     ("AveragePool", &[&[1, 4, 8, 8]], &[], WINDOW),
     ("LpPool", &[&[1, 4, 8, 8]], &[], WINDOW),
     ("MaxPool", &[&[1, 2, 8, 8, 8]], &[], VOLUME),
+    ("LpPool", &[&[1, 2, 8, 8, 8]], &[], VOLUME),
+    (
+        "RoiAlign",
+        &[&[1, 1, 8, 8], &[1, 4]],
+        &[&[0]],
+        &[(".sampling_ratio", &[1]), (".output_height", &[2]), (".output_width", &[2])],
+    ),
     ("Conv", &[&[1, 4, 8, 8], &[2, 4, 3, 3]], &[], WINDOW),
     ("Conv", &[&[1, 4, 8, 8, 8], &[2, 4, 3, 3, 3]], &[], VOLUME),
     ("ConvTranspose", &[&[1, 4, 8, 8], &[4, 2, 3, 3]], &[], WINDOW),
@@ -247,9 +254,15 @@ fn what_would_be_unrolled_without_end_is_refused_before_it_is() {
         let error = regions(points).expect_err("too many points");
         assert!(error.contains("the_node") && error.contains("at most 1024"), "{error}");
     }
+    let strides = |step: i64| AttributeProto::ints("strides", &[1, step]);
     // A window of 300 × 300: one sum for each of its rows, and of its columns.
     let folded = lowered("Col2Im", &[1, 90_000, 4], &[&[301, 301], &[300, 300]], &[]);
     assert!(folded.as_ref().is_ok_and(|nodes| *nodes < 4000), "{folded:?}");
+    // Each place along an axis becomes few nodes, so there may be more of them.
+    let wide = |taps: i64| lowered("Col2Im", &[1, taps, 5], &[&[1, 2 * taps], &[1, taps]], &[strides(taps / 4)]);
+    assert!(wide(2048).is_ok_and(|nodes| nodes > 2048), "{:?}", wide(2048));
+    let error = wide(1 << 14).expect_err("16384 places");
+    assert!(error.contains("the_node") && error.contains("at most 8192"), "{error}");
     let volume: Base = ("ConvTranspose", &[&[1, 1, 2, 2, 2], &[1, 1, 4000, 1, 1]], &[], &[]);
     let error = lowered_base(&volume, &[], &[]).expect_err("4000 planes");
     assert!(error.contains("the_node") && error.contains("4000 planes"), "{error}");

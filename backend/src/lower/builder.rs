@@ -14,11 +14,14 @@ use std::collections::BTreeSet;
 /// Parts of one operator that may become nodes of their own, some dozen each: time steps, planes of a window, points.
 const MOST_PARTS: usize = 1 << 10;
 
-/// Parts of all operators of a model that may become nodes of their own.
-const MOST_PARTS_OF_MODEL: usize = 1 << 14;
-
 /// Ops that one operator may become, folded ones included: a bound for operators that count no parts.
 const MOST_OPS: usize = 1 << 16;
+
+/// Ops that an operator may become before those of the model are counted.
+const FREE_OPS: usize = 1 << 6;
+
+/// Ops that all operators of a model may become beyond [`FREE_OPS`] of each: a bound for many operators of many parts.
+const MOST_OPS_OF_MODEL: usize = 1 << 20;
 
 /// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
 /// computed by the model are there when the next operator asks for them.
@@ -31,10 +34,10 @@ pub(crate) struct Builder {
     operator: ModelOperator,
     first_node: usize,
     narrow: Narrow,
-    /// Parts of operators that became nodes of their own so far.
-    parts: usize,
     /// Ops of the operator so far.
     ops: usize,
+    /// Ops of all operators so far, without the first [`FREE_OPS`] of each.
+    ops_of_model: usize,
 }
 
 impl Builder {
@@ -42,23 +45,40 @@ impl Builder {
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
         let (names, narrow) = (Names::default(), Narrow::default());
-        Self { program, folding, names, operator, first_node: 0, narrow, parts: 0, ops: 0 }
+        Self { program, folding, names, operator, first_node: 0, narrow, ops: 0, ops_of_model: 0 }
     }
 
-    /// Counts parts of an operator that become nodes of their own, before any of them does: a few bytes of a file ask for many.
+    /// Refuses more than [`MOST_PARTS`] parts of an operator.
     ///
     /// # Errors
-    /// If the operator's or the model's parts are too many.
-    pub(crate) fn unroll(&mut self, parts: usize, what: &str) -> Result<(), Fault> {
-        if parts > MOST_PARTS {
-            let text =
-                format!("{parts} {what} would be nodes of their own; at most {MOST_PARTS} of an operator may be");
+    /// If the parts are too many.
+    pub(crate) fn require_few(parts: usize, what: &str) -> Result<(), Fault> {
+        Self::require_at_most(MOST_PARTS, parts, what)
+    }
+
+    /// Refuses too many parts that would become nodes of their own, before any of them does: a few bytes of a file ask for many.
+    ///
+    /// # Errors
+    /// If the parts are too many.
+    pub(crate) fn require_at_most(most: usize, parts: usize, what: &str) -> Result<(), Fault> {
+        if parts <= most {
+            return Ok(());
+        }
+        let text = format!("{parts} {what} would be nodes of their own; at most {most} of an operator may be");
+        Err(Fault::unsupported(format!("{text}: ask for fewer, or split the operator into several")))
+    }
+
+    /// Counts an op of the operator at hand.
+    fn count_op(&mut self) -> Result<(), Fault> {
+        self.ops += 1;
+        self.ops_of_model += usize::from(self.ops > FREE_OPS);
+        if self.ops > MOST_OPS {
+            let text = format!("it would become more than {MOST_OPS} nodes: split it into several operators");
             return Err(Fault::unsupported(text));
         }
-        self.parts += parts;
-        if self.parts > MOST_PARTS_OF_MODEL {
-            let text = format!("more than {MOST_PARTS_OF_MODEL} {what} of the model would be nodes of their own");
-            return Err(Fault::unsupported(text));
+        if self.ops > FREE_OPS && self.ops_of_model > MOST_OPS_OF_MODEL {
+            let text = format!("the model's operators of many parts would become more than {MOST_OPS_OF_MODEL} nodes");
+            return Err(Fault::unsupported(format!("{text}: give shorter inputs, or split the model into several")));
         }
         Ok(())
     }
@@ -144,10 +164,7 @@ impl Builder {
     /// # Errors
     /// If a constant node does not fit its op's definition, or the operator becomes too many ops.
     pub(crate) fn emit(&mut self, op: Op, inputs: &[View], outputs: Vec<TensorSpec>) -> Result<Vec<View>, Fault> {
-        self.ops += 1;
-        if self.ops > MOST_OPS {
-            return Err(Fault::unsupported(format!("it would become more than {MOST_OPS} nodes")));
-        }
+        self.count_op()?;
         let spec = NodeSpec { op, inputs: inputs.iter().map(|view| view.spec.clone()).collect(), outputs };
         if spec.outputs.iter().all(|output| output.shape.elements() == 0) {
             let empty = spec.outputs.into_iter().map(Tensor::zeroed);
@@ -235,5 +252,32 @@ impl Builder {
 
     fn value(&mut self, name: String, spec: TensorSpec, origin: Origin) -> View {
         View { value: self.program.add_value(name, spec.clone(), origin), spec }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_kernels::op::Transpose;
+    use anabranch_kernels::{DType, Shape};
+
+    #[test]
+    fn operators_of_many_ops_share_what_a_model_has() {
+        let mut builder = Builder::new(Folding::new(1 << 20));
+        let x = builder.input("x", TensorSpec::new(DType::F32, Shape::new([2, 3]).expect("small")));
+        let op = || Op::Transpose(Transpose { permutation: vec![1, 0] });
+        let output = TensorSpec::new(DType::F32, Shape::new([3, 2]).expect("small"));
+        let emitted = |builder: &mut Builder| builder.emit_one(op(), std::slice::from_ref(&x), output.clone());
+        for at in 0..3 {
+            builder.begin("", "Small", at);
+            assert!((0..FREE_OPS).all(|_| emitted(&mut builder).is_ok()));
+        }
+        assert_eq!(builder.ops_of_model, 0, "operators of few ops take nothing");
+        builder.ops_of_model = MOST_OPS_OF_MODEL - 1;
+        assert!(emitted(&mut builder).is_ok());
+        let error = emitted(&mut builder).expect_err("one more").to_string();
+        assert!(error.contains("more than 1048576 nodes: give shorter inputs"), "{error}");
+        builder.begin("", "Small", 3);
+        assert!(emitted(&mut builder).is_ok(), "a small operator is still lowered");
     }
 }

@@ -182,6 +182,9 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], dims)?])
 }
 
+/// Places in a window along an axis at most: each becomes four nodes.
+const MOST_PLACES: usize = 1 << 13;
+
 /// An axis of windows.
 struct Along {
     /// The axis of the windows' elements, which goes.
@@ -197,7 +200,7 @@ impl Along {
     fn folded(&self, builder: &mut Builder, x: &View, behind: usize) -> Result<View, Fault> {
         let mut sum: Option<View> = None;
         let taps = x.dims()[self.window];
-        builder.unroll(taps, "places in a window")?;
+        Builder::require_at_most(MOST_PLACES, taps, "places in a window along an axis")?;
         for tap in 0..taps {
             let mut dims = x.dims().to_vec();
             dims.remove(self.window);

@@ -90,7 +90,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let stack = builder.padded(&moved, PadMode::ZERO, before, dims)?;
     let weights = builder.as_working(weights)?;
     let mut sum = bias(operator, builder, filters)?;
-    builder.unroll(kernel[0], "planes of a window")?;
+    Builder::require_few(kernel[0], "planes of a window")?;
     for tap in 0..kernel[0] {
         let starts = vec![0, tap * along.dilations[0], 0, 0, 0];
         let steps = vec![1, along.strides[0] as isize, 1, 1, 1];

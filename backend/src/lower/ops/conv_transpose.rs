@@ -101,7 +101,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     if turns > MOST_TURNS {
         return Err(Fault::unsupported(format!("a stride of {stride} along the depth")));
     }
-    builder.unroll(kernel[0], "planes of a window")?;
+    Builder::require_few(kernel[0], "planes of a window")?;
     let reach = (kernel[0] - 1).saturating_mul(dilation) / stride;
     let wide = [images, depth.saturating_add(reach), filters, made_rows, made_columns];
     let mut turned: Vec<Option<View>> = vec![None; turns];

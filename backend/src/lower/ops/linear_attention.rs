@@ -9,9 +9,6 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("LinearAttention", attention)];
 
-/// Time steps at most: each becomes nodes of its own.
-const LONGEST: usize = 1024;
-
 /// What is read in each time step, with time outermost; `heads` are those of keys, which `sharing` query heads each read.
 struct Steps {
     /// `[t, b, heads, sharing, depth]`
@@ -34,9 +31,10 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         return Err(Fault::invalid(format!("{query_heads} query heads for {heads} key heads")));
     }
     let [batch, time, wide] = three(operator, 0)?;
-    if time == 0 || time > LONGEST {
-        return Err(Fault::unsupported(format!("{time} time steps; 1 to {LONGEST} are supported")));
+    if time == 0 {
+        return Err(Fault::unsupported("attention over no time steps"));
     }
+    Builder::require_few(time, "time steps")?;
     let (depth, sharing) = (wide / query_heads, query_heads / heads);
     let steps = Steps::read(operator, builder, [batch, time, heads, sharing])?;
     let width = steps.values.dims()[4];
@@ -47,7 +45,6 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         Some(past) => return Err(Fault::invalid(format!("a state {} where {dims:?} is needed", past.spec))),
         None => builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)?,
     };
-    builder.unroll(time, "time steps")?;
     let mut read = Vec::with_capacity(time);
     for step in 0..time {
         let output;

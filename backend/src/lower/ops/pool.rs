@@ -115,18 +115,23 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     let kind = PoolKind::Average { count_padding: true };
     let (mean, count) = if x.rank() == 5 {
         let [across, along] = Window::read_volume(operator, None)?;
-        let count: usize = [across, along].iter().flat_map(|window| window.kernel).product();
+        let count = elements(&across) * elements(&along);
         (pooled_volume(operator, builder, &powers, kind, edge)?, count)
     } else {
         let window = Window::read(operator, x, None)?;
         let made = pooled(builder, &as_plane(&powers)?, window, kind, edge)?;
         let dims = output_dims(&window, x.dims()[0], x.dims()[1], plane(&made)?);
-        (made.reshaped(dims)?, window.kernel.iter().product())
+        (made.reshaped(dims)?, elements(&window))
     };
     Ok(vec![builder.map(domain, [&mean], x.dtype(), |[mean]| {
-        let sum = mean * count as f64;
+        let sum = mean * count;
         sum.with(Binary::Power, 1.0 / p)
     })?])
+}
+
+/// Elements of a window, of which a file may ask for any number.
+fn elements(window: &Window) -> f64 {
+    window.kernel.iter().map(|size| *size as f64).product()
 }
 
 /// The attribute `p`, which is a number before version 2.

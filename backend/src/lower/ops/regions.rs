@@ -43,7 +43,7 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
     let image = images.reshaped(vec![count, 1, 1])?;
-    builder.unroll(how.points.saturating_mul(how.points), "points of a region's part")?;
+    Builder::require_few(how.points.saturating_mul(how.points), "points of a region's part")?;
     let mut around = |axis: usize, sizes: [usize; 2]| {
         (0..how.points).map(|number| how.around(builder, &regions, axis, number, sizes)).collect::<Result<Vec<_>, _>>()
     };

@@ -52,7 +52,7 @@ impl Unrolled {
     ) -> Result<Vec<View>, Fault> {
         let [time, batch, units] = self.sizes;
         let what = "time steps of a layer of other than the usual gates, of states on grids, or of sequences of different lengths";
-        builder.unroll(time, what)?;
+        Builder::require_few(time, what)?;
         let parts = self.parts(builder)?;
         let mut sequence = vec![None; time];
         for step in 0..time {
