@@ -95,7 +95,10 @@ impl Choice {
                 rest.select_nth_unstable(count - 1);
             }
             let (next, after) = rest.split_at_mut(count);
-            next.sort_unstable();
+            match next.len() {
+                ..=PART => next.sort_unstable(),
+                _ => work.sort(next, PART, u64::cmp)?,
+            }
             for block in next.chunks(BLOCK) {
                 self.keep(work, boxes, block, &mut kept, &mut places, most)?;
             }
@@ -108,18 +111,25 @@ impl Choice {
     /// The boxes whose score is enough, with keys that are less the better they are. Scores come with their bytes.
     fn candidates(&self, work: &Work<'_>, (scores, bytes): (&[f32], &[u8])) -> Result<Vec<u64>, Fault> {
         let mut found = work.filled(0, scores.len())?;
-        keys(DType::F32, bytes, &mut found, |at, key| {
-            let key = if scores[at].is_nan() { u64::from(u32::MAX) } else { !key & u64::from(u32::MAX) };
-            Ranked::new(key, at)
-        });
+        work.pieces(&mut found, PART, |piece, found| {
+            let first = piece * PART;
+            let bytes = &bytes[first * size_of::<f32>()..][..found.len() * size_of::<f32>()];
+            keys(DType::F32, bytes, found, |at, key| {
+                let at = first + at;
+                let key = if scores[at].is_nan() { u64::from(u32::MAX) } else { !key & u64::from(u32::MAX) };
+                Ranked::new(key, at)
+            });
+        })?;
         let mut count = 0;
-        for (at, score) in scores.iter().enumerate() {
-            // Written over until it is good enough: there is no branch to guess.
-            found[count] = found[at];
-            count += usize::from(self.least.is_none_or(|least| *score > least));
+        for (piece, scores) in scores.chunks(PART).enumerate() {
+            for (at, score) in scores.iter().enumerate() {
+                // Written over until it is good enough: there is no branch to guess.
+                found[count] = found[piece * PART + at];
+                count += usize::from(self.least.is_none_or(|least| *score > least));
+            }
+            work.look()?;
         }
         found.truncate(count);
-        work.look()?;
         Ok(found)
     }
 
