@@ -69,16 +69,18 @@ pub(super) fn made(item: Item, output: &Output) -> Result<Named, InputError> {
     if !of_kind {
         return Err(refused(item.about().to_owned()));
     }
-    let other = |tensor: &&Tensor| output.dtype.is_some_and(|dtype| tensor.dtype() != dtype);
-    match &item {
-        Item::Sequence(tensors) => match tensors.iter().find(other) {
-            Some(tensor) => return Err(refused(format!("a sequence with an element of {}", tensor.spec()))),
-            None => {}
-        },
-        Item::Tensor(tensor) if !output.kind.is_tensor() && other(&tensor) => {
-            return Err(refused(tensor.spec().to_string()));
+    let is_other = |tensor: &&Tensor| output.dtype.is_some_and(|dtype| tensor.dtype() != dtype);
+    let other = match &item {
+        Item::Sequence(tensors) => {
+            tensors.iter().find(is_other).map(|tensor| format!("a sequence with an element of {}", tensor.spec()))
         }
-        Item::Tensor(_) | Item::Absent => {}
+        Item::Tensor(tensor) if !output.kind.is_tensor() => {
+            Some(tensor).filter(is_other).map(|tensor| tensor.spec().to_string())
+        }
+        Item::Tensor(_) | Item::Absent => None,
+    };
+    if let Some(other) = other {
+        return Err(refused(other));
     }
     Ok(parts(&output.name, item, output.dtype.unwrap_or(DType::U8)))
 }
