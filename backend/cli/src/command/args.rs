@@ -59,7 +59,7 @@ pub(crate) struct DeviceArgs {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// An ONNX file or a test's folder [default: a network that is built in; `run` alone is `demo`]
+    /// An ONNX file or a test's folder [default: a network that is built in]
     pub(crate) model: Option<PathBuf>,
     /// NAME=FILE for one input, or a FILE for all; may be repeated
     #[arg(
