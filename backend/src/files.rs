@@ -149,7 +149,7 @@ fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<Sy
 /// Opens a file whose content the caller has read, or a new one, to add lines to it.
 ///
 /// # Errors
-/// If it cannot be opened, or a link must not be followed ([`write`]).
+/// If it cannot be opened, or a link must not be followed ([`write()`]).
 pub fn append(path: &Path) -> io::Result<File> {
     let way = Way::of(path)?;
     let file = way.open()?;
@@ -160,7 +160,7 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// Sees that a file may be written as far as links and its mode tell, before anything is written.
 ///
 /// # Errors
-/// If a link must not be followed ([`write`]), or the file is read-only.
+/// If a link must not be followed ([`write()`]), or the file is read-only.
 pub fn may_write(path: &Path) -> io::Result<()> {
     let way = Way::of(path)?;
     way.accept()?;
