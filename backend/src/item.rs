@@ -25,7 +25,7 @@ impl Item {
         }
     }
 
-    /// What it is, for errors.
+    /// Returns the kind of the item in words, for errors.
     pub(crate) fn about(&self) -> &'static str {
         match self {
             Self::Tensor(_) => "a tensor",

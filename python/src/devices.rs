@@ -1,4 +1,4 @@
-//! What there is: devices, and ways to place; and files of what was made, written by the library's rule.
+//! Devices, strategies, and files that are written by the library's rule.
 
 use super::failure::Failure;
 use super::options;

@@ -44,8 +44,8 @@ fn acts(c: char) -> bool {
     quoted::acts(c) && c != '\n'
 }
 
-/// A message as a terminal may be given it: one line, and without the middle of one that nobody would read. A line break in it is from a
-/// name, since our own messages have none, and is escaped.
+/// Returns a message that is safe to print: on one line, and without its middle if it is too long to read. Line breaks are escaped, because
+/// only names from files hold any.
 pub(crate) fn message(text: &str) -> String {
     let (safe, [first, last]) = (Line(text).to_string(), SHOWN);
     let count = safe.chars().count();

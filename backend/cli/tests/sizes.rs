@@ -135,7 +135,7 @@ fn inspect_finds_the_sizes_of_states() {
     }
 }
 
-/// What runs is said to run.
+/// `inspect` says that a model runs if `run` runs it.
 #[test]
 fn inspect_and_run_agree_about_bundled_models() {
     let command = Anabranch::new();

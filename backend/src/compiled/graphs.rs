@@ -7,8 +7,9 @@ use crate::import::{Model, Node, Subgraph, ValueIndex};
 use crate::lower::is_step;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong with nodes that read a model's inputs, the values that are `made` before them and constants, if anything is; `steps` are those
-/// that the host computes first. O((nodes + edges) · log values), and recurses as deep as graphs are within each other.
+/// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and constants.
+///
+/// `steps` are the nodes that the host computes first. O((nodes + edges) · log values); recurses as deep as graphs are nested.
 pub(super) fn fault(
     model: &Model,
     made: &[ValueIndex],

@@ -4,8 +4,8 @@
 //! [`Session::compile`](crate::Session::compile) writes one, [`Session::open`](crate::Session::open) takes it like an ONNX file. It is made for input
 //! shapes, a machine and a version of Anabranch: elsewhere the model is opened from its source, if that is there unchanged, or refused.
 //!
-//! Of a model that runs in phases it is the first phase that is planned. What is left of the model stands beside it (`rest`), and is lowered and
-//! planned when it is known what the first phase computes, as in a session of the source.
+//! A model that runs in phases is planned for its first phase. The rest of the model stands next to it (`rest`). A session lowers and plans the
+//! rest when the first phase has run, as a session of the source does.
 //!
 //! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from the
 //! definitions (`check`, `graphs`, [`plan::check`](crate::plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of
@@ -87,7 +87,7 @@ pub(crate) struct Compilation<'a> {
     pub(crate) inputs: Vec<(String, TensorSpec)>,
     /// As it was lowered.
     pub(crate) program: &'a Program,
-    /// What is left when it has run, if something is.
+    /// The rest of the model after its program; `None` if the program is the whole model.
     pub(crate) rest: Option<&'a Rest>,
     /// Rows of the tables that inputs choose from, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
@@ -134,7 +134,7 @@ pub(crate) struct Compiled {
     /// Rows of the tables that inputs choose from, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
     pub(crate) program: Program,
-    /// What is left when it has run, if something is.
+    /// The rest of the model after its program; `None` if the program is the whole model.
     pub(crate) rest: Option<Arc<Rest>>,
     /// All that the file holds.
     pub(crate) constants: Vec<Constant>,

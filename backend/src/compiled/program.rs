@@ -160,7 +160,7 @@ impl StoredProgram {
         })
     }
 
-    /// What the caller receives, as outputs of a model without values.
+    /// Returns the outputs that the caller receives, as those of a model without values.
     pub(super) fn outputs(&self) -> Vec<model::Output> {
         let declared = |Output { name, spec, .. }: &Output| model::Output {
             name: name.clone(),
@@ -176,7 +176,7 @@ impl StoredProgram {
     /// All constants of a file; large ones stay in it. `names` are those of constants that the program does not have.
     ///
     /// # Errors
-    /// What of them is not sound.
+    /// If a constant is not sound: the fault.
     pub(super) fn constants<'n>(
         &'n self,
         container: &Container,
@@ -208,7 +208,7 @@ impl StoredProgram {
     /// The program over these constants, checked.
     ///
     /// # Errors
-    /// What of it is not sound.
+    /// If the program is not sound: the fault.
     pub(super) fn program(self, constants: &[Constant]) -> Result<Program, String> {
         let constant =
             |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));

@@ -72,7 +72,7 @@ struct StoredTensor {
 }
 
 impl StoredRest {
-    /// What is left of a model; its constants are gathered. Only these inputs are kept.
+    /// Stores the rest of a model with these inputs, and gathers its constants.
     ///
     /// # Errors
     /// If a constant cannot be read.
@@ -100,7 +100,7 @@ impl StoredRest {
         })
     }
 
-    /// What the caller receives.
+    /// Returns the outputs that the caller receives.
     pub(super) fn outputs(&self) -> &[Output] {
         &self.outputs
     }
@@ -113,7 +113,7 @@ impl StoredRest {
     /// The nodes with what they read, checked; `shell` is the model without them.
     ///
     /// # Errors
-    /// What of it is not sound.
+    /// If the graph is not sound: the fault.
     pub(super) fn read(self, shell: Model, constants: &[Constant]) -> Result<Rest, String> {
         let Self { values, inputs, outputs, nodes, graphs, steps, made, known } = self;
         if inputs.len() != shell.inputs.len() {

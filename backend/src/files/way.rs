@@ -31,7 +31,7 @@ const MARK: &str = "user.anabranch";
 pub(super) struct Way {
     /// Path of the file without links.
     pub(super) end: PathBuf,
-    /// What is there.
+    /// Metadata of the end; `None` if nothing is there.
     facts: Option<Metadata>,
     /// All directories and links that it passes, and the end.
     pub(super) passed: Vec<(PathBuf, Metadata)>,
@@ -122,7 +122,7 @@ impl Way {
             (false, Some(_)) => OFlags::NOFOLLOW,
             (false, None) => OFlags::CREATE | OFlags::EXCL,
         };
-        // What a shell has written to the same file stays.
+        // Appended, because a shell may have written to the same file.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(&self.end, flags | further, Mode::from_raw_mode(0o666))?);
         fcntl_setfl(&file, OFlags::APPEND)?;
@@ -276,7 +276,7 @@ mod tests {
             assert!(error.contains("model.onnx") && error.contains("did not write"), "{error}");
         }
         assert_eq!(fs::read_to_string(path("model.onnx")).expect("there"), "a model");
-        // Who knows the content needs no mark, and the file has one from then on.
+        // A writer that knows the content needs no mark. It leaves one.
         ready(&path("chain")).expect("whoever writes it has read it");
         write_known(&path("chain"), |out| out.write_all(b"a store")).expect("known");
         assert_eq!(fs::read_to_string(path("model.onnx")).expect("there"), "a store");

@@ -9,7 +9,7 @@ use super::proto::{DimensionProto, TensorShapeProto, TensorTypeProto, TypeProto,
 use super::tensor::dtype;
 use anabranch_kernels::DType;
 
-/// What the tensors of an input or output are declared as.
+/// Declared type and dimensions of the tensors of an input or output.
 #[derive(Default)]
 pub(super) struct Declared<T> {
     pub(super) kind: Kind,

@@ -50,7 +50,7 @@ fn sequence(proto: &SequenceProto, tensors: &mut TensorReader<'_>) -> Result<Ite
     Ok(Item::Sequence(Arc::new(proto.tensor_values.iter().enumerate().map(read).collect::<Result<_>>()?)))
 }
 
-/// What an optional holds; the type that it declares says nothing if it holds nothing.
+/// Reads the value in an optional. The type of an empty optional is not checked.
 fn held(proto: &OptionalProto, kind: Kind, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
     let (wanted, what) = if kind.sequence { (SEQUENCE, "a sequence") } else { (TENSOR, "a tensor") };
     match (&proto.tensor_value, &proto.sequence_value) {

@@ -80,7 +80,7 @@ impl Kind {
 }
 
 impl fmt::Display for Kind {
-    /// What stands before the type of the elements: `optional sequence of `, or nothing for a tensor.
+    /// Writes the words before the element type: `optional sequence of `, or nothing for a tensor.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.optional { "optional " } else { "" })?;
         f.write_str(if self.sequence { "sequence of " } else { "" })
@@ -145,7 +145,7 @@ pub struct Node {
 pub struct Subgraph {
     /// What the node gives it.
     pub inputs: Vec<ValueIndex>,
-    /// What the node takes from it; some may be values of the graphs around it. What cannot be an output of a model is declared as nothing.
+    /// Outputs for the node; some may be values of the graphs around it. A type that no output of a model can have is left undeclared.
     pub outputs: Vec<Output>,
     /// The operators, in topological order.
     pub nodes: Vec<Node>,

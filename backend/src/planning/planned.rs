@@ -34,7 +34,7 @@ pub struct Planned {
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
     pub(crate) rest: Option<Arc<Rest>>,
-    /// How it was planned, and later phases are.
+    /// The choice with which this phase was planned, and with which later phases are planned.
     pub(crate) choice: PlanChoice,
 }
 

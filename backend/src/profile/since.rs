@@ -32,7 +32,7 @@ impl<T: Since> Since for Box<T> {
     }
 }
 
-/// What is the same object has not changed.
+/// Two pointers to one object are equal without a comparison.
 impl<T: Since> Since for Arc<T> {
     fn since(&self, before: &Self) -> Option<Self> {
         if Arc::ptr_eq(self, before) { None } else { (**self).since(before).map(Arc::new) }

@@ -173,7 +173,7 @@ impl Precompiled {
         self.same && Arc::ptr_eq(&self.program, &lowered.program) && self.compiled.choice == *choice
     }
 
-    /// What is left when the program has run.
+    /// Returns the rest of the model after its program.
     pub(super) fn rest(&self) -> Option<&Arc<Rest>> {
         self.compiled.rest.as_ref()
     }

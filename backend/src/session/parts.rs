@@ -15,7 +15,7 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is given of one input: its parts, or the whole of it (`None`).
+/// The given parts of one input; `None` stands for the whole input.
 type Given<'i> = Vec<(Option<Part>, &'i str)>;
 
 /// Names with their tensors.
@@ -149,7 +149,7 @@ impl Session {
         Ok(items)
     }
 
-    /// What is given of the inputs that are no tensors, by their names.
+    /// Returns the given parts of each input that is not a tensor, by name.
     fn given_parts<'s>(&'s self, inputs: &'s Inputs) -> BTreeMap<&'s str, Given<'s>> {
         let mut given: BTreeMap<&str, Given<'_>> = BTreeMap::new();
         for (name, _) in inputs.specs() {
@@ -239,7 +239,7 @@ fn told(parts: &Given<'_>) -> String {
 }
 
 impl ValueInfo {
-    /// How the input is given, in words: by its name, or in parts ([`Inputs::sequence`]).
+    /// Returns how to give the input, in words: by its name, or in parts ([`Inputs::sequence`]).
     pub fn advice(&self) -> String {
         let name = self.name();
         let held = match self.kind().sequence {

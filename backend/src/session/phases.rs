@@ -129,7 +129,7 @@ pub(super) type Values = BTreeMap<ValueIndex, Item>;
 pub(super) struct Course<'r> {
     pub(super) session: &'r Session,
     pub(super) options: &'r RunOptions,
-    /// How later phases are planned.
+    /// The choice with which later phases are planned.
     choice: PlanChoice,
     pub(super) later: &'r mut Later,
     /// When the whole run began.

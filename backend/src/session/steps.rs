@@ -43,8 +43,8 @@ impl Course<'_> {
 }
 
 impl Course<'_> {
-    /// What a step makes on the host's team, within the memory that the host may hold. Of a step that was interrupted nothing counts, not
-    /// even its fault.
+    /// Runs a step on the host's team, within the host's memory limit. If the run was interrupted, the result is the interruption, even if the
+    /// step failed.
     fn on_host<R>(&self, step: impl FnOnce(&Work<'_>) -> Result<R, Fault>) -> Result<R, Wrong> {
         let limit = self.session.inventory.devices().next().map_or(u64::MAX, |host| host.memory());
         let run = |team: &Team, interrupt: Option<&_>| step(&Work::new(team, interrupt, limit));

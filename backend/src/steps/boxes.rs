@@ -21,7 +21,7 @@ const TOGETHER: usize = BLOCK / 8;
 /// Boxes that are sorted at first; four times as many each time that those are used up.
 const FIRST: usize = BLOCK;
 
-/// How boxes of one class are chosen.
+/// Rules by which boxes of one class are chosen.
 struct Choice {
     centered: bool,
     most: usize,

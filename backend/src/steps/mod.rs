@@ -30,7 +30,7 @@ pub(crate) struct Call<'a> {
     pub(crate) node: &'a Node,
     /// `None` where one is left out.
     pub(crate) inputs: &'a [Option<Item>],
-    /// What it works with.
+    /// Threads, cancellation and memory budget.
     pub(crate) work: &'a Work<'a>,
 }
 
@@ -63,7 +63,7 @@ const MOST_EMPTY: usize = 1 << 20;
 /// Bytes that a tensor takes beside its elements, about: itself, its shape, its buffer and their counts.
 pub(crate) const TENSOR: usize = 256;
 
-/// How a node without graphs is computed as a step, if it can be.
+/// Returns the function of a node without graphs; `None` if the host does not compute it.
 pub(crate) fn step(node: &Node) -> Option<Step> {
     TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
 }

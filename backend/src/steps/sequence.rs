@@ -20,7 +20,7 @@ pub(super) fn optional(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     }
 }
 
-/// What an optional holds.
+/// Returns the value in an optional.
 pub(super) fn element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     match call.optional(0) {
         None | Some(Item::Absent) => Err(Fault::invalid("its input is an optional that holds nothing")),
@@ -111,8 +111,8 @@ fn sizes(call: &Call<'_>, size: usize) -> Result<Vec<usize>, Fault> {
         return call.work.filled(1, size);
     }
     let tensor = call.tensor(1)?;
-    // What follows takes two lists of them.
-    drop(call.work.list::<[usize; 2]>(tensor.shape().elements())?);
+    // Two lists of the sizes are made below.
+    call.work.charge(tensor.shape().elements().saturating_mul(size_of::<[usize; 2]>()))?;
     let given = integers(tensor).ok_or_else(|| Fault::of_type(1, tensor.dtype(), "an integer type"))?;
     let given: Option<Vec<usize>> = given.iter().map(|size| usize::try_from(*size).ok()).collect();
     match (given, tensor.shape().rank()) {

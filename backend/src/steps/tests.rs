@@ -53,7 +53,7 @@ const SHAPES: [&[usize]; 14] = [
     &[90, 2, 1],
 ];
 
-/// What elements are like.
+/// Distribution of random elements.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Equal,

@@ -1,4 +1,4 @@
-//! What a step works with: a team of threads, a look whether the run is to end, and a budget of memory.
+//! Resources of a step: a team of threads, cancellation, and a budget of memory.
 
 use crate::device::exact_bytes;
 use crate::lower::Fault;

@@ -24,7 +24,7 @@ struct RunningKernel {
     dtype: DType,
 }
 
-/// How elements are read, joined and written as numbers of a type.
+/// Functions that read, join and write elements as numbers of one type.
 struct Numbers<T> {
     load: fn(DType, &[u8], &mut [T]),
     store: fn(&[T], DType, &mut [u8]),

@@ -46,7 +46,7 @@ fn cores() -> SessionOptions {
     SessionOptions::default().with_devices(devices).with_strategy(Strategy::AUTO)
 }
 
-/// What a session makes of inputs, as bits; or why it makes nothing.
+/// Returns the outputs of a session, or its error.
 fn made(session: &Session, x: &[f32]) -> Result<Vec<(String, Tensor)>, String> {
     let outputs = session.run(&inputs(x)).map_err(|error| error.to_string())?;
     Ok(outputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect())

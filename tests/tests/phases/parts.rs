@@ -55,7 +55,7 @@ fn sequences_are_given_and_made_in_parts() {
     assert_eq!(listed(&outputs, "y"), [vec![5.0], vec![6.0, 7.0, 8.0], vec![2.0, 4.0]]);
     let names: Vec<_> = outputs.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["y[0]", "y[1]", "y[2]", "count"]);
-    // What was given under a name before is given no more.
+    // A second value of a name replaces the first.
     let outputs = session.run(&given.sequence("s", [])).expect("no element");
     assert_eq!(listed(&outputs, "y"), [[2.0, 4.0]]);
     let by_name = x().tensor("s[1]", tensor(&[9.0])).tensor("s[0]", tensor(&[3.0]));
@@ -77,7 +77,7 @@ fn what_is_no_tensor_may_go_straight_through() {
     assert!(matches!(outputs.item("o"), Ok(Item::Tensor(o)) if o.elements() == Some(&[4f32][..])));
 }
 
-/// Of an optional: whether it holds anything, and the sum of what it holds and one, or one.
+/// A model of an optional: whether it holds a value, and that value plus one, or one.
 fn sum(declared: ValueInfoProto, element: Vec<NodeProto>) -> Session {
     let branch =
         |node: Vec<NodeProto>, output: &str| GraphProto { node, output: vec![value(output)], ..GraphProto::default() };

@@ -23,7 +23,7 @@ use story::Story;
 const NETWORK: &[u8] = include_bytes!("../../models/towers.onnx");
 /// The network's name in tables.
 const NAME: &str = "towers";
-/// How many times slower the second CPU device runs.
+/// Factor by which the second CPU device is slowed down.
 const SLOWDOWN: f64 = 2.0;
 /// Rounds of learning between the two comparisons.
 const ROUNDS: u32 = 2;
@@ -53,7 +53,7 @@ struct Findings {
     before: Comparison,
     /// Each plan after [`ROUNDS`] rounds of learning.
     after: Comparison,
-    /// What memory limits leave, if a limit was found that no single device can keep.
+    /// The run under a memory limit; `None` if no limit rules out each device alone and still leaves a plan.
     limited: Option<Limited>,
     /// Predictions for machines that are not here.
     elsewhere: Vec<Elsewhere>,
@@ -64,7 +64,7 @@ struct Findings {
 struct Limited {
     /// Bytes that each device may fill.
     limit_bytes: u64,
-    /// What a plan for one device alone was refused with.
+    /// The error of the plan for one device alone.
     refused: String,
     /// The run of `auto`.
     comparison: Comparison,

@@ -102,7 +102,7 @@ impl ExpectArgs {
                 };
                 verdicts.push(verdict);
             }
-            // Of an output that is expected in parts no other part may be made.
+            // If an output is expected in parts, a part that is not expected is an error.
             let is_expected = |name: &str| {
                 let own = session.output_info(name).filter(|own| !own.kind().is_tensor());
                 own.is_some_and(|own| wanted.keys().any(|other| session.output_info(other) == Some(own)))

@@ -8,7 +8,7 @@ use anabranch::session::SessionError;
 use std::thread;
 use std::time::Duration;
 
-/// How long an interrupted command may go on in work that does not look at its token, such as planning or placing.
+/// Time after an interruption at which the command ends, if its work does not look at the token (planning, placing).
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A token that an interruption (Ctrl-C, SIGTERM) uses. The process, and the commands of its graphs, end [`GRACE`] later, or at once with a

@@ -29,7 +29,7 @@ Examples:
   anabranch place model.onnx --place auto -o plan.json && anabranch run model.onnx --place plan.json
   anabranch platform -o other.json && $EDITOR other.json && anabranch place model.onnx --platform other.json";
 
-/// What to try on a machine with one device, where there is nothing to decide.
+/// Advice for a machine with one device, because a plan has no choice there.
 const ONE_DEVICE: &str = "
 there is one device: `--platform one-gpu` shows what a GPU would bring, `--cpu-devices core` makes a
 device of each core, and `--emulate cpu1=4` makes one of them four times slower

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Tensors of a folder that are read at most.
 const MOST: usize = 10_000;
 
-/// What is in a file, as far as it is wanted: a tensor, or the parts of a sequence or an optional.
+/// Reads the wanted part of a file: a tensor, or the parts of a sequence or an optional.
 pub(super) fn read(path: &Path, label: Label<'_>, kind: Kind, wanted: &mut Wanted<'_>) -> Result<Named, String> {
     let mut named = Named::new();
     let mut take = |label: Label<'_>, constant: &Constant| -> Result<(), String> {

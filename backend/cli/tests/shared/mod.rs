@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The other user: `nobody`.
+/// User id of `nobody`, who stands for another user.
 const OTHER: u32 = 65534;
 
 /// Runs a program as the other user, if this user may. Otherwise says so.
@@ -32,7 +32,7 @@ fn shared() -> (Anabranch, String) {
     (command, bundled("mlp.onnx"))
 }
 
-/// What writes a file of each kind.
+/// Commands that each write a file of another kind, with the name of the file.
 fn writers(model: &str) -> Vec<(Vec<&str>, &'static str)> {
     let run = ["run", model, "--dim", "batch=1", "--no-gpu", "--random", "1", "--repeat", "1", "--no-learn"];
     let with = |option| [&run[..], &[option]].concat();

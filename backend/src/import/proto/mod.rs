@@ -228,7 +228,7 @@ messages! {
 
     /// A sequence in a file of its own.
     SequenceProto "sequence" {
-        /// What its elements are: 1 for tensors.
+        /// Kind of its elements: 1 for tensors.
         elem_type: i64 = 2,
         /// Its elements, if these are tensors.
         tensor_values: Vec<TensorProto> = 3,
@@ -236,7 +236,7 @@ messages! {
 
     /// An optional in a file of its own.
     OptionalProto "optional" {
-        /// What it holds: 1 for a tensor, 3 for a sequence.
+        /// Kind of its value: 1 for a tensor, 3 for a sequence.
         elem_type: i64 = 2,
         /// The tensor that it holds.
         tensor_value: Option<TensorProto> = 3,
@@ -270,7 +270,7 @@ messages! {
         optional_type: Option<Box<ElementTypeProto>> = 9,
     }
 
-    /// What a sequence or an optional holds.
+    /// Type of the elements of a sequence, or of the value of an optional.
     ElementTypeProto "element type" {
         /// The type of an element.
         elem_type: Option<TypeProto> = 1,

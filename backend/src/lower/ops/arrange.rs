@@ -252,7 +252,7 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let pads = list(operator, "pads", 2 * axes, Some(0))?;
     let mut dims = x.dims()[..2].to_vec();
     for axis in 0..axes {
-        // Of no elements the definition's size is a stride less than a window's.
+        // Without elements the definition's size is one stride less than a window's.
         let steps = x.dims()[2 + axis] as i128 - 1;
         let size =
             steps * strides[axis] as i128 + kernel[axis] as i128 - pads[axis] as i128 - pads[axis + axes] as i128;

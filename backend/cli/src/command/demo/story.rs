@@ -1,4 +1,4 @@
-//! What the demo found, as a table and sentences, for a terminal and for the page.
+//! The findings of the demo as a table and sentences, for a terminal and for the page.
 
 use super::{Elsewhere, Findings, Limited, ROUNDS, SLOWDOWN};
 use crate::chart::{html_table, titled};
@@ -21,13 +21,13 @@ const HEAD: [&str; 8] = [
     "speed-up",
 ];
 
-/// What a visitor reads.
+/// The text of the demo.
 pub(super) struct Story {
     /// A line for each device.
     devices: Vec<String>,
     /// A row for each configuration, the fastest first.
     rows: Vec<[String; 8]>,
-    /// What follows from the rows, each with a word of what it is about.
+    /// Conclusions from the rows: topic and sentence.
     findings: Vec<(&'static str, String)>,
 }
 
@@ -114,7 +114,7 @@ fn row(after: &Outcome, before: Option<&Outcome>, single: Option<&Outcome>) -> [
     ]
 }
 
-/// How `auto` divides the network, and what that brings.
+/// Returns the speed of `auto` over the fastest device alone, and its nodes on each device.
 fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Option<(&'static str, String)> {
     let (auto, single) = (of_way(&found.after, "auto")?, single?);
     let ratio = single.measured_ms.median / auto.measured_ms.median;
@@ -130,7 +130,7 @@ fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Op
     })
 }
 
-/// What learning did to the prediction of `auto`.
+/// Returns the errors of the prediction for `auto` before and after learning.
 fn learned(found: &Findings) -> Option<(&'static str, String)> {
     let [before, after] = [&found.before, &found.after].map(|comparison| of_way(comparison, "auto"));
     let (before, after) = (before?.error_percent?, after?.error_percent?);
