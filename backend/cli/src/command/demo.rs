@@ -23,6 +23,8 @@ use story::Story;
 const NETWORK: &[u8] = include_bytes!("../../models/towers.onnx");
 /// The network's name in tables.
 const NAME: &str = "towers";
+/// Where the page goes unless `--html` names a file.
+const PAGE: &str = "anabranch-demo.html";
 /// Factor by which the second CPU device is slowed down.
 const SLOWDOWN: f64 = 2.0;
 /// Rounds of learning between the two comparisons.
@@ -36,7 +38,7 @@ const SHARES: [f64; 3] = [0.75, 0.85, 0.95];
     Examples:\n  anabranch demo\n  anabranch demo --software-gpu --html demo.html")]
 pub(crate) struct DemoCommand {
     /// Write the page to this file
-    #[arg(long, value_name = "FILE.html", default_value = "anabranch-demo.html", value_parser = file_of(&["html"]))]
+    #[arg(long, value_name = "FILE.html", default_value = PAGE, value_parser = file_of(&["html"]))]
     html: PathBuf,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
@@ -81,7 +83,7 @@ struct Elsewhere {
 
 impl DemoCommand {
     pub(crate) fn new() -> Self {
-        Self { html: "anabranch-demo.html".into(), software_gpu: false, no_gpu: false }
+        Self { html: PAGE.into(), software_gpu: false, no_gpu: false }
     }
 
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
