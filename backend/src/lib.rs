@@ -135,6 +135,7 @@ pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};
 pub use item::Item;
 pub use names::did_you_mean;
+pub use part::Part;
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
 pub use profile::CostStore;

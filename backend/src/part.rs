@@ -2,15 +2,34 @@
 
 use std::fmt;
 
-/// A part of the value that a sequence or an optional is.
+/// Part of a value that is a sequence or an optional, as files name it behind the name of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
-    /// The tensor at this place of a sequence.
+pub enum Part {
+    /// The tensor at this position of a sequence, counted from 0.
     Element(usize),
     /// The mark of a sequence without tensors.
     Empty,
     /// The mark of an optional that holds nothing.
     Absent,
+}
+
+impl Part {
+    /// Splits a name such as `s[0]` into the name of the value and the part; `None` for other names. The number of an element has one spelling.
+    pub fn of(name: &str) -> Option<(&str, Self)> {
+        let (value, part) = name.strip_suffix(']')?.rsplit_once('[')?;
+        let number = || part.parse().ok().filter(|at: &usize| at.to_string() == part);
+        let part = match part {
+            "" => Self::Empty,
+            "absent" => Self::Absent,
+            _ => Self::Element(number()?),
+        };
+        Some((value, part))
+    }
+
+    /// Whether the part marks an empty sequence or an empty optional. A mark holds no element, and its type is of no account.
+    pub fn is_mark(self) -> bool {
+        matches!(self, Self::Empty | Self::Absent)
+    }
 }
 
 impl fmt::Display for Part {
@@ -23,18 +42,6 @@ impl fmt::Display for Part {
     }
 }
 
-/// The value's name and the part that a name stands for, if it has the form of one: the number of an element is written in one way alone.
-pub(crate) fn split(name: &str) -> Option<(&str, Part)> {
-    let (of, part) = name.strip_suffix(']')?.rsplit_once('[')?;
-    let number = || part.parse().ok().filter(|at: &usize| at.to_string() == part);
-    let part = match part {
-        "" => Part::Empty,
-        "absent" => Part::Absent,
-        _ => Part::Element(number()?),
-    };
-    Some((of, part))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,11 +50,11 @@ mod tests {
     fn a_part_has_one_name() {
         for (of, part) in [("s", Part::Element(0)), ("a[1]", Part::Element(10)), ("", Part::Empty), ("s", Part::Absent)]
         {
-            assert_eq!(split(&format!("{of}{part}")), Some((of, part)));
+            assert_eq!(Part::of(&format!("{of}{part}")), Some((of, part)));
         }
         for name in ["s", "s[", "s]", "s[01]", "s[+1]", "s[-1]", "s[ 1]", "s[99999999999999999999]", "s[none]", "s[0] "]
         {
-            assert_eq!(split(name), None, "{name}");
+            assert_eq!(Part::of(name), None, "{name}");
         }
     }
 }

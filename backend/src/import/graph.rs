@@ -11,7 +11,7 @@ use super::sort::Needs;
 use super::tensor::TensorReader;
 use crate::constant::Constant;
 use crate::names::Names;
-use crate::part;
+use crate::part::Part;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
 /// Refuses a value with the name of a part of another one: an element of the sequence `s` is given as `s[0]`.
 fn apart<'n>(values: impl Iterator<Item = (&'n str, Kind)> + Clone, role: &'static str) -> Result<()> {
     let whole: BTreeSet<_> = values.clone().filter(|(_, kind)| !kind.is_tensor()).map(|(name, _)| name).collect();
-    let clash = values.into_iter().find_map(|(name, _)| Some((name, whole.get(part::split(name)?.0)?)));
+    let clash = values.into_iter().find_map(|(name, _)| Some((name, whole.get(Part::of(name)?.0)?)));
     clash.map_or(Ok(()), |(name, of)| {
         let problem = format!("has the name of a part of {}, which is a sequence or an optional; rename it", Name(of));
         Err(ImportError::unsupported(problem).of(role, name))

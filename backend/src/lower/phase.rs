@@ -12,7 +12,7 @@ use crate::constant::Constant;
 use crate::error_kind::ErrorKind;
 use crate::import::{Input, Model, Node, ValueIndex};
 use crate::lock::lock;
-use crate::part::split;
+use crate::part::Part;
 use crate::program::{Origin, Output, Program};
 use crate::steps;
 use anabranch_kernels::TensorSpec;
@@ -70,7 +70,7 @@ impl Phase {
 
     /// Whether a name is that of an input that is a sequence or an optional, or of a part of one: its program has none of these.
     pub(crate) fn is_part(&self, name: &str) -> bool {
-        let is_name = |input: &Input| name == input.name || split(name).is_some_and(|(of, _)| of == input.name);
+        let is_name = |input: &Input| name == input.name || Part::of(name).is_some_and(|(of, _)| of == input.name);
         self.has_parts && self.model.inputs.iter().any(|input| !input.kind.is_tensor() && is_name(input))
     }
 

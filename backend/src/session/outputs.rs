@@ -3,7 +3,7 @@
 use super::array::{self, ArrayError};
 use crate::execute::{DeviceTensor, RunOutput};
 use crate::item::Item;
-use crate::part::{Part, split};
+use crate::part::Part;
 use crate::plan::{HOST, Plan};
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
@@ -139,7 +139,7 @@ impl Outputs {
         let mut elements = Vec::new();
         let mut is_there = false;
         for (place, own) in self.names.iter().enumerate() {
-            match split(own).filter(|(of, _)| *of == name) {
+            match Part::of(own).filter(|(of, _)| *of == name) {
                 Some((_, Part::Element(_))) => elements.push(self.tensor(place)?.clone()),
                 Some((_, Part::Absent)) => return Ok(Item::Absent),
                 Some((_, Part::Empty)) => {}

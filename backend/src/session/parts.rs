@@ -10,7 +10,7 @@ use super::value_info::ValueInfo;
 use crate::import::{Dim, Input, Kind, Output, ValueIndex};
 use crate::item::Item;
 use crate::lower::Sizes;
-use crate::part::{Part, split};
+use crate::part::Part;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Inputs {
 
     /// Adds a tensor, a sequence or an optional under an input's name, in the place of what was given under it.
     pub fn item(mut self, name: &str, item: Item) -> Self {
-        self.forget(|given| given == name || split(given).is_some_and(|(of, _)| of == name));
+        self.forget(|given| given == name || Part::of(given).is_some_and(|(of, _)| of == name));
         let parts = parts(name, item, DType::U8);
         parts.into_iter().fold(self, |inputs, (name, tensor)| inputs.tensor(&name, tensor))
     }
@@ -108,7 +108,7 @@ impl Session {
         let inputs = &self.model().inputs;
         let whole = inputs.iter().find(|input| input.name == name);
         whole.map(|input| (input, None)).or_else(|| {
-            let (of, part) = split(name)?;
+            let (of, part) = Part::of(name)?;
             let input = inputs.iter().find(|input| input.name == of && !input.kind.is_tensor())?;
             Some((input, Some(part)))
         })
@@ -123,7 +123,7 @@ impl Session {
     /// The output of this name, or of which a part has this name ([`Inputs::sequence`]).
     pub fn output_info(&self, name: &str) -> Option<&ValueInfo> {
         let find = |name: &str| self.outputs().iter().find(|info| info.name() == name);
-        find(name).or_else(|| find(split(name)?.0).filter(|info| !info.kind().is_tensor()))
+        find(name).or_else(|| find(Part::of(name)?.0).filter(|info| !info.kind().is_tensor()))
     }
 
     /// The given inputs that are sequences or optionals.

@@ -5,9 +5,9 @@ use super::inputs::{Given, taken};
 use super::open::Opened;
 use super::{CliError, lossy};
 use crate::tensors::{self, Label, Role};
-use anabranch::Kind;
 use anabranch::compare::{Difference, Tolerance, Top1, Worst};
 use anabranch::session::{Inputs, Outputs, Session, ValueInfo};
+use anabranch::{Kind, Part};
 use anabranch_kernels::{Tensor, TensorSpec};
 use clap::Args;
 use serde::Serialize;
@@ -117,8 +117,7 @@ impl ExpectArgs {
 
     fn verdict(&self, file: String, name: &str, found: &Tensor, expected: &Tensor) -> Verdict {
         let tolerance = self.tolerance(found, expected);
-        // `s[]` and `o[absent]` are marks: they hold no element, and their type says nothing.
-        let is_mark = (name.ends_with("[]") || name.ends_with("[absent]"))
+        let is_mark = Part::of(name).is_some_and(|(_, part)| part.is_mark())
             && found.bytes().is_empty()
             && expected.bytes().is_empty();
         let compared = Difference::between(if is_mark { expected } else { found }, expected, tolerance);

@@ -6,7 +6,7 @@ use crate::tensors::picture::{Target, is_image};
 use crate::tensors::{self, Form, Label, Role};
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
-use anabranch::{Kind, did_you_mean};
+use anabranch::{Kind, Part, did_you_mean};
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_placement::quoted::Name;
 use std::collections::BTreeMap;
@@ -210,12 +210,11 @@ fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> 
 /// Whether a tensor can be the input of this name, or a part of it.
 pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
     let input = known(session, name)?;
-    match name.strip_prefix(input.name()) {
-        Some("") if input.kind().sequence => {
-            return Err(format!("it gives {spec} for `{name}`, but the model wants {input}; {}", input.advice()));
-        }
-        Some("[]" | "[absent]") if spec.bytes() == 0 => return Ok(()),
-        _ => {}
+    if name == input.name() && input.kind().sequence {
+        return Err(format!("it gives {spec} for `{name}`, but the model wants {input}; {}", input.advice()));
+    }
+    if name != input.name() && spec.bytes() == 0 && Part::of(name).is_some_and(|(_, part)| part.is_mark()) {
+        return Ok(());
     }
     let same = |(dim, size): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if known != size);
     let dims = spec.shape.dims();

@@ -1,8 +1,9 @@
-//! ONNX's messages, each with a tensor, a sequence or an optional, and the folders `test_data_set_0` of the standard's tests: `input_0.pb`, `output_0.pb` and so on.
+//! ONNX's messages, each with a tensor, a sequence or an optional, and folders such as `test_data_set_0` of the standard's tests, which hold
+//! `input_0.pb`, `output_0.pb` and so on.
 
 use super::{Kinds, Label, Named, Role, TensorFileError, Wanted};
 use anabranch::constant::Constant;
-use anabranch::{Item, Kind, files, import};
+use anabranch::{Item, Kind, Part, files, import};
 use anabranch_kernels::Tensor;
 use std::path::Path;
 
@@ -20,11 +21,11 @@ pub(super) fn read(path: &Path, label: Label<'_>, kind: Kind, wanted: &mut Wante
     let mark = || Constant::from(Tensor::from_i64s(&[]));
     match import::item_in_file(path, kind).map_err(|error| error.reason().to_owned())? {
         Item::Tensor(constant) => take(label, &constant)?,
-        Item::Absent => take(Label::Part(&label, "[absent]"), &mark())?,
-        Item::Sequence(elements) if elements.is_empty() => take(Label::Part(&label, "[]"), &mark())?,
+        Item::Absent => take(Label::Part(&label, Part::Absent), &mark())?,
+        Item::Sequence(elements) if elements.is_empty() => take(Label::Part(&label, Part::Empty), &mark())?,
         Item::Sequence(elements) => {
             let mut numbered = elements.iter().enumerate();
-            numbered.try_for_each(|(at, element)| take(Label::Part(&label, &format!("[{at}]")), element))?;
+            numbered.try_for_each(|(at, element)| take(Label::Part(&label, Part::Element(at)), element))?;
         }
     }
     Ok(named)

@@ -6,7 +6,7 @@ pub(crate) mod picture;
 mod safe;
 
 use crate::npy::{Array, read_npy_if, read_npz_if, write_npy, write_npz};
-use anabranch::Kind;
+use anabranch::{Kind, Part};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::path::{Path, PathBuf};
 
@@ -27,8 +27,8 @@ pub(crate) enum Label<'a> {
     Numbered(usize),
     /// The only one of its file.
     Only,
-    /// A part of what a file holds, if that is a sequence or an optional: what stands behind its name.
-    Part(&'a Label<'a>, &'a str),
+    /// A part of a sequence or an optional that a file holds.
+    Part(&'a Label<'a>, Part),
 }
 
 /// Which tensors of a folder are read.

@@ -54,9 +54,7 @@ impl Story {
         for device in &self.devices {
             let _ = writeln!(text, "  {device}");
         }
-        let mut table = Table::new(
-            "configuration | >predicted first | >measured | >error | >predicted after learning | >measured | >error | >speed-up",
-        );
+        let mut table = Table::new(&HEAD.join(" | >"));
         self.rows.iter().for_each(|row| table.row(row.clone()));
         let _ = write!(text, "\n{table}\n");
         for (about, finding) in &self.findings {
