@@ -45,25 +45,29 @@ pub(super) fn suppress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     if u32::try_from(count).is_err() {
         return Err(Fault::unsupported(format!("{count} boxes of an image")));
     }
-    let mut kept = Vec::new();
-    if !scores.is_empty() {
-        kept = call.work.filled(Ok(Vec::new()), batch * classes)?;
-        call.work.pieces(&mut kept, 1, |at, kept| {
-            let boxes = boxes[at / classes * count * 4..][..count * 4].as_chunks().0;
-            let scores =
-                (&scores[at * count..][..count], &keyed[at * count * size_of::<f32>()..][..count * size_of::<f32>()]);
-            kept[0] = choice.best(call.work, boxes, scores);
-        })?;
-    }
+    // Without scores there is no class to choose from.
+    let lists = if scores.is_empty() { 0 } else { batch * classes };
+    let mut kept = call.work.filled(Ok(Vec::new()), lists)?;
+    call.work.pieces(&mut kept, 1, |at, kept| {
+        let boxes = boxes[at / classes * count * 4..][..count * 4].as_chunks().0;
+        let scores =
+            (&scores[at * count..][..count], &keyed[at * count * size_of::<f32>()..][..count * size_of::<f32>()]);
+        kept[0] = choice.best(call.work, boxes, scores);
+    })?;
     let kept: Vec<Vec<u32>> = kept.into_iter().collect::<Result<_, Fault>>()?;
+    Ok(vec![Item::Tensor(triples(call.work, &kept, classes)?)])
+}
+
+/// Returns `[boxes, 3]`: image, class and position of each box that is kept, of which `kept` has a list for each class of each image.
+fn triples(work: &Work<'_>, kept: &[Vec<u32>], classes: usize) -> Result<Tensor, Fault> {
     let total: usize = kept.iter().map(Vec::len).sum();
     let spec = TensorSpec::new(DType::I64, Shape::new(vec![total, 3])?);
-    let mut made = call.work.buffer(spec.bytes())?;
+    let mut made = work.buffer(spec.bytes())?;
     let all = kept.iter().enumerate().flat_map(|(at, kept)| {
         kept.iter().flat_map(move |place| [(at / classes) as i64, (at % classes) as i64, i64::from(*place)])
     });
     made.bytes_mut().as_chunks_mut().0.iter_mut().zip(all).for_each(|(target, index)| *target = index.to_ne_bytes());
-    Ok(vec![Item::Tensor(Tensor::new(spec, Arc::new(made)).expect("three indices a box"))])
+    Ok(Tensor::new(spec, Arc::new(made)).expect("three indices a box"))
 }
 
 impl Choice {
