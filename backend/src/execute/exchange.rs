@@ -118,9 +118,9 @@ pub(super) struct Delivery {
     pub(super) buffer: Arc<Buffer>,
 }
 
-/// A countdown, alone on its cache line: the worker that waits looks at nothing else.
+/// A countdown, alone on its cache line (two, because processors fetch lines in pairs): the worker that waits looks at nothing else.
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(align(128))]
 struct GateState {
     count: AtomicU32,
     openings: u32,
