@@ -26,15 +26,16 @@ fn libraries() -> PathBuf {
 }
 
 /// Compiles a program against the committed header, without a warning.
-fn compiled(source: &str, linked: Linked, directory: &TempDir) -> PathBuf {
+fn compiled(sources: &[&str], linked: Linked, directory: &TempDir) -> PathBuf {
     let (libraries, program) = (libraries(), directory.path().join("program"));
     let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"]).arg(file("include"));
-    command.arg(file(source)).arg("-o").arg(&program);
+    command.args(["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g", "-I"]);
+    command.arg(file("include")).arg("-I").arg(file("tests/faults")).args(sources.iter().map(|source| file(source)));
+    command.arg("-o").arg(&program);
     match linked {
         Linked::Dynamically => {
             command.arg("-L").arg(&libraries).arg("-lanabranch_c");
-            command.arg(format!("-Wl,-rpath,{}", libraries.display())).arg("-lpthread");
+            command.arg(format!("-Wl,-rpath,{}", libraries.display())).args(["-lpthread", "-ldl"]);
         }
         Linked::Statically => _ = command.arg(libraries.join("libanabranch_c.a")).args(STATIC_LIBRARIES),
     }
@@ -91,7 +92,7 @@ fn the_example_runs_a_model_linked_either_way() {
     let mut told = Vec::new();
     for linked in [Linked::Dynamically, Linked::Statically] {
         let directory = TempDir::new().expect("a directory");
-        let program = compiled("examples/c/run_model.c", linked, &directory);
+        let program = compiled(&["examples/c/run_model.c"], linked, &directory);
         let text = run(&program, &[model.as_os_str(), ON_CPU.as_ref()]);
         assert!(
             text.contains("report: {") && text.ends_with(concat!("anabranch ", env!("CARGO_PKG_VERSION"), "\n")),
@@ -109,21 +110,32 @@ fn the_example_runs_a_model_linked_either_way() {
 #[test]
 fn wrong_calls_end_in_words() {
     let directory = TempDir::new().expect("a directory");
-    let program = compiled("plugin/c/tests/hostile.c", Linked::Dynamically, &directory);
+    let program = compiled(&["plugin/c/tests/hostile.c"], Linked::Dynamically, &directory);
     let (model, reshape) = (file("tests/data/mlp.onnx"), reshape(&directory));
     let told = run(&program, &[model.as_os_str(), reshape.as_os_str(), "50".as_ref()]);
     assert_eq!(told, "as it should be\n");
 }
 
 #[test]
+fn whatever_buffer_or_read_fails_is_a_status_and_the_next_run_is_right() {
+    let directory = TempDir::new().expect("a directory");
+    let program = compiled(&["plugin/c/tests/faults.c", "tests/faults/faults.c"], Linked::Dynamically, &directory);
+    for (model, weights) in [("mlp_external.onnx", "mlp_external.data"), ("unet.onnx", "unet.onnx")] {
+        let path = |name| file("tests/data").join(name).canonicalize().expect("it is bundled");
+        let told = run(&program, &[path(model).as_os_str(), path(weights).as_os_str()]);
+        assert!(told.ends_with("as it should be\n"), "{model}: {told}");
+    }
+}
+
+#[test]
 fn valgrind_finds_nothing() {
     let directory = TempDir::new().expect("a directory");
-    let program = compiled("plugin/c/tests/hostile.c", Linked::Dynamically, &directory);
+    let program = compiled(&["plugin/c/tests/hostile.c"], Linked::Dynamically, &directory);
     let (model, reshape) = (file("tests/data/mlp.onnx"), reshape(&directory));
     if let Some(told) = valgrind(&program, &[model.as_os_str(), reshape.as_os_str(), "2".as_ref()]) {
         assert_eq!(told, "as it should be\n");
     }
-    let program = compiled("examples/c/run_model.c", Linked::Dynamically, &directory);
+    let program = compiled(&["examples/c/run_model.c"], Linked::Dynamically, &directory);
     if let Some(told) = valgrind(&program, &[model.as_os_str(), ON_CPU.as_ref()]) {
         assert!(told.contains("report: {"), "{told}");
     }
