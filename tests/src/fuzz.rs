@@ -5,17 +5,19 @@
 
 use crate::one_cpu;
 use crate::programs::bundled;
+use anabranch::constant::Constant;
 use anabranch::device::{DetectOptions, Inventory, detect};
 use anabranch::drops::{Naming, Recipe};
-use anabranch::import::from_bytes;
 use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use anabranch::import::{from_bytes, item_in_file, tensor_to_bytes};
 use anabranch::lower::{LowerOptions, lower};
+use anabranch::pipeline::{Among, Pipeline, PipelineOptions, StageCosts, StageMapping};
 use anabranch::plan::PlanDevice;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Machine, PlatformFile};
 use anabranch::profile::Exchange;
 use anabranch::program::Program;
-use anabranch::{CostStore, DeviceKind, Inputs, Session};
+use anabranch::{CostStore, DeviceKind, Inputs, Item, Kind, Session, Tensor};
 use anabranch_cli::npy::{read_npy_if, read_npz_if};
 use anabranch_kernels::TensorSpec;
 use anabranch_placement::format::{Loaded, parse};
@@ -40,14 +42,17 @@ pub struct Target {
 }
 
 /// All kinds of files that are read.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "onnx", run: onnx, seeds: || files(&["data/mlp.onnx", "data/gru.onnx", "data/decoder.onnx"]) },
     Target { name: "npy", run: npy, seeds: || members("data/mlp.npz") },
+    Target { name: "message", run: message, seeds: messages },
     Target { name: "npz", run: npz, seeds: || files(&["data/mlp.npz", "data/gru.npz"]) },
     Target { name: "graph", run: graph, seeds: graphs },
     Target { name: "plan", run: plan, seeds: || files(&["data/files/plan.json"]) },
     Target { name: "platform", run: platform, seeds: || files(&["data/files/platform.json"]) },
     Target { name: "costs", run: costs, seeds: || files(&["data/files/costs.json"]) },
+    Target { name: "starpu", run: starpu, seeds: || files(&["data/files/starpu.cpu"]) },
+    Target { name: "mapping", run: mapping, seeds: mappings },
     Target { name: "stages", run: stages, seeds: chains },
     Target { name: "drops", run: drops, seeds: graphs_of_drops },
     Target { name: "compiled", run: compiled, seeds: || vec![description(&COMPILED).to_vec()] },
@@ -65,6 +70,21 @@ pub fn onnx(bytes: &[u8]) {
 /// One array.
 pub fn npy(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npy_if(path, small)));
+}
+
+/// A tensor, a sequence or an optional in a message: read as each kind, with all elements.
+pub fn message(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        for (sequence, optional) in [(false, false), (true, false), (false, true), (true, true)] {
+            let load = |tensor: &Constant| tensor.load().ok().inspect(|own| assert_eq!(own.spec(), tensor.spec()));
+            match item_in_file(path, Kind { sequence, optional }) {
+                Ok(Item::Tensor(tensor)) => drop(load(&tensor)),
+                Ok(Item::Sequence(tensors)) => tensors.iter().for_each(|tensor| drop(load(tensor))),
+                Ok(Item::Absent) => assert!(optional, "nothing was read as a value that is always there"),
+                Err(_) => {}
+            }
+        }
+    });
 }
 
 /// An archive of arrays.
@@ -114,6 +134,23 @@ pub fn costs(bytes: &[u8]) {
     });
 }
 
+/// A performance model of StarPU's.
+pub fn starpu(bytes: &[u8]) {
+    with_file(bytes, |path| drop(Exchange::StarPu.import(path)));
+}
+
+/// The stages of a pipeline that runs a bundled model on one CPU device.
+pub fn mapping(bytes: &[u8]) {
+    with_file(bytes, |path| {
+        let Ok(mapping) = StageMapping::read(path) else { return };
+        let (session, costs) = &*COSTED;
+        let options = PipelineOptions::default().with_among(Among::Given(mapping.clone()));
+        if let Ok(pipeline) = Pipeline::with_costs(session, costs, &options) {
+            assert_eq!(pipeline.plan().mapping.stages.len(), mapping.stages.len());
+        }
+    });
+}
+
 /// A chain of stages and who runs it.
 pub fn stages(bytes: &[u8]) {
     drop(document::parse("fuzzed", bytes, Link::FREE));
@@ -144,6 +181,15 @@ pub fn compiled(bytes: &[u8]) {
         }
     });
 }
+
+/// A session of a bundled model on one CPU device, and what its nodes are predicted to take.
+static COSTED: LazyLock<(Session, StageCosts)> = LazyLock::new(|| {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/mlp.onnx");
+    let session = Session::open(&model, one_cpu().with_dim("batch", 2)).expect("a sound model");
+    let inputs = session.fill_random(Inputs::new(), 0).expect("its sizes are known");
+    let costs = StageCosts::of(&session, &inputs, false).expect("it has one phase");
+    (session, costs)
+});
 
 /// What is larger than this is not wanted.
 fn small(spec: &TensorSpec) -> Result<(), String> {
@@ -180,6 +226,19 @@ fn members(archive: &str) -> Vec<Vec<u8>> {
     arrays.values().map(write).collect()
 }
 
+/// A tensor, a sequence of two tensors, and an optional that holds the sequence.
+fn messages() -> Vec<Vec<u8>> {
+    let tensor = tensor_to_bytes("x", &Tensor::from_i64s(&[1, -2, 3])).expect("integers are written");
+    // Fields of `SequenceProto` and `OptionalProto`: the type of elements is 2, tensors are 3, and a sequence is 5.
+    let field = |number: u8, bytes: &[u8]| {
+        let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 0x80).expect("one byte tells the length");
+        [&[number << 3 | 2, length], bytes].concat()
+    };
+    let sequence = [vec![2 << 3, 1], field(3, &tensor), field(3, &tensor)].concat();
+    let optional = [vec![2 << 3, 3], field(5, &sequence)].concat();
+    vec![tensor, sequence, optional]
+}
+
 /// One graph of each format.
 fn graphs() -> Vec<Vec<u8>> {
     let formats = ["example.json", "related.json", "unrelated.json", "workflow_1.4.json", "workflow_1.6.json"];
@@ -191,6 +250,15 @@ fn graphs() -> Vec<Vec<u8>> {
 /// One chain of each format.
 fn chains() -> Vec<Vec<u8>> {
     files(&["example.json", "example.csv"].map(|name| format!("../placement/tests/data/pipeline/{name}")))
+}
+
+/// A copy of the model on each core, and stages of one core each.
+fn mappings() -> Vec<Vec<u8>> {
+    let (session, costs) = &*COSTED;
+    let found = |among| Pipeline::with_costs(session, costs, &PipelineOptions::default().with_among(among));
+    let text = |pipeline: Pipeline| serde_json::to_vec(&pipeline.plan().mapping).expect("names are texts");
+    // A machine of one core has no stages.
+    [Among::Replicated(None), Among::Pipelined].into_iter().filter_map(|among| found(among).ok().map(text)).collect()
 }
 
 /// A graph that can be run, those that only fit is asked of, and the physical graph of the first.
