@@ -4,8 +4,8 @@ use crate::turns::Failure;
 use anabranch::import::Dim;
 use anabranch::session::random_tensor;
 use anabranch::{Inputs, Session};
-use anabranch_cli::npy::read_npz;
 use anabranch_kernels::{Shape, TensorSpec};
+use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
 /// The `.onnx` files of a directory, by name.

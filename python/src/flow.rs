@@ -4,7 +4,7 @@
 use super::failure::{Failure, Result};
 use super::work::watched;
 use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Output, Scheduler};
-use anabranch_cli::show::{flow_chart, flow_trace};
+use anabranch_report::show::{flow_chart, flow_trace};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use anabranch::compare::Series;
 use anabranch::execute::{Activity, Event};
 use anabranch::plan::HOST;
 use anabranch::session::{HostStep, Part};
-use anabranch_cli::show;
+use anabranch_report::show;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -162,7 +162,7 @@ impl Session {
                 .with_refine(rounds)
                 .with_run(run);
             let comparison = compare(&self.session, inputs, &options, step)?;
-            let page = anabranch_cli::show::comparison(&self.session, &comparison);
+            let page = anabranch_report::show::comparison(&self.session, &comparison);
             Ok((serde_json::to_string(&comparison)?, page))
         })
     }

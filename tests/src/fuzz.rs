@@ -18,12 +18,12 @@ use anabranch::planning::{Machine, PlatformFile};
 use anabranch::profile::Exchange;
 use anabranch::program::Program;
 use anabranch::{CostStore, DeviceKind, Inputs, Item, Kind, Session, Tensor};
-use anabranch_cli::npy::{read_npy_if, read_npz_if};
 use anabranch_kernels::TensorSpec;
 use anabranch_placement::format::{Loaded, parse};
 use anabranch_placement::logical;
 use anabranch_placement::pipeline::{Link, document};
 use anabranch_placement::streaming::parse_canonical;
+use anabranch_report::npy::{read_npy_if, read_npz_if};
 use std::cell::OnceCell;
 use std::fs;
 use std::ops::Range;
@@ -217,10 +217,11 @@ fn files(names: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
 /// Arrays of an archive, each as a file of its own.
 fn members(archive: &str) -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let arrays = anabranch_cli::npy::read_npz(&Path::new(env!("CARGO_MANIFEST_DIR")).join(archive)).expect("bundled");
+    let arrays =
+        anabranch_report::npy::read_npz(&Path::new(env!("CARGO_MANIFEST_DIR")).join(archive)).expect("bundled");
     let write = |tensor| {
         let path = directory.path().join("array.npy");
-        anabranch_cli::npy::write_npy(&path, tensor).expect("writable");
+        anabranch_report::npy::write_npy(&path, tensor).expect("writable");
         fs::read(path).expect("just written")
     };
     arrays.values().map(write).collect()

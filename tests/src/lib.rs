@@ -10,7 +10,7 @@ pub mod programs;
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::planning::Strategy;
 use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
-use anabranch_cli::npy::read_npz;
+use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
 /// The bundled models, by the names of their files. `tests/data/README.md` says where they come from.

@@ -5,7 +5,7 @@ use anabranch::Tensor;
 use anabranch::compare::floats;
 use anabranch::import::load;
 use anabranch::session::{Inputs, Session};
-use anabranch_cli::npy::read_npz;
+use anabranch_report::npy::read_npz;
 use serde_json::{Value, json};
 use std::fs;
 use std::io;

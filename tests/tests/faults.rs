@@ -6,7 +6,7 @@ use anabranch::execute::RunOptions;
 use anabranch::lower::Rewrites;
 use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
-use anabranch_cli::npy::read_npz;
+use anabranch_report::npy::read_npz;
 use anabranch_tests::{one_cpu, options};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

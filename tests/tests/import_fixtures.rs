@@ -1,7 +1,7 @@
 //! The bundled models load, and are what the script that made them says.
 
 use anabranch::import::{self, Dim, Model};
-use anabranch_cli::npy::read_npz;
+use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
 const NAMES: [&str; 11] =

@@ -88,9 +88,9 @@ fn inputs_and_outputs_travel_in_files() {
     command.json(&["run", &model, "--input", &reference, "--output", "out", "--no-gpu"]);
     command.json(&["run", &model, "--input", &reference, "--output", "out.npz", "--no-gpu"]);
     let files: Vec<_> = std::fs::read_dir(command.path("out")).expect("made").flatten().collect();
-    let written = anabranch_cli::npy::read_npz(&archive).expect("readable");
+    let written = anabranch_report::npy::read_npz(&archive).expect("readable");
     assert_eq!(files.len(), written.len());
-    let expected = anabranch_cli::npy::read_npz(Path::new(&reference)).expect("readable");
+    let expected = anabranch_report::npy::read_npz(Path::new(&reference)).expect("readable");
     for (name, tensor) in &written {
         let (ours, theirs) = (tensor.elements::<f32>(), expected[&format!("out__{name}")].elements::<f32>());
         let pairs = ours.expect("f32").iter().zip(theirs.expect("f32"));
@@ -212,8 +212,8 @@ fn missing_inputs_sizes_and_gpus_are_named_with_their_flags() {
     let command = Anabranch::new();
     let model = bundled("encoder.onnx");
     command.refuses(&["run", &model, "--random", "1", "--no-gpu"], &["batch", "--dim"]);
-    let arrays = anabranch_cli::npy::read_npz(Path::new(&bundled("encoder.npz"))).expect("bundled");
-    anabranch_cli::npy::write_npy(&command.path("mask.npy"), &arrays["in__mask"]).expect("writable");
+    let arrays = anabranch_report::npy::read_npz(Path::new(&bundled("encoder.npz"))).expect("bundled");
+    anabranch_report::npy::write_npy(&command.path("mask.npy"), &arrays["in__mask"]).expect("writable");
     command.refuses(&["run", &model, "--input", "mask=mask.npy", "--no-gpu"], &["`x`", "--random"]);
     if command.json(&["devices"])["gpus"].as_array().is_some_and(Vec::is_empty) {
         assert!(command.text(&["devices"]).contains("--software-gpu"), "llvmpipe is there, and not counted");

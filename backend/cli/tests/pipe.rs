@@ -2,8 +2,8 @@
 
 mod command;
 
-use anabranch_cli::npy::{read_npz, write_npz};
 use anabranch_kernels::{Shape, Tensor};
+use anabranch_report::npy::{read_npz, write_npz};
 use command::{Anabranch, bundled};
 use std::collections::BTreeMap;
 

@@ -232,7 +232,7 @@ fn every_output_has_a_file_and_none_leaves_its_directory() {
     assert_eq!(files(&command.path("deep")).len(), 1);
     assert!(!Path::new("/escaped.npy").exists() && !command.path("escaped.npy").exists());
     command.text(&["run", "model.onnx", "--no-gpu", "--output", "out.npz"]);
-    let arrays = anabranch_cli::npy::read_npz(&command.path("out.npz")).expect("readable");
+    let arrays = anabranch_report::npy::read_npz(&command.path("out.npz")).expect("readable");
     assert_eq!(arrays.keys().collect::<Vec<_>>(), [".._.._escaped", "___", "_escaped", "a/b", "a:b"]);
 }
 

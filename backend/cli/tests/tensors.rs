@@ -5,8 +5,8 @@ mod command;
 use anabranch::import::proto::{
     GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto, data_type,
 };
-use anabranch_cli::npy::{read_npz, write_npy, write_npz};
 use anabranch_kernels::{Shape, Tensor};
+use anabranch_report::npy::{read_npz, write_npy, write_npz};
 use command::{Anabranch, bundled};
 use serde_json::Value;
 use std::fs;
@@ -164,7 +164,7 @@ fn an_input_that_is_given_twice_is_refused() {
         &["input `x` is given twice, by x.npy and by x.npy"],
     );
     command.refuses(&[&run[..], &[&reference, "--input", "x.npy"]].concat(), &["input `x`", "`in__x` of", "x.npy"]);
-    anabranch_cli::npy::write_npz(&command.path("two.npz"), [("x", &x), ("in__x", &x)]).expect("writable");
+    anabranch_report::npy::write_npz(&command.path("two.npz"), [("x", &x), ("in__x", &x)]).expect("writable");
     command.refuses(&[&run[..], &["two.npz"]].concat(), &["`in__x` of two.npz", "`x` of two.npz"]);
     command.refuses(&["inspect", &model, "--no-gpu", "--input", "x.npy", "--input", "x=x.npy"], &["given twice"]);
 }

@@ -2,13 +2,13 @@
 
 use super::CliError;
 use super::platform::EXAMPLES;
-use crate::tensors::picture::Norm;
 use anabranch::device::{CpuGranularity, DetectOptions, parse_bytes, parse_memory_override};
 use anabranch::import::Limits;
 use anabranch::lower::{Rewrite, Rewrites, UnknownRewrite};
 use anabranch::plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlatformFile};
 use anabranch::session::OnDeviceLoss;
+use anabranch_report::tensors::picture::Norm;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

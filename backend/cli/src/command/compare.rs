@@ -1,33 +1,26 @@
 //! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
 
-mod distinct;
-mod matrix;
-mod page;
-
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs};
 use super::files::file_of;
-use super::html::typed;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::report::busy;
-use super::table::{Table, digits, duration, error, interval};
-use super::ways::{ERRORS, Names, agreement, choices, usual, write_csv};
+use super::ways::{choices, usual, write_csv};
 use super::{CliError, Output, write_file};
-use crate::report::utc;
 use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, compare_seen};
 use anabranch::device::format_bytes;
 use anabranch::execute::RunOptions;
 use anabranch::planning::{Order, PlanChoice};
 use anabranch::session::{Inputs, Run};
+use anabranch_report::comparison::{Compared, ERRORS, Names, Picture, agreement, distinct, fastest, matrix_text, page};
+use anabranch_report::run::busy;
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration, error, interval};
 use clap::Args;
-use distinct::{Picture, distinct};
-pub(super) use page::html_after as page_after;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::SystemTime;
 
 /// The places that are compared where none are named.
 const PLACES: [&str; 5] = ["auto", "heft", "mite", "cpu", "gpu"];
@@ -88,15 +81,6 @@ pub(crate) struct CompareCommand {
     devices: DeviceArgs,
 }
 
-/// A model that was compared.
-pub(super) struct Compared {
-    pub(super) comparison: Comparison,
-    /// What stands at the head of its page.
-    facts: Vec<(&'static str, String)>,
-    /// By number of the plan, its profiled run that is nearest to the median.
-    pictures: BTreeMap<usize, Picture>,
-}
-
 impl CompareCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let others = self.more.iter().map(|path| ModelArgs { model: Some(path.clone()), ..self.model.clone() });
@@ -116,14 +100,14 @@ impl CompareCommand {
             write_csv(path, &all.iter().map(|one| &one.comparison).collect::<Vec<_>>())?;
         }
         if let Some(path) = &self.html {
-            write_file(path, page::html(&all))?;
+            write_file(path, page(&all))?;
         }
         match &all[..] {
             [one] => output.text_or_json(|| text(&one.comparison), &one.comparison)?,
             several => {
                 let comparisons: Vec<_> = several.iter().map(|one| &one.comparison).collect();
                 let each = || comparisons.iter().map(|one| text(one) + "\n").collect::<String>();
-                output.text_or_json(|| each() + &matrix::text(&comparisons), &comparisons)?;
+                output.text_or_json(|| each() + &matrix_text(&comparisons), &comparisons)?;
             }
         }
         saved
@@ -168,9 +152,7 @@ pub(super) fn measured(
         }
     };
     let compared = compare_seen(session, inputs, options, &mut || progress.advance(), &mut see);
-    let comparison = compared.map_err(cancelled)?;
-    let facts = facts(session, &comparison);
-    Ok(Compared { comparison, facts, pictures })
+    Ok(Compared::new(session, compared.map_err(cancelled)?, pictures))
 }
 
 fn text(comparison: &Comparison) -> String {
@@ -209,39 +191,6 @@ fn verdict(comparison: &Comparison, names: &Names) -> String {
         let _ = writeln!(text, "{busy}");
     }
     text
-}
-
-/// The fastest way, or those of which no interval tells which is.
-fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, String)> {
-    if let Some(fastest) = comparison.fastest() {
-        return Some(("fastest", names.name(&fastest.way)));
-    }
-    let equal: Vec<_> = comparison.equally_fast().iter().map(|outcome| names.name(&outcome.way)).collect();
-    (!equal.is_empty()).then(|| ("no fastest, as intervals overlap:", equal.join(", ")))
-}
-
-/// A comparison as a page.
-pub(crate) fn page_of(session: &Session, comparison: &Comparison) -> String {
-    let (comparison, facts) = (comparison.clone(), facts(session, comparison));
-    page::html(&[Compared { comparison, facts, pictures: BTreeMap::new() }])
-}
-
-/// What stands at the head of the page.
-fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, String)> {
-    let host = &session.inventory().host;
-    let mut facts = vec![
-        ("model", format!("{}, {} nodes", comparison.model, comparison.nodes)),
-        ("machine", format!("{} ({} cores, {}, {})", host.model, host.allowed_cores, host.os, host.arch)),
-        ("devices", comparison.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")),
-        ("command", typed()),
-        ("date", utc(SystemTime::now())),
-    ];
-    let names = Names::of(comparison);
-    facts.extend(fastest(comparison, &names));
-    facts.extend(busy(&comparison.load).map(|busy| ("busy machine", busy)));
-    facts.extend(comparison.failed.iter().map(|(way, reason)| ("failed", format!("{}: {reason}", names.name(way)))));
-    facts.extend(comparison.notes.iter().map(|note| ("note", note.clone())));
-    facts
 }
 
 fn makespans(comparison: &Comparison, names: &Names) -> Table {

@@ -1,11 +1,12 @@
 //! `anabranch costs`: what the cost store knows.
 
-use super::table::{Table, duration};
 use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::Session;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::profile::{CostStore, DeviceCosts, Exchange, Rates, StoreError};
 use anabranch_placement::quoted::Line;
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 mod story;
 
-use super::compare::{self, Compared};
+use super::compare;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::waiting;
@@ -14,6 +14,7 @@ use anabranch::plan::{Residency, StreamMode};
 use anabranch::planning::{Order, Strategy};
 use anabranch::profile::CostStore;
 use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch_report::comparison::Compared;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;

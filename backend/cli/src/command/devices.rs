@@ -3,10 +3,10 @@
 use super::args::DeviceArgs;
 use super::hints::notes;
 use super::{CliError, Output};
-use crate::text::{shortened, wrapped};
 use anabranch::device::{
     CacheSummary, CpuDevice, GpuDevice, GpuFeatures, Host, Inventory, detect, format_bytes, format_list,
 };
+use anabranch_report::text::{shortened, wrapped};
 use clap::Args;
 use std::fmt::Write;
 

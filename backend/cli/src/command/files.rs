@@ -15,7 +15,7 @@ pub(super) fn file_of(endings: &'static [&'static str]) -> impl TypedValueParser
 /// Where outputs of a model go: a file of tensors, or a folder, which is made if it is not there.
 pub(super) fn tensors_to() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
-        if crate::tensors::ending(&path).is_none() {
+        if anabranch_report::tensors::ending(&path).is_none() {
             let taken = path.exists() && !path.is_dir();
             return if taken { Err("is a file; name one with an ending, or a folder".into()) } else { Ok(path) };
         }
@@ -26,7 +26,7 @@ pub(super) fn tensors_to() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Refuses a name with an ending that is none of these.
 fn has_ending(path: &Path, endings: &[&str]) -> Result<(), String> {
-    match crate::tensors::ending(path) {
+    match anabranch_report::tensors::ending(path) {
         Some(ending) if !endings.contains(&ending.as_str()) => {
             let known: Vec<_> = endings.iter().map(|known| format!(".{known}")).collect();
             Err(format!(

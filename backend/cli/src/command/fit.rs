@@ -8,7 +8,7 @@ mod way;
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive, refuse_given};
 use super::files::file_of;
-use super::trial::RuleArgs;
+use super::rules::RuleArgs;
 use super::{CliError, MORE, Output};
 use anabranch::device::parse_bytes;
 use clap::Args;
@@ -161,7 +161,7 @@ impl FitCommand {
 
 /// Whether a file is a task graph; models are ONNX files, or folders of tests.
 fn is_graph(path: &Path) -> bool {
-    matches!(crate::tensors::ending(path).as_deref(), Some("json" | "csv" | "graph"))
+    matches!(anabranch_report::tensors::ending(path).as_deref(), Some("json" | "csv" | "graph"))
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {

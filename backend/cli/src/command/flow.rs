@@ -1,23 +1,23 @@
 //! `anabranch flow`: programs whose nodes are functions, under schedulers and placements side by side, checked against plain loops; and graphs of
 //! drops, which run for real.
 
-mod drawn;
 mod graph;
 mod named;
 mod processes;
 mod program;
 mod report;
 
-pub(crate) use drawn::{timeline, trace};
 pub(super) use processes::MachineCommand;
 
 use super::args::{parse_seconds, refuse_given};
 use super::files::file_of;
 use super::{CliError, MORE, Output, note, pretty, trace_file, write_file};
-use crate::tensors::ending;
 use anabranch::files;
 use anabranch::flow::{Allocation, Crew, Flow, FlowReport, Scheduler};
 use anabranch::plan_file::PlanFile;
+use anabranch_report::flow::trace;
+use anabranch_report::show::flow_chart;
+use anabranch_report::tensors::ending;
 use clap::{Args, ValueEnum};
 use named::ProgramName;
 use serde::{Deserialize, Serialize};
@@ -247,10 +247,10 @@ impl FlowCommand {
             note("more ran than a chart or trace holds; its end is left out");
         }
         if let Some(path) = &self.gantt {
-            write_file(path, drawn::timeline(program, scheduler, report).svg())?;
+            write_file(path, flow_chart(program, scheduler, report))?;
         }
         if let Some(path) = &self.trace {
-            trace_file::write(path, None, &drawn::trace(report))?;
+            trace_file::write(path, None, &trace(report))?;
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! `anabranch formats`: the files that commands exchange, each with an example and a schema.
 
-use super::table::Table;
 use super::{CliError, Output, write_file};
 use anabranch::did_you_mean;
+use anabranch_report::table::Table;
 use clap::Args;
 use serde::Serialize;
 use std::fs;

@@ -3,12 +3,11 @@
 use super::files::file_of;
 use super::open::Opened;
 use super::{CliError, write_file};
-use crate::report::{About, data, page, utc};
 use anabranch::compare::Series;
 use anabranch::planning::Planned;
 use anabranch::profile::CostStore;
+use anabranch_report::report::{About, data, page, typed, utc};
 use clap::Args;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -35,31 +34,5 @@ impl HtmlArgs {
         let (command, date) = (typed(), utc(SystemTime::now()));
         let about = About { model, command, date, inventory: opened.session.inventory(), costs, series };
         write_file(path, page(model, &data(planned, &about)?))
-    }
-}
-
-/// The command that this process was started by, as one could type it again.
-pub(crate) fn typed() -> String {
-    command(std::env::args_os())
-}
-
-/// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
-fn command(arguments: impl Iterator<Item = OsString>) -> String {
-    let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
-    let program = arguments.next().unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default().to_owned();
-    let plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c));
-    let quoted = |text: String| if plain(&text) { text } else { format!("'{}'", text.replace('\'', r"'\''")) };
-    std::iter::once(name).chain(arguments.map(quoted)).collect::<Vec<_>>().join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_can_be_typed_again() {
-        let arguments = ["/usr/bin/anabranch", "run", "a b.onnx", "--pin", "*=gpu0", "it's"].map(OsString::from);
-        assert_eq!(command(arguments.into_iter()), r"anabranch run 'a b.onnx' --pin '*=gpu0' 'it'\''s'");
     }
 }

@@ -2,13 +2,13 @@
 
 use super::CliError;
 use super::args::ModelArgs;
-use crate::tensors::picture::{Target, is_image};
-use crate::tensors::{self, Form, Label, Role};
 use anabranch::import::Dim;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch::{Kind, Part, did_you_mean};
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_placement::quoted::Name;
+use anabranch_report::tensors::picture::{Target, is_image};
+use anabranch_report::tensors::{self, Form, Label, Role};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

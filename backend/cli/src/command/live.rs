@@ -1,8 +1,7 @@
 //! What is shown while something runs: on a terminal a picture of some lines that is drawn anew, elsewhere a line now and then.
 
-use super::table::shortened;
 use super::{CliError, finish, say};
-use crate::text::printable;
+use anabranch_report::text::{printable, shortened};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};

@@ -3,7 +3,6 @@
 mod args;
 mod assignment;
 mod bench;
-mod blocks;
 mod calibrate;
 mod compare;
 mod compile;
@@ -15,7 +14,6 @@ mod files;
 mod fit;
 mod flow;
 mod formats;
-mod gantt;
 mod graph;
 mod hints;
 mod html;
@@ -26,7 +24,6 @@ mod live;
 mod open;
 mod outputs;
 mod parallel;
-mod phases;
 mod pipe;
 mod pipeline;
 mod place;
@@ -34,35 +31,25 @@ mod platform;
 mod profile;
 mod progress;
 mod refine;
-mod report;
+mod rules;
 mod run;
 mod schedule_file;
 mod shell;
 mod simulate;
 mod slowest;
-mod staged;
 mod strategies;
 mod stream;
 mod sweep;
-mod table;
 mod trace_file;
-mod trial;
 mod version;
 mod watch;
 mod ways;
 mod why;
 
-pub use place::{dot, plan_file};
-pub use simulate::{Tried, TryOptions, try_problem};
-
-pub(crate) use compare::page_of as comparison_page;
-pub(crate) use flow::{timeline as flow_timeline, trace as flow_trace};
-pub(crate) use html::typed;
-pub(crate) use run::reported;
-
-use crate::text::{message, printable, printable_json};
 use anabranch::files as on_disk;
 use anabranch_kernels::OutOfMemory;
+use anabranch_report::text::{message, printable, printable_json};
+use anabranch_report::trial::TrialError;
 use clap::{Parser, Subcommand};
 use hints::hint;
 use serde::Serialize;
@@ -196,7 +183,10 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
         if let Some(hint) = error.downcast_ref().and_then(hint) {
             message = format!("{message} ({hint})");
         }
-        Self { message, code: 2 }
+        match error.downcast_ref() {
+            Some(TrialError::Fault(_)) => Self::internal(message),
+            _ => Self::input(message),
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Where outputs are written, and in which form.
 
 use super::{CliError, wrote};
-use crate::npy::Array;
-use crate::tensors::{self, ENDINGS, Form};
 use anabranch::import::Labels;
 use anabranch::session::{Outputs, ValueInfo};
 use anabranch_kernels::Tensor;
+use anabranch_report::npy::Array;
+use anabranch_report::tensors::{self, ENDINGS, Form};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,8 @@
 //! `run --parallel N`: the model run by several callers at the same time, as they see it.
 
-use super::table::{duration, interval};
-use crate::text::amount;
 use anabranch::compare::{Latencies, Median, Together, together};
 use anabranch::session::SessionError;
+use anabranch_report::text::{amount, duration, interval};
 use serde::Serialize;
 use std::fmt;
 use std::num::NonZeroU32;

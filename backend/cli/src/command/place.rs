@@ -1,23 +1,22 @@
 //! `anabranch place`: the plan, and the reason for each node's device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
-use super::blocks::BlockLine;
 use super::files::file_of;
 use super::html::HtmlArgs;
 use super::open::{self, open};
 use super::progress::waiting;
-use super::report::{summed, traffic_text};
 use super::schedule_file::{ScheduleArgs, ScheduleFile, TaskRow, TransferRow};
-use super::staged::Staged;
-use super::table::{Table, duration};
 use super::why::Why;
 use super::{CliError, Output, pretty, write_file};
 use anabranch::device::format_bytes;
 use anabranch::plan::{Route, Transfer};
-use anabranch::plan_file::PlanFile;
 use anabranch::planning::Planned;
 use anabranch::program::NodeId;
 use anabranch_placement::platform::DeviceId;
+use anabranch_report::plan::{dot, plan_file};
+use anabranch_report::run::{self, BlockLine, Staged, summed, traffic_text};
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -151,7 +150,7 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     for staged in Staged::all(plan, program) {
         let _ = writeln!(text, "{staged}\n");
     }
-    if let Some(note) = super::phases::note(planned) {
+    if let Some(note) = run::first_phase_note(planned) {
         let _ = writeln!(text, "{note}\n");
     }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
@@ -189,12 +188,6 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     text
 }
 
-/// The plan as a file, with those that it was chosen from.
-pub fn plan_file(planned: &Planned) -> PlanFile {
-    let file = PlanFile::of(planned.plan(), &planned.program, &planned.blocks);
-    file.with_candidates(planned.candidates.clone())
-}
-
 /// The plans that this one was chosen from.
 fn candidates(planned: &Planned) -> Table {
     let mut table = Table::new("chosen from | streams | >predicted");
@@ -203,36 +196,4 @@ fn candidates(planned: &Planned) -> Table {
         table.row([candidate.name.clone(), streams.into(), duration(candidate.makespan)]);
     }
     table
-}
-
-/// The program in Graphviz' language; edges that cross devices are bold and labelled with their bytes.
-pub fn dot(planned: &Planned) -> String {
-    let (program, plan) = (&planned.program, planned.plan());
-    let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    let mut text = String::from("digraph plan {\n  node [shape=box, style=filled, colorscheme=set312];\n");
-    for id in program.node_ids() {
-        let (node, device) = (program.node(id), plan.device_of(id));
-        let _ = writeln!(
-            text,
-            "  n{} [label=\"{}\\n{} on {}\", fillcolor={}];",
-            id.0,
-            quoted(&node.name),
-            node.spec.op.name(),
-            quoted(&plan.device(device).name),
-            device.0 % 12 + 1
-        );
-    }
-    for id in program.node_ids() {
-        for input in &program.node(id).inputs {
-            let anabranch::program::Origin::Node(from) = program.value(*input).origin else { continue };
-            let bytes = program.value(*input).spec.bytes() as u64;
-            let style = match plan.device_of(from) == plan.device_of(id) {
-                true => String::new(),
-                false => format!(" [penwidth=2, label=\"{}\"]", format_bytes(bytes)),
-            };
-            let _ = writeln!(text, "  n{} -> n{}{style};", from.0, id.0);
-        }
-    }
-    text.push_str("}\n");
-    text
 }

@@ -3,11 +3,12 @@
 use super::args::DeviceArgs;
 use super::costs::open_store;
 use super::files::file_of;
-use super::table::{Table, duration};
 use super::{CliError, Output, note, pretty, write_file};
 use anabranch::device::{detect, format_bytes};
 use anabranch::planning::PlatformFile;
 use anabranch::profile::MachineCosts;
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use clap::Args;
 use std::path::PathBuf;
 

@@ -5,10 +5,11 @@ use super::files::file_of;
 use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
-use super::table::{Table, digits, duration, interval};
 use super::{CliError, Output};
 use anabranch::execute::RunOptions;
 use anabranch::refine::{Measured, RefineOptions, Refined, Refinement, Round, Verdict, refine};
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration, interval};
 use clap::Args;
 use std::path::PathBuf;
 

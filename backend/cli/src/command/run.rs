@@ -3,28 +3,26 @@
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
 use super::expect::ExpectArgs;
 use super::files::{file_of, tensors_to};
-use super::gantt::Gantt;
 use super::html::HtmlArgs;
 use super::interrupt::{cancel_on_interrupt, cancelled};
 use super::open::{self, Opened, open};
 use super::parallel::{Parallel, parse_callers};
-use super::place::plan_file;
 use super::progress::{Progress, waiting};
 use super::refine::RefineArgs;
-use super::report::Report;
 use super::slowest::Slowest;
 use super::trace_file::{self, TraceFormat};
 use super::{CliError, Output, is_quiet, note, outputs, pretty, write_file, write_with};
-use crate::report::trace;
-use crate::text::file_name;
 use anabranch::CostStore;
 use anabranch::compare::{Series, SeriesOptions, measure};
 use anabranch::execute::RunOptions;
 use anabranch::refine::Refined;
 use anabranch::session::events_json;
-use anabranch::session::{Prepared, Run, Session, SessionError};
+use anabranch::session::{Prepared, Run, SessionError};
+use anabranch_report::plan::plan_file;
+use anabranch_report::report::trace;
+use anabranch_report::run::{Gantt, Report};
+use anabranch_report::show;
 use clap::Args;
-use serde_json::Value;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -130,7 +128,7 @@ impl RunCommand {
         let saved = if self.no_learn { Ok(()) } else { opened.save_costs() };
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(shown));
         if let Some(path) = &self.gantt {
-            write_file(path, chart(&gantt, &model, &report))?;
+            write_file(path, show::gantt(&gantt, &model, &report))?;
         }
         let top = if self.verbose { Some(usize::MAX) } else { self.top };
         let slowest = top.map(|count| Slowest::of(&series, count));
@@ -236,16 +234,4 @@ impl RunCommand {
         }
         Ok(())
     }
-}
-
-/// A run's report as JSON, and what happened when as a chart.
-pub(crate) fn reported(session: &Session, model: &str, series: &Series) -> serde_json::Result<(Value, String)> {
-    let report = Report::new(model.to_owned(), session, series);
-    let chart = chart(&Gantt::of(&series.run), model, &report);
-    Ok((serde_json::to_value(&report)?, chart))
-}
-
-/// A Gantt chart of the run shown.
-fn chart(gantt: &Gantt, model: &str, report: &Report) -> String {
-    gantt.svg(format!("{}: the profiled run nearest to the median", file_name(model)), report.headline())
 }

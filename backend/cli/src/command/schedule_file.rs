@@ -1,10 +1,10 @@
 //! A schedule in files that other tools read: which task runs where, when it starts and when it finishes, as CSV or JSON; and as a trace.
 
 use super::files::file_of;
-use super::trial::nanoseconds;
 use super::{CliError, pretty, trace_file, write_file, write_with};
-use crate::tensors::ending;
-use crate::trace::{Group, Slice, Trace, Track};
+use anabranch_report::tensors::ending;
+use anabranch_report::trace::{Group, Slice, Trace, Track};
+use anabranch_report::trial::nanoseconds;
 use clap::Args;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -5,24 +5,20 @@ mod schedule;
 
 use super::files::file_of;
 use super::progress::Progress;
+use super::rules::{RuleArgs, SearchArgs};
 use super::schedule_file::ScheduleArgs;
-use super::trial::{AUTO, OrderName, Placed, RuleArgs, SearchArgs, strategy};
 use super::{CliError, Output, assignment, read_file, say, write_file};
-use crate::chart::page;
 use anabranch::planning::{PlanningError, PlatformFile};
-use anabranch_placement::check::check_placement;
-use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::{Loaded, LoadedProblem, read, read_problems};
 use anabranch_placement::place::{Auto, PlaceError, Placement, Placer};
-use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::problem::Problem;
 use anabranch_placement::quoted::{Line, Name};
-use anabranch_placement::schedule::Schedule;
+use anabranch_report::chart::page;
+use anabranch_report::trial::{AUTO, OrderName, Outcome, Placed, TrialError, TryOptions, chart, strategy};
 use clap::Args;
 use report::summary;
 use serde::Deserialize;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,18 +84,6 @@ impl Placer for Watched {
     }
 }
 
-struct Outcome<'p> {
-    loaded: &'p LoadedProblem,
-    placed: Placed,
-    schedule: Schedule,
-    metrics: Metrics,
-    /// What a given assignment breaks; what strategies make breaks nothing.
-    violations: Vec<String>,
-    simulate_time: Duration,
-    /// Of the search.
-    evaluations: Option<u64>,
-}
-
 impl SimulateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         if let Some(path) = &self.gantt {
@@ -114,14 +98,14 @@ impl SimulateCommand {
             outcomes.push(outcome);
         }
         match (&outcomes[..], output.json) {
-            ([one], true) => output.json(&self.json(one)),
+            ([one], true) => output.json(&one.json(&self.options())),
             ([one], false) => {
                 for violation in &one.violations {
                     say(format_args!("anabranch: the assignment breaks a constraint: {violation}"));
                 }
                 output.text(&self.text(one))
             }
-            (several, true) => output.json(&several.iter().map(|one| self.json(one)).collect::<Vec<_>>()),
+            (several, true) => output.json(&several.iter().map(|one| one.json(&self.options())).collect::<Vec<_>>()),
             (several, false) => output.text(&summary(several).to_string()),
         }
     }
@@ -160,27 +144,33 @@ impl SimulateCommand {
         problem: &Problem<'_>,
         output: Output,
     ) -> Result<Outcome<'p>, CliError> {
-        let refuse = |error: CliError| if error.is_fault() { error } else { self.about(loaded, &error.message) };
+        let refuse = |error: TrialError| match error {
+            TrialError::Input(said) => self.about(loaded, &said),
+            fault => CliError::from(fault),
+        };
+        let options = self.options();
         let placed = match (&self.assignment, self.place.as_str()) {
             (Some(path), _) => Placed::given(assignment::read(path, loaded)?),
             (None, AUTO) => {
-                let auto = self.auto();
+                let auto = options.auto();
                 let progress = Progress::new(output, "evaluations", auto.budget(problem));
                 Placed::by(&Watched { auto, progress }, problem).map_err(refuse)?
             }
-            (None, name) => Placed::by(strategy(name, self.auto())?.as_ref(), problem).map_err(refuse)?,
+            (None, name) => Placed::by(strategy(name, options.auto())?.as_ref(), problem).map_err(refuse)?,
         };
-        let violations = check_placement(problem, &placed.device_of).iter().map(ToString::to_string).collect();
-        let started = Instant::now();
-        let schedule = placed.schedule(problem, self.order).map_err(refuse)?;
-        let simulate_time = started.elapsed();
-        let metrics = Metrics::of(problem, &Baseline::of(problem), &schedule);
-        let evaluations = (placed.strategy == AUTO).then(|| self.auto().budget(problem));
-        Ok(Outcome { loaded, placed, schedule, metrics, violations, simulate_time, evaluations })
+        Outcome::of(&options, loaded, problem, placed).map_err(refuse)
     }
 
-    fn auto(&self) -> Auto {
-        Auto { evaluations: self.search.evaluations, seed: self.seed }
+    fn options(&self) -> TryOptions {
+        TryOptions {
+            place: self.place.clone(),
+            order: self.order,
+            seed: self.seed,
+            evaluations: self.search.evaluations,
+            send_ops: self.rules.send_ops,
+            contention: self.rules.contention,
+            memory_rule: None,
+        }
     }
 
     fn write_files(&self, problem: &Problem<'_>, outcome: &Outcome<'_>) -> Result<(), CliError> {
@@ -189,84 +179,15 @@ impl SimulateCommand {
         }
         self.schedule.write(|| schedule::rows(problem, outcome))?;
         if let Some(path) = &self.gantt {
-            let chart = schedule::chart(problem, outcome, self.order.name());
+            let drawn = chart(problem, outcome, self.order.name());
             let text = match is_page(path)? {
-                false => chart.svg(),
-                true => page(&chart.title, &self.facts(outcome), &[chart.svg()]),
+                false => drawn.svg(),
+                true => page(&drawn.title, &self.facts(outcome), &[drawn.svg()]),
             };
             write_file(path, text)?;
         }
         Ok(())
     }
-}
-
-/// How a problem is placed and simulated, as the arguments of the command say it.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TryOptions {
-    place: String,
-    order: OrderName,
-    seed: u64,
-    evaluations: Option<u64>,
-    send_ops: f64,
-    contention: bool,
-    memory_rule: Option<MemoryRule>,
-}
-
-impl Default for TryOptions {
-    fn default() -> Self {
-        Self {
-            place: "heft".into(),
-            order: OrderName::Pct,
-            seed: 0,
-            evaluations: None,
-            send_ops: 0.0,
-            contention: false,
-            memory_rule: None,
-        }
-    }
-}
-
-/// A problem that was placed and simulated.
-pub struct Tried {
-    /// What `simulate --json` tells.
-    pub facts: Value,
-    /// What `simulate --gantt` draws, as SVG.
-    pub chart: String,
-    /// When which task is on which device.
-    pub schedule: Schedule,
-}
-
-/// Places a problem, simulates it and checks the result. `O` of the strategy and the simulation; `auto` takes a minute at most where the
-/// number of its evaluations is not given.
-///
-/// # Errors
-/// If there is no such strategy, it finds no placement, or the problem makes no sense under the rules: a sentence that says so.
-pub fn try_problem(loaded: &LoadedProblem, options: &TryOptions) -> Result<Tried, String> {
-    let TryOptions { place, order, seed, evaluations, send_ops, contention, memory_rule } = options.clone();
-    let command = SimulateCommand {
-        graph: "problem".into(),
-        devices: None,
-        problem: None,
-        place,
-        assignment: None,
-        order,
-        output: None,
-        gantt: None,
-        schedule: ScheduleArgs::default(),
-        seed,
-        search: SearchArgs { evaluations },
-        rules: RuleArgs { send_ops, contention, memory_rule: None },
-    };
-    let mut loaded = loaded.clone();
-    loaded.memory_rule = memory_rule.unwrap_or(loaded.memory_rule);
-    let tried = || {
-        let problem = command.rules.problem(&loaded).map_err(|error| command.about(&loaded, &error))?;
-        let outcome = command.outcome(&loaded, &problem, Output { json: true })?;
-        let chart = schedule::chart(&problem, &outcome, command.order.name()).svg();
-        Ok(Tried { facts: command.json(&outcome), chart, schedule: outcome.schedule })
-    };
-    tried().map_err(|error: CliError| error.message)
 }
 
 /// The graph in one file on the devices in another, or the problems of one file as a platform file changes them.

@@ -1,10 +1,11 @@
 //! Where the time of a run goes: the slowest nodes, and what each of the model's operators takes in all.
 
-use super::report::summed;
-use super::table::{Table, digits, duration, shortened};
 use anabranch::compare::Series;
 use anabranch::learning::NodeAccuracy;
 use anabranch::plan::HOST;
+use anabranch_report::run::summed;
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration, shortened};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! `anabranch strategies`: what each strategy does, where it comes from, what it takes, and when to use it.
 
-use super::table::Table;
 use super::{CliError, Output};
 use anabranch::planning::Strategy;
+use anabranch_report::table::Table;
 use clap::Args;
 use serde::Serialize;
 

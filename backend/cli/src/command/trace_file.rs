@@ -1,8 +1,8 @@
 //! Traces in files of either format.
 
 use super::{CliError, write_with};
-use crate::tensors::ending;
-use crate::trace::Trace;
+use anabranch_report::tensors::ending;
+use anabranch_report::trace::Trace;
 use clap::ValueEnum;
 use std::path::Path;
 

@@ -1,16 +1,12 @@
 //! Ways to place a model, as the commands that run several of them take and name them, and the lines of their CSV.
 
 use super::{CliError, write_with};
-use anabranch::compare::{Comparison, DYNAMIC, DeviceOutcome, Outcome, Way};
+use anabranch::compare::{Comparison, DYNAMIC, DeviceOutcome, Outcome};
 use anabranch::plan::{PlanOptions, Residency, StreamMode};
 use anabranch::planning::{Order, PlanChoice};
-use std::fmt::Write as _;
+use anabranch_report::comparison::stream_name;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// What errors are, for the heads of tables.
-pub(super) const ERRORS: &str =
-    "error: (predicted − measured) / measured; nodes off: Σ |predicted − measured| of Σ measured";
 
 /// Those of some places that there are, on a machine with a GPU or without.
 pub(super) fn usual(places: &[&str], has_gpu: bool) -> Vec<String> {
@@ -48,57 +44,6 @@ pub(super) fn choices(
     }
 }
 
-/// Names ways by what differs among them.
-pub(super) struct Names {
-    orders: bool,
-    streams: bool,
-}
-
-impl Names {
-    pub(super) fn of(comparison: &Comparison) -> Self {
-        let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
-        let first = ways().next();
-        Self {
-            orders: ways().any(|way| first.is_some_and(|first| first.order != way.order)),
-            streams: ways().any(|way| first.is_some_and(|first| first.stream != way.stream)),
-        }
-    }
-
-    /// Names that tell the ways apart in each of several comparisons.
-    pub(super) fn of_all(comparisons: &[&Comparison]) -> Self {
-        let all: Vec<Self> = comparisons.iter().map(|one| Self::of(one)).collect();
-        Self { orders: all.iter().any(|names| names.orders), streams: all.iter().any(|names| names.streams) }
-    }
-
-    pub(super) fn name(&self, way: &Way) -> String {
-        let mut name = way.place.clone();
-        if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
-            let _ = write!(name, "/{order}");
-        }
-        if let Some(stream) = way.stream.filter(|_| self.streams) {
-            let _ = write!(name, "/{}", stream_name(stream));
-        }
-        name
-    }
-}
-
-pub(super) fn stream_name(stream: StreamMode) -> &'static str {
-    match stream {
-        StreamMode::Off => "off",
-        StreamMode::Auto => "auto",
-        StreamMode::Always => "always",
-    }
-}
-
-/// How a way's outputs compare with the first one's.
-pub(super) fn agreement(outcome: &Outcome) -> &'static str {
-    match (outcome.outputs.same_bits, outcome.outputs.within) {
-        (true, _) => "same",
-        (false, true) => "close",
-        (false, false) => "DIFFER",
-    }
-}
-
 /// Writes one line for each way of each model; the columns of devices bear the names of the first one's, which all have.
 pub(super) fn write_csv(path: &Path, comparisons: &[&Comparison]) -> Result<(), CliError> {
     write_with(path, |file| emit_csv(file, comparisons))
@@ -121,7 +66,7 @@ fn emit_csv(file: &mut dyn Write, comparisons: &[&Comparison]) -> io::Result<()>
 }
 
 /// A column's name, and its cell for a thing.
-pub(super) type Column<T> = (&'static str, fn(&T) -> String);
+type Column<T> = (&'static str, fn(&T) -> String);
 type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
 
 /// The columns of the CSV.

@@ -1,7 +1,6 @@
 //! `anabranch place --why NODE`: what spoke for a node's device, and what it waits for there.
 
 use super::CliError;
-use super::table::{Table, duration};
 use anabranch::device::format_bytes;
 use anabranch::did_you_mean;
 use anabranch::plan::Route;
@@ -9,6 +8,8 @@ use anabranch::planning::Planned;
 use anabranch::program::{Node, NodeId, Origin};
 use anabranch::session::Session;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use serde::Serialize;
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! What changed between two results: for each model and way in both, how many times as long runs take, and how sure that is.
 
 use super::results::ending;
-use crate::command::table::{Table, digits, duration};
 use anabranch::compare::{Comparison, Outcome, Ratio, Way};
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

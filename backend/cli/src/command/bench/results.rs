@@ -2,14 +2,14 @@
 
 use super::changes::Changes;
 use crate::command::args::DeviceArgs;
-use crate::command::report::busy;
-use crate::command::table::{Table, duration, interval};
-use crate::command::ways::{Names, agreement};
 use crate::command::{CliError, read_file, version};
-use crate::text::amount;
 use anabranch::compare::{Comparison, Outcome};
 use anabranch::device::detect;
 use anabranch::files::json_problem;
+use anabranch_report::comparison::{Names, agreement};
+use anabranch_report::run::busy;
+use anabranch_report::table::Table;
+use anabranch_report::text::{amount, duration, interval};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::num::NonZeroU32;

@@ -1,12 +1,13 @@
 //! The findings of the demo as a table and sentences, for a terminal and for the page.
 
 use super::{Elsewhere, Findings, Limited, ROUNDS, SLOWDOWN};
-use crate::chart::{html_table, titled};
-use crate::command::compare::{self, Compared};
-use crate::command::report::busy;
-use crate::command::table::{Table, digits, duration, error};
 use anabranch::compare::{Comparison, DYNAMIC, Outcome};
 use anabranch::device::{Inventory, format_bytes};
+use anabranch_report::chart::{html_table, titled};
+use anabranch_report::comparison::{Compared, page_after};
+use anabranch_report::run::busy;
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration, error};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -72,7 +73,7 @@ impl Story {
         let rows: Vec<Vec<String>> = self.rows.iter().map(|row| row.to_vec()).collect();
         let explained = "speed-up: over the fastest single device; a click on a head sorts";
         let table = titled("Each configuration, before and after learning", explained, &html_table(&HEAD, &rows));
-        compare::page_after("One network over devices of unlike speed", &facts, table, after)
+        page_after("One network over devices of unlike speed", &facts, table, after)
     }
 }
 

@@ -2,8 +2,6 @@
 
 use super::super::interrupt::end_on_interrupt;
 use super::super::simulate::on_devices;
-use super::super::table::Table;
-use super::super::trial::{nanoseconds, strategy, with_unit};
 use super::super::{CliError, Output, write_with};
 use super::{CORES, FitCommand, Goal};
 use anabranch::device::format_bytes;
@@ -19,6 +17,8 @@ use anabranch_placement::logical::{self, PhysicalGraph, Workload};
 use anabranch_placement::pipeline::Link;
 use anabranch_placement::place::{Auto, Placer};
 use anabranch_placement::quoted::Line;
+use anabranch_report::table::Table;
+use anabranch_report::trial::{TrialError, nanoseconds, strategy, with_unit};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -109,7 +109,7 @@ impl Graph<'_> {
         let problem = self.command.rules.problem(&loaded).map_err(|error| self.about(error))?;
         let auto = Auto { evaluations: Some(SEARCHED), seed: 0 };
         let placers = self.command.place.iter().map(|name| strategy(name, auto));
-        let placers = placers.collect::<Result<Vec<Box<dyn Placer>>, CliError>>()?;
+        let placers = placers.collect::<Result<Vec<Box<dyn Placer>>, TrialError>>()?;
         let placers: Vec<&dyn Placer> = placers.iter().map(AsRef::as_ref).collect();
         let best = best_schedule(&problem, &placers);
         let best = best.ok_or_else(|| self.about("none of the strategies places it; name others with --place"))?;
@@ -196,7 +196,7 @@ impl Graph<'_> {
                 alone.name,
                 graph.task_count(),
                 with_unit(unit, path),
-                crate::text::amount(problem.work()),
+                anabranch_report::text::amount(problem.work()),
                 with_unit(unit, deadline),
                 answers.text(unit, capacity.cores),
                 live_text(&live),

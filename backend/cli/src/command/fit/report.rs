@@ -1,7 +1,5 @@
 //! What was found of a model: a line for each plan that was run, the smallest that kept the time, and bounds of its memory.
 
-use super::super::table::{Table, duration, interval};
-use super::super::ways::stream_name;
 use super::Goal;
 use super::machine::Part;
 use super::way::Way;
@@ -9,6 +7,9 @@ use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Planned};
 use anabranch_placement::footprint::LiveBytes;
+use anabranch_report::comparison::stream_name;
+use anabranch_report::table::Table;
+use anabranch_report::text::{duration, interval};
 use serde::Serialize;
 use std::fmt::Write;
 

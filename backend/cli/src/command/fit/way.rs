@@ -1,10 +1,10 @@
 //! A plan of a part of the machine, with what is predicted of whole runs.
 
 use super::super::open::Opened;
-use super::super::report::planned_peak;
 use anabranch::execute::RunOptions;
 use anabranch::planning::{PlanChoice, Planned};
 use anabranch::session::SessionError;
+use anabranch_report::run::planned_peak;
 use std::sync::Arc;
 
 /// A plan, and how it was made.

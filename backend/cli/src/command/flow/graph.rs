@@ -3,7 +3,6 @@
 use super::super::costs::open_store;
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::{Progress, waiting};
-use super::super::table::{Table, duration, shortened};
 use super::super::{CliError, Output, say};
 use super::{FlowCommand, Weights};
 use anabranch::CancelToken;
@@ -14,6 +13,8 @@ use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
 use anabranch_placement::format::{Format, detect};
 use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
 use anabranch_placement::quoted::Line;
+use anabranch_report::table::Table;
+use anabranch_report::text::{duration, shortened};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

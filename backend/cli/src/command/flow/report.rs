@@ -1,9 +1,10 @@
 //! What runs of a flow took and sent, as a table and as JSON.
 
-use super::super::table::{Table, digits, duration};
 use anabranch::compare::Median;
 use anabranch::device::format_bytes;
 use anabranch::flow::{FlowReport, Scheduler};
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration};
 use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;

@@ -2,11 +2,10 @@
 
 use super::report::Report;
 use super::rounds::Ran;
-use crate::chart::{Interval, Lane, Sample, TimePanel, Timeline, escaped, page as chart_page};
-use crate::command::table::duration;
-use crate::text::file_name;
-use crate::trace::{Slice, SliceId, Trace};
 use anabranch::pipeline::{MeasuredReplica, StageSpan};
+use anabranch_report::chart::{Interval, Lane, Sample, TimePanel, Timeline, escaped, page as chart_page};
+use anabranch_report::text::{duration, file_name};
+use anabranch_report::trace::{Slice, SliceId, Trace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! What a pipeline was predicted to do, and did.
 
 use super::rounds::{Ran, Round};
-use crate::command::table::{Table, digits, duration, error, shortened};
 use anabranch::device::format_bytes;
 use anabranch::pipeline::{Measured, PipelinePlan};
 use anabranch::session::Session;
+use anabranch_report::table::Table;
+use anabranch_report::text::{digits, duration, error, shortened};
 use serde::Serialize;
 use std::fmt;
 

@@ -4,7 +4,6 @@ use super::sink::Sink;
 use super::source::Source;
 use crate::command::live::{Live, To, share};
 use crate::command::progress::Progress;
-use crate::command::table::duration;
 use crate::command::{CliError, Output};
 use anabranch::CancelToken;
 use anabranch::pipeline::{
@@ -12,6 +11,7 @@ use anabranch::pipeline::{
     StageCosts,
 };
 use anabranch::session::Session;
+use anabranch_report::text::duration;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 

@@ -3,11 +3,11 @@
 use super::PipeCommand;
 use crate::command::CliError;
 use crate::command::inputs::{fits, own_name, read_inputs, room};
-use crate::npy::{read_npy_if, read_npz_if};
 use anabranch::import::Dim;
 use anabranch::planning::name_matches;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
+use anabranch_report::npy::{read_npy_if, read_npz_if};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};

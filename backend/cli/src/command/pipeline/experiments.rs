@@ -2,11 +2,11 @@
 
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
-use super::super::table::Table;
 use super::super::{CliError, Output};
-use crate::chart::amount;
 use anabranch_placement::pipeline::exact::ExactOptions;
 use anabranch_placement::pipeline::experiment::{EXPERIMENTS, Experiment, Sought, Trial, trial};
+use anabranch_report::table::Table;
+use anabranch_report::text::amount;
 use clap::Args;
 use serde::Serialize;
 

@@ -1,13 +1,14 @@
 //! What every method reaches on one chain, as a table, as JSON, and as a chart.
 
-use super::super::table::{Table, duration};
-use crate::chart::{Point, Scatter};
 use anabranch_placement::pipeline::check::check;
 use anabranch_placement::pipeline::{
     ChooseError, ChooseOptions, Chosen, Goal, Mapping, Performance, Problem, Sharing, best_of, choose_with, front,
     heuristics, lower_bound,
 };
 use anabranch_placement::quoted::Line;
+use anabranch_report::chart::{Point, Scatter};
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use serde::Serialize;
 use std::fmt::Write;
 

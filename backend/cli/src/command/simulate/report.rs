@@ -1,64 +1,14 @@
-//! What `simulate` reports: as JSON, as text, as a chart.
+//! What `simulate` reports as text.
 
-use super::super::table::{Table, digits, duration};
-use super::super::trial::{memory_rule_name, time_format, with_unit};
-use super::{Outcome, SimulateCommand};
-use crate::chart::amount;
+use super::SimulateCommand;
 use anabranch::device::format_bytes;
-use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::quoted::Line;
-use serde_json::{Value, json};
+use anabranch_report::table::Table;
+use anabranch_report::text::{amount, digits, duration};
+use anabranch_report::trial::{Outcome, time_format, with_unit};
 use std::fmt::Write;
 
 impl SimulateCommand {
-    pub(super) fn json(&self, outcome: &Outcome<'_>) -> Value {
-        let Outcome { metrics, loaded, placed, .. } = outcome;
-        let device = |metrics: &anabranch_placement::evaluate::DeviceMetrics| {
-            let device = loaded.platform.device(metrics.device);
-            json!({
-                "name": device.name,
-                "kind": device.kind,
-                "tasks": metrics.tasks,
-                "busy": metrics.busy,
-                "utilisation": metrics.utilisation,
-                "peak_memory": metrics.peak_memory,
-                "memory_limit": device.memory,
-                "executable": metrics.executable,
-            })
-        };
-        json!({
-            "problem": loaded.name,
-            "tasks": loaded.graph.task_count(),
-            "edges": loaded.graph.edge_count(),
-            "time_unit": loaded.facts.time_unit,
-            "strategy": placed.strategy,
-            "seed": outcome.evaluations.map(|_| self.seed),
-            "evaluations": outcome.evaluations,
-            "order": self.order.name(),
-            "send_ops": self.rules.send_ops,
-            "contention": self.rules.contention,
-            "memory_rule": memory_rule_name(loaded.memory_rule),
-            "valid": outcome.violations.is_empty(),
-            "violations": outcome.violations,
-            "makespan": metrics.makespan,
-            "bound": metrics.bound.value,
-            "bound_kind": metrics.bound.kind,
-            "gap": metrics.gap,
-            "slr": metrics.slr,
-            "speedup": metrics.speedup,
-            "traffic": in_file_units(loaded, metrics.traffic),
-            "traffic_per_edge": in_file_units(loaded, metrics.traffic_per_edge),
-            "sends": metrics.sends,
-            "cut_edges": metrics.cut_edges,
-            "utilisation": metrics.utilisation,
-            "peak_memory": metrics.peak_memory(),
-            "place_seconds": outcome.placed.time.as_secs_f64(),
-            "simulate_seconds": outcome.simulate_time.as_secs_f64(),
-            "devices": metrics.devices.iter().map(device).collect::<Vec<_>>(),
-            "figures": loaded.facts.figures,
-        })
-    }
-
     /// Names and values, for people.
     pub(super) fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
         let Outcome { metrics, loaded, .. } = outcome;
@@ -136,10 +86,4 @@ pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
         ]);
     }
     table
-}
-
-/// Bytes in the unit of the file, whose sizes may be fractions.
-fn in_file_units(loaded: &LoadedProblem, bytes: u64) -> Value {
-    let unit = loaded.facts.bytes_a_unit;
-    if unit == 1.0 { json!(bytes) } else { json!(bytes as f64 / unit) }
 }

@@ -2,9 +2,9 @@
 
 use super::outcome::Outcome;
 use super::source::Source;
-use crate::chart::{Interval, Lane, Sample, TimePanel, Timeline, amount};
-use crate::text::file_name;
 use anabranch_placement::streaming::NodeId;
+use anabranch_report::chart::{Interval, Lane, Sample, TimePanel, Timeline};
+use anabranch_report::text::{amount, file_name};
 
 /// Processing elements that are drawn.
 const MOST_LANES: usize = 128;

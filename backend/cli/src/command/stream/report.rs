@@ -1,10 +1,11 @@
 //! Schedules as text and as JSON.
 
-use super::super::table::{Table, duration};
 use super::outcome::{Outcome, Streaming};
 use super::source::Source;
 use anabranch_placement::quoted::Line;
 use anabranch_placement::streaming::{CanonicalGraph, EdgeId, NodeId};
+use anabranch_report::table::Table;
+use anabranch_report::text::duration;
 use serde_json::{Value, json};
 use std::fmt::Write;
 

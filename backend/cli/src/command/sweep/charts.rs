@@ -1,10 +1,10 @@
 //! A sweep's results as charts: means over seeds, with deviations.
 
-use super::super::table::duration;
-use super::super::trial::OrderName;
 use super::super::{CliError, write_file};
 use super::results::{Key, Row};
-use crate::chart::{Bar, BarChart, Format, Group, Panel, amount, page};
+use anabranch_report::chart::{Bar, BarChart, Format, Group, Panel, page};
+use anabranch_report::text::{amount, duration};
+use anabranch_report::trial::OrderName;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,11 @@
 //! The results of a sweep, and the file that they are appended to, line by line.
 
 use super::super::CliError;
-use super::super::trial::{AUTO, OrderName, RuleArgs, SearchArgs};
+use super::super::rules::{RuleArgs, SearchArgs};
 use super::cases::Case;
 use anabranch::files;
 use anabranch_placement::evaluate::Metrics;
+use anabranch_report::trial::{AUTO, OrderName};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

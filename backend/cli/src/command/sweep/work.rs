@@ -1,7 +1,7 @@
 //! A sweep's work, shared out over threads.
 
 use super::super::CliError;
-use super::super::trial::{Placed, RuleArgs, SearchArgs, strategy};
+use super::super::rules::{RuleArgs, SearchArgs};
 use super::cases::Case;
 use super::results::{Key, Row};
 use anabranch::execute::CancelToken;
@@ -10,6 +10,7 @@ use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Auto;
 use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::Schedule;
+use anabranch_report::trial::{Placed, TrialError, strategy};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -113,13 +114,13 @@ impl Work<'_> {
         let SearchArgs { evaluations } = self.search;
         let placer = strategy(name, Auto { evaluations, seed: *seed })?;
         let placed = match Placed::by(placer.as_ref(), &problem) {
-            Err(error) if error.is_fault() => return Err(error),
-            Err(error) => return Ok(refused(&error.message)),
+            Err(TrialError::Input(said)) => return Ok(refused(&said)),
+            Err(fault) => return Err(fault.into()),
             Ok(placed) => placed,
         };
         let measured = |key: &Key| match self.simulated(&problem, &placed, key) {
-            Err(error) if error.is_fault() => Err(error),
-            Err(error) => Ok(row(key).refused(error.message)),
+            Err(TrialError::Input(said)) => Ok(row(key).refused(said)),
+            Err(fault) => Err(fault.into()),
             Ok((schedule, seconds)) => {
                 let metrics = Metrics::of(&problem, baseline, &schedule);
                 let row = row(key).measured(&metrics, loaded.facts.bytes_a_unit);
@@ -131,7 +132,7 @@ impl Work<'_> {
     }
 
     /// The schedule in the key's order, and how many seconds it took to simulate.
-    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), CliError> {
+    fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
         let started = Instant::now();
         let schedule = placed.schedule(problem, key.order)?;
         Ok((schedule, started.elapsed().as_secs_f64()))

@@ -1,0 +1,58 @@
+//! Rules of simulated problems and the extent of the search: options that several commands share.
+
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
+use anabranch_report::trial::rules;
+use clap::{Args, ValueEnum};
+
+/// What counts beside tasks and transfers.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Rules")]
+pub(super) struct RuleArgs {
+    /// Operations that a send takes on the sending device; the thesis' evaluation charges 10
+    #[arg(long, value_name = "OPERATIONS", default_value_t = 0.0)]
+    pub(super) send_ops: f64,
+    /// Let a link carry one transfer at a time; without this, transfers do not disturb each other
+    #[arg(long)]
+    pub(super) contention: bool,
+    /// What counts against a device's memory [default: what the file says]
+    #[arg(long, value_enum)]
+    pub(super) memory_rule: Option<Memory>,
+}
+
+/// What counts against a device's memory.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// What stays there
+    Resident,
+    /// What stays there, and each task's inputs and outputs
+    SizeEstimate,
+    /// Nothing
+    Ignore,
+}
+
+impl RuleArgs {
+    /// Puts the memory rule of the command line in place of the file's.
+    pub(super) fn apply(&self, problem: &mut LoadedProblem) {
+        problem.memory_rule = match self.memory_rule {
+            Some(Memory::Resident) => MemoryRule::Resident,
+            Some(Memory::SizeEstimate) => MemoryRule::SizeEstimate,
+            Some(Memory::Ignore) => MemoryRule::Ignore,
+            None => problem.memory_rule,
+        };
+    }
+
+    /// The problem under the rules of the command line.
+    pub(super) fn problem<'a>(&self, loaded: &'a LoadedProblem) -> Result<Problem<'a>, ProblemError> {
+        loaded.problem()?.under(rules(self.send_ops, self.contention))
+    }
+}
+
+/// How far the strategy that searches goes.
+#[derive(Args, Clone, Copy, Debug)]
+#[command(next_help_heading = "Search")]
+pub(super) struct SearchArgs {
+    /// Placements that auto simulates [default: what takes a minute at most]
+    #[arg(long, value_name = "COUNT")]
+    pub(super) evaluations: Option<u64>,
+}

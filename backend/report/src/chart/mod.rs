@@ -1,0 +1,30 @@
+//! Charts as self-contained SVG: bars with deviations, and schedules over time. No fonts of their own; colours
+//! that colour-blind people tell apart, on light and dark paper alike.
+//!
+//! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
+
+mod axis;
+mod bars;
+mod canvas;
+mod head;
+mod lanes;
+mod page;
+mod scale;
+mod scatter;
+mod steps;
+mod table;
+mod theme;
+mod timeline;
+
+pub use bars::{Bar, BarChart, Group, Panel};
+pub use canvas::escaped;
+pub use head::Sample;
+pub use lanes::{Interval, Lane, Quantity, SEND_COLOUR, busy};
+pub use page::{page, section, titled};
+pub(crate) use scale::Scale;
+pub use scatter::{Point, Scatter};
+pub use table::html_table;
+pub use timeline::{TimePanel, Timeline};
+
+/// How values are written.
+pub type Format = fn(f64) -> String;

@@ -1,0 +1,89 @@
+//! Several models in the same ways: what each takes, as a matrix.
+
+use super::Names;
+use crate::chart::html_table;
+use crate::table::Table;
+use crate::text::duration;
+use anabranch::compare::Comparison;
+use std::path::is_separator;
+
+/// Ways down, models across: the median, and how many times the model's fastest it is; last the geometric mean of these.
+fn matrix(comparisons: &[&Comparison]) -> (Vec<String>, Vec<Vec<String>>) {
+    let head = std::iter::once("way".to_owned()).chain(model_names(comparisons));
+    let mut ways: Vec<String> = Vec::new();
+    // Told alike for all models, so that rows are the same ways.
+    let names = Names::of_all(comparisons);
+    for outcome in comparisons.iter().flat_map(|one| &one.outcomes) {
+        let name = names.name(&outcome.way);
+        if !ways.contains(&name) {
+            ways.push(name);
+        }
+    }
+    let row = |way: &String| {
+        let (mut cells, mut logarithms) = (vec![way.clone()], Vec::new());
+        for comparison in comparisons {
+            let found = comparison.outcomes.iter().find(|outcome| names.name(&outcome.way) == *way);
+            let best = comparison.best().map_or(0.0, |best| best.measured_ms.median);
+            cells.push(found.map_or("–".into(), |outcome| {
+                let median = outcome.measured_ms.median;
+                logarithms.push((median / best).ln());
+                format!("{} ({:.2} ×)", duration(median * 1e-3), median / best)
+            }));
+        }
+        let complete = logarithms.len() == comparisons.len();
+        let mean = logarithms.iter().sum::<f64>() / logarithms.len().max(1) as f64;
+        cells.push(if complete { format!("{:.2} ×", mean.exp()) } else { "–".into() });
+        cells
+    };
+    let rows = ways.iter().map(row).collect();
+    (head.chain(["geometric mean".to_owned()]).collect(), rows)
+}
+
+/// What tells the models apart: of each path the shortest end that no other has.
+pub(super) fn model_names(comparisons: &[&Comparison]) -> Vec<String> {
+    shortest_ends(&comparisons.iter().map(|one| one.model.as_str()).collect::<Vec<_>>())
+}
+
+fn shortest_ends(paths: &[&str]) -> Vec<String> {
+    let name = |path: &&str| {
+        let parts = path.split(is_separator).count();
+        let is_own = |count: &usize| paths.iter().all(|other| other == path || end(other, *count) != end(path, *count));
+        (1..=parts).find(is_own).map_or_else(|| (*path).to_owned(), |count| end(path, count))
+    };
+    paths.iter().map(name).collect()
+}
+
+/// The last `count` parts of a path.
+fn end(path: &str, count: usize) -> String {
+    let mut parts: Vec<&str> = path.trim_end_matches(is_separator).rsplit(is_separator).take(count).collect();
+    parts.reverse();
+    parts.join("/")
+}
+
+pub(super) fn html(comparisons: &[&Comparison]) -> String {
+    let (head, rows) = matrix(comparisons);
+    html_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
+}
+
+/// The same for a terminal.
+pub fn text(comparisons: &[&Comparison]) -> String {
+    let (head, rows) = matrix(comparisons);
+    // A bar in a file's name would begin another column.
+    let head: Vec<String> = head.iter().map(|name| name.replace('|', "¦")).collect();
+    let mut table = Table::new(&head.join(" | >"));
+    rows.into_iter().for_each(|row| table.line(row));
+    format!("median, and how many times the model's fastest it is\n{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_are_named_by_what_tells_them_apart() {
+        assert_eq!(shortest_ends(&["resnet/model.onnx", "bert/model.onnx"]), ["resnet/model.onnx", "bert/model.onnx"]);
+        assert_eq!(shortest_ends(&["/a/b/x.onnx", "/a/c/y.onnx", "tests/"]), ["x.onnx", "y.onnx", "tests"]);
+        assert_eq!(shortest_ends(&["m.onnx", "a/m.onnx"]), ["m.onnx", "a/m.onnx"]);
+        assert_eq!(shortest_ends(&["a/m.onnx", "a/m.onnx"]), ["m.onnx", "m.onnx"]);
+    }
+}

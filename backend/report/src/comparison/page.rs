@@ -1,0 +1,244 @@
+//! A comparison as charts and tables on one page that needs no network; of several models, with a matrix before all.
+
+use super::distinct::{Picture, differences, distinct};
+use super::names::{ERRORS, Names, agreement};
+use super::{Compared, matrix};
+use crate::chart::{self, Bar, BarChart, Format, Group, Lane, Panel, TimePanel, Timeline, html_table, section, titled};
+use crate::report::{RunLane, key};
+use crate::text::{digits, duration, error, file_name};
+use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
+use anabranch::device::format_bytes;
+use std::collections::BTreeMap;
+
+/// Values that differ by more than this are drawn on a logarithmic axis: on another the small ones would be a pixel long.
+const WIDE: f64 = 10.0;
+
+/// The page of all models.
+pub fn page(all: &[Compared]) -> String {
+    let errors = || ("errors", ERRORS.to_owned());
+    match all {
+        [one] => {
+            let facts: Vec<_> = one.facts.iter().cloned().chain([errors()]).collect();
+            chart::page(&format!("{}: ways to place it", file_name(&one.comparison.model)), &facts, &parts(one))
+        }
+        several => {
+            let comparisons: Vec<&Comparison> = several.iter().map(|one| &one.comparison).collect();
+            let explained = "median, and how many times the model's fastest it is; a click on a head sorts";
+            let mut all = vec![titled("All models", explained, &matrix::html(&comparisons))];
+            for (one, name) in several.iter().zip(matrix::model_names(&comparisons)) {
+                all.push(section(&name, &one.facts));
+                all.extend(parts(one));
+            }
+            chart::page(&format!("{} models: ways to place them", several.len()), &[errors()], &all)
+        }
+    }
+}
+
+/// The page of one model that opens with these facts and this part.
+pub fn page_after(title: &str, facts: &[(&str, String)], first: String, one: &Compared) -> String {
+    let after = section("How it was measured", &one.facts);
+    let all: Vec<_> = [first, after].into_iter().chain(parts(one)).collect();
+    chart::page(title, facts, &all)
+}
+
+/// Charts and tables of one model.
+fn parts(one: &Compared) -> Vec<String> {
+    let Compared { comparison, pictures, .. } = one;
+    let names = &Names::of(comparison);
+    let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
+    let subtitle = format!(
+        "{} runs of each way in turn; whiskers: where the median is with {:.0} % confidence; ways of one plan stand together",
+        comparison.repeat,
+        100.0 * confidence
+    );
+    let makespans = |outcome: &Outcome| [outcome.predicted_ms.map(Bar::exactly), Some(measured(outcome))];
+    let traffic = |outcome: &Outcome| {
+        [outcome.predicted_traffic_bytes, Some(outcome.traffic_bytes)]
+            .map(|bytes| bytes.map(|b| Bar::exactly(b as f64)))
+    };
+    let chart = Chart { comparison, names };
+    let model = file_name(&comparison.model);
+    let different = differences(comparison, names, pictures);
+    let best = comparison.best().and_then(|best| best.plan);
+    let fastest = distinct(comparison, names).into_iter().find(|(_, outcome)| outcome.plan == best);
+    let fastest = fastest.map_or(String::new(), |(name, _)| name);
+    let mut parts = vec![
+        chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(model, makespans)]),
+        titled("Ways", "a click on a head sorts", &table(comparison, names)),
+    ];
+    if !different.is_empty() {
+        parts.push(titled(&format!("What {fastest}, of the least median, does differently"), "", &different));
+    }
+    if !pictures.is_empty() {
+        parts.push(schedules(comparison, names, pictures).svg());
+    }
+    // Where nothing crosses devices, the tables say so.
+    if comparison.outcomes.iter().any(|outcome| outcome.traffic_bytes > 0) {
+        let panels = vec![chart.panel(model, traffic)];
+        parts.push(chart.draw("Traffic", "bytes copied or streamed between devices", ("traffic", bytes), panels));
+    }
+    parts.extend([
+        chart.by_device(
+            "Utilisation",
+            "part of the makespan in which a device runs nodes",
+            ("busy", percent),
+            |device| [device.predicted_utilisation, Some(device.utilisation)].map(|part| part.map(Bar::exactly)),
+        ),
+        chart.by_device("Memory", "peak of what plans take, and of what was taken", ("peak memory", bytes), |device| {
+            [device.predicted_peak_bytes, Some(device.peak_bytes)].map(|peak| peak.map(|b| Bar::exactly(b as f64)))
+        }),
+    ]);
+    parts
+}
+
+/// The schedules of all plans on one axis of time, the fastest first, as they were measured.
+fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> Timeline {
+    let mut plans = distinct(comparison, names);
+    plans.sort_by(|(_, one), (_, other)| one.measured_ms.median.total_cmp(&other.measured_ms.median));
+    let drawn = plans.iter().filter_map(|(name, outcome)| Some((name, outcome, pictures.get(&outcome.plan?)?)));
+    let drawn: Vec<_> = drawn.collect();
+    let panel = |(name, outcome, picture): &(&String, &&Outcome, &Picture)| {
+        let lane = |(name, [_, measured]): &RunLane| Lane::of(name.clone(), measured.clone(), picture.ends[1]);
+        let busy = picture.lanes.iter().filter(|(_, [_, measured])| !measured.is_empty());
+        let heading = format!("{name}: median {}", milliseconds(outcome.measured_ms.median));
+        TimePanel::of(&heading, busy.map(lane).collect())
+    };
+    Timeline {
+        title: "Schedules".into(),
+        subtitle: "the profiled run of each plan that is nearest to its median, all on one axis of time; beside each device, how busy it was"
+            .into(),
+        key: key(drawn.iter().flat_map(|(_, _, picture)| &picture.lanes)),
+        marks: Vec::new(),
+        marks_name: String::new(),
+        panels: drawn.iter().map(panel).collect(),
+        end: drawn.iter().map(|(_, _, picture)| picture.ends[1]).fold(0.0, f64::max),
+        time: "time since the run's start".into(),
+        format: duration,
+    }
+}
+
+/// A column's name, and its cell for a thing.
+type Column<T> = (&'static str, fn(&T) -> String);
+
+/// The columns of the table beside the ways' names.
+const COLUMNS: [Column<Outcome>; 10] = [
+    ("predicted", |outcome| or_dash(outcome.predicted_ms, milliseconds)),
+    ("measured", |outcome| milliseconds(outcome.measured_ms.median)),
+    ("at least", |outcome| milliseconds(outcome.measured_ms.low)),
+    ("at most", |outcome| milliseconds(outcome.measured_ms.high)),
+    ("error", |outcome| or_dash(outcome.error_percent, error)),
+    ("nodes off", |outcome| or_dash(outcome.node_error_percent, whole_percent)),
+    ("links off", |outcome| or_dash(outcome.link_error_percent, whole_percent)),
+    ("traffic", |outcome| format_bytes(outcome.traffic_bytes)),
+    ("placing", |outcome| or_dash(outcome.place_ms, milliseconds)),
+    ("outputs", |outcome| agreement(outcome).to_owned()),
+];
+
+fn or_dash(value: Option<f64>, text: impl Fn(f64) -> String) -> String {
+    value.map_or("–".into(), text)
+}
+
+fn table(comparison: &Comparison, names: &Names) -> String {
+    let row = |(name, outcome): (String, &Outcome)| {
+        std::iter::once(name).chain(COLUMNS.map(|(_, value)| value(outcome))).collect()
+    };
+    let head: Vec<&str> = std::iter::once("way").chain(COLUMNS.map(|(name, _)| name)).collect();
+    html_table(&head, &distinct(comparison, names).into_iter().map(row).collect::<Vec<_>>())
+}
+
+fn measured(outcome: &Outcome) -> Bar {
+    let median = outcome.measured_ms;
+    Bar { mean: median.median, whisker: (median.low, median.high) }
+}
+
+/// Predicted beside measured, way by way.
+struct Chart<'a> {
+    comparison: &'a Comparison,
+    names: &'a Names,
+}
+
+impl Chart<'_> {
+    fn panel(&self, title: &str, bars: impl Fn(&Outcome) -> [Option<Bar>; 2]) -> Panel {
+        let group = |(name, outcome): (String, &Outcome)| Group { name, bars: bars(outcome).to_vec() };
+        let groups = distinct(self.comparison, self.names).into_iter().map(group).collect();
+        Panel { title: title.to_owned(), groups, limit: None }
+    }
+
+    fn by_device(
+        &self,
+        title: &str,
+        subtitle: &str,
+        value: (&str, Format),
+        bars: impl Fn(&DeviceOutcome) -> [Option<Bar>; 2],
+    ) -> String {
+        let panel = |(at, device): (usize, &anabranch::plan::PlanDevice)| {
+            self.panel(&device.name, |outcome| outcome.devices.get(at).map_or([None, None], &bars))
+        };
+        self.draw(title, subtitle, value, self.comparison.devices.iter().enumerate().map(panel).collect())
+    }
+
+    fn draw(&self, title: &str, subtitle: &str, (value, format): (&str, Format), panels: Vec<Panel>) -> String {
+        // Shares are read off an axis that ends at the whole.
+        let shares = panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars).flatten();
+        let logarithmic = shares.fold(0.0f64, |most, bar| most.max(bar.mean)) > 1.0 && is_wide(&panels);
+        let chart = BarChart {
+            title: title.to_owned(),
+            subtitle: subtitle.to_owned(),
+            value: if logarithmic { format!("{value}, logarithmic") } else { value.to_owned() },
+            format,
+            logarithmic,
+            series: vec!["predicted".into(), "measured".into()],
+            emphasis: false,
+            missing: "not predicted".into(),
+            limit: None,
+            panels,
+        };
+        chart.svg()
+    }
+}
+
+fn milliseconds(ms: f64) -> String {
+    duration(ms * 1e-3)
+}
+
+fn bytes(bytes: f64) -> String {
+    format_bytes(bytes as u64)
+}
+
+fn percent(part: f64) -> String {
+    whole_percent(part * 100.0)
+}
+
+fn whole_percent(percent: f64) -> String {
+    format!("{} %", digits(percent, 0))
+}
+
+/// Whether the values of a panel differ so much that an axis has to be logarithmic; what is 0 has no place on one.
+fn is_wide(panels: &[Panel]) -> bool {
+    let means =
+        |panel: &Panel| panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();
+    panels.iter().map(means).any(|means: Vec<f64>| {
+        let (least, most) =
+            means.iter().fold((f64::INFINITY, 0.0f64), |(low, high), mean| (low.min(*mean), high.max(*mean)));
+        least > 0.0 && most > WIDE * least
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_differ_more_than_tenfold_get_a_logarithmic_axis() {
+        let panel = |means: &[f64]| Panel {
+            title: String::new(),
+            groups: means
+                .iter()
+                .map(|mean| Group { name: String::new(), bars: vec![Some(Bar::exactly(*mean))] })
+                .collect(),
+            limit: None,
+        };
+        assert!(is_wide(&[panel(&[1.0, 2.0]), panel(&[1.0, 10.1])]));
+        assert!(!is_wide(&[panel(&[1.0, 10.0]), panel(&[0.0, 50.0]), panel(&[])]));
+    }
+}

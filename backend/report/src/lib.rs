@@ -1,0 +1,20 @@
+//! Charts, pages, traces and tables of what Anabranch planned, ran and compared, and tensors in files.
+//!
+//! [`show`] is the way in for programs: it gives a run, a plan, a flow or a comparison as JSON, SVG, HTML or a trace. The command
+//! `anabranch` and the Python package both build on this crate. Programs that only run models use the crate [`anabranch`].
+
+#![forbid(unsafe_code)]
+
+pub mod chart;
+pub mod comparison;
+pub mod flow;
+pub mod npy;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod show;
+pub mod table;
+pub mod tensors;
+pub mod text;
+pub mod trace;
+pub mod trial;

@@ -1,0 +1,16 @@
+//! A measured run beside its prediction: as text, as JSON, and over time.
+
+mod blocks;
+mod gantt;
+mod latency;
+mod lines;
+mod phases;
+mod report;
+mod staged;
+
+pub use blocks::BlockLine;
+pub use gantt::Gantt;
+pub use lines::{busy, planned_peak, summed};
+pub use phases::first_phase_note;
+pub use report::{Report, traffic_text};
+pub use staged::Staged;

@@ -1,0 +1,130 @@
+//! What is told of models that are run in phases, because shapes in them follow from computed values.
+
+use crate::text::duration;
+use anabranch::planning::Planned;
+use anabranch::session::{Part, Run, RunPrediction};
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// Phases in the text at most.
+const SHOWN: usize = 12;
+
+/// How the time of a run is divided among its phases and the host. Times in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Phases {
+    /// Of later phases.
+    plans: usize,
+    /// The whole run.
+    took_ms: f64,
+    /// In the plan of the first phase.
+    first_ms: f64,
+    /// In those of the others.
+    plans_ms: f64,
+    /// Operators on the host between plans.
+    steps: usize,
+    steps_ms: f64,
+    /// To find or make the plans.
+    planning_ms: f64,
+    /// To hand on values.
+    between_ms: f64,
+    /// The different plans, in the order in which the run came to them.
+    each: Vec<PhaseLine>,
+    /// Runs of plans that nothing more is told of, because there were too many.
+    left_out: usize,
+}
+
+/// A plan, which is run in each pass if it is of a loop's body.
+#[derive(Clone, Debug, Serialize)]
+struct PhaseLine {
+    nodes: usize,
+    runs: usize,
+    /// Sum over these runs.
+    predicted_ms: f64,
+    measured_ms: f64,
+    /// The greatest of all these runs, by device.
+    peak_bytes: Vec<u64>,
+}
+
+impl Phases {
+    /// Of a run that had any.
+    pub(super) fn of(run: &Run) -> Option<Self> {
+        let later = run.later.as_ref()?;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        Some(Self {
+            plans: later.phases,
+            took_ms: ms(later.took),
+            first_ms: ms(run.measured.makespan),
+            plans_ms: ms(later.in_plans),
+            steps: later.steps,
+            steps_ms: ms(later.in_steps),
+            planning_ms: ms(later.planning),
+            between_ms: ms(later.between(run)),
+            each: PhaseLine::all(&run.parts()),
+            left_out: later.left_out,
+        })
+    }
+}
+
+impl PhaseLine {
+    fn all(parts: &[Part<'_>]) -> Vec<Self> {
+        let mut lines: Vec<Self> = Vec::new();
+        for part in parts {
+            if part.plan == lines.len() {
+                let nodes = part.planned.program.nodes.len();
+                lines.push(Self { nodes, runs: 0, predicted_ms: 0.0, measured_ms: 0.0, peak_bytes: Vec::new() });
+            }
+            let line = &mut lines[part.plan];
+            line.runs += 1;
+            line.predicted_ms += RunPrediction::of(part.planned).makespan * 1e3;
+            line.measured_ms += part.measured.makespan.as_secs_f64() * 1e3;
+            let peaks = &part.measured.peaks;
+            line.peak_bytes.resize(peaks.len().max(line.peak_bytes.len()), 0);
+            line.peak_bytes.iter_mut().zip(peaks).for_each(|(most, peak)| *most = (*most).max(*peak));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Phases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |ms: f64| duration(ms * 1e-3);
+        writeln!(f, "phases    shapes follow from computed values: the run has phases, each with a plan of its own")?;
+        let [took, first, plans] = [self.took_ms, self.first_ms, self.plans_ms].map(ms);
+        let [steps, planning, between] = [self.steps_ms, self.planning_ms, self.between_ms].map(ms);
+        writeln!(
+            f,
+            "          the run shown took {took}: {first} in the first plan, {plans} in {} later ones,",
+            self.plans
+        )?;
+        writeln!(f, "          {steps} in {} steps on the host, {between} to hand on values,", self.steps)?;
+        write!(f, "          {planning} to find or make plans")?;
+        for (number, line) in self.each.iter().enumerate().take(SHOWN) {
+            let PhaseLine { nodes, runs, predicted_ms, measured_ms, .. } = line;
+            let times = if *runs > 1 { format!(" in {runs} runs") } else { String::new() };
+            let (predicted, measured) = (ms(*predicted_ms), ms(*measured_ms));
+            write!(f, "\n          plan {number}: {nodes} nodes, predicted {predicted}, measured {measured}{times}")?;
+        }
+        match self.each.len().saturating_sub(SHOWN) {
+            0 => {}
+            more => write!(f, "\n          and {more} more plans")?,
+        }
+        match self.left_out {
+            0 => Ok(()),
+            runs => {
+                write!(f, "\n          nodes of {runs} further runs are not shown: there were too many")
+            }
+        }
+    }
+}
+
+/// Says of a plan that it is of the first phase, if it is.
+pub fn first_phase_note(planned: &Planned) -> Option<String> {
+    let rest = planned.rest()?;
+    let first = rest.steps().next().map_or(String::new(), |name| format!(", the first of them `{name}`"));
+    let count = rest.operators();
+    Some(format!(
+        "phases    {count} of the model's operators are left{first}: shapes follow from computed values, so that this plan is of the first \
+         phase, and only `anabranch run` goes on"
+    ))
+}

@@ -1,0 +1,30 @@
+//! The weights that GPUs are sent in each run of a plan.
+
+use anabranch::device::format_bytes;
+use anabranch::plan::{Moved, Plan};
+use anabranch::program::Program;
+use serde::Serialize;
+use std::fmt;
+
+/// The weights that a GPU is sent.
+#[derive(Clone, Debug, Serialize)]
+pub struct Staged {
+    device: String,
+    #[serde(flatten)]
+    sent: Moved,
+}
+
+impl Staged {
+    /// Of all GPUs that are sent any.
+    pub fn all(plan: &Plan, program: &Program) -> Vec<Self> {
+        let of = |(device, sent)| Self { device: plan.device(device).name.clone(), sent };
+        plan.staged(program).into_iter().map(of).collect()
+    }
+}
+
+impl fmt::Display for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, sent: Moved { transfers, bytes } } = self;
+        write!(f, "weights   {device} is sent {} of them in {transfers} transfers in each run", format_bytes(*bytes))
+    }
+}
