@@ -1,4 +1,5 @@
 //! Sessions that come and go leave nothing behind: no thread, no descriptor, no memory.
+//! An executable of its own: it counts the threads, descriptors and memory of the whole process.
 #![cfg(target_os = "linux")]
 
 use anabranch::device::CpuGranularity;

@@ -1,7 +1,7 @@
 //! What fuzzers run: one function for each kind of file that is read, to which any bytes may be given, and the files to begin with.
 //!
 //! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
-//! `tests/fuzz.rs` for a second each by themselves.
+//! `tests/it/fuzz.rs` for a second each by themselves.
 
 use crate::one_cpu;
 use crate::programs::bundled;

@@ -1,4 +1,5 @@
 //! A run that is repeated takes no memory: neither the queue nor the workers, the hand-offs nor the result.
+//! An executable of its own: its allocator counts what the whole process takes.
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;

@@ -1,4 +1,5 @@
 //! Runs of mixed models and shapes by eight threads on shared sessions are all right, and leave no threads, files or memory behind.
+//! An executable of its own: it counts the threads, files and memory of the whole process.
 
 use anabranch_tests::load::load;
 

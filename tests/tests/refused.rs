@@ -1,5 +1,6 @@
 //! The n-th buffer that is asked for is refused, for every n: the session opens, plans and runs, or says that there is no memory, and goes on
 //! well once there is.
+//! An executable of its own: its allocator refuses buffers of the whole process.
 
 use anabranch::device::CpuGranularity;
 use anabranch::session::Outputs;

@@ -1,0 +1,130 @@
+//! `anabranch bench`: several models and ways in one table, and what changed since an earlier result.
+
+use crate::command::{Anabranch, bundled};
+use serde_json::Value;
+use std::fs;
+
+const QUICK: [&str; 5] = ["--no-gpu", "--repeat", "6", "--warmup", "1"];
+
+#[test]
+fn models_and_ways_are_measured_in_one_table() {
+    let command = Anabranch::new();
+    let (mlp, unet) = (bundled("mlp.onnx"), bundled("unet.onnx"));
+    let bench = [&["bench", &mlp, &unet, "--ways", "heft,cpu,cpu0,dynamic"], &QUICK[..]].concat();
+    let results = command.json(&[&bench[..], &["--csv", "r.csv", "-o", "r.json"]].concat());
+    let models = results["models"].as_array().expect("models");
+    assert_eq!(models.iter().map(|model| model["model"].as_str()).collect::<Vec<_>>(), [Some(&*mlp), Some(&*unet)]);
+    for model in models {
+        let outcomes = model["outcomes"].as_array().expect("outcomes");
+        let ways: Vec<_> = outcomes.iter().map(|outcome| outcome["way"]["place"].as_str()).collect();
+        assert_eq!(ways, ["heft", "cpu", "cpu0", "dynamic"].map(Some));
+        for outcome in outcomes {
+            let figure =
+                |key: &str| outcome["latencies_ms"][key].as_f64().unwrap_or_else(|| panic!("{key}: {outcome}"));
+            assert!(figure("min") > 0.0 && figure("p50") <= figure("p95") && figure("p95") <= figure("p99"));
+            assert_eq!(outcome["samples_ms"].as_array().map(Vec::len), Some(6));
+            assert!(outcome["runs_per_second"].as_f64() > Some(0.0) && outcome["outputs"]["within"] == true);
+        }
+    }
+    let csv = command.read("r.csv");
+    assert_eq!(csv.lines().count(), 1 + 2 * 4);
+    assert!(csv.starts_with("model,place,order,stream,runs,callers,") && csv.contains("p99_ms"), "{csv}");
+    let text = command.text(&bench);
+    for part in ["unet.onnx", "dynamic", "runs/s", "× best", "p99"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
+
+#[test]
+fn changes_since_an_earlier_result_are_told_with_their_certainty() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    fn arguments<'a>(model: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+        [&["bench", model, "--ways", "heft,cpu"], &QUICK[..], more].concat()
+    }
+    let bench = |more| arguments(&mlp, more);
+    let results = command.json(&bench(&["-o", "now.json"]));
+    assert!(results["changes"].is_null());
+    // As if all had taken a tenth of the time, or a hundred times as long.
+    let scaled = |file: &str, scale: f64| {
+        let mut earlier: Value = serde_json::from_str(&command.read("now.json")).expect("JSON");
+        for outcome in earlier["models"][0]["outcomes"].as_array_mut().expect("outcomes") {
+            for sample in outcome["samples_ms"].as_array_mut().expect("samples") {
+                *sample = (sample.as_f64().expect("a time") * scale).into();
+            }
+        }
+        fs::write(command.path(file), earlier.to_string()).expect("writable");
+    };
+    scaled("fast.json", 0.01);
+    scaled("slow.json", 100.0);
+    let slower = command.run(&bench(&["--compare-to", "fast.json", "--fail-above", "5%"]));
+    let (told, said) = (String::from_utf8_lossy(&slower.stdout), String::from_utf8_lossy(&slower.stderr));
+    assert_eq!(slower.status.code(), Some(3), "{told}{said}");
+    assert!(told.contains("% slower") && said.contains("2 of 2 are slower by more than 5 %"), "{told}{said}");
+    let faster = command.json(&bench(&["--compare-to", "slow.json", "--fail-above", "5"]));
+    let changes = faster["changes"]["changed"].as_array().expect("changes");
+    assert!(changes.len() == 2 && changes.iter().all(|c| c["ratio"]["high"].as_f64() < Some(1.0)), "{faster}");
+    // Other ways are told to be missing, or new; other numbers of callers are not compared.
+    let other =
+        command.text(&[&["bench", &mlp, "--ways", "heft,cpu0", "--compare-to", "slow.json"], &QUICK[..]].concat());
+    assert!(other.contains("cpu: not measured this time") && other.contains("cpu0: not measured before"), "{other}");
+    // What was not measured again is no success where changes decide.
+    let missing = ["bench", &mlp, "--ways", "heft", "--compare-to", "slow.json", "--fail-above", "5%"];
+    command.refuses(&[&missing[..], &QUICK[..]].concat(), &["--fail-above", "by cpu", "nothing to compare to"]);
+    command.refuses(&bench(&["--compare-to", "slow.json", "--parallel", "2"]), &["slow.json", "--parallel 1"]);
+}
+
+#[test]
+fn callers_at_the_same_time_are_measured_together() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    let bench = ["bench", &mlp, "--ways", "heft,dynamic", "--parallel", "3", "--no-gpu", "--repeat", "10"];
+    let results = command.json(&bench);
+    assert_eq!(results["models"][0]["callers"], 3);
+    for outcome in results["models"][0]["outcomes"].as_array().expect("outcomes") {
+        assert_eq!(outcome["samples_ms"].as_array().map(Vec::len), Some(30), "{outcome}");
+        // What a caller waits is no makespan.
+        assert!(outcome["error_percent"].is_null(), "{outcome}");
+    }
+    let run = ["run", &mlp, "--no-gpu", "--random", "1", "--dim", "batch=2", "--repeat", "4", "--parallel", "2"];
+    let report = command.json(&run);
+    assert_eq!((&report["parallel"]["callers"], &report["parallel"]["runs"]), (&2.into(), &8.into()));
+    assert!(command.text(&run).contains("2 callers at a time, 8 runs"));
+}
+
+#[test]
+fn one_model_that_fails_does_not_lose_the_others() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    fs::write(command.path("broken.onnx"), "no model").expect("writable");
+    let bench = [&["bench", "broken.onnx", &mlp, "--ways", "cpu", "-o", "r.json"], &QUICK[..]].concat();
+    command.refuses(&bench, &["broken.onnx", "1 of 2 models"]);
+    let results: Value = serde_json::from_str(&command.read("r.json")).expect("JSON");
+    assert_eq!(results["models"].as_array().map(Vec::len), Some(1));
+    assert_eq!(results["failed"][0][0], "broken.onnx");
+}
+
+#[test]
+fn times_bound_what_is_measured_and_nonsense_is_refused() {
+    let command = Anabranch::new();
+    let mlp = bundled("mlp.onnx");
+    let timed = command.json(&["bench", &mlp, "--no-gpu", "--ways", "cpu", "--duration", "0.05"]);
+    assert!(timed["models"][0]["outcomes"][0]["samples_ms"].as_array().is_some_and(|samples| !samples.is_empty()));
+    fs::write(command.path("other.json"), "{}").expect("writable");
+    fs::write(command.path("plan.json"), "{\"format\": \"x\"}").expect("writable");
+    for (more, parts) in [
+        (&["--compare-to", "none.json"][..], &["none.json"][..]),
+        (&["--compare-to", "other.json"], &["other.json", "anabranch bench MODEL -o"]),
+        (&["--fail-above", "5%"], &["--compare-to"]),
+        (&["--compare-to", "other.json", "--fail-above", "much"], &["5%"]),
+        (&["--ways", "dynamic"], &["--ways", "name a strategy"]),
+        (&["--ways", "hetf"], &["did you mean `heft`?"]),
+        (&["--parallel", "0"], &["1 to 1024"]),
+        (&["--csv", "r.txt"], &["r.txt", ".csv"]),
+        (&["-o", "none/such.json"], &["there is no directory none"]),
+    ] {
+        command.refuses(&[&["bench", &mlp, "--no-gpu", "--repeat", "1"], more].concat(), parts);
+    }
+    command.refuses(&["bench", &mlp, "--no-gpu", "--duration", "1e300"], &["less than a year"]);
+    command.refuses(&["bench", &mlp, "--no-gpu", "--duration", "1", "--repeat", "2"], &["--duration", "--repeat"]);
+}

@@ -1,0 +1,58 @@
+//! The command `anabranch` as its user sees it, for tests.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// A file of the repository's tests.
+pub(crate) fn bundled(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name).display().to_string()
+}
+
+/// The command in a directory, and with a cost store, of its own.
+pub(crate) struct Anabranch {
+    pub(crate) directory: TempDir,
+}
+
+impl Anabranch {
+    pub(crate) fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args(arguments).env("XDG_DATA_HOME", self.directory.path()).current_dir(self.directory.path());
+        command.output().expect("the command starts")
+    }
+
+    pub(crate) fn text(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--json"]].concat();
+        let text = self.text(&arguments);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+
+    /// Asserts that the command fails with code 2, and that its message contains all of `parts`.
+    pub(crate) fn refuses(&self, arguments: &[&str], parts: &[&str]) {
+        let output = self.run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        let missing: Vec<_> = parts.iter().filter(|part| !message.contains(**part)).collect();
+        assert!(missing.is_empty(), "{arguments:?}: no {missing:?} in {message}");
+    }
+}

@@ -1,0 +1,114 @@
+//! Every command in the guides runs: their shell blocks, one after the other in one directory, on bundled models.
+
+use crate::command::{Anabranch, bundled};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing but the command and
+/// the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left out.
+const GUIDES: [&str; 5] = ["run.md", "compare.md", "costs.md", "report.md", "flow.md"];
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+}
+
+/// The shell blocks of a document: those that begin with three backquotes and `sh` alone.
+fn blocks(document: &str) -> Vec<String> {
+    let (mut blocks, mut block): (Vec<String>, Option<Vec<&str>>) = (Vec::new(), None);
+    for line in document.lines() {
+        match (&mut block, line.trim_end()) {
+            (None, "```sh") => block = Some(Vec::new()),
+            (None, _) => {}
+            (Some(lines), "```") => {
+                blocks.push(lines.join("\n"));
+                block = None;
+            }
+            (Some(lines), _) => lines.push(line),
+        }
+    }
+    assert!(block.is_none(), "a block has no end");
+    blocks
+}
+
+/// A directory with the files that guides speak of, and the cost store of all of them.
+fn prepared(name: &str, store: &Anabranch) -> PathBuf {
+    let directory = store.path(name);
+    fs::create_dir(&directory).expect("a directory");
+    for (file, here) in [("convnet.onnx", "model.onnx"), ("unet.onnx", "other.onnx"), ("convnet.npz", "arrays.npz")] {
+        fs::copy(bundled(file), directory.join(here)).expect("bundled");
+    }
+    let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/wordcount.graph");
+    fs::copy(graph, directory.join("wordcount.graph")).expect("bundled");
+    directory
+}
+
+fn run(name: &str, block: &str, directory: &Path, store: &Anabranch) {
+    let own = Path::new(env!("CARGO_BIN_EXE_anabranch")).parent().expect("a directory");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new("sh")
+        .args(["-eu", "-c", block])
+        .env("PATH", format!("{}:{path}", own.display()))
+        .env("XDG_DATA_HOME", store.directory.path())
+        .current_dir(directory)
+        .output()
+        .expect("there is a shell");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name}:\n{block}\nended with {}: {said}", output.status);
+}
+
+#[test]
+fn every_command_of_the_guides_runs() {
+    let store = Anabranch::new();
+    for name in GUIDES {
+        let document = fs::read_to_string(docs().join(name)).expect(name);
+        let blocks = blocks(&document);
+        assert!(!blocks.is_empty(), "{name} has no shell block");
+        let directory = prepared(name, &store);
+        blocks.iter().for_each(|block| run(name, block, &directory, &store));
+    }
+    for (file, beginning) in [
+        ("run.md/plan.json", "{"),
+        ("compare.md/schedule.csv", "task,device"),
+        ("report.md/page.html", "<!"),
+        ("flow.md/words/words.txt", "4 fish"),
+    ] {
+        assert!(store.read(file).to_lowercase().starts_with(beginning), "{file}");
+    }
+}
+
+/// A command that is shown outside of blocks exists.
+#[test]
+fn commands_that_are_named_exist() {
+    let command = Anabranch::new();
+    let help = command.text(&["--help"]);
+    for name in GUIDES.into_iter().chain(["glossary.md"]) {
+        let document = fs::read_to_string(docs().join(name)).expect(name);
+        for part in document.split("`anabranch ").skip(1) {
+            let named = part.split(['`', ' ']).next().unwrap_or_default();
+            assert!(help.lines().any(|line| line.trim_start().starts_with(&format!("{named} "))), "{name}: {named}");
+        }
+        for link in document.split("](").skip(1).filter_map(|part| part.split(')').next()) {
+            assert!(link.starts_with("http") || docs().join(link).exists(), "{name} links to {link}");
+        }
+    }
+}
+
+#[test]
+fn blocks_are_found_by_their_marks() {
+    let document = "a\n```sh\none\ntwo\n```\n```rust\nno\n```\n```sh no-run\nno\n```\n```sh\nthree\n```\n";
+    assert_eq!(blocks(document), ["one\ntwo", "three"]);
+}
+
+#[test]
+fn the_page_of_commands_names_each_command() {
+    let page = fs::read_to_string(docs().join("commands.md")).expect("the page is there");
+    let help = Anabranch::new().text(&["--help"]);
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> =
+        listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next()).filter(|name| !name.is_empty()).collect();
+    assert!(names.contains(&"demo") && names.contains(&"run"), "{names:?}");
+    let is_missing = |name: &&&str| !page.contains(&format!("anabranch {name}"));
+    let missing: Vec<_> = names.iter().filter(is_missing).filter(|name| **name != "help").collect();
+    assert!(missing.is_empty(), "docs/commands.md does not name {missing:?}");
+}

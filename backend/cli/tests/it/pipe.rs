@@ -1,0 +1,220 @@
+//! `anabranch pipe`, from the outside: where data sets come from and go to, what is left out, and what ends it.
+
+use crate::command::{Anabranch, bundled};
+use anabranch_kernels::{Shape, Tensor};
+use anabranch_report::npy::{read_npz, write_npz};
+use std::collections::BTreeMap;
+
+/// Inputs of a bundled model, as its reference holds them.
+fn reference(model: &str) -> BTreeMap<String, Tensor> {
+    let all = read_npz(bundled(&format!("{model}.npz")).as_ref()).expect("bundled");
+    all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix("in__")?.to_owned(), tensor))).collect()
+}
+
+fn write(command: &Anabranch, file: &str, arrays: &BTreeMap<String, Tensor>) {
+    let arrays = arrays.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    write_npz(&command.path(file), arrays).expect("writable");
+}
+
+/// The same array with other floats: `factor` times each.
+fn scaled(tensor: &Tensor, factor: f32) -> Tensor {
+    let elements: Vec<f32> = tensor.elements::<f32>().expect("floats").iter().map(|x| x * factor).collect();
+    Tensor::from_elements(tensor.shape().clone(), &elements).expect("as many")
+}
+
+fn assert_same(command: &Anabranch, one: &str, other: &str) {
+    let [one, other] = [one, other].map(|file| read_npz(&command.path(file)).expect("written"));
+    assert!(!one.is_empty() && one.keys().eq(other.keys()));
+    assert!(one.values().zip(other.values()).all(|(a, b)| a.same_bits(b)));
+}
+
+#[test]
+fn files_become_results_of_their_names_with_the_bits_of_runs() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    for at in 0..5 {
+        let set = inputs.iter().map(|(name, tensor)| (name.clone(), scaled(tensor, 1.0 + at as f32)));
+        write(&command, &format!("set{at}.npz"), &set.collect());
+    }
+    let pipe = ["pipe", &model, "--no-gpu", "--inputs", "set?.npz", "-o", "results"];
+    let charts = ["--gantt", "g.svg", "--report", "r.html", "--trace", "t.json", "--write-plan", "p.json"];
+    let report = command.json(&[&pipe[..], &charts[..]].concat());
+    assert_eq!((&report["done"], &report["skipped"], &report["wanted"]), (&5.into(), &0.into(), &5.into()));
+    assert!(report["plan"]["period"].as_f64().is_some_and(|period| period > 0.0), "{report}");
+    assert!(command.read("g.svg").contains("data set 4") && command.read("r.html").contains("Stages"));
+    let titled = |file: &str| command.read(file).contains("mlp.onnx") && !command.read(file).contains(&model);
+    assert!(titled("g.svg"), "a title is a name and no path");
+    assert!(command.read("t.json").contains("data set 4") && command.read("p.json").contains("stages"));
+    for at in 0..5 {
+        let set = format!("set{at}.npz");
+        command.text(&["run", &model, "--no-gpu", "--repeat", "1", "--input", &set, "--output", "run.npz"]);
+        assert_same(&command, &format!("results/set{at}.npz"), "run.npz");
+    }
+    // What is there is left out, and what is not is made by the plan that was written.
+    std::fs::remove_file(command.path("results/set3.npz")).expect("there");
+    let report = command.json(&[&pipe[..], &["--resume", "--plan", "p.json", "--no-measure"]].concat());
+    assert_eq!((&report["done"], &report["skipped"], &report["wanted"]), (&1.into(), &4.into(), &1.into()));
+    assert!(command.path("results/set3.npz").is_file());
+    let text = command.text(&[&pipe[..], &["--resume"]].concat());
+    assert!(text.contains("all data sets are done"), "{text}");
+}
+
+#[test]
+fn what_was_made_of_other_files_is_not_taken_for_done() {
+    let command = Anabranch::new();
+    let inputs = reference("mlp");
+    std::fs::copy(bundled("mlp.onnx"), command.path("own.onnx")).expect("writable");
+    for at in 0..4 {
+        write(&command, &format!("set{at}.npz"), &inputs);
+    }
+    let pipe = ["pipe", "own.onnx", "--no-gpu", "--no-measure", "--inputs", "set*.npz", "-o", "results"];
+    command.json(&pipe);
+    // A data set that is newer than its results.
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    let touch = |file: &str| {
+        let file = std::fs::File::options().write(true).open(command.path(file)).expect("there");
+        file.set_modified(later).expect("it is ours");
+    };
+    touch("set2.npz");
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert_eq!((&report["done"], &report["skipped"]), (&1.into(), &3.into()));
+    // One that an older file has taken the place of.
+    write(&command, "older", &inputs);
+    let old = std::fs::File::options().write(true).open(command.path("older")).expect("there");
+    old.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours");
+    std::fs::rename(command.path("older"), command.path("set1.npz")).expect("writable");
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert_eq!((&report["done"], &report["skipped"]), (&2.into(), &2.into()), "set2 is of later, still");
+    // Another model under the same name.
+    touch("own.onnx");
+    let output = command.run(&[&pipe[..], &["--resume"]].concat());
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("another model") && message.contains("--resume"), "{message}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_ends_the_stream_with_a_report_and_the_next_step() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    (0..6).for_each(|at| write(&command, &format!("set{at}.npz"), &inputs));
+    std::fs::write(command.path("set4.npz"), "junk").expect("writable");
+    let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--together", "--inputs", "set*.npz", "-o", "results"];
+    let output = command.run(&pipe);
+    let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("set4.npz") && message.contains("--resume"), "{message}");
+    assert!(text.contains("of 6 data sets"), "{text}");
+    write(&command, "set4.npz", &inputs);
+    let report = command.json(&[&pipe[..], &["--resume"]].concat());
+    assert!(report["skipped"].as_u64() > Some(0), "{report}");
+    assert!((0..6).all(|at| command.path(&format!("results/set{at}.npz")).is_file()));
+}
+
+#[test]
+fn rows_of_an_archive_are_cut_into_data_sets() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    let (name, one) = inputs.iter().next().expect("an input");
+    let width = one.shape().dims()[1];
+    let elements: Vec<f32> = (0..6 * width).map(|at| (at % 17) as f32 - 8.0).collect();
+    let tensor = |dims: [usize; 2], elements: &[f32]| {
+        Tensor::from_elements(Shape::new(dims).expect("small"), elements).expect("as many")
+    };
+    write(&command, "rows.npz", &BTreeMap::from([(name.clone(), tensor([6, width], &elements))]));
+    let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--inputs", "rows.npz", "-o", "results"];
+    let report = command.json(&[&pipe[..], &["--batch", "2"]].concat());
+    assert_eq!(report["done"], 3);
+    for at in 0..3 {
+        let part = &elements[2 * width * at..][..2 * width];
+        write(&command, "part.npz", &BTreeMap::from([(name.clone(), tensor([2, width], part))]));
+        command.text(&["run", &model, "--no-gpu", "--repeat", "1", "--input", "part.npz", "--output", "run.npz"]);
+        assert_same(&command, &format!("results/{at:08}.npz"), "run.npz");
+    }
+    command.refuses(&[&pipe[..], &["--batch", "4"]].concat(), &["rows.npz", "6 rows", "--batch"]);
+}
+
+#[test]
+fn a_data_set_that_fails_is_named_and_those_before_are_there() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("decoder.onnx"), reference("decoder"));
+    for at in 0..6 {
+        let mut set = inputs.clone();
+        if at == 3 {
+            let ids = set.get_mut("ids").expect("token ids");
+            let far = vec![1_000_000i64; ids.shape().elements()];
+            *ids = Tensor::from_elements(ids.shape().clone(), &far).expect("as many");
+        }
+        write(&command, &format!("set{at}.npz"), &set);
+    }
+    let output = command.run(&["pipe", &model, "--no-gpu", "--inputs", "set*.npz", "-o", "results"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("data set 3, stage 0 on cpu0") && message.contains("node"), "{message}");
+    let done = (0..6).filter(|at| command.path(&format!("results/set{at}.npz")).is_file()).collect::<Vec<_>>();
+    assert_eq!(done, [0, 1, 2]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_next_step() {
+    let command = Anabranch::new();
+    let pipe = ["pipe", "--no-gpu", "--no-measure"];
+    let with = |more: &[&'static str]| [&pipe[..], more].concat();
+    command.refuses(&with(&[]), &["--inputs"]);
+    command.refuses(&with(&["--random", "0"]), &["--random"]);
+    command.refuses(&with(&["--inputs", "none*.npy"]), &["none*.npy"]);
+    command.refuses(&with(&["--random", "2", "--replicate", "99999"]), &["99999 copies", "cores"]);
+    command.refuses(&with(&["--random", "2", "--split", "99999"]), &["99999 cores", "no CPU device has more"]);
+    command.refuses(&with(&["--random", "2", "--split", "half"]), &["--split", "auto, off or a number"]);
+    command.refuses(&with(&["--random", "2", "--split", "2", "--replicate", "2"]), &["--split", "--replicate"]);
+    command.refuses(&with(&["--random", "2", "--latency", "1e-9"]), &["the nearest has", "allow more"]);
+    command.refuses(&with(&["--random", "2", "--latency", "0"]), &["--latency", "above 0"]);
+    command.refuses(&with(&["--random", "2", "--plan", "none.json"]), &["none.json"]);
+    command.refuses(&with(&["--random", "2", "--together", "--memory", "cpu0=1KiB"]), &["cpu0"]);
+}
+
+#[test]
+fn a_data_set_is_shared_among_cores_as_said_and_as_written() {
+    let command = Anabranch::new();
+    let pipe = ["pipe", "--no-gpu", "--no-measure", "--cpu-devices", "machine", "--random", "8"];
+    let with = |more: &[&'static str]| [&pipe[..], more].concat();
+    let all = command.json(&with(&["--replicate", "auto"]));
+    let cores = all["plan"]["candidates"].as_array().expect("some").iter();
+    let copies =
+        cores.filter(|tried| tried["how"] == "a copy on each core").map(|tried| tried["devices"][0].as_array());
+    if copies.flatten().next().is_none_or(|devices| devices.len() < 2) {
+        return;
+    }
+    let group = "cpu0.0+cpu0.1";
+    let report = command.json(&with(&["--split", "2", "--write-plan", "p.json", "--gantt", "g.svg"]));
+    assert_eq!((&report["done"], &report["plan"]["stages"][0]["devices"]), (&8.into(), &[group].into()));
+    assert_eq!(report["measured"]["stages"][0]["devices"][0]["device"], group);
+    assert!(report["plan"]["handover"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
+    assert!(command.read("g.svg").contains(group) && command.read("p.json").contains(group));
+    let text = command.text(&with(&["--plan", "p.json"]));
+    assert!(text.contains(group) && text.contains("* given") && text.contains("Handing over"), "{text}");
+    let without = command.json(&with(&["--split", "off"]));
+    let tried = without["plan"]["candidates"].as_array().expect("some");
+    assert!(!tried.is_empty() && !tried.iter().any(|tried| tried["devices"].to_string().contains('+')), "{without}");
+}
+
+#[test]
+fn what_runs_is_shown_meanwhile() {
+    let command = Anabranch::new();
+    let watch = ["watch", "--no-gpu", "--cpu-devices", "machine", "--duration", "0.5", "--every", "0.1"];
+    let text = command.text(&watch);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains("runs/s") && line.contains("p99")), "{text}");
+    assert!(lines.last().is_some_and(|line| line.contains("cpu0")), "{text}");
+    let seen = command.json(&watch);
+    let runs = seen["runs"].as_u64().expect("runs");
+    assert!(runs > 0 && seen["profiled_run"].as_u64() <= Some(runs), "{seen}");
+    let device = &seen["devices"][0];
+    assert!(
+        device["busy"].as_f64() > Some(0.0) && device["peak"].as_u64() <= device["planned_peak"].as_u64(),
+        "{seen}"
+    );
+    command.refuses(&["watch", "--no-gpu", "--every", "0"], &["--every", "more than 0"]);
+    let pipe = ["pipe", "--no-gpu", "--no-measure", "--random", "40", "--live"];
+    assert!(command.text(&pipe).contains("40 of 40 data sets"));
+}

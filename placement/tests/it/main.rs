@@ -1,0 +1,18 @@
+//! Placement from outside, in one executable: `cargo test -p anabranch-placement --test it NAME` runs a part.
+
+mod auto;
+mod checker;
+mod extremes;
+mod footprint;
+mod formats;
+mod instances;
+mod list_schedulers_golden;
+mod logical;
+mod optimum;
+mod pipeline;
+mod properties;
+mod reference;
+mod small;
+mod streaming_golden;
+mod streaming_properties;
+mod thesis_reference;

@@ -1,0 +1,149 @@
+//! The exact search finds the least makespan, and no schedule whatsoever is below a bound.
+
+use crate::instances::Instance;
+use crate::small::{least_makespan, with_problem};
+use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
+use anabranch_placement::format::read_problems;
+use anabranch_placement::order::{ORDERS, order_by_name};
+use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
+use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
+use anabranch_placement::simulate::simulate;
+
+/// Sums of the same times in another order differ by this part.
+const ROUNDING: f64 = 1e-9;
+
+#[test]
+fn the_search_finds_what_trying_everything_finds() {
+    arbtest::arbtest(|random| {
+        with_problem(random, 5, |problem| {
+            let expected = least_makespan(problem);
+            match optimum(problem, &ExactOptions::default()) {
+                Err(error) => assert_eq!((error, expected), (ExactError::NoPlacement, None)),
+                Ok(found) => {
+                    let makespan = found.schedule.makespan;
+                    assert_eq!(found.stop, StopReason::Proven);
+                    assert!(
+                        expected.is_some_and(|least| (makespan - least).abs() <= ROUNDING),
+                        "{makespan} {expected:?}"
+                    );
+                    assert_eq!(check_placement(problem, &found.device_of), []);
+                    assert_eq!(check_schedule(problem, &found.device_of, &found.schedule), []);
+                }
+            }
+        })
+    })
+    .budget_ms(900);
+}
+
+#[test]
+fn auto_ends_between_the_optimum_and_the_strategies() {
+    let (mut proven, mut reached) = (0, 0);
+    arbtest::arbtest(|random| {
+        with_problem(random, 7, |problem| {
+            let auto = Auto { evaluations: Some(100), ..Auto::default() };
+            let Ok(improved) = auto.improve(problem, |_, _| {}) else {
+                return;
+            };
+            let makespan = improved.schedule.makespan;
+            assert_eq!(check_placement(problem, &improved.placement().device_of), []);
+            assert_eq!(check_schedule(problem, &improved.placement().device_of, &improved.schedule), []);
+            assert!(improved.portfolio.iter().all(|&(_, strategy)| makespan <= strategy));
+            assert_eq!(auto.place(problem).unwrap(), *improved.placement());
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+                && found.stop == StopReason::Proven
+            {
+                assert!(makespan >= found.schedule.makespan * (1.0 - ROUNDING));
+                proven += 1;
+                reached += u32::from(makespan <= found.schedule.makespan * (1.0 + ROUNDING));
+            }
+        })
+    })
+    .budget_ms(1500);
+    assert!(f64::from(reached) >= 0.9 * f64::from(proven), "{reached} of {proven}");
+}
+
+#[test]
+fn no_bound_is_above_the_optimum() {
+    arbtest::arbtest(|random| {
+        with_problem(random, 8, |problem| {
+            if let Ok(found) = optimum(problem, &ExactOptions { nodes: 20_000 })
+                && found.stop == StopReason::Proven
+            {
+                let makespan = found.schedule.makespan;
+                for bound in lower_bounds(problem) {
+                    assert!(bound.value <= makespan * (1.0 + ROUNDING), "{bound:?} above {makespan}");
+                }
+            }
+        })
+    })
+    .budget_ms(900);
+}
+
+#[test]
+fn no_schedule_is_below_a_bound() {
+    let send_costs = SendCosts { send_operations: 0.5, receive_operations: 0.0 };
+    let serial = Rules::default().with_send_costs(send_costs).with_contention(LinkContention::Serial);
+    let all = [Rules::default(), Rules::THESIS, serial];
+    arbtest::arbtest(|random| {
+        if let Some(instance) = Instance::draw(random)? {
+            instance.with_problem(|problem| {
+                let bounds = lower_bounds(problem);
+                for (strategy, _) in STRATEGIES {
+                    let Ok(placement) = strategy_by_name(strategy).unwrap().place(problem) else { continue };
+                    let simulated = ORDERS.iter().flat_map(|order| all.iter().map(move |rules| (order, rules)));
+                    let simulated = simulated.map(|(order, rules)| {
+                        let (order, problem) = (order_by_name(order).unwrap(), problem.clone().under(rules.clone()));
+                        simulate(&problem.unwrap(), &placement.device_of, order.as_ref()).unwrap().makespan
+                    });
+                    for makespan in simulated.chain(placement.planned.iter().map(|planned| planned.makespan)) {
+                        for bound in &bounds {
+                            assert!(
+                                bound.value <= makespan * (1.0 + ROUNDING),
+                                "{bound:?} above {makespan}, {strategy}"
+                            );
+                        }
+                    }
+                }
+            });
+        }
+        Ok(())
+    })
+    .budget_ms(900);
+}
+
+/// Makespans of published schedulers, whose code is not ours: HEFT and CPoP as an established library reaches them.
+#[test]
+fn published_schedulers_are_between_optimum_and_bound() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/formats/related.json");
+    let mut proven = 0;
+    for loaded in read_problems(&[path]).unwrap() {
+        let problem = loaded.problem().unwrap();
+        let bound = lower_bound(&problem).value;
+        let found = optimum(&problem, &ExactOptions { nodes: 20_000 }).unwrap();
+        for (name, makespan) in &loaded.facts.figures {
+            assert!(bound <= makespan * (1.0 + ROUNDING), "{} {name}: {bound} above {makespan}", loaded.name);
+            if found.stop == StopReason::Proven {
+                assert!(found.schedule.makespan <= makespan * (1.0 + ROUNDING), "{} {name}", loaded.name);
+                proven += 1;
+            }
+        }
+    }
+    assert!(proven >= 9, "{proven}");
+}
+
+/// Each kind of bound is the best one for some problem; otherwise it would not be worth its time.
+#[test]
+fn every_kind_of_bound_is_the_best_somewhere() {
+    let mut seen = Vec::new();
+    for seed in 0..1000u64 {
+        let mut random = anabranch_placement::generate::Random::new(seed);
+        let bytes: Vec<u8> = (0..4096).map(|_| random.bits() as u8).collect();
+        let mut random = arbtest::arbitrary::Unstructured::new(&bytes);
+        with_problem(&mut random, 8, |problem| seen.push(lower_bound(problem).kind)).unwrap();
+    }
+    for kind in [BoundKind::Path, BoundKind::Work, BoundKind::Window, BoundKind::Separation] {
+        assert!(seen.contains(&kind), "{kind}");
+    }
+}

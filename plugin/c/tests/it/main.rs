@@ -1,0 +1,4 @@
+//! The interface for C, in one executable.
+
+mod c;
+mod header;

@@ -1,0 +1,25 @@
+//! The promises across crates, in one executable: `cargo test -p anabranch-tests --test it NAME` runs a part.
+
+mod compare;
+mod deciding;
+mod dependencies;
+mod determinism;
+mod faults;
+mod fitting;
+mod foreign;
+mod fuzz;
+mod import_fixtures;
+mod limits;
+mod memory;
+mod models;
+mod onnx_suite;
+mod operators;
+mod phases;
+mod pipelines;
+mod quantized;
+mod resident;
+mod sessions;
+mod split;
+mod streaming;
+mod weights;
+mod whole_runs;
