@@ -2,7 +2,6 @@
 
 mod compare;
 mod deciding;
-mod dependencies;
 mod determinism;
 mod faults;
 mod fitting;
