@@ -1,7 +1,7 @@
 //! Charts as self-contained SVG: bars with deviations, and schedules over time. No fonts of their own; colours
 //! that colour-blind people tell apart, on light and dark paper alike.
 //!
-//! Small pieces draw into a [`Canvas`]; each chart lays them out and gives the whole file as text.
+//! Small pieces draw into a `Canvas`; each chart lays them out and gives the whole file as text.
 
 mod axis;
 mod bars;
