@@ -34,7 +34,7 @@ pub enum ErrorKind {
     DeviceFailure,
     /// A kernel failed.
     Kernel,
-    /// The run's [`CancelToken`](crate::execute::CancelToken) was used.
+    /// The run's [`CancelToken`](crate::cancel::CancelToken) was used.
     Cancelled,
     /// The run took longer than its options allow.
     Timeout,

@@ -7,7 +7,7 @@
 pub(crate) mod private;
 mod way;
 
-use crate::device::format_bytes;
+use crate::bytes::format_bytes;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -98,6 +98,8 @@
 //! of a user's functions instead.
 
 pub mod blocks;
+mod bytes;
+mod cancel;
 pub mod canonical;
 pub mod compare;
 pub mod compiled;
@@ -123,10 +125,14 @@ pub mod planning;
 pub mod profile;
 pub mod program;
 mod quoted;
+mod random;
 pub mod refine;
 pub mod session;
 mod steps;
+mod suggest;
+mod sync;
 pub mod tasks;
+mod wait;
 
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 pub use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -134,7 +140,6 @@ pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};
 pub use item::Item;
-pub use names::did_you_mean;
 pub use part::Part;
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
@@ -143,3 +148,4 @@ pub use session::{
     ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
     ValueInfo,
 };
+pub use suggest::did_you_mean;

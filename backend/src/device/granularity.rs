@@ -1,10 +1,11 @@
 //! Divides the machine's cores into CPU devices: a pure function of the topology.
 #![forbid(unsafe_code)]
 
+use super::CacheSummary;
 use super::cpu::{CpuDevice, CpuGranularity};
 use super::key::device_key;
 use super::topology::{Pu, Topology, caches_of};
-use super::{CacheSummary, format_bytes};
+use crate::bytes::format_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPU devices of `topology`, in its order, named `cpu0`, `cpu1`, …

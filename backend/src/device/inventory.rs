@@ -3,12 +3,12 @@
 
 use super::adapters::{self, Found};
 use super::cpu::{CpuDevice, CpuGranularity};
-use super::format_bytes;
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
 use super::graphics::graphics;
 use super::host::{self, Host};
-use crate::names::did_you_mean;
+use crate::bytes::format_bytes;
+use crate::suggest::did_you_mean;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
 use std::path::Path;

@@ -6,9 +6,9 @@
 
 mod adapters;
 pub mod affinity;
-mod bytes;
 #[cfg(test)]
 mod child;
+mod compute;
 mod cpu;
 mod cpulist;
 mod duplicates;
@@ -26,7 +26,8 @@ mod sysfs;
 mod topology;
 mod vulkan;
 
-pub use bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
+pub use crate::bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
+pub use compute::{ComputeDevice, CpuTeam, GpuOpener};
 pub use cpu::{CpuDevice, CpuGranularity};
 pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};

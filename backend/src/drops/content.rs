@@ -2,8 +2,8 @@
 //!
 //! Checksums are BLAKE3 of the content. DALiuGE's are CRC-32, which does not tell apart what somebody means to be taken for the same.
 
-use crate::device::format_bytes;
-use crate::execute::CancelToken;
+use crate::bytes::format_bytes;
+use crate::cancel::CancelToken;
 use crate::files;
 use crate::lock::lock;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Applications that are functions here: DALiuGE's simple ones, on bytes as they are where DALiuGE pickles.
 
 use super::content;
-use crate::device::format_bytes;
-use crate::execute::CancelToken;
+use crate::bytes::format_bytes;
+use crate::cancel::CancelToken;
 use std::time::{Duration, Instant};
 
 /// A function of the contents of all inputs, whose result is every output's content.

@@ -10,7 +10,7 @@ use super::names::is_within;
 use super::recipe::{Kind, Node, Recipe};
 use super::state::{self, Records};
 use super::{DropsError, refused};
-use crate::execute::CancelToken;
+use crate::cancel::CancelToken;
 use crate::files::Held;
 use crate::quoted::Name;
 use std::fs;

@@ -7,7 +7,7 @@ use super::plan::Prepared;
 use super::recipe::{Kind, Node};
 use super::shell::{self, Failure};
 use super::state::{Record, Records, State, now};
-use crate::execute::CancelToken;
+use crate::cancel::CancelToken;
 use crate::files;
 use crate::flow::{Flow, FlowError, FlowOptions, Output};
 use crate::lock::lock;

@@ -3,7 +3,7 @@
 //! What a command leaves running when it ends is ended, too, unless that has made itself a process group of its own, as `setsid` and `timeout` do.
 //! The command is looked at every few milliseconds.
 
-use crate::execute::CancelToken;
+use crate::cancel::CancelToken;
 use crate::lock::lock;
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};

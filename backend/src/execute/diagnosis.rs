@@ -1,9 +1,10 @@
 //! Names for what went wrong in a run: where a failure happened, and who waits for whom in one that stalled.
 
-use super::error::{ExecError, Place};
+use super::error::Place;
 use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
+use crate::plan::ExecError;
 use crate::plan::{Plan, Step};
 use crate::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};

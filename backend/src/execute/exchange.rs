@@ -6,10 +6,10 @@
 use super::error::Failure;
 use super::faults::{Faults, Operation};
 use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
-use super::sync::Mutex;
-use super::sync::lock;
-use super::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-use super::wait::Waiter;
+use crate::sync::Mutex;
+use crate::sync::lock;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use crate::wait::Waiter;
 use anabranch_kernels::Buffer;
 use std::collections::VecDeque;
 use std::sync::Arc;

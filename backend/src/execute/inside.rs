@@ -1,6 +1,6 @@
 //! Knows the threads that are at work for executors: a run must not be asked for from within one, where it would wait for itself.
 
-use super::sync::thread_local;
+use crate::sync::thread_local;
 use std::cell::Cell;
 
 thread_local! {

@@ -7,9 +7,7 @@
 
 #![forbid(unsafe_code)]
 
-mod cancel;
 mod cpu;
-mod device;
 mod diagnosis;
 mod dynamic;
 mod engine;
@@ -19,7 +17,6 @@ mod exchange;
 mod faults;
 mod gpu;
 mod inside;
-mod kernels;
 mod ledger;
 mod link;
 mod options;
@@ -29,29 +26,24 @@ mod relay;
 mod resident;
 mod script;
 mod supervise;
-pub(crate) mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod threads;
-pub(crate) mod wait;
-mod weights;
 mod worker;
 
-pub use cancel::CancelToken;
-pub use device::{ComputeDevice, CpuTeam, GpuOpener};
-pub use dynamic::{DynamicExecutor, Forecast};
-pub use error::ExecError;
+pub use crate::cancel::CancelToken;
+pub use crate::device::{ComputeDevice, CpuTeam, GpuOpener};
+pub use crate::plan::{ExecError, Forecast, Kernels, Weights};
+pub use dynamic::DynamicExecutor;
 pub use event::{Activity, Event, Lane};
-pub(crate) use gpu::BATCH as GPU_BATCH;
-pub use kernels::Kernels;
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
 pub use resident::DeviceTensor;
-pub use weights::Weights;
 
 use crate::error_kind::ErrorKind;
 use crate::plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use crate::program::{NodeId, Origin, Program, Value, ValueId};
+use crate::sync::{Mutex, lock};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use engine::{Call, Engine};
@@ -61,7 +53,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 pub(crate) use supervise::Deadline;
-use sync::{Mutex, lock};
 use worker::GpuTensors;
 
 /// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.

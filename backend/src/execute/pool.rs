@@ -1,8 +1,6 @@
 //! The devices of a session, shared by the executors of all its plans.
 
 use super::RunOptions;
-use super::device::{ComputeDevice, CpuTeam};
-use super::error::ExecError;
 use super::event::Lane;
 use super::exchange::Stop;
 use super::inside;
@@ -10,12 +8,14 @@ use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::relay::{Errand, Relay};
 use super::supervise::{Deadline, TICK};
-use super::sync::Mutex;
-use super::sync::Sender;
-use super::sync::lock;
 use super::threads::{Busy, Inbox, PoolThread};
 use crate::device::affinity;
+use crate::device::{ComputeDevice, CpuTeam};
+use crate::plan::ExecError;
 use crate::plan::HOST;
+use crate::sync::Mutex;
+use crate::sync::Sender;
+use crate::sync::lock;
 use anabranch_kernels::cpu::{Interrupt, Team};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_placement::platform::DeviceId;

@@ -4,10 +4,10 @@
 //! not wait for it: who comes first takes the turn, so that short runs of several threads do not cost a wake-up each. Once in a
 //! [`FAIR`] time the turn is handed to who has waited longest, so that nobody waits for ever.
 
-use super::error::ExecError;
 use super::supervise::Deadline;
-use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Thread, park, park_timeout, thread};
-use super::wait::spin_until;
+use crate::plan::ExecError;
+use crate::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Thread, park, park_timeout, thread};
+use crate::wait::spin_until;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

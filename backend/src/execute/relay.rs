@@ -3,14 +3,14 @@
 //! Otherwise each such run would begin with waking its caller, on whatever processing unit the system wakes it, often one that a
 //! helper works on. Here the next run begins at once, where the last one was, and callers are woken while it is under way.
 
-use super::error::ExecError;
 use super::inside;
 use super::supervise::Deadline;
-use super::sync::lock;
-use super::sync::{Condvar, JoinHandle, Mutex, Receiver, Sender, channel};
 use super::threads::spawn;
 use super::{DeviceTensor, Executor, RunOptions, RunOutput};
 use crate::device::affinity;
+use crate::plan::ExecError;
+use crate::sync::lock;
+use crate::sync::{Condvar, JoinHandle, Mutex, Receiver, Sender, channel};
 use anabranch_kernels::Tensor;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

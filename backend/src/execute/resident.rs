@@ -1,16 +1,17 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
-use super::device::ComputeDevice;
-use super::error::{ExecError, Place};
+use super::error::Place;
 use super::exchange::{Halt, Stop};
 use super::gpu::healthy;
 use super::link::Staging;
 use super::pool::DevicePool;
 use super::verify_specs;
-use super::weights::{storage, upload};
 use super::worker::Site;
+use crate::device::ComputeDevice;
 use crate::error_kind::ErrorKind;
+use crate::plan::ExecError;
 use crate::plan::{HOST, Plan};
+use crate::plan::{storage, upload};
 use crate::program::{Program, Value};
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};

@@ -1,12 +1,13 @@
 //! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
 
-use super::error::{ExecError, Failure};
+use super::error::Failure;
 use super::exchange::{Doing, Exchange, Stop};
-use super::sync::AtomicBool;
-use super::sync::Mutex;
-use super::sync::lock;
 use super::{CancelToken, RunOptions};
 use crate::error_kind::ErrorKind;
+use crate::plan::ExecError;
+use crate::sync::AtomicBool;
+use crate::sync::Mutex;
+use crate::sync::lock;
 use anabranch_kernels::cpu::Interrupt;
 use std::cell::RefCell;
 use std::sync::Arc;

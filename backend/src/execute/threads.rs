@@ -1,13 +1,13 @@
 //! The threads of a pool: each does the part of one worker in one run after the other, whoever's plan it is.
 
 use super::engine::Engine;
-use super::error::ExecError;
 use super::inside;
-use super::sync::Mutex;
-use super::sync::lock;
-use super::sync::{AtomicU32, JoinHandle, thread};
-use super::wait::Waiter;
 use super::worker::Terms;
+use crate::plan::ExecError;
+use crate::sync::Mutex;
+use crate::sync::lock;
+use crate::sync::{AtomicU32, JoinHandle, thread};
+use crate::wait::Waiter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

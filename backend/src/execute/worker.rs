@@ -8,7 +8,7 @@ use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::script::{Feed, NO_GATE};
 use super::supervise::Supervisor;
-use super::wait::spin_for;
+use crate::wait::spin_for;
 use anabranch_kernels::cpu::Interrupt;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::{Buffer, KernelError, Tensor};

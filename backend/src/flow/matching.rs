@@ -4,7 +4,7 @@
 //! and a sink runs only when all that leads to it has run, so nothing of the iteration is left then.
 
 use super::graph::{Declared, Kind};
-use crate::execute::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
 use std::sync::atomic::Ordering;
 
 pub(super) struct Matching {

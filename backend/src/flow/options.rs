@@ -2,8 +2,8 @@
 
 use super::allocation::Allocation;
 use super::error::FlowError;
+use crate::cancel::CancelToken;
 use crate::device::{CpuGranularity, DetectOptions, detect};
-use crate::execute::CancelToken;
 use std::time::Duration;
 
 /// Most workers of a flow.

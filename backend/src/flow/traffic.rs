@@ -3,7 +3,7 @@
 use super::hand::Hand;
 use super::options::FlowOptions;
 use super::queues::Task;
-use crate::execute::sync::AtomicU64;
+use crate::sync::AtomicU64;
 use std::sync::atomic::Ordering;
 
 pub(super) struct TrafficCount {

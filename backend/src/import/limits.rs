@@ -1,6 +1,6 @@
 //! How much a model file may ask for before it is refused.
 
-use crate::device::parse_bytes;
+use crate::bytes::parse_bytes;
 use std::str::FromStr;
 
 const MIB: u64 = 1 << 20;

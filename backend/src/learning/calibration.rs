@@ -18,7 +18,7 @@ use crate::planning::{
 };
 use crate::profile::{LinkCosts, MachineCosts, Rates};
 use crate::program::Program;
-use crate::session::random_tensor;
+use crate::random::random_tensor;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
 use anabranch_placement::platform::{DeviceId, DeviceKind};

@@ -1,8 +1,8 @@
 //! Why a model cannot be lowered: which input, node or attribute, what was found there and what to do about it.
 
 use super::view::View;
+use crate::bytes::exact_bytes;
 use crate::constant::ConstantError;
-use crate::device::exact_bytes;
 use crate::error_kind::ErrorKind;
 use crate::import::AttributeError;
 use crate::import::error::Name;

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// The device that holds the program's inputs and outputs: the first CPU device.
 pub const HOST: DeviceId = DeviceId(0);
 
+/// Kernels in a command buffer of a GPU at most, so that the device begins while the next ones are encoded.
+pub(crate) const GPU_BATCH: usize = 32;
+
 /// A device as a plan sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDevice {

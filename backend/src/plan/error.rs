@@ -1,7 +1,7 @@
 //! Why a plan cannot be made.
 
 use super::holding::Holding;
-use crate::device::{exact_bytes, format_bytes};
+use crate::bytes::{exact_bytes, format_bytes};
 use crate::quoted::Line;
 use anabranch_kernels::KernelError;
 

@@ -245,7 +245,7 @@ impl Placer for ForAuto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execute::Weights;
+    use crate::plan::Weights;
     use crate::plan::test_programs::{Maker, add, relu};
     use crate::plan::{MachineDevice, PlanOptions};
     use crate::planning::{Constraints, Lowered, Machine};

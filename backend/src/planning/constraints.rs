@@ -3,9 +3,9 @@
 use super::error::PlanningError;
 use super::name_pattern::matches;
 use crate::error_kind::ErrorKind;
-use crate::names::did_you_mean;
 use crate::plan::{HOST, MachineDevice};
 use crate::program::{NodeId, Program};
+use crate::suggest::did_you_mean;
 use crate::tasks::Residence;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};

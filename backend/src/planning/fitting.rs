@@ -11,7 +11,7 @@ use super::repair::Ways;
 use super::request::{BlockSource, PlacementRequest, PlanChoice};
 use super::strategy::Order;
 use crate::error_kind::ErrorKind;
-use crate::execute::Forecast;
+use crate::plan::Forecast;
 use crate::plan::{Plan, PlanError, PlanOptions, Residency};
 use crate::program::Program;
 use anabranch_placement::format::LoadedProblem;

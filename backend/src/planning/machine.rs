@@ -3,8 +3,8 @@
 use super::described_machine::usual_limits;
 use super::error::PlanningError;
 use crate::device::{CacheSummary, DeviceRef, Inventory};
+use crate::device::{ComputeDevice, CpuTeam, GpuOpener};
 use crate::error_kind::ErrorKind;
-use crate::execute::{ComputeDevice, CpuTeam, GpuOpener};
 use crate::plan::{MachineDevice, PlanDevice, Residency};
 use crate::profile::{DeviceCosts, History, Laws, LinkCosts, MachineCosts, Predictor, median};
 use crate::program::{Node, Program};

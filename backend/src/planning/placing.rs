@@ -6,7 +6,7 @@ use super::far::{Constants, with_far};
 use super::machine::Machine;
 use super::request::PlacementRequest;
 use crate::error_kind::ErrorKind;
-use crate::execute::Forecast;
+use crate::plan::Forecast;
 use crate::profile::NodeCost;
 use crate::program::{NodeId, Program};
 use crate::tasks::{NodeLimits, ProgramTasks, Role};

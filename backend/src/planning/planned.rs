@@ -3,9 +3,9 @@
 use super::placing::Placed;
 use super::request::PlanChoice;
 use crate::blocks::{BlockMembers, BlockSummary};
-use crate::execute::{Kernels, Weights};
 use crate::lower::Rest;
 use crate::plan::{CandidatePlan, Plan, StreamMode};
+use crate::plan::{Kernels, Weights};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;

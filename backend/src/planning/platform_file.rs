@@ -12,7 +12,8 @@
 
 use super::error::PlanningError;
 use super::machine::{link, machine_devices};
-use crate::device::{Inventory, format_bytes, parse_bytes};
+use crate::bytes::{format_bytes, parse_bytes};
+use crate::device::Inventory;
 use crate::files;
 use crate::plan::MachineDevice;
 use crate::profile::{MOST_SECONDS, MachineCosts, Rates, is_rate};

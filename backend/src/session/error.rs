@@ -1,7 +1,8 @@
 //! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
 
+use crate::bytes::exact_bytes;
 use crate::compiled::CompiledError;
-use crate::device::{DetectError, exact_bytes};
+use crate::device::DetectError;
 use crate::error_kind::ErrorKind;
 use crate::execute::ExecError;
 use crate::import::ImportError;

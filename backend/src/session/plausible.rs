@@ -1,7 +1,7 @@
 //! Plausible elements of inputs that are not given: row numbers within the model's tables, and masks that hide nothing.
 
-use super::random::random_within;
 use crate::import::{Input, Model, Node, ValueIndex};
+use crate::random::random_within;
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::collections::BTreeMap;
 

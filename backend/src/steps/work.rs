@@ -1,6 +1,6 @@
 //! Resources of a step: a team of threads, cancellation, and a budget of memory.
 
-use crate::device::exact_bytes;
+use crate::bytes::exact_bytes;
 use crate::lower::Fault;
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Interrupt, Team};

@@ -9,14 +9,15 @@ mod compute;
 mod slow;
 mod stream;
 
-use super::device::CpuTeam;
-use super::error::{ExecError, Failure, Place};
+use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
 use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
 use super::worker::{Log, Run, Worker};
+use crate::device::CpuTeam;
 use crate::error_kind::ErrorKind;
+use crate::plan::ExecError;
 use crate::plan::{Plan, TransferId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};

@@ -2,13 +2,14 @@
 
 use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
-use crate::execute::error::{ExecError, Failure, Place};
+use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::Halt;
-use crate::execute::gpu::{BATCH, GpuSide, wait_for};
+use crate::execute::gpu::{GpuSide, wait_for};
 use crate::execute::ledger::Ledger;
 use crate::execute::link::End;
 use crate::execute::script::{Cells, ConstantCell, DeviceScript, SlotScript};
 use crate::plan::{DeviceMemory, HOST, KernelNeeds, Needs, STAGING};
+use crate::plan::{ExecError, GPU_BATCH};
 use crate::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -159,7 +160,7 @@ impl Encoder {
 
     fn submit(&self, first: NodeId, inbox: &Receiver<Task>) -> Result<(), Halt> {
         let at = Place::Node(first);
-        let others = inbox.try_iter().take(BATCH - 1).map(|task| task.node);
+        let others = inbox.try_iter().take(GPU_BATCH - 1).map(|task| task.node);
         let nodes: Vec<NodeId> = std::iter::once(first).chain(others).collect();
         self.side.healthy(at)?;
         let gpu = &self.side.gpu;

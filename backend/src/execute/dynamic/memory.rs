@@ -3,8 +3,8 @@
 //! A memory is named by a device: the host's, which all CPU devices share, by [`HOST`], and each GPU's by the GPU.
 
 use crate::error_kind::ErrorKind;
-use crate::execute::error::ExecError;
 use crate::execute::ledger::Ledger;
+use crate::plan::ExecError;
 use crate::plan::HOST;
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;

@@ -1,11 +1,12 @@
 //! What a dynamic executor's threads are told and report, and how they live.
 
-use crate::execute::error::{ExecError, Failure, Place};
+use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::{Halt, Stop};
-use crate::execute::sync::JoinHandle;
 use crate::execute::threads::spawn;
 use crate::execute::worker::Site;
+use crate::plan::ExecError;
 use crate::program::{NodeId, ValueId};
+use crate::sync::JoinHandle;
 use anabranch_kernels::Buffer;
 use anabranch_placement::platform::DeviceId;
 use crossbeam_channel::{Receiver, Sender};

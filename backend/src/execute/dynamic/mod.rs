@@ -17,13 +17,13 @@ mod messages;
 mod schedule;
 mod workers;
 
-use super::error::{ExecError, Failure, Place};
+use super::error::{Failure, Place};
 use super::supervise::Deadline;
 use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
 use crate::lock::lock;
 use crate::plan::PlanDevice;
+use crate::plan::{ExecError, Forecast};
 use anabranch_kernels::Tensor;
-use anabranch_placement::cost::TransferCurve;
 use anabranch_placement::platform::DeviceId;
 use memory::Wiring;
 use schedule::Schedule;
@@ -31,15 +31,6 @@ use std::borrow::Borrow;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use workers::Workers;
-
-/// What is predicted: the scheduler goes by nothing else.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Forecast {
-    /// Seconds of each node on each device; `None` where it must not or cannot run.
-    pub nodes: Vec<Vec<Option<f64>>>,
-    /// From each device to each: seconds of a transfer by its size.
-    pub links: Vec<Vec<TransferCurve>>,
-}
 
 /// A program whose nodes are given to the devices of a pool while it runs. Its runs queue with all others of the pool.
 pub struct DynamicExecutor {

@@ -1,9 +1,10 @@
 //! Waiting for a GPU, and knowing when it is gone.
 
 use crate::error_kind::ErrorKind;
-use crate::execute::error::{ExecError, Failure, Place};
+use crate::execute::error::{Failure, Place};
 use crate::execute::exchange::Halt;
 use crate::execute::worker::Site;
+use crate::plan::ExecError;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::{Gpu, caught, is_race};
 use std::sync::Arc;

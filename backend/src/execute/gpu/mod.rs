@@ -1,7 +1,7 @@
 //! A GPU device: its buffers and kernels, and the worker that encodes and submits them.
 //!
 //! Consecutive steps go into one command buffer. It is submitted when the next step is not ready, when a link waits for
-//! what was computed, or after [`BATCH`] nodes. What comes later in the queue sees what came before, so the worker waits
+//! what was computed, or after [`GPU_BATCH`] nodes. What comes later in the queue sees what came before, so the worker waits
 //! for links only until they have submitted, and never for the device.
 
 mod lost;
@@ -17,14 +17,12 @@ use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
 use super::worker::{GpuTensors, Log, Run, Worker};
+use crate::plan::GPU_BATCH;
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement::platform::DeviceId;
 use lost::wait_for_work;
 use std::sync::Arc;
 use timing::Timing;
-
-/// Kernels in a command buffer at most, so that the device begins while the next ones are encoded.
-pub(crate) const BATCH: usize = 32;
 
 /// Commands that are not submitted yet.
 #[derive(Default)]
@@ -83,7 +81,7 @@ impl GpuWorker {
                 run.next_chunk(&input.feed)?;
             }
             self.encode(kernel, run);
-            if !streaming.outs.is_empty() || self.batch.kernels >= BATCH {
+            if !streaming.outs.is_empty() || self.batch.kernels >= GPU_BATCH {
                 self.submit(run)?;
             }
             for onward in streaming.outs.iter().flat_map(|out| &out.to) {
@@ -181,7 +179,7 @@ impl Worker for GpuWorker {
                 After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
             });
             self.batch.after.extend(gates);
-            if step.urgent || self.batch.kernels >= BATCH {
+            if step.urgent || self.batch.kernels >= GPU_BATCH {
                 self.submit(run)?;
             }
         }

@@ -1,12 +1,13 @@
 //! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
 
 use super::lost::healthy;
-use crate::execute::error::{ExecError, Failure, Place};
-use crate::execute::kernels::Kernels;
+use crate::execute::error::{Failure, Place};
 use crate::execute::ledger::Ledger;
 use crate::execute::script::{DeviceScript, NodeScript, Operand};
-use crate::execute::weights::storage;
 use crate::plan::DeviceMemory;
+use crate::plan::ExecError;
+use crate::plan::Kernels;
+use crate::plan::storage;
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement::platform::DeviceId;

@@ -7,12 +7,13 @@ mod upload;
 
 pub(super) use staging::{End, Staging};
 
-use super::error::{ExecError, Failure, Place};
+use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
 use super::exchange::{Delivery, Halt};
 use super::gpu::GpuSide;
 use super::script::{Feed, LinkScript, LinkStep};
 use super::worker::{Log, Run, Worker};
+use crate::plan::ExecError;
 use crate::plan::Plan;
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement::platform::DeviceId;

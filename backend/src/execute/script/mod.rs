@@ -10,7 +10,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use super::error::ExecError;
+use crate::plan::ExecError;
 use crate::plan::{KernelNeeds, Plan, Ring, Stream, TransferId};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;

@@ -2,7 +2,7 @@
 
 use super::super::{Flow, FlowError, FlowOptions, Output};
 use super::{all_options, options};
-use crate::execute::CancelToken;
+use crate::cancel::CancelToken;
 use crate::flow::{Crew, Scheduler};
 use std::time::Duration;
 

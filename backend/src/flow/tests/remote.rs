@@ -3,7 +3,7 @@
 use super::super::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
 use super::super::{Flow, FlowError, FlowOptions, FlowReport, Peers, Scheduler};
 use super::options;
-use crate::execute::CancelToken;
+use crate::cancel::CancelToken;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;

@@ -5,7 +5,7 @@
 
 use super::super::{Flow, FlowError, FlowOptions, Scheduler};
 use super::options;
-use crate::execute::sync::checked;
+use crate::sync::checked;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::time::Duration;

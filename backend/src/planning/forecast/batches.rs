@@ -1,6 +1,6 @@
 //! Which nodes of a GPU are submitted together: as its worker does it, from the plan alone.
 
-use crate::execute::GPU_BATCH;
+use crate::plan::GPU_BATCH;
 use crate::plan::{Plan, Route, Step};
 use crate::program::{NodeId, Program};
 use anabranch_placement::platform::{DeviceId, DeviceKind};

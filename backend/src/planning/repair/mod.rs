@@ -19,7 +19,7 @@ use super::forecast::forecast;
 use super::machine::Machine;
 use super::placing::Placing;
 use super::strategy::Order;
-use crate::execute::Kernels;
+use crate::plan::Kernels;
 use crate::plan::{MemoryShortage, Plan, PlanDevice, PlanError, PlanOptions, Residency, StreamMode};
 use crate::program::Program;
 use anabranch_placement::graph::{TaskId, UnitId};

@@ -1,6 +1,6 @@
 //! The weights of a session in memory: once for all its plans, packed for CPUs and uploaded to GPUs.
 
-use super::error::ExecError;
+use super::exec_error::ExecError;
 use crate::constant::{Constant, ConstantError, Identity};
 use crate::lock::lock;
 use anabranch_kernels::cpu::Layout;
@@ -62,9 +62,9 @@ impl Uploads for (Weak<Gpu>, Buffers) {
 type Form = (Identity, Option<Layout>);
 
 /// A form that a kernel reads on the host.
-pub(super) struct Wanted {
-    pub(super) constant: Constant,
-    pub(super) layout: Option<Layout>,
+pub(crate) struct Wanted {
+    pub(crate) constant: Constant,
+    pub(crate) layout: Option<Layout>,
 }
 
 impl Wanted {
@@ -114,7 +114,7 @@ impl Wanted {
 impl Weights {
     /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
     /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
-    pub(super) fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+    pub(crate) fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         // Two plans that are readied at a time want mostly the same forms.
         let _making = lock(&self.making);
         let mut there: BTreeMap<Form, Arc<Buffer>> = BTreeMap::new();
@@ -144,7 +144,7 @@ impl Weights {
     }
 
     /// A constant in the memory of a GPU of this name.
-    pub(super) fn on_gpu(
+    pub(crate) fn on_gpu(
         &self,
         gpu: &Arc<Gpu>,
         name: &str,
@@ -236,7 +236,7 @@ fn forget_uploads(buffers: &mut Buffers) {
 }
 
 /// Copies bytes to a new buffer of whole words.
-pub(super) fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+pub(crate) fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
     let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
     for (at, piece) in bytes.chunks(PIECE).enumerate() {
         let offset = (at * PIECE) as u64;
@@ -254,7 +254,7 @@ pub(super) fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelErro
 }
 
 /// A buffer for tensors.
-pub(super) fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
+pub(crate) fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
     gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size,

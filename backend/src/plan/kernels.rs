@@ -3,11 +3,11 @@
 //! Preparing needs types and shapes alone: it is what plans ask for. A kernel that is to run is given its constants in the layouts
 //! that it wants, which all kernels of a session share ([`Weights`]).
 
-use super::error::ExecError;
+use super::exec_error::ExecError;
 use super::weights::{Wanted, Weights};
+use super::{KernelNeeds, Needs, PackedConstant};
 use crate::constant::Constant;
 use crate::lock::lock;
-use crate::plan::{KernelNeeds, Needs, PackedConstant};
 use crate::program::{NodeId, Program, ValueId};
 use anabranch_kernels::cpu::{self, CpuKernel, Packing};
 use anabranch_kernels::gpu::{self, Gpu};
@@ -78,7 +78,7 @@ impl Kernels {
     ///
     /// # Errors
     /// If there is no kernel for a node, or a constant cannot be read.
-    pub(super) fn ready(&self, nodes: &[NodeId], values: &[ValueId]) -> Result<Vec<Arc<Buffer>>, ExecError> {
+    pub(crate) fn ready(&self, nodes: &[NodeId], values: &[ValueId]) -> Result<Vec<Arc<Buffer>>, ExecError> {
         let mut kernels = lock(&self.cpu);
         let mut wanted: Vec<Wanted> = Vec::new();
         let mut waiting = Vec::new();
@@ -111,7 +111,7 @@ impl Kernels {
     ///
     /// # Errors
     /// If there is none, or a constant cannot be read.
-    pub(super) fn cpu(&self, node: NodeId) -> Result<Arc<dyn CpuKernel>, ExecError> {
+    pub(crate) fn cpu(&self, node: NodeId) -> Result<Arc<dyn CpuKernel>, ExecError> {
         self.ready(&[node], &[])?;
         match lock(&self.cpu).get(&node) {
             Some(Prepared::Ready { kernel, .. }) => Ok(Arc::clone(kernel)),
@@ -120,7 +120,7 @@ impl Kernels {
     }
 
     /// The packed constants that the kernel of a node keeps, once it is ready.
-    pub(super) fn packed(&self, node: NodeId) -> Vec<Arc<Buffer>> {
+    pub(crate) fn packed(&self, node: NodeId) -> Vec<Arc<Buffer>> {
         match lock(&self.cpu).get(&node) {
             Some(Prepared::Ready { packed, .. }) => packed.clone(),
             _ => Vec::new(),
@@ -128,7 +128,7 @@ impl Kernels {
     }
 
     /// For each input of a node, its value if a GPU's kernel looks at it while it is compiled.
-    pub(super) fn tables(&self, node: NodeId) -> Result<Vec<Option<Tensor>>, ExecError> {
+    pub(crate) fn tables(&self, node: NodeId) -> Result<Vec<Option<Tensor>>, ExecError> {
         let binds = gpu::binds(&self.program.node(node).spec, &self.constant(node));
         let node = self.program.node(node);
         let table = |(at, (input, spec)): (usize, (&ValueId, &anabranch_kernels::TensorSpec))| {
@@ -141,7 +141,7 @@ impl Kernels {
     }
 
     /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
-    pub(super) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
+    pub(crate) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
         let constant = self.program.constant(value);
         self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is no constant"))?)
     }

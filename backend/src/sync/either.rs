@@ -388,10 +388,10 @@ impl<T: 'static> LocalKey<T> {
 
 macro_rules! of_each_thread {
     (static $name:ident: $type:ty = const { $value:expr };) => {
-        static $name: $crate::execute::sync::LocalKey<$type> = {
+        static $name: $crate::sync::LocalKey<$type> = {
             std::thread_local! { static STANDARD: $type = const { $value }; }
             shuttle::thread_local! { static CHECKED: $type = const { $value }; }
-            $crate::execute::sync::LocalKey { standard: &STANDARD, checked: &CHECKED }
+            $crate::sync::LocalKey { standard: &STANDARD, checked: &CHECKED }
         };
     };
 }

@@ -4,9 +4,9 @@
 //! sleeps. All four accesses are sequentially consistent, so that one of the two sees the other and no wake-up is lost.
 //! `unpark` before `park` counts, and a sleep that ends for another reason only leads to another look.
 
-use super::sync::AtomicBool;
-use super::sync::lock;
-use super::sync::{Mutex, Thread, park, park_timeout, thread};
+use crate::sync::AtomicBool;
+use crate::sync::lock;
+use crate::sync::{Mutex, Thread, park, park_timeout, thread};
 use std::sync::atomic::Ordering;
 
 use std::time::{Duration, Instant};

@@ -29,7 +29,7 @@ pub struct CpuTeam {
 
 impl CpuTeam {
     /// How many times longer than it needs each node takes, if more than once.
-    pub(super) fn slowdown(&self) -> Option<f64> {
+    pub(crate) fn slowdown(&self) -> Option<f64> {
         Some(self.slowdown).filter(|times| *times > 1.0)
     }
 }
@@ -56,7 +56,7 @@ impl GpuOpener {
         Self { name: name.into(), open: Arc::new(open) }
     }
 
-    pub(super) fn open(&self) -> Result<Arc<Gpu>, KernelError> {
+    pub(crate) fn open(&self) -> Result<Arc<Gpu>, KernelError> {
         (self.open)()
     }
 }

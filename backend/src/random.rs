@@ -35,7 +35,7 @@ pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor>
 }
 
 /// [`random_tensor`], with integers of this range, as far as their type reaches.
-pub(super) fn random_within(name: &str, spec: &TensorSpec, seed: u64, range: Range<u64>) -> Option<Tensor> {
+pub(crate) fn random_within(name: &str, spec: &TensorSpec, seed: u64, range: Range<u64>) -> Option<Tensor> {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     let mut random = SplitMix(seed ^ hash);
     // Truth values, and types of one byte whose element 1 is the least above 0, are made as the bytes that they are.

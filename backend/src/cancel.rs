@@ -1,6 +1,6 @@
 //! Ending a run from outside.
 
-use super::sync::AtomicBool;
+use crate::sync::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

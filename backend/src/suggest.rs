@@ -1,0 +1,29 @@
+//! Names that may have been meant.
+
+/// How alike names must be for one to be meant by the other (Jaro–Winkler similarity, which minds beginnings most): a letter that is wrong,
+/// missing or too many, or two that changed places, leave more than this of names of three letters and more.
+const ALIKE: f64 = 0.7;
+
+/// Words for an error about `name`, which is none of those that are known: which of them it may have been meant to be, if one is like it.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let alike = |known: &'a str| (strsim::jaro_winkler(name, known), known);
+    let nearest = known.into_iter().map(alike).max_by(|a, b| a.0.total_cmp(&b.0));
+    match nearest {
+        Some((likeness, known)) if likeness > ALIKE => format!("; did you mean `{known}`?"),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_meant_is_found_by_likeness() {
+        let known = ["heft", "mite", "gpu0", "cpu0", "lookahead", "etf"];
+        for (name, meant) in [("hetf", "heft"), ("mit", "mite"), ("gpu1", "gpu0"), ("lookahaed", "lookahead")] {
+            assert_eq!(did_you_mean(name, known), format!("; did you mean `{meant}`?"));
+        }
+        assert_eq!((did_you_mean("best", known), did_you_mean("x", [])), (String::new(), String::new()));
+    }
+}
