@@ -97,50 +97,28 @@
 //! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all. [`flow`] runs graphs
 //! of a user's functions instead.
 
-pub mod blocks;
-mod bytes;
-mod cancel;
-pub mod canonical;
-pub mod compare;
-pub mod compiled;
-pub mod constant;
-pub mod device;
-pub mod drops;
-mod error_kind;
-pub mod execute;
-pub mod files;
-pub mod flow;
-pub mod import;
-mod item;
-pub mod learning;
-pub mod lent;
-mod lock;
-pub mod lower;
-mod names;
-mod part;
-pub mod pipeline;
-pub mod plan;
-pub mod plan_file;
-pub mod planning;
-pub mod profile;
-pub mod program;
-mod quoted;
-mod random;
-pub mod refine;
-pub mod session;
-mod steps;
-mod suggest;
-mod sync;
-pub mod tasks;
-mod wait;
+pub use anabranch_base::files;
+pub use anabranch_costs as profile;
+pub use anabranch_device as device;
+pub use anabranch_execute as execute;
+pub use anabranch_flow as flow;
+pub use anabranch_flow::drops;
+pub use anabranch_ir::{constant, program};
+pub use anabranch_lab::canonical;
+pub use anabranch_learning as learning;
+pub use anabranch_onnx::{Item, Part, import, lower};
+pub use anabranch_pipeline as pipeline;
+pub use anabranch_plan::{self as plan, blocks, plan_file, tasks};
+pub use anabranch_planning as planning;
+pub use anabranch_session::{self as session, compiled, lent};
+pub use anabranch_tuning::{compare, refine};
 
+pub use anabranch_base::suggest::did_you_mean;
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 pub use anabranch_placement::platform::{DeviceId, DeviceKind};
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};
-pub use item::Item;
-pub use part::Part;
 pub use plan::PlanOptions;
 pub use planning::{Constraints, Order, PlatformFile, Strategy};
 pub use profile::CostStore;
@@ -148,4 +126,3 @@ pub use session::{
     ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
     ValueInfo,
 };
-pub use suggest::did_you_mean;

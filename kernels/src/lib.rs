@@ -6,12 +6,13 @@
 //!
 //! This crate knows neither graphs nor devices' placement.
 
-#[cfg(test)]
+#[cfg(all(test, feature = "gpu"))]
 mod agreement;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
 mod foreign;
+#[cfg(feature = "gpu")]
 pub mod gpu;
 mod minifloat;
 mod narrowing;

@@ -83,7 +83,7 @@ pub mod pipeline;
 pub mod place;
 pub mod platform;
 pub mod problem;
-pub mod quoted;
+pub use anabranch_base::quoted;
 pub mod rank;
 pub mod rules;
 #[cfg(test)]

@@ -311,7 +311,7 @@ static COMPILED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(path).expect("just written")
 });
 
-/// Where a compiled model says how large its parts are, and where it has its checksum and its description (`backend/src/compiled/container.rs`).
+/// Where a compiled model says how large its parts are, and where it has its checksum and its description (`backend/session/src/compiled/container.rs`).
 const SIZES: usize = 24;
 const CHECKSUM: Range<usize> = 64..96;
 

@@ -1,0 +1,138 @@
+//! Directories that nobody but their owner may enter: what is in them was written by that user.
+
+use super::way::{Way, stranger};
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+/// Makes a private directory, if it is not there.
+///
+/// # Errors
+/// If it cannot be made, or what is there is not private ([`check`]).
+pub fn make(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)?;
+    check(path)
+}
+
+/// Sees that what is at `path` is a private directory, or nothing.
+///
+/// # Errors
+/// If it is a link or a file, belongs to another user, others may enter it, or others may put another directory in its place.
+pub fn check(path: &Path) -> io::Result<()> {
+    // Without a slash at the end, which would follow a link.
+    let path: PathBuf = path.components().collect();
+    let refusal = match fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        facts => refusal(&facts?),
+    };
+    let whole = std::path::absolute(&path)?;
+    let way = Way::of(whole.parent().unwrap_or(&whole))?;
+    match refusal.or_else(|| way.passed.iter().find_map(|(path, facts)| exposed(path, facts))) {
+        Some(text) => Err(io::Error::new(ErrorKind::PermissionDenied, text)),
+        None => Ok(()),
+    }
+}
+
+/// Why others can put something else beneath a directory, or behind a link, if they can.
+fn exposed(path: &Path, facts: &Metadata) -> Option<String> {
+    const NEXT: &str = "name one that is beneath your own alone";
+    let path = path.display();
+    if let Some(owner) = stranger(facts) {
+        return Some(format!("is beneath {path}, which belongs to another user (uid {owner}); {NEXT}"));
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let (mode, group) = (facts.mode() & 0o7777, facts.gid());
+        // By custom, a user's private group has the user's number.
+        let is_private = group == 0 || group == rustix::process::geteuid().as_raw();
+        let others = if is_private { 0o002 } else { 0o022 };
+        if facts.is_dir() && mode & others != 0 && mode & 0o1000 == 0 {
+            return Some(format!("is beneath {path}, which others may write to (mode {mode:o}); {NEXT}"));
+        }
+    }
+    None
+}
+
+fn refusal(facts: &Metadata) -> Option<String> {
+    if facts.is_symlink() {
+        return Some("is a link; name the directory itself".into());
+    }
+    if !facts.is_dir() {
+        return Some("is no directory".into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let mode = facts.mode() & 0o777;
+        if !is_own(facts) {
+            return Some(format!("belongs to another user (uid {}); name a directory of your own", facts.uid()));
+        }
+        if mode & 0o077 != 0 {
+            return Some(format!("may be entered by others (mode {mode:o}); run `chmod 700` on it"));
+        }
+    }
+    None
+}
+
+/// Whether something belongs to this user.
+pub fn is_own(facts: &Metadata) -> bool {
+    #[cfg(unix)]
+    return std::os::unix::fs::MetadataExt::uid(facts) == rustix::process::geteuid().as_raw();
+    #[cfg(not(unix))]
+    {
+        let _ = facts;
+        true
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn only_a_directory_of_ones_own_that_nobody_else_enters_is_private() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| folder.path().join(name);
+        make(&path("a/b")).expect("writable");
+        assert_eq!(fs::metadata(path("a/b")).expect("made").permissions().mode() & 0o777, 0o700);
+        make(&path("a/b/")).expect("it is there and private");
+        symlink("a", path("link")).expect("a link");
+        fs::write(path("file"), "").expect("writable");
+        for (name, why) in [("link", "is a link"), ("link/", "is a link"), ("file", "no directory")] {
+            assert!(check(&path(name)).is_err_and(|error| error.to_string().contains(why)), "{name}");
+        }
+        for mode in [0o755, 0o770, 0o701] {
+            fs::set_permissions(path("a"), fs::Permissions::from_mode(mode)).expect("its owner may");
+            assert!(make(&path("a")).is_err_and(|error| error.to_string().contains("chmod 700")), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_private_where_others_can_exchange_a_directory_above_it() {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| folder.path().join(name);
+        let may = |name: &str, mode| fs::set_permissions(path(name), fs::Permissions::from_mode(mode));
+        make(&path("open/own/kept")).expect("writable");
+        symlink("open/own", path("link")).expect("a link");
+        for (mode, is_private) in [(0o755, true), (0o777, false), (0o772, false), (0o1777, true)] {
+            may("open", mode).expect("its owner may");
+            for name in ["open/own/kept", "open/new", "link/kept", "open/own/../own/kept/"] {
+                let checked = check(&path(name));
+                assert_eq!(checked.is_ok(), is_private, "{name} {mode:o}: {checked:?}");
+                let expected = |error: io::Error| error.to_string().contains("which others may write to");
+                assert!(checked.map_or_else(expected, |()| true));
+            }
+        }
+        // The directory of a link counts, too.
+        symlink("../closed", path("open/link")).expect("a link");
+        make(&path("closed/kept")).expect("writable");
+        may("open", 0o777).expect("its owner may");
+        assert!(check(&path("closed/kept")).is_ok() && check(&path("open/link/kept")).is_err());
+    }
+}

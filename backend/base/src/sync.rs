@@ -1,0 +1,58 @@
+//! What the threads of the executor and of flows synchronise with: the standard library's primitives. With `--cfg shuttle` they are a model
+//! checker's, which explores the orders in which threads can go on (`scripts/schedules`).
+
+use std::sync::PoisonError;
+
+#[cfg(shuttle)]
+pub use checked::*;
+#[cfg(not(shuttle))]
+pub use standard::*;
+
+#[cfg(not(shuttle))]
+mod standard {
+    pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+    pub use std::sync::mpsc::{Receiver, Sender, channel};
+    pub use std::sync::{Condvar, Mutex, MutexGuard};
+    pub use std::thread::{self, JoinHandle, Thread, park, park_timeout};
+    pub use std::thread_local;
+}
+
+#[cfg(shuttle)]
+mod checked {
+    pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+    pub use shuttle::sync::mpsc::{Receiver, Sender, channel};
+    pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    pub use shuttle::thread::{self, JoinHandle, Thread, park};
+    pub use shuttle::thread_local;
+    use std::time::Duration;
+
+    /// Yields if the clock would end the sleep soon. A sleep of seconds counts as one that no clock ends, so that the checker finds the wake-ups
+    /// that are lost.
+    pub fn park_timeout(most: Duration) {
+        if most < Duration::from_secs(1) { thread::yield_now() } else { park() }
+    }
+}
+
+/// Locks a mutex whose data is whole whatever its last holder did, as [`crate::lock::lock`] does.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread that ends within the scope. The standard library's thread has this name.
+///
+/// # Errors
+/// If the system gives no thread.
+pub fn start_scoped<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: String,
+    work: impl FnOnce() + Send + 'scope,
+) -> std::io::Result<()> {
+    #[cfg(shuttle)]
+    {
+        drop(name);
+        scope.spawn(work);
+        Ok(())
+    }
+    #[cfg(not(shuttle))]
+    thread::Builder::new().name(name).spawn_scoped(scope, work).map(drop)
+}

@@ -1,0 +1,363 @@
+//! Predicted times of a program's nodes on a device, and how far to trust them.
+//!
+//! First what was measured of an equal node; then the law that the device's measured nodes of the same family follow, as far as it
+//! reaches; then what kernels of another version took; then a roofline, times what the device's measured nodes of the same family, or
+//! else of the same op, take of theirs.
+
+use super::history::History;
+use super::law::{Law, Point};
+use super::machine::{DeviceCosts, NodeCosts, Rates};
+use super::robust::{median, nine_of_ten};
+use anabranch_base::lock::lock;
+use anabranch_kernels::op::{Family, NodeSpec};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Where a predicted time comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CostSource {
+    /// Measured runs of an equal node on this device: their median.
+    Measured {
+        /// Samples that it rests on.
+        samples: u64,
+    },
+    /// Runs of an equal node on this device, all of them the first after a start: the least of them.
+    Cold {
+        /// Samples that it rests on.
+        samples: u64,
+    },
+    /// The law of the measured nodes of the same family.
+    Fitted {
+        /// Nodes that the law was fitted to.
+        nodes: usize,
+    },
+    /// An equal node's time with kernels of another version.
+    OtherKernels {
+        /// Their version.
+        version: u32,
+    },
+    /// The roofline, times what measured nodes of the same family or op take of theirs.
+    Scaled {
+        /// Nodes that were compared with their rooflines.
+        nodes: usize,
+    },
+    /// The node's work over the rates measured by this machine's calibration.
+    Roofline,
+    /// The node's work over rates that nobody measured.
+    Assumed,
+}
+
+impl fmt::Display for CostSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured { samples } => write!(f, "measured ×{samples}"),
+            Self::Cold { samples } => write!(f, "measured cold ×{samples}"),
+            Self::Fitted { nodes } => write!(f, "fitted to {nodes} nodes"),
+            Self::OtherKernels { version } => write!(f, "measured with kernels {version}"),
+            Self::Scaled { nodes } => write!(f, "roofline as of {nodes} nodes"),
+            Self::Roofline => f.write_str("roofline"),
+            Self::Assumed => f.write_str("assumed"),
+        }
+    }
+}
+
+/// A predicted time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NodeCost {
+    /// Seconds.
+    pub seconds: f64,
+    /// The factor within which the time lies in nine of ten cases, from `seconds / spread` to `seconds · spread`; `None` where nobody
+    /// knows.
+    pub spread: Option<f64>,
+    /// What the prediction rests on.
+    pub source: CostSource,
+}
+
+impl NodeCost {
+    /// The cost on a device that takes so many times as long.
+    pub fn times(self, times: f64) -> Self {
+        Self { seconds: self.seconds * times, ..self }
+    }
+}
+
+impl fmt::Display for NodeCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spread {
+            Some(spread) => write!(f, "{}, within {spread:.2}×", self.source),
+            None => self.source.fmt(f),
+        }
+    }
+}
+
+impl Rates {
+    /// Rates of a small present-day core, for a device that was never calibrated.
+    pub const ASSUMED: Self =
+        Self { matmul_flops: 5e10, conv_flops: 3e10, map_flops: 5e9, bandwidth: 1e10, launch: 1e-6 };
+
+    /// The roofline (Williams, Waterman, Patterson 2009): a node takes as long as the slower of its arithmetic and its
+    /// memory traffic, after the launch. Returns seconds. O(1).
+    pub fn predict(&self, node: &NodeSpec) -> f64 {
+        let work = node.work();
+        self.roofline(node.op.name(), work.flops, work.bytes())
+    }
+
+    /// The roofline of a node of the op called `op` with so many operations and bytes.
+    fn roofline(&self, op: &str, flops: f64, bytes: f64) -> f64 {
+        let peak = match op {
+            "conv" | "conv_transpose" => self.conv_flops,
+            "matmul" => self.matmul_flops,
+            _ => self.map_flops,
+        };
+        self.launch + (flops / peak).max(bytes / self.bandwidth)
+    }
+}
+
+/// Predicts the nodes of one device. The laws of its families are fitted once, when they are first asked for.
+#[derive(Debug)]
+pub struct Predictor<'a> {
+    costs: Option<&'a DeviceCosts>,
+    key: &'a str,
+    laws: Laws,
+}
+
+/// The laws of all devices of a machine as far as they are fitted, by the device's key, the family and the op. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Laws(Arc<Mutex<BTreeMap<LawKey, Known>>>);
+
+type LawKey = (String, &'static str, &'static str);
+
+/// What the measured nodes of a family tell of others.
+#[derive(Clone, Debug, PartialEq)]
+struct Known {
+    law: Option<Law>,
+    scale: Option<Scale>,
+}
+
+/// So many nodes do not tell how much others differ: these are taken to lie within …
+const FEW: usize = 5;
+
+/// … this factor at least, …
+const FEW_SPREAD: f64 = 2.0;
+
+/// … and those that more nodes tell of within this.
+const LEAST_SPREAD: f64 = 1.1;
+
+/// What nodes take of their rooflines.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Scale {
+    /// The median.
+    ratio: f64,
+    /// The factor within which nine of ten lie.
+    spread: f64,
+    nodes: usize,
+}
+
+impl<'a> Predictor<'a> {
+    /// A predictor from what is known of a device, if anything is.
+    pub fn new(costs: Option<&'a DeviceCosts>) -> Self {
+        Self { costs, key: "", laws: Laws::default() }
+    }
+
+    /// A predictor of the device of this key that shares its laws with others of the same costs.
+    pub fn sharing(laws: &Laws, costs: Option<&'a DeviceCosts>, key: &'a str) -> Self {
+        Self { costs, key, laws: laws.clone() }
+    }
+
+    /// The rates measured by calibration.
+    pub fn rates(&self) -> Option<Rates> {
+        self.costs.and_then(|costs| costs.rates)
+    }
+
+    /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
+    pub fn predict(&self, node: &NodeSpec) -> NodeCost {
+        let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key())).map(Arc::as_ref);
+        if let Some(cost) = equal
+            .and_then(|costs| costs.versions.get(&anabranch_kernels::VERSION))
+            .and_then(|history| measured(history))
+        {
+            return cost;
+        }
+        let family = node.family();
+        let mut laws = lock(&self.laws.0);
+        let place = laws.entry((self.key.to_owned(), family.name, node.op.name()));
+        let known = place.or_insert_with(|| self.known(&family, node.op.name()));
+        let fitted = known.law.as_ref().and_then(|law| {
+            let (seconds, spread) = law.predict(&family.amounts)?;
+            Some(NodeCost { seconds, spread: Some(spread), source: CostSource::Fitted { nodes: law.points } })
+        });
+        fitted.or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, known.scale))
+    }
+
+    /// What the nodes of a family, and of its op, that this build's kernels were measured on while warm tell of others.
+    fn known(&self, family: &Family, op: &str) -> Known {
+        let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values()).map(Arc::as_ref);
+        let seconds = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9);
+        let count = family.amounts.len();
+        let alike = || nodes().filter(|node| node.family == family.name && node.amounts.len() == count);
+        let points: Vec<Point> = alike().filter_map(|node| Some((node.amounts.clone(), seconds(node)?))).collect();
+        let spread = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.estimate()?.spread.ln());
+        let scatter = median(&alike().filter_map(spread).collect::<Vec<_>>()).unwrap_or(0.0);
+        let rates = self.rates().unwrap_or(Rates::ASSUMED);
+        let ratio = |node: &NodeCosts| Some(seconds(node)? / rates.roofline(op, node.flops, node.bytes));
+        let family = Scale::of(alike().filter_map(ratio));
+        let scale = family.or_else(|| Scale::of(nodes().filter(|node| node.op == op).filter_map(ratio)));
+        Known { law: Law::of(points, scatter), scale }
+    }
+
+    fn roofline(&self, node: &NodeSpec, scale: Option<Scale>) -> NodeCost {
+        let rates = self.rates();
+        let seconds = rates.unwrap_or(Rates::ASSUMED).predict(node);
+        match scale {
+            Some(Scale { ratio, spread, nodes }) => NodeCost {
+                seconds: seconds * ratio,
+                // One node does not say how much others differ.
+                spread: (nodes > 1).then_some(spread),
+                source: CostSource::Scaled { nodes },
+            },
+            None => {
+                let source = if rates.is_some() { CostSource::Roofline } else { CostSource::Assumed };
+                NodeCost { seconds, spread: None, source }
+            }
+        }
+    }
+}
+
+impl Scale {
+    fn of(ratios: impl Iterator<Item = f64>) -> Option<Self> {
+        let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite() && *ratio > 0.0).collect();
+        let ratio = median(&ratios)?;
+        let off: Vec<f64> = ratios.iter().map(|other| (other / ratio).ln()).collect();
+        let nodes = off.len();
+        let least = if nodes < FEW { FEW_SPREAD } else { LEAST_SPREAD };
+        Some(Self { ratio, spread: nine_of_ten(&off)?.exp().max(least), nodes })
+    }
+}
+
+fn measured(history: &History) -> Option<NodeCost> {
+    let estimate = history.estimate()?;
+    let source = match estimate.cold {
+        true => CostSource::Cold { samples: estimate.samples },
+        false => CostSource::Measured { samples: estimate.samples },
+    };
+    Some(NodeCost { seconds: estimate.nanoseconds * 1e-9, spread: Some(estimate.spread), source })
+}
+
+/// The newest kernels' time, without confidence: what it says of this build's kernels is not known.
+fn of_other_kernels(node: &NodeCosts) -> Option<NodeCost> {
+    let (version, history) = node.versions.last_key_value()?;
+    let seconds = history.estimate()?.nanoseconds * 1e-9;
+    Some(NodeCost { seconds, spread: None, source: CostSource::OtherKernels { version: *version } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CostStore, MachineCosts, Sample};
+    use anabranch_ir::program::{floats, map};
+    use anabranch_kernels::op::{Expression, MatMul, Op, Unary};
+
+    fn matmul() -> NodeSpec {
+        let inputs = vec![floats(&[100, 200]), floats(&[200, 300])];
+        NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![floats(&[100, 300])] }
+    }
+
+    fn relu(elements: usize) -> NodeSpec {
+        let spec = floats(&[elements]);
+        NodeSpec { op: map(Expression::unary(Unary::Relu)), inputs: vec![spec.clone()], outputs: vec![spec] }
+    }
+
+    const RATES: Rates = Rates { matmul_flops: 12e6, conv_flops: 1e9, map_flops: 1e9, bandwidth: 8e6, launch: 0.5 };
+
+    fn record(costs: &mut MachineCosts, node: &NodeSpec, seconds: f64, cold: bool) {
+        assert!(costs.record("cpu", node, Sample { nanoseconds: seconds * 1e9, cold, at: 0 }));
+    }
+
+    fn predict(costs: &MachineCosts, device: &str, node: &NodeSpec) -> NodeCost {
+        Predictor::new(costs.devices.get(device)).predict(node)
+    }
+
+    #[test]
+    fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
+        // 12 MFLOP against 440 KB.
+        assert_eq!(RATES.predict(&matmul()), 0.5 + 1.0);
+        assert_eq!(RATES.predict(&relu(1_000_000)), 0.5 + 1.0);
+    }
+
+    #[test]
+    fn measured_goes_before_cold_before_roofline_before_assumption() {
+        let mut store = CostStore::default();
+        let costs = store.here_mut();
+        assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Assumed);
+        costs.devices.entry("cpu".into()).or_default().rates = Some(RATES);
+        let roofline = NodeCost { seconds: 1.5, spread: None, source: CostSource::Roofline };
+        assert_eq!(predict(costs, "cpu", &matmul()), roofline);
+        record(costs, &matmul(), 9.0, true);
+        assert_eq!(predict(costs, "cpu", &matmul()).source, CostSource::Cold { samples: 1 });
+        [2.0, 4.0, 3.0].iter().for_each(|seconds| record(costs, &matmul(), *seconds, false));
+        let measured = predict(costs, "cpu", &matmul());
+        assert_eq!((measured.seconds, measured.source), (3.0, CostSource::Measured { samples: 3 }));
+        assert!(measured.spread.is_some_and(|spread| spread > 1.0 && spread <= 2.0));
+        assert_eq!(predict(costs, "gpu", &matmul()).source, CostSource::Assumed);
+    }
+
+    #[test]
+    fn unseen_sizes_follow_their_familys_law_as_far_as_it_reaches() {
+        let mut costs = MachineCosts::default();
+        for elements in [1000, 2000, 4000, 8000, 16_000] {
+            // One sample would not say how much runs differ.
+            (0..6).for_each(|_| record(&mut costs, &relu(elements), 1e-6 + elements as f64 * 1e-9, false));
+        }
+        for elements in [3000, 64_000] {
+            let near = predict(&costs, "cpu", &relu(elements));
+            assert_eq!(near.source, CostSource::Fitted { nodes: 5 });
+            assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
+            assert!(near.spread.is_some_and(|spread| spread < 1.5), "{near:?}");
+        }
+        // Farther out, the roofline is lowered to what the family reaches of it.
+        let outside = predict(&costs, "cpu", &relu(640_000));
+        assert_eq!(outside.source, CostSource::Scaled { nodes: 5 });
+        assert!(outside.seconds > 320e-6 && outside.seconds < 1280e-6, "{outside:?}");
+        assert_eq!(predict(&costs, "cpu", &matmul()).source, CostSource::Assumed);
+    }
+
+    #[test]
+    fn families_of_one_op_are_told_apart_and_stand_in_for_each_other() {
+        let product = |rows: usize, depth: usize| {
+            let inputs = vec![floats(&[rows, depth]), floats(&[depth, 50])];
+            NodeSpec { op: Op::MatMul(MatMul::default()), inputs, outputs: vec![floats(&[rows, 50])] }
+        };
+        let mut costs = MachineCosts::default();
+        for (rows, rate) in [(1, 1e9), (40, 50e9)] {
+            for depth in [20, 50, 90, 200, 700] {
+                let node = product(rows, depth);
+                record(&mut costs, &node, node.work().flops / rate, false);
+            }
+        }
+        for (rows, rate) in [(1, 1e9), (40, 50e9)] {
+            let node = product(rows, 400);
+            let cost = predict(&costs, "cpu", &node);
+            assert!((cost.seconds / (node.work().flops / rate) - 1.0).abs() < 0.1, "{rows} rows: {cost:?}");
+        }
+        let batched = NodeSpec {
+            op: Op::MatMul(MatMul::default()),
+            inputs: vec![floats(&[6, 9, 9]), floats(&[6, 9, 9])],
+            outputs: vec![floats(&[6, 9, 9])],
+        };
+        assert_eq!(predict(&costs, "cpu", &batched).source, CostSource::Scaled { nodes: 10 });
+    }
+
+    #[test]
+    fn other_kernels_are_named_as_such() {
+        let mut costs = MachineCosts::default();
+        record(&mut costs, &matmul(), 2.0, false);
+        let node = costs.devices.get_mut("cpu").expect("recorded").nodes.get_mut(&matmul().key()).expect("it");
+        let versions = &mut Arc::make_mut(node).versions;
+        let history = versions.remove(&anabranch_kernels::VERSION).expect("recorded");
+        versions.insert(0, history);
+        let cost = predict(&costs, "cpu", &matmul());
+        assert_eq!(cost, NodeCost { seconds: 2.0, spread: None, source: CostSource::OtherKernels { version: 0 } });
+    }
+}

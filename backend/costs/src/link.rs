@@ -1,0 +1,148 @@
+//! How long transfers over one directed link take, by their size.
+
+use super::history::{History, Sample};
+use super::machine::{MOST_SECONDS, is_rate};
+use anabranch_placement::cost::TransferCurve;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The factor within which transfers are taken to lie of which none was measured.
+const UNKNOWN_SPREAD: f64 = 2.0;
+
+/// Sizes of which samples are kept for one link at most.
+const SIZES: usize = 64;
+
+/// A directed link: what calibration made of it, `latency + bytes / rate`, and what transfers of certain sizes were measured to
+/// take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinkCosts {
+    /// Seconds before the first byte.
+    pub latency: f64,
+    /// Bytes per second.
+    pub rate: f64,
+    /// Times of transfers by their bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sizes: BTreeMap<u64, History>,
+    /// Times of transfers in chunks by their bytes, into a node that does hardly anything.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub streamed: BTreeMap<u64, History>,
+    /// Between CPU devices: by how much longer a node takes for being the first of its device to read so many bytes that the other has
+    /// just made, which come line by line out of the other's cache.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reads: BTreeMap<u64, History>,
+}
+
+impl LinkCosts {
+    /// A link of which no transfer was measured.
+    pub fn affine(latency: f64, rate: f64) -> Self {
+        Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new(), reads: BTreeMap::new() }
+    }
+
+    /// The affine law: seconds before the first byte, and bytes per second.
+    pub(super) fn law(&self) -> (f64, f64) {
+        (self.latency, self.rate)
+    }
+
+    /// Adds the measured time of a transfer; whether it was taken.
+    pub fn record(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.sizes, bytes, sample)
+    }
+
+    /// The same of a transfer in chunks.
+    pub fn record_streamed(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.streamed, bytes, sample)
+    }
+
+    /// The same of what a node takes longer for reading out of another device's cache.
+    pub fn record_read(&mut self, bytes: u64, sample: Sample) -> bool {
+        record(&mut self.reads, bytes, sample)
+    }
+
+    /// The time by size: through the measured sizes where there are any, parallel to the affine law outside them. O(sizes).
+    pub fn curve(&self) -> TransferCurve {
+        self.through(&self.sizes)
+    }
+
+    /// The time of a transfer in chunks; where none was measured, that of a whole one.
+    pub fn streamed_curve(&self) -> TransferCurve {
+        self.through(if self.streamed.is_empty() { &self.sizes } else { &self.streamed })
+    }
+
+    /// What a node takes longer that reads first what the other device has just made: nothing where that was not measured, and no more for
+    /// what is larger than all that was, for it is in no cache any more.
+    pub fn read_curve(&self) -> TransferCurve {
+        TransferCurve::through(std::iter::once((0, 0.0)).chain(points(&self.reads)), 0.0, f64::INFINITY)
+    }
+
+    /// The factor within which nine of ten transfers of so many bytes lie: that of the nearest size that was measured.
+    pub fn spread(&self, bytes: u64) -> f64 {
+        let nearest = self.sizes.iter().min_by_key(|(size, _)| size.abs_diff(bytes));
+        nearest.and_then(|(_, history)| history.undisturbed()).map_or(UNKNOWN_SPREAD, |estimate| estimate.spread)
+    }
+
+    fn through(&self, sizes: &BTreeMap<u64, History>) -> TransferCurve {
+        TransferCurve::through(points(sizes), self.latency, self.rate)
+    }
+
+    /// Whether these can be the figures of a link; its sizes have to be looked at each.
+    pub(super) fn is_sane(&self) -> bool {
+        (0.0..=MOST_SECONDS).contains(&self.latency) && is_rate(self.rate)
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        let Self { sizes, streamed, reads, .. } = self;
+        let pairs = [(sizes, &other.sizes), (streamed, &other.streamed), (reads, &other.reads)];
+        for (ours, theirs) in pairs {
+            for (bytes, history) in theirs {
+                ours.entry(*bytes).or_default().merge(history);
+            }
+            while ours.len() > SIZES {
+                forget_stalest(ours);
+            }
+        }
+    }
+}
+
+/// Bytes and seconds of what was measured.
+fn points(sizes: &BTreeMap<u64, History>) -> impl Iterator<Item = (u64, f64)> {
+    let point = |(bytes, history): (&u64, &History)| Some((*bytes, history.undisturbed()?.nanoseconds * 1e-9));
+    sizes.iter().filter_map(point)
+}
+
+fn record(sizes: &mut BTreeMap<u64, History>, bytes: u64, sample: Sample) -> bool {
+    if !(sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0) {
+        return false;
+    }
+    if !sizes.contains_key(&bytes) && sizes.len() >= SIZES {
+        forget_stalest(sizes);
+    }
+    sizes.entry(bytes).or_default().add(sample)
+}
+
+/// Forgets the size that was not measured for longest.
+fn forget_stalest(sizes: &mut BTreeMap<u64, History>) {
+    let stalest = sizes.iter().min_by_key(|(_, history)| history.measured_at).map(|(bytes, _)| *bytes);
+    stalest.map(|bytes| sizes.remove(&bytes));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_keeps_the_sizes_that_were_measured_last() {
+        let mut links = [0u64, 1000].map(|first| {
+            let mut link = LinkCosts::affine(1e-5, 1e10);
+            for size in first..first + SIZES as u64 {
+                let sample = Sample { nanoseconds: 5.0, cold: false, at: 2 * (size % 1000) + first / 1000 };
+                assert!(link.record(size, sample) && link.record_streamed(size, sample));
+            }
+            link
+        });
+        let [ours, theirs] = &mut links;
+        ours.merge(theirs);
+        let half = SIZES as u64 / 2;
+        let newest: Vec<u64> = (half..2 * half).chain(1000 + half..1000 + 2 * half).collect();
+        assert!(ours.sizes.keys().eq(&newest) && ours.streamed.keys().eq(&newest));
+    }
+}

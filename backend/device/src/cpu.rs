@@ -1,0 +1,113 @@
+//! A CPU device: cores that work as one team on one node at a time.
+#![forbid(unsafe_code)]
+
+use super::CacheSummary;
+use serde::de::{IntoDeserializer, value};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+/// How much of the machine's cores one CPU device takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CpuGranularity {
+    /// All cores are one device.
+    Machine,
+    /// One device a package (socket).
+    Package,
+    /// One device a NUMA node.
+    Numa,
+    /// One device a last-level (L3) cache; a NUMA node's cores without L3 are one device.
+    #[default]
+    L3,
+    /// One device a core.
+    Core,
+}
+
+impl CpuGranularity {
+    /// All of them, from the coarsest to the finest.
+    pub const ALL: [Self; 5] = [Self::Machine, Self::Package, Self::Numa, Self::L3, Self::Core];
+}
+
+/// The name by which the command line knows it, as in JSON.
+impl fmt::Display for CpuGranularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for CpuGranularity {
+    type Err = value::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.to_ascii_lowercase().into_deserializer())
+    }
+}
+
+/// Cores that run one node at a time together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CpuDevice {
+    /// Name in plans and on the command line: `cpu0`, `cpu1`, …
+    pub name: String,
+    /// Identity for the cost store.
+    pub key: String,
+    /// The processor's model.
+    pub description: String,
+    /// Number of cores.
+    pub cores: usize,
+    /// Threads that work as one team: one a core, unless the options say otherwise.
+    pub threads: usize,
+    /// Processing units: first one of each core, then the further hardware threads.
+    pub pus: Vec<u32>,
+    /// Level 1 data caches.
+    pub l1d: Option<CacheSummary>,
+    /// Level 2 caches.
+    pub l2: Option<CacheSummary>,
+    /// Level 3 caches.
+    pub l3: Option<CacheSummary>,
+    /// Bytes of memory that it may fill: its cores' share of their NUMA nodes (see [`Inventory`](super::Inventory)).
+    pub memory: u64,
+    /// NUMA nodes of its cores, ascending.
+    pub numa: Vec<u32>,
+    /// Packages of its cores, ascending.
+    pub packages: Vec<u32>,
+    /// How many times longer than it needs it takes for each node, to stand for a slower device; 1 for one that is itself.
+    pub slowdown: f64,
+}
+
+impl CpuDevice {
+    /// The processing unit of each thread of the team: one a core before any core has two.
+    pub fn team(&self) -> &[u32] {
+        &self.pus[..self.threads.min(self.pus.len())]
+    }
+
+    /// The same as a slower device, whose costs are its own.
+    pub fn slowed(self, times: f64) -> Self {
+        Self { slowdown: times, key: format!("{} | {times} times slower", self.key), ..self }
+    }
+
+    /// Makes the team so large, as far as there are processing units. Its times are then filed apart from those of the usual team.
+    pub(super) fn use_threads(&mut self, threads: NonZeroUsize) {
+        let threads = threads.get().min(self.pus.len());
+        if threads != self.threads {
+            self.threads = threads;
+            self.key = format!("{} | by {threads} threads", self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn granularities_read_back_from_their_names() {
+        for granularity in CpuGranularity::ALL {
+            assert_eq!(granularity.to_string().parse(), Ok(granularity));
+        }
+        assert_eq!("NUMA".parse(), Ok(CpuGranularity::Numa));
+        let error = "socket".parse::<CpuGranularity>().expect_err("there is none").to_string();
+        assert!(error.contains("`socket`") && error.contains("`machine`"), "{error}");
+    }
+}

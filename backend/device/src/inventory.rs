@@ -1,0 +1,323 @@
+//! The inventory: taken once at start, read by everything after.
+#![forbid(unsafe_code)]
+
+use super::adapters::{self, Found};
+use super::cpu::{CpuDevice, CpuGranularity};
+use super::gpu::{GpuDevice, MemorySource};
+use super::granularity::cpu_devices;
+use super::graphics::graphics;
+use super::host::{self, Host};
+use anabranch_base::bytes::format_bytes;
+use anabranch_base::suggest::did_you_mean;
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use thiserror::Error;
+
+/// What to look for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DetectOptions {
+    /// How the cores are divided into devices.
+    pub cpu_granularity: CpuGranularity,
+    /// Threads of each CPU device, at most one for each of its processing units; `None` for one a core. Results do not depend on it.
+    pub threads: Option<NonZeroUsize>,
+    /// Look for no GPU at all: no graphics driver is loaded then.
+    pub no_gpu: bool,
+    /// Whether a software adapter counts as a GPU.
+    pub software_gpu: bool,
+    /// Bytes that a device may fill, by its name, in place of what was found.
+    pub memory_overrides: Vec<(String, u64)>,
+    /// How many times slower than it is a CPU device is to run, by its name.
+    pub slowdowns: Vec<(String, f64)>,
+    /// The devices to use, by name, at least one of them a CPU device; all that are there if none is named.
+    pub only: Vec<String>,
+}
+
+impl DetectOptions {
+    /// Divides the cores into devices like this.
+    pub fn with_cpu_granularity(self, cpu_granularity: CpuGranularity) -> Self {
+        Self { cpu_granularity, ..self }
+    }
+
+    /// Gives each CPU device so many threads.
+    pub fn with_threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// Looks for no GPU at all.
+    pub fn without_gpu(self) -> Self {
+        Self { no_gpu: true, ..self }
+    }
+
+    /// Counts a software adapter as a GPU, or not.
+    pub fn with_software_gpu(self, software_gpu: bool) -> Self {
+        Self { software_gpu, ..self }
+    }
+
+    /// Uses the devices of these names alone.
+    pub fn with_only(self, only: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { only: only.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Lets the device of this name fill so many bytes.
+    pub fn with_memory(mut self, device: impl Into<String>, bytes: u64) -> Self {
+        self.memory_overrides.push((device.into(), bytes));
+        self
+    }
+}
+
+/// The machine and its devices.
+///
+/// Memory is counted once among CPU devices: each has its cores' share of their NUMA nodes, within the limit of the
+/// process' control group. An integrated or software GPU shares the host's memory, and its bytes are the CPUs' again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Inventory {
+    /// The machine as a whole.
+    pub host: Host,
+    /// CPU devices, neighbours together.
+    pub cpus: Vec<CpuDevice>,
+    /// GPUs, discrete ones first.
+    pub gpus: Vec<GpuDevice>,
+    /// What a person should know: what is missing, what was assumed.
+    pub notes: Vec<String>,
+    /// What decides which GPUs are found, as it was before they were looked for; `None` where they were not, or that is not known.
+    #[serde(skip)]
+    pub drivers: Option<String>,
+}
+
+/// Options that do not fit this machine: what is asked of which device.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{problem}")]
+pub struct DetectError {
+    #[doc(hidden)]
+    pub device: String,
+    problem: String,
+}
+
+/// One device of either family.
+#[derive(Clone, Copy, Debug)]
+pub enum DeviceRef<'a> {
+    /// A CPU device.
+    Cpu(&'a CpuDevice),
+    /// A GPU.
+    Gpu(&'a GpuDevice),
+}
+
+/// Takes the inventory of this machine, within the calling thread's affinity. Takes tens of milliseconds, most of it
+/// the GPU drivers'.
+///
+/// # Errors
+///
+/// Only where `options` name a device that is not there. A machine on which nothing can be read is one core.
+pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
+    taken(options, !options.no_gpu)
+}
+
+/// [`detect`] where it is known that no GPU would be found: no graphics driver is loaded.
+pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
+    let mut inventory = taken(options, false)?;
+    if !options.no_gpu {
+        inventory.notes.push("no GPU: none was found when the model was compiled, and no driver has come since".into());
+    }
+    Ok(inventory)
+}
+
+/// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
+pub fn drivers() -> Option<String> {
+    graphics(Path::new("/"))
+}
+
+fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
+    let root = Path::new("/");
+    let drivers = if with_gpus { graphics(root) } else { None };
+    let surveyed = host::survey(root);
+    let model = &surveyed.host.model;
+    let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
+    let found = match with_gpus {
+        true => adapters::detect(root, options.software_gpu, surveyed.usable_memory, &cpus),
+        false => Found::default(),
+    };
+    let notes = surveyed.notes.into_iter().chain(found.notes).collect();
+    let mut inventory = Inventory { host: surveyed.host, cpus, gpus: found.gpus, notes, drivers };
+    if let Some(threads) = options.threads {
+        inventory.cpus.iter_mut().for_each(|cpu| cpu.use_threads(threads));
+    }
+    for (device, bytes) in &options.memory_overrides {
+        inventory.set_memory(device, *bytes)?;
+    }
+    for (device, times) in &options.slowdowns {
+        inventory.slow_down(device, *times)?;
+    }
+    inventory.keep(&options.only)?;
+    Ok(inventory)
+}
+
+impl Inventory {
+    /// The devices: CPUs, then GPUs.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceRef<'_>> {
+        self.cpus.iter().map(DeviceRef::Cpu).chain(self.gpus.iter().map(DeviceRef::Gpu))
+    }
+
+    /// The machine's identity for the cost store: processor, system, cores, threads and memory. Devices and their drivers are told
+    /// apart by their keys.
+    pub fn fingerprint(&self) -> String {
+        let Host { model, os, arch, packages, cores, pus, memory, .. } = &self.host;
+        // Kernels keep a varying little of the memory for themselves.
+        let gibibytes = memory.div_ceil(1 << 30);
+        format!("{model} | {os} {arch} | {packages} packages, {cores} cores, {pus} threads | {gibibytes} GiB")
+    }
+
+    /// The device called `name`.
+    pub fn device(&self, name: &str) -> Option<DeviceRef<'_>> {
+        self.devices().find(|device| device.name() == name)
+    }
+
+    /// Leaves out all devices but those of these names, if there are any names.
+    fn keep(&mut self, only: &[String]) -> Result<(), DetectError> {
+        let error = |device: &str, problem| DetectError { device: device.to_owned(), problem };
+        let Some(first) = only.first() else { return Ok(()) };
+        if let Some(unknown) = only.iter().find(|name| self.device(name).is_none()) {
+            let meant = did_you_mean(unknown, self.devices().map(|device| device.name()));
+            let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
+            return Err(error(unknown, format!("there is no device `{unknown}`{meant}; the devices are {known}")));
+        }
+        self.cpus.retain(|cpu| only.contains(&cpu.name));
+        self.gpus.retain(|gpu| only.contains(&gpu.name));
+        match self.cpus.is_empty() {
+            true => Err(error(first, "a CPU device is needed beside GPUs; name one as well".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets a CPU device stand for a slower one, whose costs are its own.
+    fn slow_down(&mut self, name: &str, times: f64) -> Result<(), DetectError> {
+        let known = self.cpus.iter().map(|cpu| cpu.name.as_str()).collect::<Vec<_>>().join(", ");
+        match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
+            Some(cpu) if (1.0..=1000.0).contains(&times) => {
+                *cpu = cpu.clone().slowed(times);
+                self.notes.push(format!("{name}: each node takes {times} times as long as it needs"));
+                Ok(())
+            }
+            _ => {
+                let advice = format!("name a CPU device ({known}), and a number from 1 to 1000");
+                let problem = format!("`{name}` cannot be made {times} times slower: {advice}");
+                Err(DetectError { device: name.to_owned(), problem })
+            }
+        }
+    }
+
+    fn set_memory(&mut self, name: &str, bytes: u64) -> Result<(), DetectError> {
+        let found = if let Some(cpu) = self.cpus.iter_mut().find(|cpu| cpu.name == name) {
+            std::mem::replace(&mut cpu.memory, bytes)
+        } else if let Some(gpu) = self.gpus.iter_mut().find(|gpu| gpu.name == name) {
+            gpu.memory_source = MemorySource::Override;
+            std::mem::replace(&mut gpu.memory, bytes)
+        } else {
+            let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
+            let meant = did_you_mean(name, self.devices().map(|device| device.name()));
+            let problem = format!("memory is set for `{name}`, but the devices are {known}{meant}");
+            return Err(DetectError { device: name.to_owned(), problem });
+        };
+        if bytes > found {
+            let (wanted, found) = (format_bytes(bytes), format_bytes(found));
+            self.notes.push(format!("{name}: {wanted} of memory are allowed, but only {found} were found"));
+        }
+        Ok(())
+    }
+}
+
+impl<'a> DeviceRef<'a> {
+    /// Its name in plans and on the command line.
+    pub fn name(self) -> &'a str {
+        match self {
+            Self::Cpu(cpu) => &cpu.name,
+            Self::Gpu(gpu) => &gpu.name,
+        }
+    }
+
+    /// Its identity for the cost store.
+    pub fn key(self) -> &'a str {
+        match self {
+            Self::Cpu(cpu) => &cpu.key,
+            Self::Gpu(gpu) => &gpu.key,
+        }
+    }
+
+    /// Bytes of memory that it may fill.
+    pub fn memory(self) -> u64 {
+        match self {
+            Self::Cpu(cpu) => cpu.memory,
+            Self::Gpu(gpu) => gpu.memory,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(memory_overrides: &[(&str, u64)]) -> DetectOptions {
+        let memory_overrides = memory_overrides.iter().map(|&(name, bytes)| (name.to_owned(), bytes)).collect();
+        DetectOptions { software_gpu: true, memory_overrides, ..DetectOptions::default() }
+    }
+
+    #[test]
+    fn a_slowed_device_has_costs_of_its_own() {
+        let slowed = |name: &str, times| {
+            let slowdowns = vec![(name.to_owned(), times)];
+            detect(&DetectOptions { no_gpu: true, slowdowns, ..DetectOptions::default() })
+        };
+        let plain = detect(&DetectOptions { no_gpu: true, ..DetectOptions::default() }).expect("no device is named");
+        let slow = slowed("cpu0", 4.0).expect("every machine has cpu0");
+        assert_eq!(slow.cpus[0].slowdown, 4.0);
+        assert_ne!(slow.cpus[0].key, plain.cpus[0].key);
+        for (name, times) in [("gpu0", 2.0), ("cpu0", 0.5), ("cpu0", f64::NAN)] {
+            let error = slowed(name, times).expect_err("impossible").to_string();
+            assert!(error.contains(name) && error.contains("cpu0"), "{error}");
+        }
+    }
+
+    #[test]
+    fn memory_is_set_by_name() {
+        let set = detect(&options(&[("cpu0", 4096)])).expect("every machine has cpu0");
+        assert_eq!(set.device("cpu0").map(DeviceRef::memory), Some(4096));
+        let most = detect(&options(&[("cpu0", u64::MAX)])).expect("every machine has cpu0");
+        assert!(most.notes.iter().any(|note| note.starts_with("cpu0: 16 EiB")), "{:?}", most.notes);
+        let error = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
+        assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
+    }
+
+    #[test]
+    fn without_gpus_only_cpus_are_found() {
+        let inventory = detect(&DetectOptions { no_gpu: true, ..options(&[]) }).expect("no device is named");
+        assert!(!inventory.cpus.is_empty() && inventory.gpus.is_empty());
+        assert!(!inventory.notes.iter().any(|note| note.contains("GPU")), "what was not looked for is not missed");
+    }
+
+    #[test]
+    fn only_the_devices_that_are_named_stay() {
+        let only = |names: &[&str]| DetectOptions {
+            only: names.iter().map(ToString::to_string).collect(),
+            cpu_granularity: CpuGranularity::Core,
+            ..options(&[])
+        };
+        let one = detect(&only(&["cpu0"])).expect("every machine has cpu0");
+        assert_eq!(one.devices().map(DeviceRef::name).collect::<Vec<_>>(), ["cpu0"]);
+        let error = detect(&only(&["tpu0"])).expect_err("there is no such device").to_string();
+        assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
+        if detect(&only(&[])).expect("all").device("gpu0").is_some() {
+            assert!(detect(&only(&["gpu0"])).expect_err("no host").to_string().contains("a CPU device is needed"));
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let inventory = detect(&options(&[])).expect("no device is named");
+        for device in inventory.devices() {
+            let same = inventory.devices().filter(|other| other.name() == device.name());
+            assert_eq!(same.count(), 1);
+            assert_eq!(inventory.device(device.name()).map(DeviceRef::key), Some(device.key()));
+        }
+        assert!(inventory.device("gpu99").is_none());
+    }
+}

@@ -1,0 +1,38 @@
+//! What this machine computes with: its CPU devices, its GPUs, and where they stand to each other.
+//!
+//! [`detect`] takes the inventory once, at start. CPUs come from hwloc (or from `/sys` where hwloc has no answer), GPUs
+//! from wgpu, a GPU's place beside the CPUs from its PCI address. A machine without a GPU is a normal machine: the
+//! inventory then holds CPU devices and one note that says why.
+
+mod adapters;
+pub mod affinity;
+#[cfg(test)]
+mod child;
+mod compute;
+mod cpu;
+mod cpulist;
+mod duplicates;
+mod gpu;
+mod granularity;
+mod graphics;
+mod host;
+#[cfg(feature = "hwloc")]
+mod hwloc;
+mod inventory;
+mod key;
+mod memory;
+mod pci;
+mod sysfs;
+mod topology;
+mod vulkan;
+
+pub use anabranch_base::bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
+pub use compute::{ComputeDevice, CpuTeam, GpuOpener};
+pub use cpu::{CpuDevice, CpuGranularity};
+pub use cpulist::format_list;
+pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+pub use host::Host;
+pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
+pub use inventory::{detect_cpus, drivers};
+pub use pci::PciAddress;
+pub use topology::{CacheSummary, NumaNode, Source};

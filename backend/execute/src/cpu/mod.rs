@@ -1,0 +1,262 @@
+//! The worker of a CPU device: follows its script and computes with its team.
+//!
+//! Buffers are owned by the worker that writes them ([`Cell`]). A value that others read is lent as a clone of its [`Arc`]; the
+//! script says who gives it back, and only then does the slot's next value come, for which the buffer is unique again. So no lock
+//! guards a tensor, and nothing here is unsafe.
+
+mod cell;
+mod compute;
+mod slow;
+mod stream;
+
+use super::error::{Failure, Place};
+use super::event::{Activity, Event, Lane};
+use super::exchange::{Delivery, Halt};
+use super::ledger::Ledger;
+use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
+use super::worker::{Log, Run, Worker};
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_device::CpuTeam;
+use anabranch_kernels::Buffer;
+use anabranch_kernels::cpu::{CpuKernel, Team};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, Plan, TransferId};
+use cell::Cell;
+pub(super) use compute::perform;
+use std::sync::Arc;
+
+/// The state of a CPU device between and during runs.
+pub(super) struct CpuWorker {
+    device: DeviceId,
+    script: Arc<DeviceScript>,
+    plan: Arc<Plan>,
+    log: Log,
+    /// By node of the script.
+    kernels: Vec<Arc<dyn CpuKernel>>,
+    team: Arc<Team>,
+    /// How many times longer than it needs each node takes, if more than once.
+    slowdown: Option<f64>,
+    cells: Vec<Cell>,
+    scratch: Buffer,
+    /// The chunks that the node at work reads.
+    taken: Vec<Arc<Buffer>>,
+    /// Buffers for the chunks that it makes.
+    made: Vec<Cell>,
+    /// Output buffers of a node with many.
+    held: Vec<Cell>,
+    /// What is set aside for the caller, with the numbers of the outputs.
+    pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
+}
+
+impl CpuWorker {
+    /// A worker with all its buffers. Fresh pages are touched first where they are written first.
+    ///
+    /// # Errors
+    /// If there is not so much memory.
+    pub(super) fn new(
+        device: DeviceId,
+        cpu: &CpuTeam,
+        script: DeviceScript,
+        kernels: Vec<Arc<dyn CpuKernel>>,
+        team: Arc<Team>,
+        plan: &Arc<Plan>,
+        ledger: &Ledger,
+    ) -> Result<Self, ExecError> {
+        let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
+        let constants = script.cells.constants.iter();
+        let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
+        let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
+        let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
+        ledger.take(device, scratch + counted + tables + slots);
+        let short = || ExecError::memory(&cpu.name);
+        let mut worker = Self {
+            device,
+            plan: Arc::clone(plan),
+            log: Log::default(),
+            cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
+            taken: Vec::with_capacity(8),
+            made: Vec::with_capacity(8),
+            held: Vec::with_capacity(8),
+            script: Arc::new(script),
+            kernels,
+            team,
+            slowdown: cpu.slowdown(),
+            scratch: Buffer::try_zeroed(scratch).ok_or_else(short)?,
+            outputs: Vec::new(),
+        };
+        if worker.restore() { Ok(worker) } else { Err(short()) }
+    }
+
+    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and those in memory of the caller's.
+    pub(super) fn adopt(&mut self, spare: &mut [Option<Arc<Buffer>>]) {
+        for HandedOut { output, cell } in &self.script.handed_out {
+            let Some(mut buffer) = spare.get_mut(*output as usize).and_then(Option::take) else { continue };
+            let slot = &self.script.cells.slots[*cell as usize];
+            let cell = &mut self.cells[*cell as usize];
+            let fits = buffer.len() as u64 == slot.bytes && Arc::get_mut(&mut buffer).is_some();
+            if fits && (buffer.is_foreign() || !cell.is_free()) {
+                *cell = Cell::Shared(buffer);
+            }
+        }
+    }
+
+    /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
+    fn begin(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
+        if run.terms.profile {
+            self.log.events.reserve(script.nodes.len());
+        }
+        for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
+            if slot.handed_out && !cell.is_free() {
+                let text = || {
+                    format!(
+                        "the system has no memory left for an output of {} bytes; let go of former ones",
+                        slot.bytes
+                    )
+                };
+                let short = || ExecError::new(ErrorKind::Memory, text());
+                *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
+            }
+        }
+        for landing in &script.first_landings {
+            self.hand_over(*landing, run)?;
+        }
+        Ok(())
+    }
+
+    fn follow_steps(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
+        let mut now = run.now();
+        for step in &script.steps {
+            run.check()?;
+            let ready = now;
+            if step.gate != super::script::NO_GATE {
+                run.pass(step.gate, |Delivery { cell, buffer }| self.cells[cell as usize] = Cell::Shared(buffer))?;
+                now = run.now();
+            }
+            match step.work {
+                Work::Node(at) => {
+                    let node = &script.nodes[at as usize];
+                    self.log.at = Place::Node(node.node);
+                    let (mut start, mut waited) = (now, 0);
+                    match &node.streaming {
+                        None => self.compute(script, node, at, None, run)?,
+                        Some(streaming) => (start, waited) = self.run_chunks(script, at, streaming, run)?,
+                    }
+                    if run.terms.profile {
+                        now = run.now();
+                        let (what, lane) = (Activity::Node(node.node), Lane::Device(self.device));
+                        self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes: node.made });
+                    }
+                }
+                Work::Input { index, cell } => {
+                    let given = run.inputs.get(index as usize);
+                    let given = given.ok_or_else(|| Failure::internal("an input was not given"))?;
+                    self.cells[cell as usize] = Cell::Shared(Arc::clone(given.buffer()));
+                }
+                Work::Output { index, cell } => {
+                    let value = self.cells[cell as usize].lend();
+                    let value = value.ok_or_else(|| Failure::internal("an output is not there"))?;
+                    self.outputs.push((index, value));
+                }
+            }
+            for after in script.after(&step.after) {
+                self.tell(after, run, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells others what a step has done.
+    fn tell(&mut self, after: &After, run: &Run<'_>, now: u64) -> Result<(), Failure> {
+        match *after {
+            After::Open(gate) => run.exchange.open(gate),
+            After::HandOver(landing) => self.hand_over(landing, run),
+            After::Forget(cell) => {
+                self.cells[cell as usize] = Cell::Empty;
+                Ok(())
+            }
+            After::Share { cell, gate, there, transfer } => {
+                let buffer = self.cells[cell as usize].lend();
+                let buffer = buffer.ok_or_else(|| Failure::internal("a value to share is away"))?;
+                if let Some(transfer) = transfer.filter(|_| run.terms.profile) {
+                    self.note_transfer(transfer, now, now);
+                }
+                run.exchange.deliver(gate, Delivery { cell: there, buffer })
+            }
+        }
+    }
+
+    /// Hands a slot to the link that fills it next.
+    fn hand_over(&mut self, landing: HandOver, run: &Run<'_>) -> Result<(), Failure> {
+        let buffer = self.cells[landing.cell as usize].hand_over();
+        let buffer = buffer.ok_or_else(|| Failure::internal("a slot to land in is away"))?;
+        run.exchange.deliver(landing.gate, Delivery { cell: landing.cell, buffer })
+    }
+
+    /// Notes a transfer between CPU devices, which nobody else does.
+    fn note_transfer(&mut self, transfer: TransferId, start: u64, end: u64) {
+        let planned = self.plan.transfer(transfer);
+        let lane = Lane::Link { from: planned.from, to: planned.to };
+        let (what, bytes) = (Activity::Transfer(transfer), planned.bytes);
+        self.log.events.push(Event { what, lane, ready: start, start, end, waited: end - start, bytes });
+    }
+
+    /// Lets go of the inputs, and of slots whose memory is the caller's: after a run that may be gone.
+    fn forget_callers(&mut self) {
+        let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
+        self.cells[slots..constants].fill_with(Cell::default);
+        for handed_out in &self.script.handed_out {
+            let cell = &mut self.cells[handed_out.cell as usize];
+            if cell.is_foreign() {
+                *cell = Cell::default();
+            }
+        }
+    }
+
+    /// Makes the buffers that are missing: all at first, and after a failed run those that were under way. Whether there was memory
+    /// for them.
+    fn restore(&mut self) -> bool {
+        let script = Arc::clone(&self.script);
+        for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
+            // A clone that a caller or a link still has makes the buffer unusable.
+            if !cell.is_free() {
+                let Some(fresh) = Cell::zeroed(slot.bytes, slot.lent) else { return false };
+                *cell = fresh;
+            }
+        }
+        let first = script.cells.first_constant();
+        for (constant, cell) in script.cells.constants.iter().zip(&mut self.cells[first..]) {
+            *cell = Cell::Shared(Arc::clone(&constant.buffer));
+        }
+        true
+    }
+}
+
+impl Worker for CpuWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let (script, team) = (Arc::clone(&self.script), Arc::clone(&self.team));
+        let _watched = run.terms.interrupt.as_ref().map(|interrupt| team.watch(Arc::clone(interrupt)));
+        team.linger(run.terms.linger);
+        self.begin(&script, run)?;
+        self.follow_steps(&script, run)?;
+        self.log.at = Place::Nowhere;
+        self.forget_callers();
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
+        self.taken.clear();
+        self.made.clear();
+        self.held.clear();
+        self.outputs.clear();
+        self.forget_callers();
+        self.restore()
+    }
+
+    fn cpu(&mut self) -> Option<&mut CpuWorker> {
+        Some(self)
+    }
+}

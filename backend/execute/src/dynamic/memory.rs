@@ -1,0 +1,162 @@
+//! Which memory holds a valid copy of which value, how many readers are left, and the host's buffers.
+//!
+//! A memory is named by a device: the host's, which all CPU devices share, by [`HOST`], and each GPU's by the GPU.
+
+use crate::ledger::Ledger;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_ir::program::{NodeId, Program, ValueId};
+use anabranch_kernels::Buffer;
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, HOST};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Whether a memory holds a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Copy {
+    #[default]
+    Invalid,
+    /// A transfer is under way.
+    Coming,
+    Valid,
+}
+
+/// The copies of all values in one run.
+pub(super) struct Copies {
+    /// By value, then by device.
+    states: Vec<Vec<Copy>>,
+    host: Vec<Option<Arc<Buffer>>>,
+    readers: Vec<usize>,
+}
+
+impl Copies {
+    /// No copies yet. A value has as many readers as nodes and outputs read it.
+    pub(super) fn new(wiring: &Wiring, devices: usize) -> Self {
+        let readers = wiring.readers.iter().zip(&wiring.outputs).map(|(nodes, outputs)| nodes.len() + outputs.len());
+        let values = wiring.readers.len();
+        let states = vec![vec![Copy::Invalid; devices]; values];
+        Self { states, host: vec![None; values], readers: readers.collect() }
+    }
+
+    pub(super) fn state(&self, value: ValueId, memory: DeviceId) -> Copy {
+        self.states[value.index()][memory.index()]
+    }
+
+    pub(super) fn set(&mut self, value: ValueId, memory: DeviceId, state: Copy) {
+        self.states[value.index()][memory.index()] = state;
+    }
+
+    /// The memory that a value is copied from: the host's if it can be.
+    pub(super) fn holder(&self, value: ValueId) -> Option<DeviceId> {
+        let at = self.states[value.index()].iter().position(|state| *state == Copy::Valid);
+        at.map(|at| DeviceId(at as u32))
+    }
+
+    /// Puts a value into the host's memory.
+    pub(super) fn hold(&mut self, value: ValueId, buffer: Arc<Buffer>) {
+        self.set(value, HOST, Copy::Valid);
+        self.host[value.index()] = Some(buffer);
+    }
+
+    /// The host's copy.
+    pub(super) fn held(&self, value: ValueId) -> Option<&Arc<Buffer>> {
+        self.host[value.index()].as_ref()
+    }
+
+    /// One reader is done. After the last, the host's buffer is free.
+    pub(super) fn read(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
+        let left = &mut self.readers[value.index()];
+        *left = left.saturating_sub(1);
+        self.drop_unread(value)
+    }
+
+    /// Takes the host's copy of a value that nobody reads any more.
+    pub(super) fn drop_unread(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
+        if self.readers[value.index()] > 0 {
+            return None;
+        }
+        let buffer = self.host[value.index()].take()?;
+        self.set(value, HOST, Copy::Invalid);
+        Some(buffer)
+    }
+}
+
+/// Buffers of the host that are used again, by their size.
+pub(super) struct Buffers {
+    free: BTreeMap<usize, Vec<Buffer>>,
+    ledger: Arc<Ledger>,
+    /// Bytes that are left to take, and in all.
+    left: u64,
+    limit: u64,
+}
+
+impl Buffers {
+    /// At most `left` of the host's `limit` bytes.
+    pub(super) fn new(ledger: Arc<Ledger>, left: u64, limit: u64) -> Self {
+        Self { free: BTreeMap::new(), ledger, left, limit }
+    }
+
+    /// A buffer of exactly so many bytes, of undefined content.
+    pub(super) fn take(&mut self, bytes: usize, host: &str) -> Result<Buffer, ExecError> {
+        if let Some(buffer) = self.free.get_mut(&bytes).and_then(Vec::pop) {
+            return Ok(buffer);
+        }
+        self.reserve(bytes as u64, host)?;
+        let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| self.exhausted(bytes as u64, host))?;
+        self.ledger.take(HOST, bytes);
+        Ok(buffer)
+    }
+
+    /// Leaves so many bytes fewer to take.
+    pub(super) fn reserve(&mut self, bytes: u64, host: &str) -> Result<(), ExecError> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| self.exhausted(bytes, host))?;
+        Ok(())
+    }
+
+    fn exhausted(&self, bytes: u64, host: &str) -> ExecError {
+        let text = format!(
+            "{bytes} more bytes are needed on {host:?}, of whose {} bytes {} are left; let it hold more, or make a plan, which knows its \
+             memory before it runs",
+            self.limit, self.left
+        );
+        ExecError::new(ErrorKind::Memory, text)
+    }
+
+    /// Takes a buffer back, unless somebody else still has it: then it is theirs.
+    pub(super) fn give(&mut self, buffer: Arc<Buffer>) {
+        let bytes = buffer.len();
+        match Arc::try_unwrap(buffer) {
+            Ok(buffer) => self.free.entry(bytes).or_default().push(buffer),
+            Err(_) => {
+                self.left += bytes as u64;
+                self.ledger.give(HOST, bytes);
+            }
+        }
+    }
+}
+
+/// What each node reads and makes, and who reads what: the same in every run.
+pub(super) struct Wiring {
+    /// By node: the values that it reads and that are no constants, without repeats.
+    pub(super) reads: Vec<Vec<ValueId>>,
+    /// By value: the nodes that read it.
+    pub(super) readers: Vec<Vec<NodeId>>,
+    /// By value: the outputs that it is.
+    pub(super) outputs: Vec<Vec<u32>>,
+}
+
+impl Wiring {
+    pub(super) fn of(program: &Program) -> Self {
+        let reads = |node: &anabranch_ir::program::Node| {
+            let mut values: Vec<_> = node.inputs.iter().copied().filter(|v| program.constant(*v).is_none()).collect();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        let mut outputs = vec![Vec::new(); program.values.len()];
+        for (index, output) in program.outputs.iter().enumerate() {
+            outputs[output.value.index()].push(index as u32);
+        }
+        Self { reads: program.nodes.iter().map(reads).collect(), readers: program.consumers(), outputs }
+    }
+}

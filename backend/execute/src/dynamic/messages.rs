@@ -1,0 +1,112 @@
+//! What a dynamic executor's threads are told and report, and how they live.
+
+use crate::error::{Failure, Place};
+use crate::exchange::{Halt, Stop};
+use crate::threads::spawn;
+use crate::worker::Site;
+use anabranch_base::sync::JoinHandle;
+use anabranch_ir::program::{NodeId, ValueId};
+use anabranch_kernels::Buffer;
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::ExecError;
+use crossbeam_channel::{Receiver, Sender};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// From when to when something took place.
+pub(super) type Span = (Instant, Instant);
+
+/// A node to run, on a CPU device with its tensors.
+pub(super) struct Task {
+    pub(super) node: NodeId,
+    pub(super) inputs: Vec<Arc<Buffer>>,
+    pub(super) outputs: Vec<Buffer>,
+}
+
+/// A value to copy between a buffer of the host and a GPU.
+pub(super) struct Move {
+    pub(super) value: ValueId,
+    pub(super) bytes: usize,
+    pub(super) buffer: Arc<Buffer>,
+    /// Whether to take times.
+    pub(super) profile: bool,
+}
+
+/// What threads say to the scheduler.
+pub(super) enum Reply {
+    /// A CPU device has run a node.
+    Computed { device: DeviceId, node: NodeId, outputs: Vec<Buffer>, span: Span },
+    /// A GPU has taken a node: what it gets later sees the result.
+    Submitted { device: DeviceId, node: NodeId },
+    /// A GPU has run a node.
+    Finished { device: DeviceId, node: NodeId, span: Span },
+    /// A value is here, in this buffer; or on its way to a GPU: what that gets later sees it.
+    Moved { value: ValueId, from: DeviceId, to: DeviceId, buffer: Option<Arc<Buffer>>, span: Span },
+    /// It did not work.
+    Failed { device: DeviceId, failure: Failure },
+}
+
+/// A thread's way to speak, and to be stopped.
+#[derive(Clone)]
+pub(super) struct Reporter {
+    pub(super) device: DeviceId,
+    pub(super) replies: Sender<Reply>,
+    pub(super) stop: Arc<Stop>,
+}
+
+impl Reporter {
+    pub(super) fn site(&self, place: Place) -> Site<'_> {
+        Site { stop: &self.stop, place }
+    }
+
+    /// Tells the scheduler. It listens as long as the workers live.
+    pub(super) fn report(&self, reply: Reply) {
+        let _ = self.replies.send(reply);
+    }
+
+    /// Does each task that comes; `place` is what a panic is blamed on.
+    pub(super) fn serve<T>(
+        &self,
+        inbox: &Receiver<T>,
+        place: impl Fn(&T) -> Place,
+        mut perform: impl FnMut(T) -> Result<(), Halt>,
+    ) {
+        while let Ok(task) = inbox.recv() {
+            if self.stop.is_set() {
+                return;
+            }
+            let at = place(&task);
+            let result = catch_unwind(AssertUnwindSafe(|| perform(task)));
+            let result = result.unwrap_or_else(|payload| Err(Halt::Failed(Failure::panic(at, &*payload))));
+            if let Err(halt) = result {
+                self.report(Reply::Failed { device: self.device, failure: halt.failure() });
+            }
+        }
+    }
+}
+
+/// Threads that end when this is dropped. Whoever gives them work lets go of their inboxes before.
+#[derive(Default)]
+pub(super) struct Threads {
+    pub(super) stop: Arc<Stop>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// Starts a thread.
+    pub(super) fn start(&mut self, name: &str, main: impl FnOnce() + Send + 'static) -> Result<(), ExecError> {
+        self.handles.push(spawn(name, main)?);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.set(true);
+        for thread in self.handles.drain(..) {
+            // What a thread had to report of its end it has reported.
+            let _ = thread.join();
+        }
+    }
+}

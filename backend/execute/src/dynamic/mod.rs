@@ -1,0 +1,115 @@
+//! Scheduling at run time, without a plan: what planned runs are compared with.
+//!
+//! Each node goes, as soon as all that it reads is made or under way, to the device that is expected to finish it first: `dmda`
+//! of StarPU (Augonnet 2011), see [`decide`]. The caller's thread decides; every CPU device has a worker with its team, and every
+//! GPU one that encodes and submits, one for each direction of its link, and one that watches for the end of submissions. Values
+//! are copied to where they are read as soon as that is known, while the device is busy with what it was given before, and
+//! copies are kept as long as readers are left (valid, coming or invalid in each memory, as in the MSI protocol).
+//!
+//! Devices, kernels and the ends of links are those of planned runs. What a plan knows and this does not is the future: a GPU
+//! keeps a buffer for every value that it may ever hold, because kernels are compiled for their buffers; where that is more
+//! than the GPU's limit, the last nodes of the program are left to the CPUs. Colocations are not kept; pins are.
+
+mod decide;
+mod gpu;
+mod memory;
+mod messages;
+mod schedule;
+mod workers;
+
+use super::error::{Failure, Place};
+use super::supervise::Deadline;
+use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
+use anabranch_base::lock::lock;
+use anabranch_kernels::Tensor;
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, Forecast, PlanDevice};
+use memory::Wiring;
+use schedule::Schedule;
+use std::borrow::Borrow;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use workers::Workers;
+
+/// A program whose nodes are given to the devices of a pool while it runs. Its runs queue with all others of the pool.
+pub struct DynamicExecutor {
+    setup: Setup,
+    /// Gone after a failure, until the next run.
+    workers: Mutex<Option<Workers>>,
+}
+
+/// What workers are made of.
+struct Setup {
+    kernels: Arc<Kernels>,
+    pool: Arc<DevicePool>,
+    /// The pool's devices, with their limits.
+    devices: Vec<PlanDevice>,
+    forecast: Forecast,
+    wiring: Wiring,
+}
+
+impl DynamicExecutor {
+    /// Prepares every kernel on every device of the pool that may run it. `devices` are the pool's, with their limits.
+    ///
+    /// # Errors
+    /// If a kernel cannot be built, a GPU cannot be used or the system gives no more threads.
+    pub fn new(
+        kernels: Arc<Kernels>,
+        pool: &Arc<DevicePool>,
+        devices: Vec<PlanDevice>,
+        forecast: Forecast,
+    ) -> Result<Self, ExecError> {
+        super::verify_devices(&devices, pool.devices())?;
+        let wiring = Wiring::of(kernels.program());
+        let setup = Setup { kernels, pool: Arc::clone(pool), devices, forecast, wiring };
+        let workers = Mutex::new(Some(Workers::new(&setup)?));
+        Ok(Self { setup, workers })
+    }
+
+    /// Runs the program on these inputs, in its order. The transfers in the events are numbered as they ended. Peaks are the
+    /// memory that was really taken: buffers on the host are used again but never given back to the system.
+    ///
+    /// # Errors
+    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
+    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
+        let inputs: &[&Tensor] = &inputs.iter().map(Borrow::borrow).collect::<Vec<_>>();
+        let program = self.setup.kernels.program();
+        verify_inputs(program, |_| true, inputs)?;
+        let Some(_inside) = inside::enter_run() else {
+            return Err(ExecError::internal("a run was asked for from within a kernel"));
+        };
+        let origin = Instant::now();
+        let deadline = Deadline::new(options, origin);
+        let _turn = self.setup.pool.turn(&deadline, options.spin)?;
+        // A caller that panicked while it held the lock left no workers behind.
+        let mut place = lock(&self.workers);
+        let mut workers = match place.take() {
+            Some(workers) => workers,
+            None => Workers::new(&self.setup)?,
+        };
+        let (events, mut outputs) = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run()?;
+        let mut output = RunOutput {
+            events,
+            peaks: workers.ledger.peaks().collect(),
+            makespan: origin.elapsed(),
+            ..RunOutput::default()
+        };
+        outputs.sort_by_key(|(index, _)| *index);
+        let specs = program.outputs.iter().map(|output| &output.spec);
+        super::fill(specs, std::iter::empty(), outputs.drain(..), &mut output.outputs)?;
+        *place = Some(workers);
+        Ok(output)
+    }
+}
+
+impl Setup {
+    /// Puts names to the failure of a device's thread.
+    fn named(&self, device: DeviceId, failure: Failure) -> ExecError {
+        let node = match failure.place {
+            Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),
+            Place::Transfer(_) | Place::Nowhere => None,
+        };
+        let device = Some(self.devices[device.index()].name.clone());
+        failure.error.at(node, device)
+    }
+}

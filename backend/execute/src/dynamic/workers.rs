@@ -1,0 +1,153 @@
+//! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they share.
+
+use super::Setup;
+use super::gpu::GpuLayout;
+use super::memory::Buffers;
+use super::messages::{Move, Reply, Reporter, Task, Threads};
+use crate::cpu::perform;
+use crate::error::{Failure, Place};
+use crate::exchange::Halt;
+use crate::ledger::Ledger;
+use anabranch_device::{ComputeDevice, CpuTeam};
+use anabranch_ir::program::{NodeId, Program, ValueId};
+use anabranch_kernels::Buffer;
+use anabranch_kernels::cpu::{Call, CpuKernel, Team};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{ExecError, HOST, Needs, STAGING};
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// All threads, and the memory that they share.
+pub(super) struct Workers {
+    /// By device. Declared before the threads, which end when nobody can give them work any more.
+    pub(super) nodes: Vec<Sender<Task>>,
+    /// By device: for values to a GPU, and from it.
+    pub(super) links: Vec<Option<[Sender<Move>; 2]>>,
+    /// By node and device: predicted seconds where it can run.
+    pub(super) lengths: Vec<Vec<Option<f64>>>,
+    pub(super) replies: Receiver<Reply>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) buffers: Buffers,
+    /// The constants that kernels on the host read as they are, or the caller receives.
+    pub(super) constants: BTreeMap<ValueId, Arc<Buffer>>,
+    threads: Threads,
+}
+
+impl Workers {
+    /// Prepares all kernels, takes what stays taken, and starts the threads.
+    pub(super) fn new(setup: &Setup) -> Result<Self, ExecError> {
+        let (replies, inbox) = unbounded();
+        let ledger = Arc::new(setup.pool.ledger());
+        let (resident, constants) = setup.resident(&ledger)?;
+        let cpus = || setup.devices.iter().filter(|device| device.kind == DeviceKind::Cpu);
+        let limit = cpus().try_fold(0u64, |sum, device| Some(sum.saturating_add(device.limit?)));
+        let limit = limit.unwrap_or(u64::MAX);
+        let mut workers = Self {
+            nodes: Vec::new(),
+            links: Vec::new(),
+            lengths: setup.forecast.nodes.clone(),
+            replies: inbox,
+            buffers: Buffers::new(Arc::clone(&ledger), limit.saturating_sub(resident), limit),
+            ledger: Arc::clone(&ledger),
+            constants,
+            threads: Threads::default(),
+        };
+        let host = setup.pool.devices()[HOST.index()].name();
+        let inputs = setup.kernels.program().inputs.iter();
+        let given = inputs.map(|value| setup.kernels.program().value(*value).spec.bytes() as u64);
+        workers.buffers.reserve(given.fold(0, u64::saturating_add), host)?;
+        for (at, (device, planned)) in setup.pool.devices().iter().zip(&setup.devices).enumerate() {
+            let stop = Arc::clone(&workers.threads.stop);
+            let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop };
+            let (nodes, links) = match device {
+                ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, None),
+                ComputeDevice::Gpu(_) => {
+                    workers.buffers.reserve(2 * STAGING.total(), host)?;
+                    let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));
+                    let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
+                    let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
+                    unfit.for_each(|(lengths, _)| lengths[at] = None);
+                    let (nodes, links) = layout.start(setup, &ledger, &mut workers.threads, reporter)?;
+                    (nodes, Some(links))
+                }
+            };
+            workers.nodes.push(nodes);
+            workers.links.push(links);
+        }
+        Ok(workers)
+    }
+
+    fn start_cpu(&mut self, setup: &Setup, cpu: &CpuTeam, reporter: Reporter) -> Result<Sender<Task>, ExecError> {
+        let program = Arc::clone(setup.kernels.program());
+        let kernels = program.node_ids().map(|node| setup.kernels.cpu(node)).collect::<Result<Vec<_>, _>>()?;
+        let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
+        self.buffers.reserve(scratch as u64, &cpu.name)?;
+        self.ledger.take(reporter.device, scratch);
+        let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(|| ExecError::memory(&cpu.name))?;
+        let (pin, slowdown) = (setup.pool.pinning(cpu), cpu.slowdown());
+        let team = setup.pool.team(reporter.device, cpu);
+        let (sender, inbox) = unbounded::<Task>();
+        self.threads.start(&cpu.name, move || {
+            pin(0);
+            reporter.serve(
+                &inbox,
+                |task| Place::Node(task.node),
+                |task| {
+                    let (node, start) = (task.node, Instant::now());
+                    let outputs = compute(task, &program, &*kernels[node.index()], slowdown, (&mut scratch, &team))?;
+                    let span = (start, Instant::now());
+                    reporter.report(Reply::Computed { device: reporter.device, node, outputs, span });
+                    Ok(())
+                },
+            );
+        })?;
+        Ok(sender)
+    }
+}
+
+/// Runs one node: what it made. What it read is let go before anybody hears of it.
+fn compute(
+    task: Task,
+    program: &Program,
+    kernel: &dyn CpuKernel,
+    slowdown: Option<f64>,
+    (scratch, team): (&mut Buffer, &Team),
+) -> Result<Vec<Buffer>, Halt> {
+    let Task { node, inputs, mut outputs } = task;
+    let spec = &program.node(node).spec;
+    // Of a constant that the kernel keeps packed there is nothing.
+    let given = inputs.iter().zip(&spec.inputs);
+    let read: Vec<&[u8]> = given.map(|(buffer, spec)| buffer.bytes().get(..spec.bytes()).unwrap_or(&[])).collect();
+    let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
+    let rows = 0..spec.row_plan().map_or(1, |plan| plan.rows);
+    let call = Call { inputs: &read, outputs: &mut written, rows, scratch: scratch.bytes_mut(), team };
+    perform(kernel, slowdown, call, &|| false).map_err(|error| Failure::at(Place::Node(node), error))?;
+    Ok(outputs)
+}
+
+impl Setup {
+    /// Readies and counts what stays on the host: constants as they are, which it returns, packed ones, and tables.
+    fn resident(&self, ledger: &Ledger) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
+        let program = self.kernels.program();
+        let mut values: BTreeSet<ValueId> = program.outputs.iter().map(|output| output.value).collect();
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for node in program.node_ids() {
+            let Ok(needs) = self.kernels.needs(node, DeviceKind::Cpu) else { continue };
+            let inputs = program.node(node).inputs.iter().enumerate();
+            values.extend(inputs.filter(|(at, _)| needs.is_read(*at)).map(|(_, value)| *value));
+            nodes.push(node);
+        }
+        values.retain(|value| program.constant(*value).is_some());
+        let values: Vec<ValueId> = values.into_iter().collect();
+        let buffers = self.kernels.ready(&nodes, &values)?;
+        let packed = nodes.iter().flat_map(|node| self.kernels.packed(*node));
+        let mut counted = BTreeSet::new();
+        let packed = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len());
+        let tables = nodes.iter().filter_map(|node| self.kernels.cpu(*node).ok()).map(|kernel| kernel.resident_bytes());
+        let bytes: usize = packed.chain(tables).chain(buffers.iter().map(|buffer| buffer.len())).sum();
+        ledger.take(HOST, bytes);
+        Ok((bytes as u64, values.into_iter().zip(buffers).collect()))
+    }
+}

@@ -1,0 +1,362 @@
+//! The buffers and kernels of an executor, and one run of its plan.
+//!
+//! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread that has steps its part, runs
+//! the host's script itself, and waits until all threads are done. The first worker that fails notes why and raises the stop flag;
+//! the others leave at their next step, chunk or wait. A worker that sees the end of the run's time in a kernel just leaves: the caller, who
+//! looks at the same token and clock, stops the others. When all have left a failed run, its caller resets what was under way: so
+//! nothing of one run is ever taken for a part of the next.
+
+use super::RunOptions;
+use super::cpu::CpuWorker;
+use super::diagnosis::Diagnosis;
+use super::event::Lane;
+use super::exchange::{Doing, Exchange, Halt};
+use super::gpu::{GpuSide, GpuWorker};
+use super::ledger::Ledger;
+use super::link::LinkWorker;
+use super::pool::DevicePool;
+use super::script::{DeviceScript, LinkScript, LinkStep, Scripts};
+use super::supervise::{Deadline, Supervisor, Verdict};
+use super::threads::{Inbox, Job};
+use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::sync::{Mutex, lock};
+use anabranch_device::ComputeDevice;
+use anabranch_ir::program::{NodeId, ValueId};
+use anabranch_kernels::cpu::Team;
+use anabranch_kernels::{Buffer, Tensor};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, HOST, Kernels, Plan};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// All that a plan keeps on its devices between runs.
+pub(super) struct Engine {
+    pub(super) ledger: Ledger,
+    diagnosis: Diagnosis,
+    pub(super) exchange: Exchange,
+    verdict: Verdict,
+    /// The devices, by their ids, and then the links; `None` where nothing is to be done.
+    stations: Vec<Option<Station>>,
+    /// Whether the caller has tensors on GPUs.
+    has_resident: bool,
+    /// Whether several CPU devices have steps.
+    shares_cpus: bool,
+    /// Whether threads other than the caller's compute on cores. They stay on theirs, and the caller is to keep off these.
+    has_helpers: bool,
+    /// Whether the caller may sleep in a run: it waits for other devices or links, or to seem slower than it is.
+    may_sleep: bool,
+}
+
+/// A worker and who runs it.
+struct Station {
+    worker: Mutex<Box<dyn Worker>>,
+    /// Its thread; none for the host, whose steps the caller runs.
+    inbox: Option<Arc<Inbox>>,
+}
+
+/// What one call of a run brings and takes away.
+pub(super) struct Call<'a> {
+    pub inputs: &'a [&'a Tensor],
+    pub(super) options: &'a RunOptions,
+    pub(super) origin: Instant,
+    /// Buffers of former outputs that the caller has no use for, by output.
+    pub(super) spare: &'a mut [Option<Arc<Buffer>>],
+    /// The caller's tensors on GPUs.
+    pub(super) tensors: GpuTensors,
+}
+
+/// A failure and whether the engine can be used on.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: ExecError,
+    pub(super) beyond_repair: bool,
+}
+
+/// What an engine is made of.
+struct Parts<'a> {
+    plan: &'a Arc<Plan>,
+    kernels: &'a Kernels,
+    pool: &'a DevicePool,
+    ledger: &'a Ledger,
+    gpus: Vec<Option<Arc<GpuSide>>>,
+}
+
+impl Engine {
+    /// Takes all memory, prepares all kernels, and starts or opens what the plan has steps on.
+    pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
+        let program = kernels.program();
+        let Scripts { mut devices, mut links, ports } = Scripts::of(plan, program)?;
+        let ledger = pool.ledger();
+        ready_constants(kernels, pool, &mut devices, &ledger)?;
+        ready_sent(plan, kernels, &mut links, &ledger)?;
+        let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
+        let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
+        let cpus = devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (script, device))| match device {
+            ComputeDevice::Cpu(team) if !script.steps.is_empty() => {
+                Some(at != HOST.index() || team.threads > 1 && !script.nodes.is_empty())
+            }
+            _ => None,
+        });
+        let (shares_cpus, has_helpers) = (cpus.clone().count() > 1, cpus.clone().any(|helped| helped));
+        let mut stations = Vec::new();
+        for (at, script) in devices.into_iter().enumerate() {
+            let device = DeviceId(at as u32);
+            ledger.take(device, exchange.port(device.0).ring_bytes());
+            stations.push(parts.station(device, script)?);
+        }
+        for script in links {
+            stations.push(Some(parts.link(stations.len(), script)?));
+        }
+        drop(parts);
+        let diagnosis = Diagnosis { plan: Arc::clone(plan), program: Arc::clone(program), ports };
+        let callers = (0..program.inputs.len()).map(|at| plan.input_device(at));
+        let mut callers = callers.chain((0..program.outputs.len()).map(|at| plan.output_device(at)));
+        let has_resident = callers.any(|device| device != HOST);
+        let waits = stations.iter().flatten().any(|station| station.inbox.is_some());
+        let may_sleep =
+            waits || matches!(&pool.devices()[HOST.index()], ComputeDevice::Cpu(team) if team.slowdown().is_some());
+        Ok(Self {
+            ledger,
+            diagnosis,
+            exchange,
+            verdict: Verdict::default(),
+            stations,
+            has_resident,
+            shares_cpus,
+            has_helpers,
+            may_sleep,
+        })
+    }
+
+    /// Whether all of its GPUs are those that the pool has open.
+    pub(super) fn is_current(&self, pool: &DevicePool) -> bool {
+        self.stations.iter().zip(pool.devices()).enumerate().all(|(at, (station, device))| match (station, device) {
+            (Some(station), ComputeDevice::Gpu(_)) => {
+                lock(&station.worker).gpu().is_none_or(|gpu| pool.is_current(DeviceId(at as u32), gpu))
+            }
+            _ => true,
+        })
+    }
+
+    /// Runs once. The caller has the pool's turn: all workers are idle before and after.
+    pub(super) fn run(self: &Arc<Self>, pool: &DevicePool, call: &mut Call<'_>) -> Result<(), Broken> {
+        let (spin, linger) = (pool.spin(call.options.spin), pool.spin(call.options.linger));
+        let graph = || self.diagnosis.wait_for_graph(&self.exchange);
+        let deadline = Deadline::new(call.options, call.origin);
+        let interrupt = deadline.interrupt(&self.exchange.stop);
+        let terms = Terms { origin: call.origin, profile: call.options.profile, spin, linger, interrupt };
+        let supervisor = Supervisor {
+            deadline,
+            exchange: &self.exchange,
+            verdict: &self.verdict,
+            graph: &graph,
+            stall_after: call.options.stall_after,
+            watch: RefCell::default(),
+        };
+        let _pinned = if self.has_helpers { pool.bring_caller(self.may_sleep) } else { None };
+        self.adopt(call.spare);
+        self.give(&call.tensors);
+        let threads = self.start(pool, &terms);
+        let host = self.terms_on(HOST.0, pool, &terms);
+        let spin = host.spin;
+        self.host(host, call, &supervisor);
+        if threads > 0 {
+            pool.busy().caller.wait(spin, || pool.busy().is_over(), || supervisor.look());
+        }
+        self.give(&GpuTensors::default());
+        match self.verdict.take(|| supervisor.check()) {
+            None => Ok(()),
+            Some(blame) => {
+                // A device that is gone, and what a fault of this code has left, cannot be used on.
+                let broken = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
+                let repairable = !broken && self.reset();
+                Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
+            }
+        }
+    }
+
+    /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
+    fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
+        for station in self.stations.iter().flatten() {
+            if let Some(worker) = lock(&station.worker).cpu() {
+                worker.adopt(spare);
+            }
+        }
+        spare.fill(None);
+    }
+
+    /// Gives the GPUs the caller's tensors, where a run has any, or takes them away.
+    fn give(&self, tensors: &GpuTensors) {
+        for station in self.stations.iter().flatten().filter(|_| self.has_resident) {
+            if let Some(held) = lock(&station.worker).tensors() {
+                held.clone_from(tensors);
+            }
+        }
+    }
+
+    /// Gives all threads that have steps their part; their number.
+    fn start(self: &Arc<Self>, pool: &DevicePool, terms: &Terms) -> u32 {
+        let inboxes = || {
+            let inbox = |(at, station): (usize, &Option<Station>)| {
+                Some((at as u32, Arc::clone(station.as_ref()?.inbox.as_ref()?)))
+            };
+            self.stations.iter().enumerate().filter_map(inbox)
+        };
+        let threads = inboxes().count() as u32;
+        if threads > 0 {
+            self.exchange.port(HOST.0).waiter.enter();
+            pool.busy().enter(threads);
+            self.exchange.port(HOST.0).show(Doing::Working);
+            inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
+            let job = |worker| Job { engine: Arc::clone(self), worker, terms: self.terms_on(worker, pool, terms) };
+            inboxes().for_each(|(worker, inbox)| inbox.give(job(worker)));
+        }
+        threads
+    }
+
+    /// The terms of one worker. The threads of several CPU devices look longer for what the others make and for the next run: what they wait for
+    /// takes as long as they do, and a thread that slept is late.
+    fn terms_on(&self, worker: u32, pool: &DevicePool, terms: &Terms) -> Terms {
+        let cpu = matches!(pool.devices().get(worker as usize), Some(ComputeDevice::Cpu(_)));
+        let spin = if cpu && self.shares_cpus { terms.spin.max(terms.linger) } else { terms.spin };
+        Terms { spin, ..terms.clone() }
+    }
+
+    /// The host's part, on the caller's thread.
+    fn host(&self, terms: Terms, call: &Call<'_>, supervisor: &Supervisor<'_>) {
+        let Some(station) = &self.stations[HOST.index()] else { return };
+        let mut worker = lock(&station.worker);
+        let run =
+            Run { exchange: &self.exchange, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
+        let result = attempt(&mut **worker, &run);
+        self.finished(HOST.0, result);
+    }
+
+    /// The part of another worker, on its thread.
+    pub(super) fn work(&self, worker: u32, terms: Terms) {
+        let result = match &self.stations[worker as usize] {
+            Some(station) => {
+                let run = Run { exchange: &self.exchange, worker, terms, inputs: &[], supervisor: None };
+                self.exchange.port(worker).waiter.enter();
+                attempt(&mut **lock(&station.worker), &run)
+            }
+            None => Ok(()),
+        };
+        self.finished(worker, result);
+    }
+
+    fn finished(&self, worker: u32, result: Result<(), Halt>) {
+        match result {
+            Ok(()) => {}
+            Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.exchange),
+            Err(Halt::Stopped) => self.verdict.leave(),
+        }
+        self.exchange.port(worker).show(Doing::Idle);
+    }
+
+    /// Lets all workers forget a failed run; whether there was memory to make anew what was under way.
+    fn reset(&self) -> bool {
+        let workers = self.stations.iter().flatten().all(|station| lock(&station.worker).reset());
+        workers && self.exchange.reset()
+    }
+
+    /// Appends what the workers have noted in a run that ended well, and makes them forget it.
+    pub(super) fn take_events(&self, events: &mut Vec<super::Event>) {
+        for station in self.stations.iter().flatten() {
+            events.append(&mut lock(&station.worker).log().events);
+        }
+    }
+
+    /// Appends the outputs of a run that ended well, with their numbers.
+    pub(super) fn take_outputs(&self, outputs: &mut Vec<(u32, Arc<Buffer>)>) {
+        if let Some(station) = &self.stations[HOST.index()]
+            && let Some(worker) = lock(&station.worker).cpu()
+        {
+            outputs.append(&mut worker.outputs);
+        }
+    }
+}
+
+impl Parts<'_> {
+    /// The worker of a device, if it has steps.
+    fn station(&mut self, device: DeviceId, script: DeviceScript) -> Result<Option<Station>, ExecError> {
+        let is_host = device == HOST;
+        if script.steps.is_empty() && !is_host {
+            self.gpus.push(None);
+            return Ok(None);
+        }
+        let (side, worker): (_, Box<dyn Worker>) = match &self.pool.devices()[device.index()] {
+            ComputeDevice::Cpu(cpu) => {
+                let computes = !script.nodes.is_empty();
+                let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
+                let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
+                (None, Box::new(CpuWorker::new(device, cpu, script, kernels, team, self.plan, self.ledger)?))
+            }
+            ComputeDevice::Gpu(opener) => {
+                let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
+                let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, self.ledger, memory)?;
+                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, script, side)))
+            }
+        };
+        self.gpus.push(side);
+        let inbox = if is_host { None } else { Some(self.pool.thread(Lane::Device(device))?) };
+        Ok(Some(Station { worker: Mutex::new(worker), inbox }))
+    }
+
+    /// The worker of a link.
+    fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
+        let devices = self.plan.devices();
+        if let Some(link) = self.plan.links().get(worker - devices.len()) {
+            self.ledger.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
+            self.ledger.take(link.to, link.ring.total() as usize);
+        }
+        let ends = [script.from, script.to].map(|end| self.gpus[end.index()].clone());
+        let inbox = Some(self.pool.thread(Lane::Link { from: script.from, to: script.to })?);
+        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
+        Ok(Station { worker: Mutex::new(worker), inbox })
+    }
+}
+
+/// Packs and loads what the CPU devices read of the constants.
+fn ready_constants(
+    kernels: &Kernels,
+    pool: &DevicePool,
+    scripts: &mut [DeviceScript],
+    ledger: &Ledger,
+) -> Result<(), ExecError> {
+    let devices = || pool.devices().iter().enumerate().filter(|(_, device)| matches!(device, ComputeDevice::Cpu(_)));
+    let nodes = |script: &DeviceScript| script.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
+    let all: Vec<NodeId> = devices().flat_map(|(at, _)| nodes(&scripts[at])).collect();
+    let values: Vec<ValueId> =
+        devices().flat_map(|(at, _)| scripts[at].cells.constants.iter().map(|cell| cell.value)).collect();
+    let mut loaded = kernels.ready(&all, &values)?.into_iter();
+    // What several nodes share is one buffer: it counts on the first device.
+    let mut counted = BTreeSet::new();
+    for (at, _) in devices() {
+        let packed = nodes(&scripts[at]).into_iter().flat_map(|node| kernels.packed(node));
+        let fresh = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
+        ledger.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
+    }
+    for (at, _) in devices() {
+        let constants = &mut scripts[at].cells.constants;
+        constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
+    }
+    Ok(())
+}
+
+/// Loads the constants that links send. They count on the host.
+fn ready_sent(plan: &Plan, kernels: &Kernels, links: &mut [LinkScript], ledger: &Ledger) -> Result<(), ExecError> {
+    let program = kernels.program();
+    let value = |step: &LinkStep| Some(plan.transfer(step.transfer).value).filter(|v| program.constant(*v).is_some());
+    let values: BTreeSet<ValueId> = links.iter().flat_map(|link| &link.steps).filter_map(value).collect();
+    let values: Vec<ValueId> = values.into_iter().collect();
+    let loaded: BTreeMap<ValueId, Arc<Buffer>> = values.iter().copied().zip(kernels.ready(&[], &values)?).collect();
+    ledger.take(HOST, loaded.values().map(|buffer| buffer.len()).sum());
+    for step in links.iter_mut().flat_map(|link| &mut link.steps) {
+        step.constant = value(step).and_then(|value| loaded.get(&value).cloned());
+    }
+    Ok(())
+}

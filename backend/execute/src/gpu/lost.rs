@@ -1,0 +1,96 @@
+//! Waiting for a GPU, and knowing when it is gone.
+
+use crate::error::{Failure, Place};
+use crate::exchange::Halt;
+use crate::worker::Site;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_kernels::KernelError;
+use anabranch_kernels::gpu::{Gpu, caught, is_race};
+use anabranch_plan::ExecError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
+/// is a chance for wgpu's race ([`is_race`]), so that slices are long.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// The failure of a GPU: lost, if it has reported a fault to its handlers. A loss shows itself to other calls before it is
+/// reported, which happens in a poll.
+pub(crate) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
+    let _ = gpu.poll(None);
+    match gpu.fault() {
+        Some(fault) => gone(place, &fault),
+        None => Failure::at(place, error),
+    }
+}
+
+/// Whether nothing has been reported to the GPU's handlers.
+pub(crate) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure> {
+    match gpu.fault() {
+        None => Ok(()),
+        Some(fault) => Err(failure(gpu, place, KernelError::Gpu(fault))),
+    }
+}
+
+fn gone(place: Place, fault: &str) -> Failure {
+    const LOST: &str = "the device was lost";
+    let text = if fault.starts_with(LOST) { fault.to_owned() } else { format!("{LOST}: {fault}") };
+    Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, text))
+}
+
+/// Waits until a submission is finished.
+pub(crate) fn wait_for_work(gpu: &Gpu, submission: &wgpu::SubmissionIndex, site: Site<'_>) -> Result<(), Halt> {
+    let done = told_when_done(gpu);
+    wait_for(gpu, submission, site, || done.load(Ordering::Acquire))
+}
+
+/// All that is in a GPU's queue at a moment.
+pub(crate) struct Ahead {
+    last: wgpu::SubmissionIndex,
+    done: Arc<AtomicBool>,
+}
+
+impl Ahead {
+    /// What is submitted by now.
+    pub(crate) fn of(gpu: &Gpu) -> Self {
+        Self { last: gpu.queue().submit([]), done: told_when_done(gpu) }
+    }
+
+    /// Waits until it is finished.
+    pub(crate) fn wait(&self, gpu: &Gpu, site: Site<'_>) -> Result<(), Halt> {
+        wait_for(gpu, &self.last, site, || self.done.load(Ordering::Acquire))
+    }
+}
+
+fn told_when_done(gpu: &Gpu) -> Arc<AtomicBool> {
+    let done = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&done);
+    gpu.queue().on_submitted_work_done(move || told.store(true, Ordering::Release));
+    done
+}
+
+/// Polls until `done`, at least until the submission is finished.
+pub(crate) fn wait_for(
+    gpu: &Gpu,
+    submission: &wgpu::SubmissionIndex,
+    site: Site<'_>,
+    done: impl Fn() -> bool,
+) -> Result<(), Halt> {
+    while !done() {
+        site.stop.check()?;
+        let kind = wgpu::PollType::Wait { submission_index: Some(submission.clone()), timeout: Some(SLICE) };
+        let lost = match caught(|| gpu.device().poll(kind)) {
+            Ok(Ok(_) | Err(wgpu::PollError::Timeout)) => gpu.fault(),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(payload) if is_race(&*payload) => gpu.fault(),
+            Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
+        };
+        if let Some(fault) = lost {
+            // So that the pool opens it anew, even if the loss is reported later.
+            gpu.condemn(&fault);
+            return Err(gone(site.place, &fault).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! A GPU device: its buffers and kernels, and the worker that encodes and submits them.
+//!
+//! Consecutive steps go into one command buffer. It is submitted when the next step is not ready, when a link waits for
+//! what was computed, or after [`GPU_BATCH`] nodes. What comes later in the queue sees what came before, so the worker waits
+//! for links only until they have submitted, and never for the device.
+
+mod lost;
+mod side;
+mod timing;
+
+pub(super) use lost::{Ahead, failure, healthy, wait_for};
+pub(super) use side::GpuSide;
+
+use super::error::{Failure, Place};
+use super::exchange::{Halt, Wait};
+use super::faults::Operation;
+use super::resident::DeviceTensor;
+use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
+use super::worker::{GpuTensors, Log, Run, Worker};
+use anabranch_kernels::gpu::{Gpu, Kernel};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::GPU_BATCH;
+use lost::wait_for_work;
+use std::sync::Arc;
+use timing::Timing;
+
+/// Commands that are not submitted yet.
+#[derive(Default)]
+struct Batch {
+    encoder: Option<wgpu::CommandEncoder>,
+    /// The pass that is open in the encoder; ended before anything else is done with that.
+    pass: Option<wgpu::ComputePass<'static>>,
+    kernels: usize,
+    /// To be opened once the commands are submitted.
+    after: Vec<Gate>,
+}
+
+/// The state of a GPU's worker.
+pub(super) struct GpuWorker {
+    script: Arc<DeviceScript>,
+    side: Arc<GpuSide>,
+    log: Log,
+    batch: Batch,
+    timing: Timing,
+    tensors: GpuTensors,
+}
+
+impl GpuWorker {
+    pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
+        let timing = Timing::new(device, &side);
+        let tensors = GpuTensors::default();
+        Self { log: Log::default(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
+    }
+
+    /// Waits. What is encoded is submitted before.
+    fn wait(&mut self, wait: Wait, run: &Run<'_>) -> Result<(), Halt> {
+        if !run.port().is_ready(wait) {
+            self.submit(run)?;
+        }
+        run.wait(wait)
+    }
+
+    fn run_node(&mut self, node: &NodeScript, at: usize, run: &Run<'_>) -> Result<(), Halt> {
+        self.log.at = Place::Node(node.node);
+        let side = Arc::clone(&self.side);
+        let kernels = &side.nodes[at];
+        self.timing.begin(node, run.now());
+        match &node.streaming {
+            Some(streaming) => self.run_chunks(kernels, streaming, run)?,
+            None => kernels.iter().for_each(|kernel| self.encode(kernel, run)),
+        }
+        Ok(())
+    }
+
+    /// Encodes the rows of each chunk once that has landed; links hear at once of what they are to pass on.
+    fn run_chunks(&mut self, chunks: &[Kernel], streaming: &Streaming, run: &Run<'_>) -> Result<(), Halt> {
+        for kernel in chunks {
+            run.check()?;
+            for input in &streaming.ins {
+                self.wait(Wait::Channel(input.feed.wait), run)?;
+                run.next_chunk(&input.feed)?;
+            }
+            self.encode(kernel, run);
+            if !streaming.outs.is_empty() || self.batch.kernels >= GPU_BATCH {
+                self.submit(run)?;
+            }
+            for onward in streaming.outs.iter().flat_map(|out| &out.to) {
+                run.exchange.send(onward.to, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn encode(&mut self, kernel: &Kernel, run: &Run<'_>) {
+        let device = self.side.gpu.device();
+        let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+        if run.terms.profile {
+            let timestamp_writes = self.timing.writes();
+            let description = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            kernel.encode(&mut encoder.begin_compute_pass(&description));
+        } else {
+            let begin = || encoder.begin_compute_pass(&Default::default()).forget_lifetime();
+            kernel.encode(self.batch.pass.get_or_insert_with(begin));
+        }
+        self.batch.kernels += 1;
+    }
+
+    /// Encodes the copy of a whole value between a buffer of the caller's and one of the plan's, which may be longer.
+    fn copy(&mut self, source: Option<&wgpu::Buffer>, target: Option<&wgpu::Buffer>) -> Result<(), Failure> {
+        let ends = source.zip(target).ok_or_else(|| Failure::internal("a tensor of the caller is not there"));
+        let (source, target) = ends?;
+        let device = self.side.gpu.device();
+        let encoder = self.batch.encoder.get_or_insert_with(|| device.create_command_encoder(&Default::default()));
+        self.batch.pass = None;
+        encoder.copy_buffer_to_buffer(source, 0, target, 0, source.size().min(target.size()));
+        Ok(())
+    }
+
+    /// Waits until the caller's outputs are written: so runs that follow each other do not fill the device's queue.
+    fn finish_outputs(&self, run: &Run<'_>) -> Result<(), Halt> {
+        if self.tensors.outputs.is_empty() {
+            return Ok(());
+        }
+        let last = self.side.gpu.queue().submit([]);
+        wait_for_work(&self.side.gpu, &last, run.site(self.log.at))
+    }
+
+    fn give(&self, encoder: wgpu::CommandEncoder, run: &Run<'_>) -> Result<(), Failure> {
+        let struck = run.strike(Operation::Submission);
+        struck.map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
+        // A lost device takes submissions without a word.
+        self.side.healthy(self.log.at)?;
+        self.side.gpu.queue().submit([encoder.finish()]);
+        self.side.healthy(self.log.at)
+    }
+
+    /// Submits what is encoded, and tells those who waited for it.
+    fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        self.batch.pass = None;
+        let kernels = std::mem::take(&mut self.batch.kernels);
+        if let Some(encoder) = self.batch.encoder.take() {
+            self.give(encoder, run).map_err(|failure| failure.among(kernels))?;
+            if run.terms.profile {
+                self.timing.submitted(&self.side, run)?;
+            }
+        }
+        for gate in self.batch.after.drain(..) {
+            run.exchange.open(gate)?;
+        }
+        Ok(())
+    }
+}
+
+impl Worker for GpuWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let script = Arc::clone(&self.script);
+        if run.terms.profile {
+            self.timing.prepare(&self.side, &script)?;
+        }
+        for step in &script.steps {
+            run.check()?;
+            if step.gate != NO_GATE {
+                self.wait(Wait::Gate(step.gate), run)?;
+                run.pass(step.gate, drop)?;
+            }
+            match step.work {
+                Work::Node(at) => self.run_node(&script.nodes[at as usize], at as usize, run)?,
+                Work::Input { index, cell } => {
+                    let source = self.tensors.inputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
+                    self.copy(source.as_ref(), self.side.cells.get(cell as usize).cloned().as_ref())?;
+                }
+                Work::Output { index, cell } => {
+                    let target = self.tensors.outputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
+                    self.copy(self.side.cells.get(cell as usize).cloned().as_ref(), target.as_ref())?;
+                }
+            }
+            let gates = script.after(&step.after).iter().filter_map(|after| match after {
+                After::Open(gate) => Some(*gate),
+                After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
+            });
+            self.batch.after.extend(gates);
+            if step.urgent || self.batch.kernels >= GPU_BATCH {
+                self.submit(run)?;
+            }
+        }
+        self.submit(run)?;
+        self.finish_outputs(run)?;
+        self.side.gpu.poll(None).map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
+        if run.terms.profile {
+            let events = self.timing.events(&self.side, run)?;
+            self.log.events.extend(events);
+        }
+        self.timing.clear();
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
+        self.timing.renew();
+        self.batch = Batch::default();
+        true
+    }
+
+    fn tensors(&mut self) -> Option<&mut GpuTensors> {
+        Some(&mut self.tensors)
+    }
+
+    fn gpu(&self) -> Option<&Arc<Gpu>> {
+        Some(&self.side.gpu)
+    }
+}

@@ -1,0 +1,88 @@
+//! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
+
+use super::lost::healthy;
+use crate::error::{Failure, Place};
+use crate::ledger::Ledger;
+use crate::script::{DeviceScript, NodeScript, Operand};
+use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
+use anabranch_kernels::{KernelError, Tensor};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{DeviceMemory, ExecError, Kernels, storage};
+use std::sync::Arc;
+
+/// A GPU with all that a plan puts there.
+pub(crate) struct GpuSide {
+    pub(crate) gpu: Arc<Gpu>,
+    /// Slots, then constants, as the script's cells; no GPU has guests.
+    pub(crate) cells: Vec<wgpu::Buffer>,
+    /// By node of the device's script: a kernel for the whole of it, or one for each chunk.
+    pub(crate) nodes: Vec<Vec<Kernel>>,
+    /// What it shares with the other plans of its session.
+    _constants: Vec<Arc<wgpu::Buffer>>,
+}
+
+/// The parts of a side while it is made.
+struct Making<'a> {
+    gpu: &'a Gpu,
+    script: &'a DeviceScript,
+    kernels: &'a Kernels,
+    cells: Vec<wgpu::Buffer>,
+    scratch: Option<wgpu::Buffer>,
+}
+
+impl GpuSide {
+    /// Makes all buffers on a GPU of this name, uploads constants that are not there yet, and compiles kernels.
+    pub(crate) fn new(
+        gpu: Arc<Gpu>,
+        name: &str,
+        device: DeviceId,
+        script: &DeviceScript,
+        kernels: &Kernels,
+        ledger: &Ledger,
+        memory: &DeviceMemory,
+    ) -> Result<Arc<Self>, ExecError> {
+        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
+        let constants = constants.collect::<Result<Vec<_>, _>>()?;
+        let slots = script.cells.slots.iter().map(|slot| slot.bytes);
+        let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
+        ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
+        let scratch = (memory.scratch > 0).then(|| storage(&gpu, memory.scratch.next_multiple_of(4)));
+        let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
+        let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
+        let making = Making { gpu: &gpu, script, kernels, cells, scratch };
+        let nodes = making.compile(name)?;
+        let cells = making.cells;
+        gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
+        Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
+    }
+
+    /// Whether nothing has been reported to the GPU's handlers.
+    pub(crate) fn healthy(&self, place: Place) -> Result<(), Failure> {
+        healthy(&self.gpu, place)
+    }
+}
+
+impl Making<'_> {
+    fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
+        let compiled = |node: &NodeScript| {
+            let tables = self.kernels.tables(node.node)?;
+            let name = &self.kernels.program().node(node.node).name;
+            self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
+        };
+        self.script.nodes.iter().map(compiled).collect()
+    }
+
+    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
+        let spec = &self.kernels.program().node(node.node).spec;
+        let buffer = |cell: u32| &self.cells[cell as usize];
+        // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
+        let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
+        let inputs: Vec<_> = self.script.operands(&node.inputs).iter().map(read).collect();
+        let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
+        let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
+        let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
+        let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };
+        let cut = &streaming.cut;
+        (0..cut.chunks()).map(|chunk| compile(Some(node.own_rows(cut, &cut.rows_of(chunk))))).collect()
+    }
+}

@@ -1,0 +1,346 @@
+//! Execution: a plan followed by its caller's thread, or one that stands in for it, and one thread for each further device and each link.
+//!
+//! A [`DevicePool`] holds the devices: threads, opened GPUs and a count of their memory, for all plans. An [`Executor`] takes the memory
+//! and prepares the kernels of one [`Plan`] once, and then runs it as often as wanted. During a run nothing is decided: every worker has
+//! a script of steps, made from the plan's total order, and waits at countdowns that others open. `README.md` beside this file says
+//! why that cannot deadlock, what it costs, and what happens when something fails.
+
+#![forbid(unsafe_code)]
+
+mod cpu;
+mod diagnosis;
+mod dynamic;
+mod engine;
+mod error;
+mod event;
+mod exchange;
+mod faults;
+mod gpu;
+mod inside;
+mod ledger;
+mod link;
+mod options;
+mod pool;
+mod queue;
+mod relay;
+mod resident;
+mod script;
+mod supervise;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod times;
+mod worker;
+
+pub use anabranch_base::cancel::CancelToken;
+pub use anabranch_device::{ComputeDevice, CpuTeam, GpuOpener};
+pub use anabranch_plan::{ExecError, Forecast, Kernels, Weights};
+pub use dynamic::DynamicExecutor;
+pub use event::{Activity, Event, Lane};
+#[cfg(any(test, feature = "testing"))]
+pub use faults::lose_at_submission;
+pub use options::{RunOptions, RunOutput};
+pub use pool::DevicePool;
+pub use resident::DeviceTensor;
+
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::sync::{Mutex, lock};
+use anabranch_ir::program::{NodeId, Origin, Program, Value, ValueId};
+use anabranch_kernels::{Buffer, Tensor, TensorSpec};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{HOST, Plan, PlanDevice, Route, TransferId};
+use engine::{Call, Engine};
+use relay::Work;
+use std::borrow::Borrow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+pub use supervise::Deadline;
+use worker::GpuTensors;
+
+/// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.
+///
+/// Runs of one pool follow each other; see [`DevicePool`].
+pub struct Executor {
+    plan: Arc<Plan>,
+    kernels: Arc<Kernels>,
+    state: Arc<Mutex<State>>,
+    /// Let go of last: its threads run what is above.
+    pool: Arc<DevicePool>,
+}
+
+/// What changes from run to run; only the caller that has the pool's turn uses it.
+#[derive(Default)]
+struct State {
+    /// Gone after a failure that it did not survive, until the next run.
+    engine: Option<Arc<Engine>>,
+    /// Buffers of former outputs, by output.
+    spare: Vec<Option<Arc<Buffer>>>,
+    /// The specs that stood with them.
+    specs: Vec<TensorSpec>,
+    /// The outputs of a run, with their numbers.
+    made: Vec<(u32, Arc<Buffer>)>,
+}
+
+impl Executor {
+    /// Prepares a plan on the devices that it was made for, in the plan's order.
+    ///
+    /// # Errors
+    /// If these are other devices, a kernel cannot be built, a GPU cannot be used or the system gives no more threads or memory.
+    pub fn new(plan: impl Into<Arc<Plan>>, kernels: Arc<Kernels>, pool: &Arc<DevicePool>) -> Result<Self, ExecError> {
+        let plan = plan.into();
+        verify_devices(plan.devices(), pool.devices())?;
+        let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
+        let state = Arc::new(Mutex::new(State { engine, ..State::default() }));
+        Ok(Self { plan, kernels, state, pool: Arc::clone(pool) })
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        self.kernels.program()
+    }
+
+    /// Runs the plan on these inputs, in the program's order. After an error all workers are idle and the next run can begin.
+    ///
+    /// The calling thread computes the host's part. Where other threads compute on CPU cores it may be pinned to the host's first processing unit
+    /// until the run ends, if its own affinity lets it run there.
+    ///
+    /// # Errors
+    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, also while it is queued.
+    pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
+        let mut output = RunOutput::default();
+        self.run_into(&inputs.iter().map(Borrow::borrow).collect::<Vec<_>>(), options, &mut output)?;
+        Ok(output)
+    }
+
+    /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
+    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing, but for a few bytes where it has a
+    /// token or a timeout, by which kernels ask for these. After an error `output` holds nothing of use.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn run_into(&self, inputs: &[&Tensor], options: &RunOptions, output: &mut RunOutput) -> Result<(), ExecError> {
+        self.run_resident(inputs, &[], options, output)
+    }
+
+    /// The same for a plan that has inputs or outputs on GPUs: `inputs` are those that the host gives and `resident` the others, both
+    /// in the program's order. Outputs are parted likewise.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on.
+    pub fn run_resident(
+        &self,
+        inputs: &[&Tensor],
+        resident: &[DeviceTensor],
+        options: &RunOptions,
+        output: &mut RunOutput,
+    ) -> Result<(), ExecError> {
+        output.events.clear();
+        let on_host = |at: usize| self.plan.input_device(at) == HOST;
+        verify_inputs(self.program(), on_host, inputs)?;
+        let Some(_inside) = inside::enter_run() else {
+            return Err(ExecError::internal("a run was asked for from within a kernel"));
+        };
+        let origin = Instant::now();
+        if self.plan.predicted().makespan < relay::LONG || !self.pool.is_taken() {
+            return self.run_in_turn(inputs, resident, options, origin, output);
+        }
+        // Where the system gives no more threads, the calling one does.
+        let Ok(queue) = self.pool.relay() else {
+            return self.run_in_turn(inputs, resident, options, origin, output);
+        };
+        let work = Work {
+            executor: self.share(),
+            inputs: inputs.iter().copied().cloned().collect(),
+            resident: resident.to_vec(),
+            options: options.clone(),
+            origin,
+            output: std::mem::take(output),
+        };
+        *output = work.relayed(&queue)?;
+        Ok(())
+    }
+
+    /// The same on the calling thread, as soon as it has its turn.
+    fn run_in_turn(
+        &self,
+        inputs: &[&Tensor],
+        resident: &[DeviceTensor],
+        options: &RunOptions,
+        origin: Instant,
+        output: &mut RunOutput,
+    ) -> Result<(), ExecError> {
+        let _turn = self.pool.turn(&Deadline::new(options, origin), options.spin)?;
+        // A caller that panicked while it held the lock had its turn, so that all workers are idle or gone.
+        let mut state = lock(&self.state);
+        let engine = self.current_engine(&mut state)?;
+        resident::verify(&self.plan, self.program(), &self.pool, resident)?;
+        let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident)?;
+        state.keep(output);
+        let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
+        engine.ledger.take(HOST, given);
+        held().for_each(|(device, memory)| engine.ledger.take(device, memory.given as usize));
+        let tensors = GpuTensors { inputs: resident.to_vec(), outputs: targets };
+        let mut call = Call { inputs, options, origin, spare: &mut state.spare, tensors };
+        let result = engine.run(&self.pool, &mut call);
+        let targets = call.tensors.outputs;
+        engine.ledger.give(HOST, given);
+        held().for_each(|(device, memory)| engine.ledger.give(device, memory.given as usize));
+        state.spare.clear();
+        if let Err(broken) = result {
+            if broken.beyond_repair {
+                state.engine = None;
+                self.pool.forget_lost();
+            }
+            return Err(broken.error);
+        }
+        output.makespan = origin.elapsed();
+        output.peaks.clear();
+        output.peaks.extend(engine.ledger.peaks());
+        engine.take_events(&mut output.events);
+        event::start_copies(&mut output.events, |id| self.maker_on_gpu(id));
+        event::part_copies(&mut output.events, |id| self.sent_whole(id));
+        output.events.sort_unstable_by_key(|event| (event.start, event.end, event.lane, event.what));
+        output.resident = targets;
+        let on_host = |at: usize| self.plan.output_device(at) == HOST;
+        state.fill(self.program(), on_host, &engine, output)
+    }
+
+    /// The GPU node whose value a transfer is, and whether it passes that on while it computes.
+    fn maker_on_gpu(&self, id: TransferId) -> Option<(NodeId, bool)> {
+        let transfer = self.plan.transfer(id);
+        let made = match self.program().value(transfer.value).origin {
+            Origin::Node(node) if self.plan.device(transfer.from).kind == DeviceKind::Gpu => node,
+            _ => return None,
+        };
+        Some((made, transfer.stream().is_some_and(|stream| stream.producer.is_some())))
+    }
+
+    /// The GPU to which a CPU sends a transfer's value whole.
+    fn sent_whole(&self, id: TransferId) -> Option<DeviceId> {
+        let transfer = self.plan.transfer(id);
+        let ends = [transfer.from, transfer.to].map(|end| self.plan.device(end).kind);
+        let sent = transfer.route == Route::Copied && ends == [DeviceKind::Cpu, DeviceKind::Gpu];
+        sent.then_some(transfer.to)
+    }
+
+    /// The same executor in other hands.
+    fn share(&self) -> Self {
+        let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
+        Self { plan, kernels, state: Arc::clone(&self.state), pool: Arc::clone(&self.pool) }
+    }
+
+    /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.
+    fn current_engine(&self, state: &mut State) -> Result<Arc<Engine>, ExecError> {
+        if let Some(engine) = state.engine.as_ref().filter(|engine| engine.is_current(&self.pool)) {
+            return Ok(Arc::clone(engine));
+        }
+        state.engine = None;
+        let engine = Arc::new(Engine::build(&self.plan, &self.kernels, &self.pool)?);
+        Ok(Arc::clone(state.engine.insert(engine)))
+    }
+}
+
+impl State {
+    /// Takes the tensors of a former result apart, to use their memory again.
+    fn keep(&mut self, output: &mut RunOutput) {
+        self.spare.clear();
+        self.specs.clear();
+        for tensor in output.outputs.drain(..) {
+            let (spec, buffer) = tensor.into_parts();
+            self.specs.push(spec);
+            self.spare.push(Some(buffer));
+        }
+    }
+
+    /// Puts the outputs of a run into the caller's hands.
+    fn fill(
+        &mut self,
+        program: &Program,
+        on_host: impl Fn(usize) -> bool,
+        engine: &Engine,
+        output: &mut RunOutput,
+    ) -> Result<(), ExecError> {
+        engine.take_outputs(&mut self.made);
+        self.made.sort_unstable_by_key(|(index, _)| *index);
+        let specs = program.outputs.iter().enumerate().filter(|(at, _)| on_host(*at)).map(|(_, output)| &output.spec);
+        fill(specs, self.specs.drain(..), self.made.drain(..), &mut output.outputs)
+    }
+}
+
+impl fmt::Debug for Executor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executor")
+            .field("plan", &self.plan.strategy())
+            .field("pool", &self.pool)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sees that devices are those that a plan was made for.
+pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result<(), ExecError> {
+    let kind = |device: &ComputeDevice| match device {
+        ComputeDevice::Cpu(_) => DeviceKind::Cpu,
+        ComputeDevice::Gpu(_) => DeviceKind::Gpu,
+    };
+    let same =
+        |(planned, given): (&PlanDevice, &ComputeDevice)| planned.name == given.name() && planned.kind == kind(given);
+    if planned.len() == given.len() && planned.iter().zip(given).all(same) {
+        return Ok(());
+    }
+    let planned = planned.iter().map(|device| &*device.name).collect::<Vec<_>>().join(", ");
+    let given = given.iter().map(ComputeDevice::name).collect::<Vec<_>>().join(", ");
+    let text = format!("the plan was made for {planned}, but these devices are given: {given}; make it again");
+    Err(ExecError::new(ErrorKind::DeviceFailure, text))
+}
+
+/// Whether these are tensors for the inputs that are on the host.
+fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), ExecError> {
+    let on_host = |(at, _): &(usize, &ValueId)| on_host(*at);
+    let wanted = program.inputs.iter().enumerate().filter(&on_host).map(|(_, id)| program.value(*id));
+    verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")
+}
+
+/// Whether as many tensors are given as wanted, each of its input's type and shape.
+fn verify_specs<'p, 't>(
+    wanted: impl Iterator<Item = &'p Value> + Clone,
+    given: impl ExactSizeIterator<Item = &'t TensorSpec>,
+    what: &str,
+) -> Result<(), ExecError> {
+    let (expected, count) = (wanted.clone().count(), given.len());
+    if count != expected {
+        let text = format!("{count} tensors were given for {expected} {what}");
+        return Err(ExecError::new(ErrorKind::Input, text));
+    }
+    match wanted.zip(given).find(|(value, spec)| value.spec != **spec) {
+        None => Ok(()),
+        Some((value, given)) => {
+            let text = format!("input {:?} is {}, but {given} was given", value.name, value.spec);
+            Err(ExecError::new(ErrorKind::Input, text))
+        }
+    }
+}
+
+/// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.
+fn fill<'p>(
+    mut specs: impl Iterator<Item = &'p TensorSpec>,
+    mut former: impl Iterator<Item = TensorSpec>,
+    made: impl Iterator<Item = (u32, Arc<Buffer>)>,
+    outputs: &mut Vec<Tensor>,
+) -> Result<(), ExecError> {
+    for ((_, buffer), expected) in made.zip(specs.by_ref()) {
+        let spec = former.next().filter(|spec| spec == expected).unwrap_or_else(|| expected.clone());
+        let tensor = Tensor::new(spec, buffer);
+        outputs.push(tensor.map_err(|_| ExecError::internal("an output has the wrong size"))?);
+    }
+    match specs.next() {
+        None => Ok(()),
+        Some(_) => Err(ExecError::internal("not every output was made")),
+    }
+}

@@ -1,0 +1,50 @@
+//! From a GPU to the host: copies run ahead of the reading by as many pieces as there are staging buffers.
+
+use super::staging::End;
+use crate::exchange::Halt;
+use crate::gpu::Ahead;
+use crate::worker::Site;
+
+impl End {
+    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers, and gives
+    /// each to `take` with its offset. `is_made` says whether the GPU will have computed the next piece by the time of a copy that is
+    /// submitted now, and waits for one that must come. `begins` is told when the device turns to the first copy, having done all that was
+    /// submitted before: that costs a wait, for profiles.
+    pub(crate) fn read(
+        &mut self,
+        slot: u32,
+        (bytes, piece): (usize, usize),
+        site: Site<'_>,
+        is_made: impl Fn(bool) -> Result<bool, Halt>,
+        begins: Option<&dyn Fn()>,
+        mut take: impl FnMut(usize, &[u8]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        let (pieces, depth) = (bytes.div_ceil(piece), self.staging.len());
+        let cut = |number: usize| (number * piece, piece.min(bytes - number * piece));
+        let (mut fetched, mut ahead) = (0, None);
+        for number in 0..pieces {
+            site.stop.check()?;
+            // Never waits for more than the piece that is next: its reader may be what the others wait for.
+            while fetched < pieces.min(number + depth) && is_made(fetched == number)? {
+                self.side.healthy(site.place)?;
+                let (offset, bytes) = cut(fetched);
+                let source = &self.side.cells[slot as usize];
+                if fetched == 0 && begins.is_some() {
+                    ahead = Some(Ahead::of(&self.side.gpu));
+                }
+                self.staging[fetched % depth].fetch(&self.side.gpu, source, offset as u64, bytes);
+                fetched += 1;
+            }
+            if let Some((ahead, begins)) = ahead.take().zip(begins) {
+                ahead.wait(&self.side.gpu, site)?;
+                begins();
+            }
+            let (offset, bytes) = cut(number);
+            self.staging[number % depth].read(&self.side.gpu, bytes, site, |view| {
+                self.side.healthy(site.place)?;
+                take(offset, view)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! The worker of a link: moves values one after the other, in pieces, through staging buffers that it uses again and again.
+
+mod download;
+mod pieces;
+mod staging;
+mod upload;
+
+pub(super) use staging::{End, Staging};
+
+use super::error::{Failure, Place};
+use super::event::{Activity, Event, Lane};
+use super::exchange::{Delivery, Halt};
+use super::gpu::GpuSide;
+use super::script::{Feed, LinkScript, LinkStep};
+use super::worker::{Log, Run, Worker};
+use anabranch_kernels::{Buffer, KernelError};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, Plan};
+use pieces::{Moving, Target};
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The state of a link.
+pub(super) struct LinkWorker {
+    script: Arc<LinkScript>,
+    plan: Arc<Plan>,
+    log: Log,
+    /// The GPU ends.
+    download: Option<End>,
+    upload: Option<End>,
+}
+
+impl LinkWorker {
+    /// A link between the GPUs of these sides, or the host where there is none.
+    pub(super) fn new(
+        script: LinkScript,
+        plan: &Arc<Plan>,
+        [from, to]: [Option<Arc<GpuSide>>; 2],
+    ) -> Result<Self, ExecError> {
+        let refused = |end: DeviceId, error: KernelError| ExecError::unusable(&plan.device(end).name, &error);
+        let download = from.map(|side| End::new(side, script.staging, wgpu::MapMode::Read)).transpose();
+        let upload = to.map(|side| End::new(side, script.staging, wgpu::MapMode::Write)).transpose();
+        Ok(Self {
+            download: download.map_err(|error| refused(script.from, error))?,
+            upload: upload.map_err(|error| refused(script.to, error))?,
+            log: Log::default(),
+            plan: Arc::clone(plan),
+            script: Arc::new(script),
+        })
+    }
+
+    /// Moves the value of one step, and tells who waits for it and for its source. Returns when that began, if it shows, and how
+    /// long it waited for chunks.
+    fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
+        let Brought { source, mut landing } = brought;
+        let stream = self.plan.transfer(step.transfer).stream();
+        let piece = stream.map_or(self.script.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
+        let moving = &Moving { run, step, waited: Cell::new(0), begun: Cell::new(0) };
+        let mut target = match (step.target, &mut self.upload) {
+            (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
+            (None, None) => Target::Ring,
+            (Some(_), None) => {
+                let buffer = landing.as_mut().ok_or_else(|| Failure::internal("a slot to land in is not there"))?;
+                let buffer = Arc::get_mut(buffer);
+                Target::Cpu(buffer.ok_or_else(|| Failure::internal("a slot to land in is still read"))?)
+            }
+            (None, Some(_)) => return Err(Failure::internal("a value for a GPU has no place there").into()),
+        };
+        match (&mut self.download, &step.feed) {
+            (Some(download), _) => {
+                let slot = step.source.ok_or_else(|| Failure::internal("a value of a GPU has no place there"))?;
+                let take = |offset, bytes: &[u8]| target.take(moving, offset, bytes);
+                let begins: &dyn Fn() = &|| moving.begun.set(run.now());
+                let begins = (run.terms.profile && step.feed.is_none()).then_some(begins);
+                download.read(slot, (step.bytes, piece), moving.site(), |must| moving.is_made(must), begins, take)?;
+            }
+            (None, Some(feed)) => forward(feed, piece, moving, &mut target)?,
+            (None, None) => {
+                let source = source.ok_or_else(|| Failure::internal("a value to send is not there"))?;
+                for (number, bytes) in source.bytes()[..step.bytes].chunks(piece).enumerate() {
+                    run.check()?;
+                    target.take(moving, number * piece, bytes)?;
+                }
+            }
+        }
+        match (step.arrival, landing.zip(step.target)) {
+            (Some(gate), Some((buffer, cell))) => run.exchange.deliver(gate, Delivery { cell, buffer })?,
+            (Some(gate), None) => run.exchange.open(gate)?,
+            (None, _) => {}
+        }
+        for gate in &step.after {
+            run.exchange.open(*gate)?;
+        }
+        Ok((moving.begun.get(), moving.waited.get()))
+    }
+}
+
+impl Worker for LinkWorker {
+    fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
+        let script = Arc::clone(&self.script);
+        let lane = Lane::Link { from: script.from, to: script.to };
+        let mut now = run.now();
+        for step in &script.steps {
+            run.check()?;
+            self.log.at = Place::Transfer(step.transfer);
+            let ready = now;
+            let mut brought = Brought { source: step.constant.clone(), landing: None };
+            run.pass(step.gate, |delivery| brought.take(delivery, step))?;
+            let start = run.now();
+            let (begun, waited) = self.carry(step, brought, run)?;
+            let start = start.max(begun);
+            now = run.now();
+            if run.terms.profile {
+                let (what, bytes) = (Activity::Transfer(step.transfer), step.bytes as u64);
+                self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes });
+            }
+        }
+        self.log.at = Place::Nowhere;
+        Ok(())
+    }
+
+    fn log(&mut self) -> &mut Log {
+        &mut self.log
+    }
+
+    fn reset(&mut self) -> bool {
+        self.download.iter_mut().chain(&mut self.upload).for_each(End::renew);
+        true
+    }
+}
+
+/// What came with the opening of a transfer's gate.
+struct Brought {
+    /// The value, if it comes from a CPU or is a constant.
+    source: Option<Arc<Buffer>>,
+    /// The slot, if it lands on one.
+    landing: Option<Arc<Buffer>>,
+}
+
+impl Brought {
+    fn take(&mut self, delivery: Delivery, step: &LinkStep) {
+        let place = if step.source.is_some() { &mut self.landing } else { &mut self.source };
+        *place = Some(delivery.buffer);
+    }
+}
+
+/// Sends on each chunk that a CPU device makes, and gives its buffer back.
+fn forward(feed: &Feed, piece: usize, moving: &Moving<'_>, target: &mut Target<'_>) -> Result<(), Halt> {
+    let bytes = moving.step.bytes;
+    for offset in (0..bytes).step_by(piece) {
+        moving.run.check()?;
+        let chunk = moving.next_chunk(feed)?;
+        let (Some(buffer), Some(ring)) = (chunk, feed.credit) else {
+            return Err(Failure::internal("a chunk of a CPU has no bytes").into());
+        };
+        target.take(moving, offset, &buffer.bytes()[..piece.min(bytes - offset)])?;
+        moving.run.exchange.give_back(ring, buffer)?;
+    }
+    Ok(())
+}

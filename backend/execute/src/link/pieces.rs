@@ -1,0 +1,101 @@
+//! Where the pieces of a value come from and go to on a link.
+
+use super::staging::End;
+use crate::error::{Failure, Place};
+use crate::exchange::{Halt, Wait};
+use crate::faults::Operation;
+use crate::script::{Feed, LinkStep};
+use crate::worker::{Run, Site};
+use anabranch_kernels::Buffer;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// A transfer under way.
+pub(super) struct Moving<'a> {
+    pub(super) run: &'a Run<'a>,
+    pub(super) step: &'a LinkStep,
+    /// Nanoseconds that went by in waiting for chunks, for empty buffers and for staging buffers.
+    pub(super) waited: Cell<u64>,
+    /// When a GPU turned to it; 0 where that does not show.
+    pub(super) begun: Cell<u64>,
+}
+
+impl Moving<'_> {
+    /// What interrupts it, and what is to blame if it fails.
+    pub(super) fn site(&self) -> Site<'_> {
+        self.run.site(Place::Transfer(self.step.transfer))
+    }
+
+    /// The next chunk of a value that is being made.
+    pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
+        self.timed(|| self.run.next_chunk(feed))
+    }
+
+    /// Whether the next chunk is submitted to the GPU that makes it; one that `must` come is waited for.
+    pub(super) fn is_made(&self, must: bool) -> Result<bool, Halt> {
+        let Some(feed) = &self.step.feed else { return Ok(true) };
+        let made = must || self.run.port().is_ready(Wait::Channel(feed.wait));
+        if made {
+            self.next_chunk(feed)?;
+        }
+        Ok(made)
+    }
+
+    /// An empty buffer of the link's ring.
+    fn free_buffer(&self) -> Result<Arc<Buffer>, Halt> {
+        self.timed(|| self.run.free_buffer(0, self.step.room))
+    }
+
+    /// Waits for a staging buffer. Of what a CPU sends whole, the time is noted: a GPU that computes keeps it waiting.
+    fn staging<T>(&self, wait: impl FnOnce() -> T) -> T {
+        if self.step.reader.is_none() && self.step.source.is_none() { self.timed(wait) } else { wait() }
+    }
+
+    fn timed<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let before = self.run.now();
+        let result = wait();
+        self.waited.set(self.waited.get() + self.run.now() - before);
+        result
+    }
+
+    /// Tells the reader of a stream that a chunk is there.
+    fn send(&self, buffer: Option<Arc<Buffer>>) {
+        if let Some(reader) = self.step.reader {
+            self.run.exchange.send(reader, buffer);
+        }
+    }
+}
+
+/// Where the pieces of a value go.
+pub(super) enum Target<'a> {
+    /// Into a slot of a GPU.
+    Gpu(&'a mut End, u32),
+    /// Into a slot of a CPU device.
+    Cpu(&'a mut Buffer),
+    /// Through the ring to a node of a CPU device.
+    Ring,
+}
+
+impl Target<'_> {
+    /// Takes a piece: its offset in the value, and its bytes.
+    pub(super) fn take(&mut self, moving: &Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
+        let struck = moving.run.strike(Operation::Copy);
+        struck.map_err(|error| Failure::at(moving.site().place, error))?;
+        match self {
+            Self::Gpu(upload, slot) => {
+                moving.staging(|| upload.wait(moving.site()))?;
+                upload.write(*slot, offset, bytes, moving.site())?;
+                moving.send(None);
+            }
+            Self::Cpu(landing) => landing.bytes_mut()[offset..offset + bytes.len()].copy_from_slice(bytes),
+            Self::Ring => {
+                let mut buffer = moving.free_buffer()?;
+                let chunk = Arc::get_mut(&mut buffer);
+                let chunk = chunk.ok_or_else(|| Failure::internal("a chunk's buffer is still read"))?;
+                chunk.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+                moving.send(Some(buffer));
+            }
+        }
+        Ok(())
+    }
+}

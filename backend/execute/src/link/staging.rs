@@ -1,0 +1,125 @@
+//! Buffers that host and GPU take turns in.
+
+use crate::error::{Failure, Place};
+use crate::exchange::Halt;
+use crate::gpu::{GpuSide, failure, wait_for};
+use crate::worker::Site;
+use anabranch_kernels::KernelError;
+use anabranch_kernels::gpu::Gpu;
+use anabranch_plan::Ring;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+const AWAY: u8 = 0;
+const MAPPED: u8 = 1;
+const REFUSED: u8 = 2;
+
+/// The end of a link on a GPU, with its staging buffers.
+pub(crate) struct End {
+    pub(super) side: Arc<GpuSide>,
+    pub(super) staging: Vec<Staging>,
+    /// Whose turn it is to be written.
+    pub(super) next: usize,
+    pub(super) size: Ring,
+    mode: wgpu::MapMode,
+}
+
+impl End {
+    /// An end from which the host reads, or to which it writes.
+    pub(crate) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
+        let mut end = Self { side, staging: Vec::new(), next: 0, size, mode };
+        end.renew();
+        end.side.gpu.poll(None)?;
+        Ok(end)
+    }
+
+    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
+    pub(crate) fn renew(&mut self) {
+        let Ring { bytes, depth } = self.size;
+        self.staging = (0..depth).map(|_| Staging::new(&self.side.gpu, bytes, self.mode)).collect();
+    }
+}
+
+/// A mappable buffer, and whether it is the host's turn.
+pub(crate) struct Staging {
+    pub(super) buffer: wgpu::Buffer,
+    /// Set by the callback of the mapping, on whichever thread polls.
+    state: Arc<AtomicU8>,
+    /// The last copy from or into it.
+    submission: Option<wgpu::SubmissionIndex>,
+}
+
+impl Staging {
+    /// A buffer of `size` bytes that the host reads, or writes: that one is mapped from the start.
+    pub(crate) fn new(gpu: &Gpu, size: u64, mode: wgpu::MapMode) -> Self {
+        let writes = matches!(mode, wgpu::MapMode::Write);
+        let usage = if writes {
+            wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC
+        } else {
+            wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST
+        };
+        let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("staging"),
+            size,
+            usage,
+            mapped_at_creation: writes,
+        });
+        let state = Arc::new(AtomicU8::new(if writes { MAPPED } else { AWAY }));
+        Self { buffer, state, submission: None }
+    }
+
+    /// Lets the GPU do `commands` with the buffer, and then asks for it back.
+    pub(super) fn submit(&mut self, gpu: &Gpu, commands: wgpu::CommandBuffer, mode: wgpu::MapMode, bytes: u64) {
+        self.state.store(AWAY, Ordering::Relaxed);
+        self.submission = Some(gpu.queue().submit([commands]));
+        let state = Arc::clone(&self.state);
+        self.buffer.map_async(mode, ..bytes, move |result| {
+            state.store(if result.is_ok() { MAPPED } else { REFUSED }, Ordering::Release);
+        });
+    }
+
+    /// Waits until it is the host's turn.
+    pub(super) fn wait(&self, gpu: &Gpu, site: Site<'_>) -> Result<(), Halt> {
+        let state = || self.state.load(Ordering::Acquire);
+        if let Some(submission) = &self.submission {
+            wait_for(gpu, submission, site, || state() != AWAY)?;
+        }
+        match state() {
+            MAPPED => Ok(()),
+            _ => Err(refused(gpu, site.place, "a staging buffer could not be mapped".into()).into()),
+        }
+    }
+
+    /// Lets the GPU copy `bytes` bytes of a buffer, from `offset` on, to this one.
+    pub(crate) fn fetch(&mut self, gpu: &Gpu, source: &wgpu::Buffer, offset: u64, bytes: usize) {
+        let padded = (bytes as u64).next_multiple_of(4);
+        let mut encoder = gpu.device().create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(source, offset, &self.buffer, 0, padded);
+        self.submit(gpu, encoder.finish(), wgpu::MapMode::Read, padded);
+    }
+
+    /// Hands on the `bytes` bytes that were fetched, once they are there.
+    pub(crate) fn read(
+        &self,
+        gpu: &Gpu,
+        bytes: usize,
+        site: Site<'_>,
+        take: impl FnOnce(&[u8]) -> Result<(), Halt>,
+    ) -> Result<(), Halt> {
+        self.wait(gpu, site)?;
+        let view = self.buffer.get_mapped_range(..(bytes as u64).next_multiple_of(4));
+        let view = view.map_err(|error| refused(gpu, site.place, error.to_string()))?;
+        let result = take(&view[..bytes]);
+        drop(view);
+        self.buffer.unmap();
+        result
+    }
+}
+
+/// The failure of a staging buffer.
+pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
+    let _ = gpu.poll(None);
+    // Nothing but a device that is gone refuses to map what is used as these are, and it may not have reported that yet.
+    gpu.condemn(&reason);
+    failure(gpu, at, KernelError::Gpu(reason))
+}

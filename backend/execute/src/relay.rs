@@ -1,0 +1,133 @@
+//! Long runs of callers that find the devices taken, made by one thread in the order in which they came.
+//!
+//! Otherwise each such run would begin with waking its caller, on whatever processing unit the system wakes it, often one that a
+//! helper works on. Here the next run begins at once, where the last one was, and callers are woken while it is under way.
+
+use super::inside;
+use super::supervise::Deadline;
+use super::threads::spawn;
+use super::{DeviceTensor, Executor, RunOptions, RunOutput};
+use anabranch_base::sync::{Condvar, JoinHandle, Mutex, Receiver, Sender, channel, lock};
+use anabranch_device::affinity;
+use anabranch_kernels::Tensor;
+use anabranch_plan::ExecError;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+/// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves (`README.md`).
+pub(super) const LONG: f64 = 5e-4;
+
+/// The thread; it ends when this is dropped.
+pub(super) struct Relay {
+    queue: Sender<Arc<Errand>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// All that a run needs, held as long as its caller waits.
+pub(super) struct Work {
+    pub(super) executor: Executor,
+    pub(super) inputs: Vec<Tensor>,
+    pub(super) resident: Vec<DeviceTensor>,
+    pub(super) options: RunOptions,
+    pub(super) origin: Instant,
+    /// A former result, whose memory is used again.
+    pub(super) output: RunOutput,
+}
+
+/// A run on its way from its caller to the thread and back.
+pub(super) struct Errand {
+    stage: Mutex<Stage>,
+    done: Condvar,
+}
+
+enum Stage {
+    Queued(Box<Work>),
+    /// It is under way, or its caller has withdrawn it.
+    Taken,
+    Done(thread::Result<Result<RunOutput, ExecError>>),
+}
+
+impl Relay {
+    /// Starts the thread on these processing units, or on those of the calling thread if there are none or the system refuses.
+    ///
+    /// # Errors
+    /// If the system gives no more threads.
+    pub(super) fn start(units: Vec<u32>) -> Result<Self, ExecError> {
+        let (queue, runs) = channel();
+        let main = move || {
+            inside::enter();
+            let _pinned = affinity::pin_current_thread(&units);
+            serve(&runs);
+        };
+        Ok(Self { queue, thread: Some(spawn("relay", main)?) })
+    }
+
+    /// Where runs are given to the thread.
+    pub(super) fn queue(&self) -> Sender<Arc<Errand>> {
+        self.queue.clone()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // Its thread serves until the last sender is gone. No run is under way: its caller would hold the pool.
+        self.queue = channel().0;
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Makes the runs until nobody can give any more.
+fn serve(runs: &Receiver<Arc<Errand>>) {
+    for errand in runs {
+        let stage = mem::replace(&mut *lock(&errand.stage), Stage::Taken);
+        if let Stage::Queued(work) = stage {
+            // Nothing of a run is left here when its caller hears of its end.
+            let result = catch_unwind(AssertUnwindSafe(|| work.run()));
+            *lock(&errand.stage) = Stage::Done(result);
+            errand.done.notify_one();
+        }
+    }
+}
+
+impl Work {
+    fn run(mut self) -> Result<RunOutput, ExecError> {
+        let inputs: Vec<_> = self.inputs.iter().collect();
+        self.executor.run_in_turn(&inputs, &self.resident, &self.options, self.origin, &mut self.output)?;
+        Ok(self.output)
+    }
+
+    /// Has the run made by the thread behind `queue`, unless it has to end before it begins.
+    pub(super) fn relayed(self, queue: &Sender<Arc<Errand>>) -> Result<RunOutput, ExecError> {
+        let options = self.options.clone();
+        let deadline = Deadline::new(&options, self.origin);
+        let errand = Arc::new(Errand { stage: Mutex::new(Stage::Queued(Box::new(self))), done: Condvar::new() });
+        match queue.send(Arc::clone(&errand)) {
+            Ok(()) => errand.wait(&deadline),
+            Err(_) => Err(ExecError::internal("the thread that makes queued runs has ended")),
+        }
+    }
+}
+
+impl Errand {
+    fn wait(&self, deadline: &Deadline<'_>) -> Result<RunOutput, ExecError> {
+        let mut stage = lock(&self.stage);
+        loop {
+            match mem::replace(&mut *stage, Stage::Taken) {
+                Stage::Done(result) => return result.unwrap_or_else(|panic| resume_unwind(panic)),
+                Stage::Queued(work) => match deadline.verdict() {
+                    Some(error) => return Err(error),
+                    None => *stage = Stage::Queued(work),
+                },
+                // A run that is under way looks after its deadline itself.
+                Stage::Taken => {}
+            }
+            stage = match deadline.sleep() {
+                Some(most) => self.done.wait_timeout(stage, most).unwrap_or_else(PoisonError::into_inner).0,
+                None => self.done.wait(stage).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+}

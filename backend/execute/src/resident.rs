@@ -1,0 +1,219 @@
+//! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
+
+use super::error::Place;
+use super::exchange::{Halt, Stop};
+use super::gpu::healthy;
+use super::link::Staging;
+use super::pool::DevicePool;
+use super::verify_specs;
+use super::worker::Site;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_device::ComputeDevice;
+use anabranch_ir::program::{Program, Value};
+use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::{Buffer, Tensor, TensorSpec};
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{ExecError, HOST, Plan, storage, upload};
+use std::fmt;
+use std::sync::Arc;
+
+/// A tensor on a device: on a GPU in a buffer of its own, on a CPU in the host's memory. Its elements never change, so that clones
+/// share them.
+#[derive(Clone)]
+pub struct DeviceTensor {
+    spec: TensorSpec,
+    device: Arc<str>,
+    memory: Memory,
+}
+
+#[derive(Clone)]
+enum Memory {
+    Host(Tensor),
+    Gpu(Arc<dyn Stored>),
+}
+
+/// A buffer of an opened GPU. A trait object, because a GPU's type is so deep that whoever wants a tensor to be `Send` would otherwise
+/// have to raise the compiler's recursion limit.
+trait Stored: Send + Sync {
+    fn gpu(&self) -> &Arc<Gpu>;
+    fn buffer(&self) -> &wgpu::Buffer;
+}
+
+impl Stored for (Arc<Gpu>, wgpu::Buffer) {
+    fn gpu(&self) -> &Arc<Gpu> {
+        &self.0
+    }
+
+    fn buffer(&self) -> &wgpu::Buffer {
+        &self.1
+    }
+}
+
+impl DeviceTensor {
+    /// A tensor in the memory of the host, to which `device` belongs.
+    pub fn on_host(device: &str, tensor: Tensor) -> Self {
+        Self { spec: tensor.spec().clone(), device: device.into(), memory: Memory::Host(tensor) }
+    }
+
+    /// Type and shape.
+    pub fn spec(&self) -> &TensorSpec {
+        &self.spec
+    }
+
+    /// The name of the device that it is on.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// The tensor itself, if it is in the host's memory.
+    pub fn host(&self) -> Option<&Tensor> {
+        match &self.memory {
+            Memory::Host(tensor) => Some(tensor),
+            Memory::Gpu(_) => None,
+        }
+    }
+
+    /// Its elements on the host: from a GPU a copy of them. Waits until the GPU has made them.
+    ///
+    /// # Errors
+    /// If the GPU was lost, or there is no memory for the copy.
+    pub fn read(&self) -> Result<Tensor, ExecError> {
+        match &self.memory {
+            Memory::Host(tensor) => Ok(tensor.clone()),
+            Memory::Gpu(stored) => {
+                let short = || ExecError::memory("the host");
+                let mut buffer = Buffer::try_zeroed(self.spec.bytes()).ok_or_else(short)?;
+                let read = download(stored.gpu(), stored.buffer(), buffer.bytes_mut());
+                read.map_err(|halt| halt.failure().error.on(&*self.device))?;
+                let tensor = Tensor::new(self.spec.clone(), Arc::new(buffer));
+                tensor.map_err(|_| ExecError::internal("a tensor of a device has the wrong size"))
+            }
+        }
+    }
+
+    /// The buffer, if it is on a GPU.
+    pub(super) fn buffer(&self) -> Option<&wgpu::Buffer> {
+        match &self.memory {
+            Memory::Host(_) => None,
+            Memory::Gpu(stored) => Some(stored.buffer()),
+        }
+    }
+
+    /// Whether it is on a device as that is open in a pool.
+    fn is_on(&self, pool: &DevicePool, device: DeviceId) -> bool {
+        match &self.memory {
+            Memory::Host(_) => false,
+            Memory::Gpu(stored) => stored.gpu().fault().is_none() && pool.is_current(device, stored.gpu()),
+        }
+    }
+
+    /// Whether nobody else has it, so that it may be written again.
+    fn is_unshared(&mut self) -> bool {
+        match &mut self.memory {
+            Memory::Host(_) => false,
+            Memory::Gpu(stored) => Arc::get_mut(stored).is_some(),
+        }
+    }
+}
+
+impl fmt::Debug for DeviceTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DeviceTensor({} on {})", self.spec, self.device)
+    }
+}
+
+impl DevicePool {
+    /// Copies a tensor to a device; in the host's memory, where CPU devices read it, it is shared.
+    ///
+    /// # Errors
+    /// If there is no such device, or the GPU cannot be used.
+    pub fn upload(&self, device: DeviceId, tensor: &Tensor) -> Result<DeviceTensor, ExecError> {
+        let Some(target) = self.devices().get(device.index()) else {
+            return Err(ExecError::internal("a tensor was to be uploaded to a device that is not there"));
+        };
+        if let ComputeDevice::Cpu(cpu) = target {
+            return Ok(DeviceTensor::on_host(&cpu.name, tensor.clone()));
+        }
+        let gpu = self.gpu(device)?;
+        let buffer = upload(&gpu, tensor.bytes()).map_err(|error| ExecError::unusable(target.name(), &error))?;
+        let memory = Memory::Gpu(Arc::new((gpu, buffer)));
+        Ok(DeviceTensor { spec: tensor.spec().clone(), device: target.name().into(), memory })
+    }
+
+    /// A buffer for an output on a GPU: that of a former one that nobody else has, or a new one.
+    fn target(
+        &self,
+        device: DeviceId,
+        spec: &TensorSpec,
+        former: Option<DeviceTensor>,
+    ) -> Result<DeviceTensor, ExecError> {
+        if let Some(mut former) = former
+            && former.spec == *spec
+            && former.is_on(self, device)
+            && former.is_unshared()
+        {
+            return Ok(former);
+        }
+        let gpu = self.gpu(device)?;
+        let buffer = storage(&gpu, (spec.bytes().max(1) as u64).next_multiple_of(4));
+        let (device, memory) = (self.devices()[device.index()].name().into(), Memory::Gpu(Arc::new((gpu, buffer))));
+        Ok(DeviceTensor { spec: spec.clone(), device, memory })
+    }
+}
+
+/// The inputs that the caller gives on GPUs, in the program's order, with their devices.
+fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> + Clone {
+    let inputs = program.inputs.iter().enumerate().map(|(at, id)| (plan.input_device(at), program.value(*id)));
+    inputs.filter(|(device, _)| *device != HOST)
+}
+
+/// Whether these tensors are what a plan's inputs on GPUs want.
+pub(super) fn verify(
+    plan: &Plan,
+    program: &Program,
+    pool: &DevicePool,
+    given: &[DeviceTensor],
+) -> Result<(), ExecError> {
+    let wanted = inputs(plan, program).map(|(_, value)| value);
+    verify_specs(wanted, given.iter().map(DeviceTensor::spec), "inputs that stay on GPUs")?;
+    for ((device, value), tensor) in inputs(plan, program).zip(given) {
+        if !tensor.is_on(pool, device) {
+            let text = format!(
+                "input {:?} must be a tensor on {:?} as it is open now; the one given, on {:?}, is elsewhere or was lost with its \
+                 device: read it and upload it again",
+                value.name,
+                plan.device(device).name,
+                tensor.device
+            );
+            return Err(ExecError::new(ErrorKind::Input, text));
+        }
+    }
+    Ok(())
+}
+
+/// Buffers for the outputs that the caller receives on GPUs, in the program's order.
+pub(super) fn targets(
+    plan: &Plan,
+    program: &Program,
+    pool: &DevicePool,
+    former: &mut Vec<DeviceTensor>,
+) -> Result<Vec<DeviceTensor>, ExecError> {
+    let outputs = program.outputs.iter().enumerate().map(|(at, output)| (plan.output_device(at), &output.spec));
+    let mut former = former.drain(..);
+    let outputs = outputs.filter(|(device, _)| *device != HOST);
+    outputs.map(|(device, spec)| pool.target(device, spec, former.next())).collect()
+}
+
+/// Copies the first bytes of a buffer to the host.
+fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
+    healthy(gpu, Place::Nowhere)?;
+    let site = Site { stop: &Stop::default(), place: Place::Nowhere };
+    let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
+    // No range that is mapped is empty.
+    let some = bytes.len().max(1);
+    staging.fetch(gpu, source, 0, some);
+    staging.read(gpu, some, site, |view| {
+        bytes.copy_from_slice(&view[..bytes.len()]);
+        Ok(())
+    })
+}

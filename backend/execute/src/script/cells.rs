@@ -1,0 +1,97 @@
+//! Which buffer of a device holds which value.
+
+use super::build::Contradiction;
+use super::{Cells, ConstantCell, SlotScript};
+use anabranch_ir::program::{Program, ValueId};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{Plan, Step};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The cells of all devices.
+pub(super) struct CellMap {
+    of: BTreeMap<(DeviceId, ValueId), u32>,
+    pub(super) devices: Vec<Cells>,
+}
+
+impl CellMap {
+    pub(super) fn new(plan: &Plan, program: &Program) -> Self {
+        let mut map = Self { of: BTreeMap::new(), devices: Vec::new() };
+        // What links send counts there.
+        let mut counted: BTreeSet<_> = plan.transfers().iter().map(|transfer| transfer.value).collect();
+        for at in 0..plan.devices().len() {
+            let device = DeviceId(at as u32);
+            let mut cells = Cells { slots: slots(plan, device), ..Cells::default() };
+            let (guests, constants) = foreign(plan, program, device);
+            for (at, value) in guests.iter().chain(&constants).enumerate() {
+                map.of.insert((device, *value), (cells.slots.len() + at) as u32);
+            }
+            cells.guests = guests.len();
+            let shared = plan.device(device).kind == DeviceKind::Cpu;
+            let cell = |value: &ValueId| {
+                let bytes = program.constant(*value)?.bytes();
+                let counted = !shared || counted.insert(*value);
+                Some(ConstantCell { value: *value, bytes, buffer: Arc::default(), counted })
+            };
+            cells.constants = constants.iter().filter_map(cell).collect();
+            map.devices.push(cells);
+        }
+        for stay in plan.memory().allocations() {
+            map.of.insert((stay.device, stay.value), stay.slot as u32);
+        }
+        map
+    }
+
+    /// The cell of a value on a device, if it has one there.
+    pub(super) fn find(&self, device: DeviceId, value: ValueId) -> Option<u32> {
+        self.of.get(&(device, value)).copied()
+    }
+
+    /// The cell of a value that must be on a device.
+    pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> Result<u32, Contradiction> {
+        self.find(device, value).ok_or("a plan uses a value on a device that does not have it")
+    }
+}
+
+fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
+    let bytes = &plan.memory().devices()[device.index()].slots;
+    let slot = |bytes: &u64| SlotScript { bytes: *bytes, handed_out: false, lent: false };
+    let mut slots: Vec<_> = bytes.iter().map(slot).collect();
+    let end = plan.steps().len() as u32;
+    let cpu = plan.device(device).kind == DeviceKind::Cpu;
+    for stay in plan.memory().allocations().iter().filter(|stay| stay.device == device && stay.until == end) {
+        slots[stay.slot].handed_out = cpu;
+        slots[stay.slot].lent = true;
+    }
+    for transfer in plan.transfers().iter().filter(|transfer| transfer.from == device || transfer.to == device) {
+        if let Some(stay) = plan.memory().home(device, transfer.value) {
+            slots[stay.slot].lent = true;
+        }
+    }
+    slots
+}
+
+/// The values that a device reads without having made or landed them, and the constants that it reads.
+fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
+    let (mut guests, mut constants) = (BTreeSet::new(), BTreeSet::new());
+    let mut read = |value: ValueId| {
+        if plan.memory().home(device, value).is_none() {
+            let constant = program.constant(value).is_some();
+            if constant { &mut constants } else { &mut guests }.insert(value);
+        }
+    };
+    for step in plan.steps() {
+        match step {
+            Step::Node(node) if plan.device_of(*node) == device => {
+                let needs = plan.memory().needs(*node);
+                let inputs = program.node(*node).inputs.iter().enumerate();
+                let is_read = |at, value| needs.is_read(at) || program.constant(value).is_none();
+                inputs.filter(|(at, value)| is_read(*at, **value)).for_each(|(_, value)| read(*value));
+            }
+            Step::Output(index) if device == plan.output_device(*index) => read(program.outputs[*index].value),
+            Step::Input(index) if device == plan.input_device(*index) => read(program.inputs[*index]),
+            Step::Node(_) | Step::Output(_) | Step::Input(_) | Step::Transfer(_) => {}
+        }
+    }
+    (guests.into_iter().collect(), constants.into_iter().collect())
+}

@@ -1,0 +1,136 @@
+//! Streams: who passes chunks to whom, who gives their buffers back, and who waits for what meanwhile.
+
+use super::build::{Builder, Contradiction};
+use super::{Feed, Gate, Onward, QueueAt, RingAt, StreamIn, StreamOut, Streaming, Work};
+use anabranch_ir::program::{NodeId, ValueId};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{Stream, Transfer, TransferId};
+
+/// Something that a worker waits for inside a step, beside the step's gate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Channel {
+    /// The worker's step.
+    pub(crate) step: u32,
+    /// What passes.
+    pub(crate) value: ValueId,
+    /// Whether a chunk is waited for, or room for one.
+    pub(crate) what: Awaited,
+    /// Of a chunk the worker's queue, of room its ring.
+    pub(crate) index: u32,
+    /// The workers that can end the wait.
+    pub(crate) on: Vec<u32>,
+}
+
+/// What a channel lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Chunk,
+    Room,
+}
+
+impl Builder<'_> {
+    /// Connects a stream's producer, or the link that cuts the value into chunks, with its reader.
+    pub(super) fn route_stream(&mut self, id: TransferId, stream: &Stream, first: u32) -> Result<(), Contradiction> {
+        let plan = self.plan;
+        let transfer = plan.transfer(id);
+        let (from, to) = (transfer.from, transfer.to);
+        let step = &self.devices[to.index()].steps[first as usize];
+        let Work::Node(reader) = step.work else { return Err("a stream is read by no node") };
+        let source = match self.on_link(id) {
+            None => self.producer_ring(from, transfer.value, stream)?,
+            Some(at) => {
+                self.route_link(at, transfer, stream)?;
+                (self.kind(to) == DeviceKind::Cpu).then_some(RingAt { worker: at.worker, ring: 0 })
+            }
+        };
+        let sender = self.on_link(id).map_or(from.0, |at| at.worker);
+        let feed = self.feed_from(sender, Gate { worker: to.0, index: first }, transfer.value, stream, source);
+        let streaming = self.streaming(to, reader, stream);
+        streaming.ins.push(StreamIn { input: stream.input, row_bytes: stream.row_bytes, feed });
+        let queue = QueueAt { worker: to.0, queue: feed.queue };
+        match self.on_link(id) {
+            Some(at) => self.link_step(at).reader = Some(queue),
+            None => self.feed(from, transfer.value, stream, Onward { to: queue, transfer: Some(id) })?,
+        }
+        Ok(())
+    }
+
+    /// A stream over a link: fed chunk by chunk by its producer, unless the value is whole before.
+    fn route_link(&mut self, at: Gate, transfer: &Transfer, stream: &Stream) -> Result<(), Contradiction> {
+        let (from, to) = (transfer.from, transfer.to);
+        if self.kind(to) == DeviceKind::Cpu {
+            let what = Awaited::Room;
+            let room = Channel { step: at.index, value: transfer.value, what, index: 0, on: vec![to.0] };
+            self.link_step(at).room = self.channel(at.worker, room);
+        }
+        if stream.producer.is_none() {
+            return Ok(());
+        }
+        let credit = self.producer_ring(from, transfer.value, stream)?;
+        let feed = self.feed_from(from.0, at, transfer.value, stream, credit);
+        self.link_step(at).feed = Some(feed);
+        let onward = Onward { to: QueueAt { worker: at.worker, queue: feed.queue }, transfer: None };
+        self.feed(from, transfer.value, stream, onward)
+    }
+
+    /// A new queue for the chunks that a worker sends to a step of another one.
+    fn feed_from(&mut self, sender: u32, at: Gate, value: ValueId, stream: &Stream, credit: Option<RingAt>) -> Feed {
+        let room = self.in_flight(credit, stream);
+        let queues = &mut self.ports[at.worker as usize].queues;
+        queues.push(room);
+        let index = queues.len() as u32 - 1;
+        let chunk = Channel { step: at.index, value, what: Awaited::Chunk, index, on: vec![sender] };
+        Feed { queue: index, wait: self.channel(at.worker, chunk), credit }
+    }
+
+    /// Where a CPU producer takes its buffers; a GPU makes the whole value.
+    fn producer_ring(
+        &self,
+        device: DeviceId,
+        value: ValueId,
+        stream: &Stream,
+    ) -> Result<Option<RingAt>, Contradiction> {
+        let producer = stream.producer.filter(|_| self.kind(device) == DeviceKind::Cpu);
+        producer.map(|node| Ok(RingAt { worker: device.0, ring: self.output(node, value)? })).transpose()
+    }
+
+    fn output(&self, node: NodeId, value: ValueId) -> Result<u32, Contradiction> {
+        let outputs = &self.program.node(node).outputs;
+        let place = outputs.iter().position(|output| *output == value);
+        place.map(|place| place as u32).ok_or("a stream's producer does not make its value")
+    }
+
+    /// Lets the producer of a value send its chunks to a reader.
+    fn feed(&mut self, device: DeviceId, value: ValueId, stream: &Stream, reader: Onward) -> Result<(), Contradiction> {
+        let made = stream.producer.zip(self.maker(value));
+        let (producer, step) = made.ok_or("nothing makes the value of a stream")?;
+        let made = &self.devices[device.index()].steps[step as usize];
+        let Work::Node(at) = made.work else { return Err("a stream is made by no node") };
+        let output = self.output(producer, value)?;
+        if let Some(known) = self.streaming(device, at, stream).outs.iter_mut().find(|out| out.output == output) {
+            known.to.push(reader);
+            let wait = known.wait;
+            self.ports[device.index()].channels[wait as usize].on.push(reader.to.worker);
+            return Ok(());
+        }
+        let room = Channel { step, value, what: Awaited::Room, index: output, on: vec![reader.to.worker] };
+        let wait = self.channel(device.0, room);
+        let out = StreamOut { output, row_bytes: stream.row_bytes, wait, to: vec![reader] };
+        let outs = &mut self.streaming(device, at, stream).outs;
+        outs.push(out);
+        outs.sort_by_key(|out| out.output);
+        Ok(())
+    }
+
+    /// How many chunks of a stream may wait in a queue at a time: no more than the ring that they come from has buffers.
+    fn in_flight(&self, source: Option<RingAt>, stream: &Stream) -> usize {
+        let rings = |at: RingAt| &self.ports[at.worker as usize].rings;
+        let depth = |at: RingAt| rings(at).get(at.ring as usize).map_or(0, |ring| ring.depth as usize);
+        source.map_or(usize::MAX, depth).min(stream.chunks())
+    }
+
+    fn streaming(&mut self, device: DeviceId, node: u32, cut: &Stream) -> &mut Streaming {
+        let node = &mut self.devices[device.index()].nodes[node as usize];
+        node.streaming.get_or_insert_with(|| Box::new(Streaming { cut: *cut, ins: Vec::new(), outs: Vec::new() }))
+    }
+}

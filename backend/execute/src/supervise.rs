@@ -1,0 +1,202 @@
+//! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
+
+use super::error::Failure;
+use super::exchange::{Doing, Exchange, Stop};
+use super::{CancelToken, RunOptions};
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::sync::{AtomicBool, Mutex, lock};
+use anabranch_kernels::cpu::Interrupt;
+use anabranch_plan::ExecError;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often the caller's token is looked at while its thread sleeps.
+pub(super) const TICK: Duration = Duration::from_millis(5);
+
+/// The shortest sleep.
+const SHORTEST: Duration = Duration::from_micros(100);
+
+/// Whether a run has to end: its caller's token and its time, from the call on.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline<'a> {
+    cancel: Option<&'a CancelToken>,
+    timeout: Option<Duration>,
+    origin: Instant,
+}
+
+impl<'a> Deadline<'a> {
+    /// For a run that was called for at `origin`, unless its options know better.
+    pub fn new(options: &'a RunOptions, origin: Instant) -> Self {
+        Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin: options.asked.unwrap_or(origin) }
+    }
+
+    /// Nothing to look at.
+    pub fn none() -> Self {
+        Self { cancel: None, timeout: None, origin: Instant::now() }
+    }
+
+    /// Whether there is anything to look at.
+    pub(super) fn is_set(&self) -> bool {
+        self.cancel.is_some() || self.timeout.is_some()
+    }
+
+    /// Why the run must end now.
+    pub fn verdict(&self) -> Option<ExecError> {
+        if self.cancel.is_some_and(CancelToken::is_cancelled) {
+            return Some(ExecError::new(ErrorKind::Cancelled, "cancelled"));
+        }
+        let timeout = self.timeout.filter(|timeout| self.origin.elapsed() >= *timeout)?;
+        Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
+    }
+
+    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at. Once it has said so it always
+    /// does: whoever asks after a part that was left out hears the same.
+    pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
+        if !self.is_set() {
+            return None;
+        }
+        let (cancel, stop) = (self.cancel.cloned(), stop.clone());
+        // One that is too far off for the clock never comes.
+        let end = self.timeout.and_then(|timeout| self.origin.checked_add(timeout));
+        let now = move || {
+            let cancelled = cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+            cancelled || stop.is_set() || end.is_some_and(|end| Instant::now() >= end)
+        };
+        let over = AtomicBool::new(false);
+        Some(Arc::new(move || {
+            let is_over = over.load(Ordering::Relaxed) || now();
+            if is_over {
+                over.store(true, Ordering::Relaxed);
+            }
+            is_over
+        }))
+    }
+
+    /// How long to sleep at most before the next look; `None` if there is nothing to look at.
+    pub fn sleep(&self) -> Option<Duration> {
+        let left = self.timeout.map(|timeout| timeout.saturating_sub(self.origin.elapsed()).max(SHORTEST));
+        let tick = self.cancel.map(|_| TICK);
+        left.into_iter().chain(tick).min()
+    }
+}
+
+/// The first failure of a run, and the worker that it is blamed on.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    blame: Mutex<Option<Blame>>,
+    /// Whether a worker has left the run before its end.
+    left: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(super) struct Blame {
+    pub(super) worker: Option<u32>,
+    pub(super) failure: Failure,
+}
+
+impl Verdict {
+    /// Ends a run: notes why, if nothing else has failed before, and tells all workers.
+    pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
+        lock(&self.blame).get_or_insert(Blame { worker, failure });
+        exchange.stop.set(true);
+        exchange.wake_all();
+    }
+
+    /// A worker was told to leave, or has seen itself that it must.
+    pub(super) fn leave(&self) {
+        self.left.store(true, Ordering::SeqCst);
+    }
+
+    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which `check` knows, too.
+    pub(super) fn take(&self, check: impl FnOnce()) -> Option<Blame> {
+        if self.left.swap(false, Ordering::SeqCst) && lock(&self.blame).is_none() {
+            check();
+            let failure = || Failure::internal("a worker has left a run that goes on");
+            lock(&self.blame).get_or_insert_with(|| Blame { worker: None, failure: failure() });
+        }
+        lock(&self.blame).take()
+    }
+}
+
+/// The caller of a run as the one who looks after it.
+pub(super) struct Supervisor<'a> {
+    pub(super) deadline: Deadline<'a>,
+    pub(super) exchange: &'a Exchange,
+    pub(super) verdict: &'a Verdict,
+    /// The wait-for graph, to be told if the run stalls.
+    pub(super) graph: &'a dyn Fn() -> String,
+    pub(super) stall_after: Duration,
+    /// What the workers showed when something last moved, and when that was seen first.
+    pub(super) watch: RefCell<Option<(u64, Instant)>>,
+}
+
+impl Supervisor<'_> {
+    /// Between two steps: ends the run if its time is over.
+    pub(super) fn check(&self) {
+        if self.deadline.is_set()
+            && let Some(error) = self.deadline.verdict()
+        {
+            self.end(error);
+        }
+    }
+
+    /// Before the caller's thread sleeps: ends the run if its time is over or nothing moves, and says how long to sleep.
+    pub(super) fn look(&self) -> Option<Duration> {
+        self.check();
+        if !self.exchange.stop.is_set() && self.is_stalled() {
+            let text = format!("the run stalled: {}; please report this as a fault of the runtime", (self.graph)());
+            self.end(ExecError::new(ErrorKind::Internal, text));
+        }
+        let patience = (self.stall_after / 4).max(SHORTEST);
+        Some(self.deadline.sleep().map_or(patience, |sleep| sleep.min(patience)))
+    }
+
+    fn end(&self, error: ExecError) {
+        self.verdict.fail(None, error.into(), self.exchange);
+    }
+
+    /// Whether every worker that has a part in the run has waited for the same thing, and that is not there, for long enough.
+    fn is_stalled(&self) -> bool {
+        let (mut stuck, mut waiting, mut words) = (true, false, 0u64);
+        for (worker, (word, doing)) in self.exchange.look().enumerate() {
+            // Words count upwards, so that a sum of them with weights tells every change; a vector would have to be allocated.
+            words = words.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word);
+            match doing {
+                Doing::Idle => {}
+                Doing::Working => stuck = false,
+                Doing::Waiting(wait) => {
+                    waiting = true;
+                    stuck &= !self.exchange.port(worker as u32).is_ready(wait);
+                }
+            }
+        }
+        stuck &= waiting;
+        let mut watch = self.watch.borrow_mut();
+        match *watch {
+            Some((before, since)) if stuck && before == words => since.elapsed() >= self.stall_after,
+            _ => {
+                *watch = stuck.then(|| (words, Instant::now()));
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_stays_one() {
+        let options = RunOptions::default().with_cancel(CancelToken::new());
+        let stop = Stop::default();
+        let interrupt = Deadline::new(&options, Instant::now()).interrupt(&stop).expect("there is a token");
+        assert!(!interrupt());
+        stop.set(true);
+        assert!(interrupt());
+        stop.set(false);
+        assert!(interrupt(), "parts were left out");
+    }
+}

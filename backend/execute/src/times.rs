@@ -1,0 +1,48 @@
+//! Times of nodes and transfers, read from a run's events.
+
+use super::{Activity, Event, Lane, RunOutput};
+use anabranch_ir::program::NodeId;
+use anabranch_placement::platform::DeviceId;
+use anabranch_plan::{Plan, Route, Traffic, TransferId};
+
+/// What a profiled run's events say of nodes and transfers.
+impl RunOutput {
+    /// Each node that ran, with the device that it ran on, in the order of the events.
+    pub fn executed(&self) -> impl Iterator<Item = (NodeId, DeviceId)> {
+        self.events.iter().filter_map(|event| match (event.what, event.lane) {
+            (Activity::Node(node), Lane::Device(device)) => Some((node, device)),
+            _ => None,
+        })
+    }
+
+    /// Each node that ran, with the seconds that it took, waits for chunks left out.
+    pub fn node_times(&self) -> impl Iterator<Item = (NodeId, f64)> {
+        self.events.iter().filter_map(|event| match event.what {
+            Activity::Node(node) => Some((node, seconds(event))),
+            Activity::Transfer(_) => None,
+        })
+    }
+
+    /// Each transfer, with the seconds that it took, likewise.
+    pub fn transfer_times(&self) -> impl Iterator<Item = (TransferId, f64)> {
+        self.events.iter().filter_map(|event| match event.what {
+            Activity::Transfer(transfer) => Some((transfer, seconds(event))),
+            Activity::Node(_) => None,
+        })
+    }
+
+    /// What passed between devices. `plan` is the one that was followed; without a plan every transfer is a copy.
+    pub fn traffic(&self, plan: Option<&Plan>) -> Traffic {
+        let mut traffic = Traffic::default();
+        for event in &self.events {
+            if let Activity::Transfer(id) = event.what {
+                traffic.add(plan.map_or(&Route::Copied, |plan| &plan.transfer(id).route), event.bytes);
+            }
+        }
+        traffic
+    }
+}
+
+fn seconds(event: &Event) -> f64 {
+    event.busy() as f64 * 1e-9
+}

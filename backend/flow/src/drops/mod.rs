@@ -1,0 +1,80 @@
+//! Drops: physical graphs of DALiuGE that run for real (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the astronomical
+//! data deluge"). Applications are shell commands or a few functions, data are files or memory.
+//!
+//! A [`Recipe`] is a [`PhysicalGraph`](anabranch_placement::logical::PhysicalGraph) whose applications and data are known and whose files have
+//! names. [`Prepared`] compares it with what earlier runs have left in a directory: an application is kept where its command and what it read
+//! are as they were and what it made is still there, by checksums. [`Prepared::run`] makes a [`Flow`](crate::Flow) of the drops, a node
+//! each, so that schedulers, placement, reports and cancellation are those of flows.
+//!
+//! **Commands are run by `sh -c` as the graph has them**: who runs a graph trusts it, as who runs `make` trusts the makefile.
+//!
+//! **A failure stays where it is.** An application that fails says why and which drops depend on it; these do not run, all others do. What it has
+//! written is removed, so that a file of an application that has not ended well is never taken for its output.
+//!
+//! ```
+//! # mod anabranch { pub use anabranch_base::cancel::CancelToken; pub use anabranch_flow::{self as flow, drops}; }
+//! use anabranch::CancelToken;
+//! use anabranch::drops::{Naming, Prepared, Recipe};
+//! use anabranch::flow::FlowOptions;
+//! use anabranch_placement::logical::parse;
+//!
+//! let graph = parse("hello", br#"{"nodeDataArray": [
+//!     {"key": 1, "name": "say", "category": "BashShellApp", "categoryType": "Application",
+//!         "fields": [{"name": "command", "value": "echo hello > %o0"}]},
+//!     {"key": 2, "name": "said", "category": "File", "categoryType": "Data", "fields": [{"name": "filepath", "value": "said.txt"}]}
+//! ], "linkDataArray": [{"from": 1, "to": 2}]}"#)?.unroll()?;
+//! let directory = std::env::temp_dir().join(format!("anabranch-drops-{}", std::process::id()));
+//!
+//! let recipe = Recipe::new(&graph, &Naming::of("hello"))?;
+//! let prepared = Prepared::new(&recipe, &directory, false, &CancelToken::new())?;
+//! let outcome = prepared.run(&CancelToken::new(), &|_| (), |_| Ok::<_, anabranch::drops::DropsError>(FlowOptions::default()))?;
+//! assert_eq!((outcome.ran(), outcome.failures().len()), (1, 0));
+//! assert_eq!(std::fs::read_to_string(directory.join("said.txt"))?, "hello\n");
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod command;
+mod content;
+mod function;
+mod names;
+mod outcome;
+mod plan;
+mod recipe;
+mod run;
+mod shell;
+mod state;
+#[cfg(all(test, unix))]
+mod tests;
+
+pub use names::Naming;
+pub use outcome::{DropReport, Failed, Outcome};
+pub use plan::{Prepared, Reason};
+pub use recipe::Recipe;
+pub use shell::end_all;
+pub use state::State;
+
+use crate::FlowError;
+use anabranch_base::quoted::Line;
+
+/// Why a graph of drops cannot be run. That applications fail is an [`Outcome`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DropsError {
+    /// Something of the graph, the directory or the file of states cannot be used; the text names it, and the next step.
+    #[error("{}", Line(.0))]
+    Refused(String),
+    /// The run was cancelled before any application began.
+    #[error("the run was cancelled")]
+    Cancelled,
+    /// The flow could not be run.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+}
+
+/// A refusal.
+fn refused<T>(text: impl Into<String>) -> Result<T, DropsError> {
+    Err(DropsError::Refused(text.into()))
+}

@@ -1,0 +1,268 @@
+//! What a run has to do: the recipe compared with what earlier runs have left in a directory.
+//!
+//! An application is kept where its command and its outputs' paths are those of its record, what it read had the same checksums, and all files that it
+//! made are still there with theirs. All others run, and so do, at most, those that read what these make: they look again when their inputs are
+//! there, and are kept if these turn out to be the same. Bytes in memory do not outlive a run, so who makes them runs where somebody who reads
+//! them does.
+
+use super::content::{Sum, sum_of_file, sum_of_texts};
+use super::names::is_within;
+use super::recipe::{Kind, Node, Recipe};
+use super::state::{self, Records};
+use super::{DropsError, refused};
+use anabranch_base::cancel::CancelToken;
+use anabranch_base::files::Held;
+use anabranch_base::quoted::Name;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// A recipe with the directory that it is to be run in, which nobody else runs it in meanwhile.
+pub struct Prepared<'r> {
+    pub(super) recipe: &'r Recipe,
+    pub(super) directory: PathBuf,
+    pub(super) records: Records,
+    /// By drop: of applications that are to be run, why.
+    pub(super) reasons: Vec<Option<Reason>>,
+    /// By drop: what data hold, where that is known before the run.
+    pub(super) found: Vec<Option<Sum>>,
+    /// By drop: of data that cannot be read, why.
+    pub(super) unreadable: Vec<Option<String>>,
+    _held: Held,
+}
+
+/// Why an application is to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It has not ended well before, or nothing is known of it.
+    New,
+    /// Its command, function or outputs are others.
+    Command,
+    /// What it reads has changed.
+    Inputs,
+    /// A file that it made or reads is not there.
+    Missing(String),
+    /// A file that it made has changed.
+    Changed(String),
+    /// It may be: it reads what this one makes.
+    After(String),
+    /// This one reads what it makes, which is in memory only.
+    Needed(String),
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::New => f.write_str("nothing is known of it, or it has not ended well"),
+            Reason::Command => f.write_str("its command or outputs changed"),
+            Reason::Inputs => f.write_str("its inputs changed"),
+            Reason::Missing(output) => write!(f, "{output} is missing"),
+            Reason::Changed(output) => write!(f, "{output} changed"),
+            Reason::After(application) => write!(f, "after {application}, unless that makes the same"),
+            Reason::Needed(application) => write!(f, "{application} needs what it makes in memory"),
+        }
+    }
+}
+
+impl<'r> Prepared<'r> {
+    /// Looks at a directory, which is made if it is not there. With `fresh` nothing is kept. Reads every file of the graph once.
+    ///
+    /// # Errors
+    /// A directory that cannot be used or that another process runs a graph in; an absolute path in it; a file of states that is none of ours;
+    /// cancellation.
+    pub fn new(recipe: &'r Recipe, directory: &Path, fresh: bool, token: &CancelToken) -> Result<Self, DropsError> {
+        let told = |error: std::io::Error| DropsError::Refused(format!("{}: {error}", directory.display()));
+        fs::create_dir_all(directory).map_err(told)?;
+        let directory = fs::canonicalize(directory).map_err(told)?;
+        for node in &recipe.nodes {
+            // One file would have two names.
+            if let Kind::File(path) = &node.kind
+                && path.is_absolute()
+                && is_within(&directory, path)
+            {
+                return refused(format!(
+                    "drop {} has the file {}, which lies within the directory of the run; write it relative to the directory",
+                    Name(&node.label()),
+                    Name(&path.to_string_lossy())
+                ));
+            }
+        }
+        let path = directory.join(recipe.naming.state_file());
+        let held = Held::beside(&path).map_err(told)?;
+        let records = state::load(&path)?;
+        // What a killed process has left.
+        match fs::remove_dir_all(directory.join(recipe.naming.memory_folder())) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(told(error)),
+            _ => {}
+        }
+        let count = recipe.nodes.len();
+        let mut prepared = Prepared {
+            recipe,
+            directory,
+            records: if fresh { Records::new() } else { records },
+            reasons: vec![None; count],
+            found: vec![None; count],
+            unreadable: vec![None; count],
+            _held: held,
+        };
+        prepared.look(token)?;
+        prepared.decide();
+        prepared.spread();
+        Ok(prepared)
+    }
+
+    /// Sees that no application writes over a file, such as the one that the graph was read from.
+    ///
+    /// # Errors
+    /// If one does.
+    pub fn keeps(&self, file: &Path) -> Result<(), DropsError> {
+        let Ok(file) = fs::canonicalize(file) else { return Ok(()) };
+        let is_over = |(place, node): &(usize, &Node)| {
+            let path = node.kind.path().filter(|_| self.recipe.maker(*place).is_some());
+            path.and_then(|path| fs::canonicalize(self.directory.join(path)).ok()).is_some_and(|path| path == file)
+        };
+        match self.recipe.nodes.iter().enumerate().find(is_over) {
+            None => Ok(()),
+            Some((_, node)) => refused(format!(
+                "drop {} would be written over {}, which the graph is read from; give one of them another name",
+                Name(&node.label()),
+                Name(&file.to_string_lossy())
+            )),
+        }
+    }
+
+    /// The applications that are to be run at most, by label, each with the reason, in an order in which they can be.
+    pub fn due(&self) -> impl Iterator<Item = (String, &Reason)> {
+        let due = |&place: &usize| Some((self.recipe.nodes[place].label(), self.reasons[place].as_ref()?));
+        self.recipe.order.iter().filter_map(due)
+    }
+
+    /// Whether an application is kept that has the record for it and whose inputs have this sum, as far as that is known.
+    pub(super) fn is_as_before(&self, place: usize, inputs: &str) -> bool {
+        let node = &self.recipe.nodes[place];
+        let record = self.records.get(&node.id);
+        let is_same = record.is_some_and(|record| record.inputs.as_deref() == Some(inputs));
+        let is_held = |&output: &usize| {
+            let data = &self.recipe.nodes[output];
+            !matches!(data.kind, Kind::Memory(..)) || data.outputs.is_empty()
+        };
+        is_same && self.refuted(node).is_none() && (self.reasons[place].is_none() || node.outputs.iter().all(is_held))
+    }
+
+    /// What is to be compared of an application's inputs.
+    pub(super) fn sum_of_inputs<'s>(&self, place: usize, sums: impl Iterator<Item = &'s str>) -> String {
+        let ids = self.recipe.nodes[place].inputs.iter().map(|&input| self.recipe.nodes[input].id.as_str());
+        sum_of_texts(ids.zip(sums).flat_map(|(id, sum)| [id, sum]))
+    }
+
+    /// Reads all files, and knows what data hold that no application makes.
+    fn look(&mut self, token: &CancelToken) -> Result<(), DropsError> {
+        let recipe = self.recipe;
+        for (place, node) in recipe.nodes.iter().enumerate() {
+            let is_made = !node.inputs.is_empty();
+            let recorded = || self.records.get(&node.id).and_then(state::Record::sum);
+            self.found[place] = match &node.kind {
+                // What was never completed is nobody's to be kept.
+                Kind::File(_) if is_made && recorded().is_none() => None,
+                Kind::File(path) => match sum_of_file(&self.directory.join(path), token) {
+                    Ok(found) => found,
+                    Err(_) if token.is_cancelled() => return Err(DropsError::Cancelled),
+                    Err(error) => {
+                        self.unreadable[place] = Some(error.to_string());
+                        None
+                    }
+                },
+                Kind::Memory(bytes, _) if !is_made => Some(Sum::of(bytes)),
+                Kind::Null if !is_made => Some(Sum::of(&[])),
+                Kind::Memory(..) | Kind::Null => recorded(),
+                Kind::Command(_) | Kind::Function(_) => None,
+            };
+        }
+        Ok(())
+    }
+
+    /// Finds what is to be run by itself, as if all that it reads were kept.
+    fn decide(&mut self) {
+        let recipe = self.recipe;
+        for (place, node) in recipe.nodes.iter().enumerate().filter(|(_, node)| node.kind.is_application()) {
+            self.reasons[place] = self.refuted(node).or_else(|| self.unlike(place, node));
+        }
+    }
+
+    /// Why what an application reads is not as it was; what another makes is looked at when that has run.
+    fn unlike(&self, place: usize, node: &Node) -> Option<Reason> {
+        let is_absent = |input: &&usize| self.found[**input].is_none() && self.recipe.maker(**input).is_none();
+        if let Some(&input) = node.inputs.iter().find(is_absent) {
+            return Some(Reason::Missing(self.recipe.nodes[input].label()));
+        }
+        let sum = |&input: &usize| Some(self.found[input].as_ref()?.checksum.as_str());
+        let sums: Vec<&str> = node.inputs.iter().map(sum).collect::<Option<_>>()?;
+        let inputs = self.sum_of_inputs(place, sums.into_iter());
+        let is_same = self.records.get(&node.id)?.inputs.as_deref() == Some(&inputs);
+        (!is_same).then_some(Reason::Inputs)
+    }
+
+    /// Why what an application made cannot be kept, whatever it reads.
+    fn refuted(&self, node: &Node) -> Option<Reason> {
+        let record = self.records.get(&node.id).filter(|record| record.work.is_some() && record.inputs.is_some());
+        let Some(record) = record else { return Some(Reason::New) };
+        if record.work != Some(node.work(self.recipe)) {
+            return Some(Reason::Command);
+        }
+        node.outputs.iter().find_map(|&output| {
+            let data = &self.recipe.nodes[output];
+            let recorded = self.records.get(&data.id).and_then(state::Record::sum);
+            match (&self.found[output], recorded) {
+                (Some(found), Some(recorded)) if *found == recorded => None,
+                (Some(_), _) => Some(Reason::Changed(data.label())),
+                (None, _) => Some(Reason::Missing(data.label())),
+            }
+        })
+    }
+
+    /// Adds who reads what is made anew, and who makes in memory what is read. `O(links)`.
+    fn spread(&mut self) {
+        let recipe = self.recipe;
+        let nodes = &recipe.nodes;
+        let mut due: Vec<usize> = (0..nodes.len()).filter(|&place| self.reasons[place].is_some()).collect();
+        while let Some(place) = due.pop() {
+            let label = || nodes[place].label();
+            let readers = nodes[place].outputs.iter().flat_map(|&output| &nodes[output].outputs);
+            let in_memory = |input: &&usize| matches!(nodes[**input].kind, Kind::Memory(..));
+            let makers = nodes[place].inputs.iter().filter(in_memory).filter_map(|&input| recipe.maker(input));
+            let others: Vec<(usize, bool)> =
+                readers.map(|&reader| (reader, true)).chain(makers.map(|maker| (maker, false))).collect();
+            for (other, is_after) in others {
+                if self.reasons[other].is_none() {
+                    self.reasons[other] = Some(if is_after { Reason::After(label()) } else { Reason::Needed(label()) });
+                    due.push(other);
+                }
+            }
+        }
+    }
+
+    /// Why a datum that no application makes is not there.
+    pub(super) fn absence(&self, place: usize) -> String {
+        let node = &self.recipe.nodes[place];
+        let path = node.kind.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+        match &self.unreadable[place] {
+            Some(why) => format!("{} cannot be read: {why}", Name(&path)),
+            None => format!("there is no file {}; put it there, or link an application that makes it", Name(&path)),
+        }
+    }
+
+    /// Writes what is known of all drops.
+    pub(super) fn save(&self, records: &Records) -> Result<(), DropsError> {
+        state::save(&self.directory.join(self.recipe.naming.state_file()), records)
+    }
+}
+
+impl std::fmt::Debug for Prepared<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared")
+            .field("directory", &self.directory)
+            .field("reasons", &self.reasons)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! A physical graph that can be run: what every application does, where every datum is, and an order in which all come after what they read.
+
+use super::command::{Operand, assembled, expanded};
+use super::function::{Function, KNOWN};
+use super::names::Naming;
+use super::{DropsError, refused};
+use anabranch_base::quoted::Name;
+use anabranch_placement::logical::{Drop, DropKind, PhysicalGraph};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// A graph of drops that are known and named, ready to be run in any directory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    pub(super) nodes: Vec<Node>,
+    /// All places of nodes, each after those that it reads.
+    pub(super) order: Vec<usize>,
+    pub(super) naming: Naming,
+}
+
+/// A drop.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    pub(super) id: String,
+    /// What people call it.
+    pub(super) name: String,
+    pub(super) category: String,
+    /// Seconds, as the graph says.
+    pub(super) time: f64,
+    /// Bytes of data, as the graph says.
+    pub(super) volume: u64,
+    pub(super) kind: Kind,
+    /// The places of what it reads: data of an application, and the application of data.
+    pub(super) inputs: Vec<usize>,
+    pub(super) outputs: Vec<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A file, relative to the directory unless it is outside.
+    File(PathBuf),
+    /// Bytes in memory: what they are where no application makes them, and their file where a command needs one.
+    Memory(Vec<u8>, PathBuf),
+    /// Nothing but that its reader comes after its writer.
+    Null,
+    /// A shell command.
+    Command(String),
+    Function(Function),
+}
+
+impl Kind {
+    pub(super) fn is_application(&self) -> bool {
+        matches!(self, Kind::Command(_) | Kind::Function(_))
+    }
+
+    /// Where data are while commands read and write them.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Kind::File(path) | Kind::Memory(_, path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl Node {
+    /// What people call it, with its id: no two nodes have the same.
+    pub(super) fn label(&self) -> String {
+        format!("{} {}", self.name, self.id)
+    }
+
+    /// What says that it is done as before: the command or function, and where the outputs go.
+    pub(super) fn work(&self, recipe: &Recipe) -> String {
+        let what = match &self.kind {
+            Kind::Command(command) => command.clone(),
+            kind => format!("{kind:?}"),
+        };
+        let outputs = self.outputs.iter().map(|&output| format!("{:?}", recipe.nodes[output].kind.path()));
+        let texts: Vec<String> = std::iter::once(what).chain(outputs).collect();
+        super::content::sum_of_texts(texts.iter().map(String::as_str))
+    }
+}
+
+impl Recipe {
+    /// What there is to do for a graph. `O(bytes of the graph)`.
+    ///
+    /// # Errors
+    /// Applications and data that are not known here, by name; commands that are missing or name inputs and outputs that are not there; files that may
+    /// not be used, or that two drops write; data with several writers.
+    pub fn new(graph: &PhysicalGraph, naming: &Naming) -> Result<Self, DropsError> {
+        let count = graph.drops().len();
+        let (mut inputs, mut outputs) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+        for &(from, to) in graph.links() {
+            outputs[from].push(to);
+            inputs[to].push(from);
+        }
+        let node = |((drop, inputs), outputs): ((&Drop, Vec<usize>), Vec<usize>)| {
+            let kind = match drop.kind {
+                DropKind::Data => data(drop, naming)?,
+                DropKind::Application => application(drop)?,
+            };
+            if drop.kind == DropKind::Data && inputs.len() > 1 {
+                let writers = inputs.len();
+                let told = Name(&drop.name);
+                return refused(format!("drop {told} is written by {writers} applications; give each its own"));
+            }
+            let (time, volume) = (drop.time, drop.volume);
+            Ok(Node {
+                id: drop.id.clone(),
+                name: drop.name.clone(),
+                category: drop.category.clone(),
+                time,
+                volume,
+                kind,
+                inputs,
+                outputs,
+            })
+        };
+        let nodes = graph.drops().iter().zip(inputs).zip(outputs).map(node).collect::<Result<Vec<Node>, _>>()?;
+        let mut recipe = Recipe { order: order(&nodes), nodes, naming: naming.clone() };
+        recipe.refuse_shared_files()?;
+        recipe.expand_commands()?;
+        Ok(recipe)
+    }
+
+    /// Applications in it.
+    pub fn application_count(&self) -> usize {
+        self.nodes.iter().filter(|node| node.kind.is_application()).count()
+    }
+
+    /// All drops in it.
+    pub fn drop_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Links between them.
+    pub fn link_count(&self) -> usize {
+        self.nodes.iter().map(|node| node.inputs.len()).sum()
+    }
+
+    /// The application that makes a datum.
+    pub(super) fn maker(&self, data: usize) -> Option<usize> {
+        self.nodes[data].inputs.first().copied()
+    }
+
+    /// A file may have many readers under several names, but one writer.
+    fn refuse_shared_files(&self) -> Result<(), DropsError> {
+        let mut files: BTreeMap<&Path, usize> = BTreeMap::new();
+        for (place, node) in self.nodes.iter().enumerate() {
+            let Some(path) = node.kind.path() else { continue };
+            let Some(other) = files.insert(path, place) else { continue };
+            if self.maker(place).or(self.maker(other)).is_some() {
+                let (one, other, path) = (self.nodes[other].label(), node.label(), path.to_string_lossy());
+                return refused(format!(
+                    "drops {} and {} have one file, {}; put {{uid}} or {{index}} into its path",
+                    Name(&one),
+                    Name(&other),
+                    Name(&path)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn expand_commands(&mut self) -> Result<(), DropsError> {
+        for place in 0..self.nodes.len() {
+            let node = &self.nodes[place];
+            let Kind::Command(command) = &node.kind else { continue };
+            let operand = |&place: &usize| {
+                let node = &self.nodes[place];
+                Operand { id: &node.id, path: node.kind.path().map(Path::to_owned) }
+            };
+            let (inputs, outputs): (Vec<_>, Vec<_>) =
+                (node.inputs.iter().map(operand).collect(), node.outputs.iter().map(operand).collect());
+            match expanded(command, &inputs, &outputs) {
+                Ok(command) => self.nodes[place].kind = Kind::Command(command),
+                Err(why) => return refused(format!("the command of {}: {why}", Name(&node.label()))),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first of some fields that says anything.
+fn field<'d>(drop: &'d Drop, names: &[&str]) -> Option<&'d str> {
+    let said = names.iter().filter_map(|name| drop.fields.get(*name)).map(|text| text.trim());
+    said.into_iter().find(|text| !text.is_empty() && *text != "None")
+}
+
+/// The last part of the class that DALiuGE would make of a drop; its category where nothing is said.
+fn class(drop: &Drop) -> &str {
+    let said = field(drop, &["dropclass", "appclass", "Appclass", "Application Class", "Application class", "app"]);
+    said.and_then(|class| class.rsplit('.').next()).unwrap_or(&drop.category)
+}
+
+fn data(drop: &Drop, naming: &Naming) -> Result<Kind, DropsError> {
+    let category = if drop.category == "Data" { class(drop) } else { &drop.category };
+    match category {
+        "File" | "file" | "FileDROP" => {
+            Ok(Kind::File(naming.file(drop, field(drop, &["filepath", "File Path", "File path"]))?))
+        }
+        "Memory" | "memory" | "SharedMemory" | "InMemoryDROP" | "SharedMemoryDROP" => {
+            let bytes = field(drop, &["pydata"]).unwrap_or_default().as_bytes().to_vec();
+            Ok(Kind::Memory(bytes, naming.memory(drop)))
+        }
+        "Null" | "null" | "NullDROP" => Ok(Kind::Null),
+        other => refused(format!(
+            "drop {} holds {}, which is not known here; File, Memory, SharedMemory and Null are",
+            Name(&drop.name),
+            Name(other)
+        )),
+    }
+}
+
+fn application(drop: &Drop) -> Result<Kind, DropsError> {
+    let class = match drop.category.as_str() {
+        category @ ("BashShellApp" | "GroupBy") => category,
+        _ => class(drop),
+    };
+    let told = Name(&drop.name);
+    if class == "BashShellApp" {
+        return match assembled(&drop.fields) {
+            Some(command) => Ok(Kind::Command(command)),
+            None => refused(format!("application {told} has no command; give it one in its field `command`")),
+        };
+    }
+    match Function::of(class, |names| field(drop, names)) {
+        Ok(Some(function)) => Ok(Kind::Function(function)),
+        Ok(None) => refused(format!(
+            "application {told} is {}, which is not known here; BashShellApp, {KNOWN} are: write what it does as the command of a BashShellApp",
+            Name(class)
+        )),
+        Err(why) => refused(format!("application {told}: {why}")),
+    }
+}
+
+/// All nodes, each after those that it reads; a physical graph has no cycles.
+fn order(nodes: &[Node]) -> Vec<usize> {
+    let mut missing: Vec<usize> = nodes.iter().map(|node| node.inputs.len()).collect();
+    let mut order: Vec<usize> = (0..nodes.len()).filter(|&place| missing[place] == 0).collect();
+    let mut next = 0;
+    while let Some(&place) = order.get(next) {
+        next += 1;
+        for &reader in &nodes[place].outputs {
+            missing[reader] -= 1;
+            if missing[reader] == 0 {
+                order.push(reader);
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,423 @@
+//! The workers of a run: each finds a task, runs it, passes its operand on, and shares what that has made ready.
+
+use super::body::{Body, Outcome};
+use super::error::FlowError;
+use super::graph::{self, Declared, Flow, Input, Kind};
+use super::hand::Hand;
+use super::log::Log;
+use super::matching::{Admission, Matching};
+use super::options::FlowOptions;
+use super::placing;
+use super::queues::{Home, Queues, Task};
+use super::remote::Far;
+use super::report::FlowReport;
+use super::traffic::TrafficCount;
+use anabranch_base::cancel::CancelToken;
+use anabranch_base::lock::lock;
+use anabranch_base::sync::{AtomicBool, AtomicU64, AtomicUsize, start_scoped, thread};
+use anabranch_base::wait::Waiter;
+use anabranch_device::affinity;
+use anabranch_kernels::panic_text;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+/// How often a worker that waits looks whether its run is cancelled.
+pub(super) const TICK: Duration = Duration::from_millis(2);
+
+/// How long it looks for work at most before it does so: while it looks for work it does not see that its run is cancelled.
+const LONGEST_SPIN: Duration = Duration::from_millis(1);
+
+/// Runs a flow that was verified.
+pub(super) fn run(flow: Flow<'_>, options: &FlowOptions) -> Result<FlowReport, FlowError> {
+    let homes = placing::homes(&flow, placing::machines(&flow, options)?.as_deref());
+    let (engine, hands) = Engine::new(flow, options, homes, None);
+    let logs = engine.run(hands);
+    engine.report(logs, engine.since.elapsed())
+}
+
+/// A run. Of one whose machines are processes of their own it is what this process has of it.
+pub(super) struct Engine<'e, 'f> {
+    pub(super) nodes: Vec<Node<'f>>,
+    pub(super) matching: Matching,
+    queues: Queues,
+    pub(super) options: &'e FlowOptions,
+    traffic: Option<TrafficCount>,
+    /// The other processes.
+    pub(super) far: Option<Far>,
+    /// By worker.
+    waiters: Vec<Waiter>,
+    asleep: AtomicUsize,
+    is_over: AtomicBool,
+    pub(super) failure: Mutex<Option<FlowError>>,
+    pub(super) since: Instant,
+}
+
+/// A node as the run needs it.
+pub(super) struct Node<'f> {
+    pub(super) name: String,
+    pub(super) body: Box<dyn Body + 'f>,
+    pub(super) inputs: Box<[Input<'f>]>,
+    pub(super) readers: Box<[Reader]>,
+    home: Home,
+    /// The machine that it belongs to as far as messages are concerned.
+    pub(super) machine: u32,
+    /// Of a source: what it has delivered.
+    pub(super) items: Option<AtomicU64>,
+}
+
+/// A port that reads a node.
+pub(super) struct Reader {
+    pub(super) node: u32,
+    pub(super) port: u32,
+    /// What it gets of each operand.
+    pub(super) bytes: u64,
+}
+
+impl<'e, 'f> Engine<'e, 'f> {
+    /// An engine, and the workers of this process. `homes` are the nodes'.
+    pub(super) fn new(
+        flow: Flow<'f>,
+        options: &'e FlowOptions,
+        homes: Vec<Home>,
+        far: Option<Far>,
+    ) -> (Self, Vec<Hand>) {
+        let total = (!flow.has_source()).then_some(options.iterations);
+        let window = flow.window(options);
+        let crew = options.crew();
+        let machines: Vec<u32> = homes.iter().map(|home| home.machine(crew)).collect();
+        let is_own = |machine: u32| far.as_ref().is_none_or(|far| far.is_own(machine));
+        let (leads, others) = far.as_ref().map_or((true, 0), |far| (far.leads(), far.awaited()));
+        let matching = Matching::new(&flow.nodes, window, total, |node| is_own(machines[node]), others);
+        let (queues, deques) = Queues::new(crew, options.scheduler);
+        let node = |((declared, home), machine): ((Declared<'f>, Home), u32)| {
+            declared.body.open(window);
+            let reader = |reader: &graph::Reader| Reader {
+                node: reader.node as u32,
+                port: reader.port as u32,
+                bytes: reader.bytes.load(Ordering::Relaxed),
+            };
+            Node {
+                name: declared.name,
+                readers: declared.readers.iter().map(reader).collect(),
+                inputs: declared.inputs.into(),
+                home,
+                machine,
+                items: (declared.kind == Kind::Source && (leads || is_own(machine))).then(AtomicU64::default),
+                body: declared.body,
+            }
+        };
+        let nodes: Vec<Node<'f>> = flow.nodes.into_iter().zip(homes).zip(machines).map(node).collect();
+        let engine = Engine {
+            traffic: (crew.machine_count() > 1).then(|| TrafficCount::new(nodes.len(), window, options)),
+            nodes,
+            matching,
+            queues,
+            options,
+            far,
+            waiters: deques.iter().map(|_| Waiter::default()).collect(),
+            asleep: AtomicUsize::new(0),
+            is_over: AtomicBool::new(false),
+            failure: Mutex::new(None),
+            since: Instant::now(),
+        };
+        let hands = deques.into_iter().enumerate();
+        let hands = hands.map(|(worker, deque)| Hand::new(worker, deque, options, engine.nodes.len()));
+        let is_here = |hand: &Hand| engine.far.as_ref().is_none_or(|far| far.is_own(hand.machine));
+        let hands = hands.filter(is_here).collect();
+        (engine, hands)
+    }
+
+    /// Lets all workers work, the first of them on the calling thread, until nothing is left to do.
+    pub(super) fn run(&self, hands: Vec<Hand>) -> Vec<Log> {
+        let (sender, finished) = crossbeam_channel::unbounded();
+        thread::scope(|scope| {
+            let mut hands = hands.into_iter();
+            let first = hands.next();
+            for hand in hands {
+                let (sender, worker) = (sender.clone(), hand.worker as u32);
+                let work = move || drop(sender.send(self.work(hand).log));
+                if let Err(error) = start_scoped(scope, format!("flow worker {worker}"), work) {
+                    self.fail(FlowError::NoThread { worker, reason: error.to_string() });
+                }
+            }
+            first.into_iter().for_each(|hand| drop(sender.send(self.work(hand).log)));
+        });
+        drop(sender);
+        finished.into_iter().collect()
+    }
+
+    /// A worker's run.
+    fn work(&self, mut hand: Hand) -> Hand {
+        self.waiters[hand.worker].enter();
+        // Where the system does not let it stay there the worker runs elsewhere.
+        let unit = self.options.crew().unit_of(hand.worker as u32);
+        let _pinned = unit.and_then(|unit| affinity::pin_current_thread(&[unit]).ok());
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.follow(&mut hand))) {
+            let Task { node, slot } = hand.task;
+            self.fail(FlowError::Panicked {
+                node: self.nodes[node as usize].name.clone(),
+                iteration: self.matching.iteration(slot),
+                message: panic_text(&*payload).unwrap_or("without a message").to_owned(),
+            });
+        }
+        hand
+    }
+
+    fn follow(&self, hand: &mut Hand) {
+        let mut task = if hand.worker == 0 { self.begin(hand) } else { None };
+        loop {
+            while let Some(current) = task {
+                if self.is_over.load(Ordering::Relaxed) || self.is_cancelled() {
+                    return;
+                }
+                task = self.step(current, hand);
+            }
+            task = self.next(hand);
+            if task.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Begins as many iterations as may be under way.
+    fn begin(&self, hand: &mut Hand) -> Option<Task> {
+        (0..self.matching.window()).for_each(|slot| self.admit(slot as u32, &mut hand.ready));
+        self.share(hand)
+    }
+
+    /// Waits for a task; none if the run is over.
+    fn next(&self, hand: &mut Hand) -> Option<Task> {
+        let is_over = || self.is_over.load(Ordering::SeqCst);
+        let spin = self.options.cancel.as_ref().map_or(self.options.spin, |_| self.options.spin.min(LONGEST_SPIN));
+        let mut has_waited = false;
+        loop {
+            if is_over() || self.is_cancelled() {
+                return None;
+            }
+            if let Some(task) = self.queues.find(hand.worker, &hand.deque) {
+                if has_waited {
+                    self.wake_one_more(hand.worker);
+                }
+                return Some(task);
+            }
+            has_waited = true;
+            let is_asleep = Cell::new(false);
+            let ready = || {
+                // Between this worker's saying that it sleeps and its look: see `share`.
+                fence(Ordering::SeqCst);
+                is_over() || self.queues.has_work(hand.worker)
+            };
+            let before = || {
+                if !is_asleep.replace(true) {
+                    self.asleep.fetch_add(1, Ordering::SeqCst);
+                }
+                self.is_cancelled();
+                self.options.cancel.as_ref().map(|_| TICK)
+            };
+            self.waiters[hand.worker].wait(spin, ready, before);
+            if is_asleep.get() {
+                self.asleep.fetch_sub(1, Ordering::SeqCst);
+                hand.log.tally.sleeps += 1;
+            }
+        }
+    }
+
+    /// Runs a task; the task to go on with, if there is one for this worker.
+    fn step(&self, task: Task, hand: &mut Hand) -> Option<Task> {
+        hand.task = task;
+        let node = &self.nodes[task.node as usize];
+        let is_dropped = self.matching.was_dropped(task.node, task.slot);
+        if let Some(traffic) = &self.traffic {
+            traffic.take(task, node.machine, is_dropped, hand);
+        }
+        let (outcome, times) = if is_dropped {
+            node.body.discard(task.slot as usize);
+            (Outcome::Dropped, None)
+        } else if let Some(far) = self.far.as_ref().filter(|far| !far.is_own_worker(hand.machine)) {
+            far.call(self, task, hand)?
+        } else {
+            self.perform(node, task.slot)
+        };
+        if !is_dropped && outcome != Outcome::Ended {
+            hand.log.tally.tasks += 1;
+            if let Some((start, end)) = times {
+                hand.record(start, end, self.matching.iteration(task.slot), outcome);
+            }
+        }
+        self.pass_on(task, node, outcome, hand);
+        self.share(hand)
+    }
+
+    /// Runs a node in the iteration of a slot: what became of it, and, in a run that is profiled, when.
+    pub(super) fn perform(&self, node: &Node<'_>, slot: u32) -> (Outcome, Option<(u64, u64)>) {
+        let start = self.options.profile.then(|| self.now());
+        let outcome = node.body.run(slot as usize);
+        (outcome, start.map(|start| (start, self.now())))
+    }
+
+    /// Says to all who read a node that its operand is there, or will not be.
+    fn pass_on(&self, task: Task, node: &Node<'_>, outcome: Outcome, hand: &mut Hand) {
+        if let Some(items) = &node.items {
+            match outcome {
+                Outcome::Delivered => drop(items.fetch_add(1, Ordering::Relaxed)),
+                _ => self.end_source(self.matching.iteration(task.slot)),
+            }
+        }
+        if let Some(slot) = self.matching.leave(task.node) {
+            hand.ready.push(Task { slot, ..task });
+        }
+        let is_dropped = outcome != Outcome::Delivered;
+        for reader in &node.readers {
+            let (to, machine) = (Task { node: reader.node, ..task }, self.nodes[reader.node as usize].machine);
+            if let Some(traffic) = self.traffic.as_ref().filter(|_| !is_dropped) {
+                traffic.put(to, machine, reader.bytes, hand);
+            }
+            match self.far.as_ref().filter(|far| !far.is_own(machine)) {
+                Some(far) => far.pass(self, reader, task.slot, is_dropped),
+                None => self.arrive(to, is_dropped, &mut hand.ready),
+            }
+        }
+        if node.readers.is_empty() {
+            self.finish(task.slot, &mut hand.ready);
+        }
+    }
+
+    /// An operand of a task is there, or will never be.
+    pub(super) fn arrive(&self, task: Task, is_dropped: bool, ready: &mut Vec<Task>) {
+        if self.matching.arrive(task.node, task.slot, is_dropped) && self.matching.may_begin(task.node, task.slot) {
+            ready.push(task);
+        }
+    }
+
+    /// A source had nothing for an iteration.
+    pub(super) fn end_source(&self, iteration: u64) {
+        self.matching.end(iteration);
+        self.far.iter().for_each(|far| far.ended(self, iteration));
+    }
+
+    /// A sink, or all those of another process, are done in the iteration of a slot.
+    pub(super) fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
+        if self.matching.finish(slot) {
+            match self.far.as_ref().filter(|far| !far.leads()) {
+                Some(far) => far.finished(self, slot),
+                None => self.admit(slot, ready),
+            }
+        }
+    }
+
+    /// Begins the next iteration in a slot, if there is one.
+    fn admit(&self, slot: u32, ready: &mut Vec<Task>) {
+        match self.matching.admit(slot) {
+            Admission::Begun => {
+                self.far.iter().for_each(|far| far.begin(self, slot));
+                self.begin_roots(slot, ready);
+            }
+            Admission::NoMore => {}
+            Admission::AllDone => self.end(),
+        }
+    }
+
+    /// The nodes of this process that begin an iteration, which is in a slot, can run.
+    pub(super) fn begin_roots(&self, slot: u32, ready: &mut Vec<Task>) {
+        let begun = self.matching.roots().iter().filter(|node| self.matching.may_begin(**node, slot));
+        ready.extend(begun.map(|node| Task { node: *node, slot }));
+    }
+
+    /// Shares what somebody has made ready who is no worker.
+    pub(super) fn share_all(&self, ready: &mut Vec<Task>) {
+        let home = |task: &Task| self.nodes[task.node as usize].home;
+        ready.iter().for_each(|task| self.queues.push_from_outside(*task, home(task)));
+        // As in `share`.
+        fence(Ordering::SeqCst);
+        for task in ready.drain(..) {
+            if self.asleep.load(Ordering::SeqCst) > 0 {
+                self.wake_for(home(&task), None);
+            }
+        }
+    }
+
+    /// Shares what is ready, but for one task that this worker goes on with.
+    fn share(&self, hand: &mut Hand) -> Option<Task> {
+        let home = |task: &Task| self.nodes[task.node as usize].home;
+        let kept = hand.ready.iter().rposition(|task| self.queues.may_keep(hand.worker, home(task)));
+        let kept = kept.map(|place| hand.ready.swap_remove(place));
+        if hand.ready.is_empty() {
+            return kept;
+        }
+        for task in &hand.ready {
+            self.queues.push(*task, home(task), hand.worker, &hand.deque);
+        }
+        // Either who falls asleep counts as asleep here, or it sees what was pushed: both sides have a fence between what they
+        // say and what they look at.
+        fence(Ordering::SeqCst);
+        // This worker finds one of them itself, if nothing is to be done before that.
+        let mut finds = kept.is_none() && !self.queues.has_bound(hand.worker);
+        for task in hand.ready.drain(..) {
+            let home = home(&task);
+            if finds && self.queues.is_for(hand.worker, home) {
+                finds = false;
+            } else if self.asleep.load(Ordering::SeqCst) > 0 {
+                self.wake_for(home, Some(hand.worker));
+            }
+        }
+        kept
+    }
+
+    /// Wakes somebody else for a task of this home, if there is one asleep; thieves only where nobody sleeps whose task it is.
+    fn wake_for(&self, home: Home, worker: Option<usize>) {
+        let (first, count) = (worker.map_or(0, |worker| worker + 1), self.waiters.len());
+        let others = || (0..count - usize::from(worker.is_some())).map(|step| (first + step) % count);
+        let is_woken =
+            others().filter(|other| self.queues.is_for(*other, home)).any(|other| self.waiters[other].wake());
+        if !is_woken {
+            others().filter(|other| self.queues.can_run(*other, home)).any(|other| self.waiters[other].wake());
+        }
+    }
+
+    /// Wakes one that sleeps beside work for it: who woke this worker may have meant another task than the one that it found.
+    fn wake_one_more(&self, worker: usize) {
+        // As in `share`: either it counts as asleep here, or it sees what is in the queues.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut others = (1..self.waiters.len()).map(|step| (worker + step) % self.waiters.len());
+        others.any(|other| self.queues.has_work(other) && self.waiters[other].wake());
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        let is_cancelled = self.options.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+        if is_cancelled {
+            self.fail(FlowError::Cancelled);
+        }
+        is_cancelled
+    }
+
+    /// Ends the run; the first failure counts.
+    pub(super) fn fail(&self, failure: FlowError) {
+        lock(&self.failure).get_or_insert(failure);
+        self.far.iter().for_each(Far::give_up);
+        self.end();
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        for waiter in &self.waiters {
+            waiter.wake();
+        }
+    }
+
+    /// Nanoseconds since the run's start.
+    fn now(&self) -> u64 {
+        self.since.elapsed().as_nanos() as u64 + self.far.as_ref().map_or(0, Far::start)
+    }
+}

@@ -1,0 +1,69 @@
+//! Flows: dataflow graphs whose nodes are functions of a user's, run by workers in the manner of Sucuri (Silva et al. 2016, "Task Scheduling
+//! in Sucuri Dataflow Library").
+//!
+//! A [`Flow`] is declared node by node. Its sources feed a stream of iterations through it, several of which are under way at a time; a node runs
+//! once in each, when its operands are there. [`FlowOptions`] say who does that: the workers and their machines ([`Crew`]), the
+//! [`Scheduler`], the [`Allocation`] of nodes to workers, which any placement strategy makes ([`Flow::place`]), and how many iterations are
+//! under way. Results do not depend on any of these: a node is a function of its operands, and what has a state is called in
+//! the order of iterations.
+//!
+//! ```
+//! # mod anabranch { pub use anabranch_flow as flow; }
+//! use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
+//!
+//! let (text, mut total) = ("one fish two fish", 0);
+//! let mut flow = Flow::new();
+//! let words = flow.source("words", text.split(' '));
+//! let lengths = flow.node("lengths", &words, str::len);
+//! let upper = flow.node("upper", &words, |word: &str| word.to_uppercase()).weight(2.0);
+//! let lines = flow.node("lines", (&upper, &lengths), |(word, length)| format!("{word} {length}"));
+//! flow.serializer("total", &lengths, |length| total += length);
+//! let lines = flow.collect("sorted", &lines);
+//!
+//! let options = FlowOptions::default().with_crew(Crew::machines(2, 1)?).with_scheduler(Scheduler::Local);
+//! let report = flow.run(&options)?;
+//! assert_eq!(lines.take(), ["ONE 3", "FISH 4", "TWO 3", "FISH 4"]);
+//! assert_eq!((total, report.iterations, report.tasks()), (14, 4, 6 * 4));
+//! # Ok::<(), anabranch::flow::FlowError>(())
+//! ```
+//!
+//! **It ends.** A node reads only nodes declared before it, so that some task can always run: of the iterations under way the oldest has
+//! its turn everywhere. What would wait for ever is refused: a node that reads nothing, a pin to a worker that is not there,
+//! sources of different lengths.
+//!
+//! **Its memory is bounded.** No more operands exist than edges times iterations under way.
+
+#![forbid(unsafe_code)]
+
+mod allocation;
+mod body;
+mod costs;
+pub mod drops;
+mod engine;
+mod error;
+mod graph;
+mod hand;
+mod inputs;
+mod log;
+mod matching;
+mod options;
+mod parcel;
+mod placing;
+mod ports;
+pub mod programs;
+mod queues;
+mod remote;
+mod report;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use allocation::{Allocation, AllocationError};
+pub use error::FlowError;
+pub use graph::{Collected, Flow};
+pub use inputs::Inputs;
+pub use options::{Crew, FlowOptions, Links, Scheduler};
+pub use parcel::{Number, Parcel};
+pub use ports::Output;
+pub use remote::Peers;
+pub use report::{FlowEvent, FlowReport, NodeReport, Sent, Traffic, WorkerReport};

@@ -1,0 +1,289 @@
+//! How a flow is run: by which workers on which machines, and who gives them their tasks.
+
+use super::allocation::Allocation;
+use super::error::FlowError;
+use anabranch_base::cancel::CancelToken;
+use anabranch_device::{CpuGranularity, DetectOptions, detect};
+use std::time::Duration;
+
+/// Most workers of a flow.
+const MOST_WORKERS: u32 = 1024;
+
+/// Iterations under way for each worker, unless something is said.
+const WINDOW_A_WORKER: usize = 4;
+
+/// The workers of a flow, and which of them share a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Crew {
+    /// By worker.
+    machine_of: Vec<u32>,
+    /// By worker: the processing unit that it stays on.
+    units: Vec<Option<u32>>,
+    links: Links,
+}
+
+/// What an operand takes from one worker to another, as placements reckon with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Links {
+    /// Latency in seconds and bytes a second between workers of one machine.
+    pub near: (f64, f64),
+    /// The same between workers of different machines.
+    pub far: (f64, f64),
+}
+
+impl Default for Links {
+    /// Assumed: a microsecond and 10 GB/s within a machine, 20 µs and 1 GB/s between machines.
+    fn default() -> Self {
+        Links { near: (1e-6, 1e10), far: (2e-5, 1e9) }
+    }
+}
+
+impl Crew {
+    /// So many workers on one machine.
+    ///
+    /// # Errors
+    /// None, or more than 1024.
+    pub fn of(workers: u32) -> Result<Self, FlowError> {
+        Self::machines(1, workers)
+    }
+
+    /// So many machines with so many workers each. Machines that are not there are emulated: their workers share this machine's
+    /// memory, but get their tasks, and are told of by reports, as if they did not.
+    ///
+    /// # Errors
+    /// No machine or worker, or more than 1024 workers together.
+    pub fn machines(machines: u32, workers_each: u32) -> Result<Self, FlowError> {
+        match machines.checked_mul(workers_each).filter(|workers| (1..=MOST_WORKERS).contains(workers)) {
+            Some(workers) => Ok(Crew {
+                machine_of: (0..workers).map(|worker| worker / workers_each).collect(),
+                units: vec![None; workers as usize],
+                links: Links::default(),
+            }),
+            None => Err(FlowError::Options(format!(
+                "{machines} machines with {workers_each} workers each are no crew; it has 1 to {MOST_WORKERS} workers"
+            ))),
+        }
+    }
+
+    /// So many workers, each on a processing unit of its own as long as there are enough, those that share a last-level cache
+    /// on one machine. Takes some milliseconds.
+    ///
+    /// # Errors
+    /// No worker, or more than 1024.
+    pub fn detect(workers: u32) -> Result<Self, FlowError> {
+        let mut crew = Self::of(workers)?;
+        let options = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::L3);
+        let Ok(inventory) = detect(&options) else { return Ok(crew) };
+        let shared = inventory.cpus.iter().enumerate();
+        let units = shared.flat_map(|(machine, cpu)| cpu.team().iter().map(move |unit| (machine as u32, *unit)));
+        for (worker, (machine, unit)) in units.take(workers as usize).enumerate() {
+            (crew.machine_of[worker], crew.units[worker]) = (machine, Some(unit));
+        }
+        Ok(crew)
+    }
+
+    /// So many workers shared out among so many machines: without machines as by [`Crew::detect`], without workers as many as there are
+    /// processing units that this process may use and can be shared out alike, one a machine at least.
+    ///
+    /// # Errors
+    /// Workers that are no multiple of the machines; no machine or worker, or more than 1024 workers.
+    pub fn shared_out(workers: Option<u32>, machines: Option<u32>) -> Result<Self, FlowError> {
+        let usual = units();
+        match (workers, machines) {
+            (workers, None) => Self::detect(workers.unwrap_or(usual)),
+            (None, Some(machines)) => Self::machines(machines, (usual / machines.max(1)).max(1)),
+            (Some(workers), Some(machines)) if machines > 0 && workers % machines == 0 => {
+                Self::machines(machines, workers / machines)
+            }
+            (Some(workers), Some(machines)) => Err(FlowError::Options(format!(
+                "{workers} workers cannot be shared out among {machines} machines; take a multiple of the machines"
+            ))),
+        }
+    }
+
+    /// The same with other links.
+    pub fn with_links(self, links: Links) -> Self {
+        Crew { links, ..self }
+    }
+
+    /// What a worker is called in allocations and reports.
+    pub fn name_of(worker: u32) -> String {
+        format!("worker{worker}")
+    }
+
+    /// Latency and bytes a second from one worker to another.
+    pub(super) fn link(&self, from: u32, to: u32) -> (f64, f64) {
+        if self.machine_of(from) == self.machine_of(to) { self.links.near } else { self.links.far }
+    }
+
+    /// Number of workers.
+    pub fn worker_count(&self) -> u32 {
+        self.machine_of.len() as u32
+    }
+
+    /// Number of machines.
+    pub fn machine_count(&self) -> u32 {
+        self.machine_of.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// The machine of a worker, which must be there.
+    pub fn machine_of(&self, worker: u32) -> u32 {
+        self.machine_of[worker as usize]
+    }
+
+    /// By worker.
+    pub(super) fn machine_of_all(&self) -> &[u32] {
+        &self.machine_of
+    }
+
+    pub(super) fn unit_of(&self, worker: u32) -> Option<u32> {
+        self.units[worker as usize]
+    }
+
+    /// Whether a node can be bound so.
+    pub(super) fn admits(&self, node: &str, worker: Option<u32>, machine: Option<u32>) -> Result<(), FlowError> {
+        let node = || node.to_owned();
+        if let Some(worker) = worker.filter(|worker| *worker >= self.worker_count()) {
+            return Err(FlowError::UnknownWorker { node: node(), worker, last: self.worker_count() - 1 });
+        }
+        if let Some(machine) = machine.filter(|machine| !self.machine_of.contains(machine)) {
+            return Err(FlowError::UnknownMachine { node: node(), machine, last: self.machine_count() - 1 });
+        }
+        match (worker, machine) {
+            (Some(worker), Some(machine)) if self.machine_of(worker) != machine => {
+                Err(FlowError::PinElsewhere { node: node(), worker, machine })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Processing units that this process may use, as far as a crew can be so large.
+fn units() -> u32 {
+    std::thread::available_parallelism().map_or(1, |units| units.get() as u32).min(MOST_WORKERS)
+}
+
+/// Who gives workers their tasks (Silva et al., section II and III). With all of them nodes that are bound to a worker or machine stay there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// One ready queue for all workers of all machines, first in, first out: the original Sucuri's.
+    Central,
+    /// The same, but each worker keeps the tasks that it has made ready, and idle workers steal from others.
+    CentralStealing,
+    /// One ready queue a machine, first in, first out, with the tasks of the nodes that are allocated there.
+    Local,
+    /// The same, but each worker keeps the tasks of its machine that it has made ready, and idle workers steal from others: from those of
+    /// their machine first, then from other machines.
+    #[default]
+    Stealing,
+}
+
+impl Scheduler {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Central, Self::CentralStealing, Self::Local, Self::Stealing];
+
+    /// Its name on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Central => "central",
+            Self::CentralStealing => "central-stealing",
+            Self::Local => "local",
+            Self::Stealing => "stealing",
+        }
+    }
+
+    /// Whether nodes have a machine of their own.
+    pub fn is_local(self) -> bool {
+        matches!(self, Self::Local | Self::Stealing)
+    }
+
+    /// Whether idle workers take what others were to do.
+    pub fn steals(self) -> bool {
+        matches!(self, Self::CentralStealing | Self::Stealing)
+    }
+}
+
+/// How a flow is run.
+#[derive(Clone, Debug)]
+pub struct FlowOptions {
+    pub(super) crew: Crew,
+    pub(super) scheduler: Scheduler,
+    pub(super) window: Option<usize>,
+    pub(super) iterations: u64,
+    pub(super) allocation: Option<Allocation>,
+    pub(super) cancel: Option<CancelToken>,
+    pub(super) profile: bool,
+    pub(super) spin: Duration,
+}
+
+impl Default for FlowOptions {
+    /// One worker for each processing unit that this process may use.
+    fn default() -> Self {
+        let machine_of = vec![0; units() as usize];
+        let crew = Crew { units: vec![None; machine_of.len()], machine_of, links: Links::default() };
+        FlowOptions {
+            crew,
+            scheduler: Scheduler::default(),
+            window: None,
+            iterations: 1,
+            allocation: None,
+            cancel: None,
+            profile: false,
+            spin: Duration::from_micros(50),
+        }
+    }
+}
+
+impl FlowOptions {
+    /// The same with other workers.
+    pub fn with_crew(self, crew: Crew) -> Self {
+        FlowOptions { crew, ..self }
+    }
+
+    /// The same with another scheduler.
+    pub fn with_scheduler(self, scheduler: Scheduler) -> Self {
+        FlowOptions { scheduler, ..self }
+    }
+
+    /// The same with so many iterations under way at most, at least one: sources wait while there are as many. Without this, four a worker.
+    /// The memory of a flow is so many operands for each of its edges.
+    pub fn with_window(self, iterations: usize) -> Self {
+        FlowOptions { window: Some(iterations.max(1)), ..self }
+    }
+
+    /// The same with so many iterations of a flow without sources; without this, one.
+    pub fn with_iterations(self, iterations: u64) -> Self {
+        FlowOptions { iterations, ..self }
+    }
+
+    /// The same with nodes where an allocation says. Without one, local schedulers take the nodes' machines from Sucuri's list scheduling
+    /// with the nodes' weights.
+    pub fn with_allocation(self, allocation: Allocation) -> Self {
+        FlowOptions { allocation: Some(allocation), ..self }
+    }
+
+    /// The same with a token that can end the run; workers look at it between nodes and every few milliseconds while they wait.
+    pub fn with_cancel(self, token: CancelToken) -> Self {
+        FlowOptions { cancel: Some(token), ..self }
+    }
+
+    /// The same with a record of what ran when, for which the clock is read twice a node.
+    pub fn with_profile(self, profile: bool) -> Self {
+        FlowOptions { profile, ..self }
+    }
+
+    /// The same with idle workers that look for work for so long before they sleep. Without this, 50 µs.
+    pub fn with_spin(self, spin: Duration) -> Self {
+        FlowOptions { spin, ..self }
+    }
+
+    /// The workers.
+    pub fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    /// Iterations under way at most.
+    pub(super) fn window(&self) -> usize {
+        self.window.unwrap_or(WINDOW_A_WORKER * self.crew.worker_count() as usize)
+    }
+}

@@ -1,0 +1,148 @@
+//! Placing a flow: its nodes as tasks, its workers as devices, and any strategy of the laboratory.
+
+use super::allocation::Allocation;
+use super::error::FlowError;
+use super::graph::{Flow, Settings};
+use super::options::{Crew, FlowOptions};
+use super::queues::Home;
+use anabranch_base::lock::lock;
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::cost::CostTable;
+use anabranch_placement::graph::{GraphBuilder, Task, TaskGraph, TaskId};
+use anabranch_placement::order::Pct;
+use anabranch_placement::place::{PlaceError, Placement, Placer, Sucuri, strategy_by_name, strategy_names};
+use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::simulate::simulate;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// The strategy of Sucuri: what local schedulers take where no allocation is given.
+const SUCURI: &str = "sucuri";
+
+/// The machine of every node under a local scheduler; none under a central one.
+pub(super) fn machines(flow: &Flow<'_>, options: &FlowOptions) -> Result<Option<Vec<u32>>, FlowError> {
+    let crew = options.crew();
+    if let Some(allocation) = &options.allocation {
+        let workers = allocation.workers(flow, crew)?;
+        let machines = workers.iter().map(|worker| crew.machine_of(*worker)).collect();
+        return Ok(options.scheduler.is_local().then_some(machines));
+    }
+    if !options.scheduler.is_local() {
+        return Ok(None);
+    }
+    if crew.machine_count() == 1 {
+        return Ok(Some(vec![0; flow.node_count()]));
+    }
+    flow.placed(SUCURI, crew, |_, placement| {
+        Ok(Some(placement.device_of.iter().map(|worker| crew.machine_of(worker.0)).collect()))
+    })
+}
+
+/// Where the tasks of each node go. `machines` are the nodes' under a local scheduler.
+pub(super) fn homes(flow: &Flow<'_>, machines: Option<&[u32]>) -> Vec<Home> {
+    let nodes = flow.nodes.iter().enumerate();
+    nodes.map(|(number, node)| home(*lock(&node.settings), machines.map(|machines| machines[number]))).collect()
+}
+
+/// Where the tasks of a node go.
+fn home(settings: Settings, near: Option<u32>) -> Home {
+    match (settings.worker, settings.machine, near) {
+        (Some(worker), ..) => Home::Worker(worker),
+        (None, Some(machine), _) => Home::Machine(machine),
+        (None, None, Some(machine)) => Home::Near(machine),
+        (None, None, None) => Home::Anywhere,
+    }
+}
+
+impl Flow<'_> {
+    /// One iteration of the flow as a graph of tasks: a task a node, in the order in which they were declared, and a datum for each
+    /// pair of a node and a port that it reads. A pin is the task's pin to the device of its worker.
+    pub fn task_graph(&self) -> Result<TaskGraph, FlowError> {
+        let mut builder = GraphBuilder::new();
+        for node in &self.nodes {
+            let settings = *lock(&node.settings);
+            let task = Task::new(&node.name).with_operations(settings.weight);
+            builder.task(match settings.worker {
+                Some(worker) => task.with_pin(DeviceId(worker)),
+                None => task,
+            });
+        }
+        for (producer, node) in (0..).zip(&self.nodes) {
+            for reader in &node.readers {
+                builder.edge(TaskId(producer), TaskId(reader.node as u32), reader.bytes.load(Ordering::Relaxed));
+            }
+        }
+        builder.build().map_err(|error| FlowError::Options(error.to_string()))
+    }
+
+    /// Places every node on a worker, by the strategy of this name. What the strategy says is checked before it is given back.
+    ///
+    /// A strategy that weighs transfers against nodes reckons with the crew's links, so that weights have to be seconds. What is placed is
+    /// one iteration.
+    ///
+    /// # Errors
+    /// What [`Flow::run`] refuses before it runs; a name that is no strategy's; a flow that the strategy cannot place.
+    pub fn place(&self, strategy: &str, crew: &Crew) -> Result<Allocation, FlowError> {
+        self.verify(&FlowOptions::default().with_crew(crew.clone()).with_window(1))?;
+        self.placed(strategy, crew, |problem, placement| {
+            let schedule = simulate(problem, &placement.device_of, &Pct);
+            let schedule = schedule.map_err(|error| FlowError::Options(error.to_string()))?;
+            match check_schedule(problem, &placement.device_of, &schedule).into_iter().next() {
+                Some(violation) => Err(PlaceError::Violation(violation).into()),
+                None => Ok(Allocation::placed(problem, placement, schedule)),
+            }
+        })
+    }
+
+    /// Places every node of a flow that was verified, checks that, and gives what `then` makes of it.
+    fn placed<T>(
+        &self,
+        strategy: &str,
+        crew: &Crew,
+        then: impl FnOnce(&Problem<'_>, &Placement) -> Result<T, FlowError>,
+    ) -> Result<T, FlowError> {
+        let ranks = self.machines_wanted();
+        let placer: Box<dyn Placer> = match strategy {
+            SUCURI => {
+                let machines = Sucuri::default().with_machines(crew.machine_of_all().to_vec());
+                Box::new(machines.with_manual_ranks(ranks.iter().map(|(task, machine)| (*task, *machine)).collect()))
+            }
+            name => strategy_by_name(name).ok_or_else(|| {
+                FlowError::Options(format!(
+                    "there is no strategy {name:?}; the strategies are {}",
+                    strategy_names().join(", ")
+                ))
+            })?,
+        };
+        let graph = self.task_graph()?;
+        let platform = platform(crew)?;
+        let weight = |task: TaskId| graph.task(task).operations;
+        let here = |task: TaskId, device: DeviceId| {
+            ranks.get(&task).is_none_or(|machine| crew.machine_of(device.0) == *machine)
+        };
+        let costs = CostTable::from_fn(&graph, &platform, |task, device| here(task, device).then(|| weight(task)))
+            .map_err(|error| FlowError::Options(error.to_string()))?;
+        let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore)?;
+        let placement = placer.place(&problem)?;
+        match check_placement(&problem, &placement.device_of).into_iter().next() {
+            Some(violation) => Err(PlaceError::Violation(violation).into()),
+            None => then(&problem, &placement),
+        }
+    }
+
+    /// The nodes that are bound to machines, and to which.
+    fn machines_wanted(&self) -> BTreeMap<TaskId, u32> {
+        let bound = (0..)
+            .zip(&self.nodes)
+            .filter_map(|(node, declared)| Some((TaskId(node), lock(&declared.settings).machine?)));
+        bound.collect()
+    }
+}
+
+/// A crew as devices.
+fn platform(crew: &Crew) -> Result<Platform, FlowError> {
+    let devices = (0..crew.worker_count()).map(|worker| Device::new(Crew::name_of(worker), DeviceKind::Cpu)).collect();
+    let platform = Platform::new(devices, |from, to| crew.link(from.0, to.0));
+    platform.map_err(|error| FlowError::Options(error.to_string()))
+}

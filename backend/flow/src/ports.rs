@@ -1,0 +1,228 @@
+//! Typed ports: what a node delivers, and the slots in which operands wait for the nodes that read them.
+
+use super::graph::Settings;
+use super::parcel::Parcel;
+use anabranch_base::lock::lock;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+/// The output port of a node, to be given to the nodes that read it.
+///
+/// Cloning it gives the same port. What is set here holds for the node; where a port is one of several of its node
+/// ([`Output::port`]), only [`Output::bytes`] is its own.
+pub struct Output<'f, T> {
+    pub(super) node: usize,
+    /// The flow that the node belongs to.
+    pub(super) flow: u64,
+    pub(super) settings: Arc<Mutex<Settings>>,
+    /// The flow owns it, so that what it borrows is free again once the flow is gone, though ports are still there.
+    pub(super) outlet: Weak<Outlet<'f, T>>,
+}
+
+impl<'f, T> Output<'f, T> {
+    /// What the node costs, in seconds or in any other unit that all nodes of the flow share; 1 if nothing is said.
+    pub fn weight(self, weight: f64) -> Self {
+        lock(&self.settings).weight = weight;
+        self
+    }
+
+    /// Only this worker runs the node (Sucuri's `pin`).
+    pub fn pin(self, worker: u32) -> Self {
+        lock(&self.settings).worker = Some(worker);
+        self
+    }
+
+    /// Only workers of this machine run the node (Sucuri's `manual_rank`).
+    pub fn machine(self, machine: u32) -> Self {
+        lock(&self.settings).machine = Some(machine);
+        self
+    }
+
+    /// Bytes of one operand, which placements and the count of messages reckon with; the size of `T` itself if nothing is said, which
+    /// leaves out what it owns.
+    pub fn bytes(self, bytes: u64) -> Self {
+        if let Some(outlet) = self.outlet.upgrade() {
+            outlet.bytes.store(bytes, Ordering::Relaxed);
+        }
+        self
+    }
+
+    /// Lets the port's operands be sent to other processes ([`Flow::run_among`](super::Flow::run_among)).
+    pub fn travels(self) -> Self
+    where
+        T: Parcel,
+    {
+        if let Some(outlet) = self.outlet.upgrade() {
+            outlet.codec.get_or_init(|| Codec { pack: T::pack, unpack: T::unpack });
+        }
+        self
+    }
+
+    /// A further port of the same node, which delivers a part of what the node makes: `part` is called once for each operand, by
+    /// the worker that has made it.
+    pub fn port<U: Send + 'f>(&self, part: impl Fn(&T) -> U + Send + Sync + 'f) -> Output<'f, U> {
+        let target = Arc::new(Outlet::new());
+        let outlet = Arc::downgrade(&target);
+        if let Some(whole) = self.outlet.upgrade() {
+            lock(&whole.declared).parts.push(Box::new(move |whole, step| match (step, whole) {
+                (Step::Open(window), _) => target.open(window),
+                (Step::Deliver(slot), Some(whole)) => target.deliver(slot, part(whole)),
+                (Step::Deliver(_), None) => {}
+            }));
+        }
+        Output { node: self.node, flow: self.flow, settings: Arc::clone(&self.settings), outlet }
+    }
+}
+
+impl<T> Clone for Output<'_, T> {
+    fn clone(&self) -> Self {
+        Output {
+            node: self.node,
+            flow: self.flow,
+            settings: Arc::clone(&self.settings),
+            outlet: Weak::clone(&self.outlet),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Output<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Output").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// Where a node's operands go.
+pub(super) struct Outlet<'f, T> {
+    declared: Mutex<Ends<'f, T>>,
+    /// The same once the run begins, when nothing is added any more.
+    ends: OnceLock<Ends<'f, T>>,
+    pub(super) bytes: Arc<AtomicU64>,
+    codec: Arc<OnceLock<Codec<T>>>,
+}
+
+/// How an operand becomes bytes and comes back.
+struct Codec<T> {
+    pack: fn(&T, &mut Vec<u8>),
+    unpack: fn(&[u8]) -> Option<T>,
+}
+
+struct Ends<'f, T> {
+    edges: Vec<Arc<Edge<T>>>,
+    /// How an operand is copied for all readers but the last.
+    copy: Option<fn(&T) -> T>,
+    parts: Vec<Box<Part<'f, T>>>,
+}
+
+/// What becomes of one operand at a further port.
+type Part<'f, T> = dyn Fn(Option<&T>, Step) + Send + Sync + 'f;
+
+#[derive(Clone, Copy)]
+enum Step {
+    Open(usize),
+    Deliver(usize),
+}
+
+impl<T> Outlet<'_, T> {
+    pub(super) fn new() -> Self {
+        let ends = Ends { edges: Vec::new(), copy: None, parts: Vec::new() };
+        Outlet {
+            declared: Mutex::new(ends),
+            ends: OnceLock::new(),
+            bytes: Arc::new(AtomicU64::new(size_of::<T>() as u64)),
+            codec: Arc::default(),
+        }
+    }
+
+    /// A new reader.
+    pub(super) fn connect(&self) -> Arc<Edge<T>>
+    where
+        T: Clone,
+    {
+        let edge = Arc::new(Edge { slots: OnceLock::new(), codec: Arc::clone(&self.codec) });
+        let mut declared = lock(&self.declared);
+        declared.edges.push(Arc::clone(&edge));
+        declared.copy = Some(T::clone);
+        edge
+    }
+
+    /// Makes the slots for so many iterations at a time. Nobody connects after that.
+    pub(super) fn open(&self, window: usize) {
+        let empty = Ends { edges: Vec::new(), copy: None, parts: Vec::new() };
+        let ends = std::mem::replace(&mut *lock(&self.declared), empty);
+        ends.edges.iter().for_each(|edge| edge.open(window));
+        ends.parts.iter().for_each(|part| part(None, Step::Open(window)));
+        self.ends.get_or_init(|| ends);
+    }
+
+    /// Passes one operand on to all who read it.
+    pub(super) fn deliver(&self, slot: usize, operand: T) {
+        let ends = self.ends.get().expect("outlets are opened before any node runs");
+        ends.parts.iter().for_each(|part| part(Some(&operand), Step::Deliver(slot)));
+        if let Some((last, others)) = ends.edges.split_last() {
+            let copies = others.iter().zip(ends.copy.iter().cycle());
+            copies.for_each(|(edge, copy)| edge.put(slot, copy(&operand)));
+            last.put(slot, operand);
+        }
+    }
+}
+
+/// The way of operands from one output port to one input port: a slot for each iteration that is under way.
+///
+/// A slot is filled by the one node that delivers there and emptied by the one that reads, which begins after that; the lock
+/// is there for the compiler's proof of it and is never waited for.
+pub(super) struct Edge<T> {
+    slots: OnceLock<Box<[Mutex<Option<T>>]>>,
+    codec: Arc<OnceLock<Codec<T>>>,
+}
+
+impl<T> Edge<T> {
+    pub(super) fn new() -> Self {
+        Edge { slots: OnceLock::new(), codec: Arc::default() }
+    }
+
+    fn open(&self, window: usize) {
+        self.slots.get_or_init(|| (0..window).map(|_| Mutex::new(None)).collect());
+    }
+
+    fn slot(&self, slot: usize) -> &Mutex<Option<T>> {
+        &self.slots.get().expect("edges are opened before any node runs")[slot]
+    }
+
+    fn put(&self, slot: usize, operand: T) {
+        *lock(self.slot(slot)) = Some(operand);
+    }
+
+    /// The operand of an iteration; none where the node that makes it has dropped it.
+    pub(super) fn take(&self, slot: usize) -> Option<T> {
+        lock(self.slot(slot)).take()
+    }
+}
+
+/// An edge for those who do not know its type: where operands leave and enter the process.
+pub(super) trait Line: Send + Sync {
+    /// Whether its operands can be sent.
+    fn travels(&self) -> bool;
+
+    /// Appends the bytes of the operand of an iteration, which is then gone from here; whether there was one.
+    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool;
+
+    /// Puts the operand that these bytes are where its reader takes it; whether they are one, and none was there.
+    fn land(&self, slot: usize, bytes: &[u8]) -> bool;
+}
+
+impl<T: Send> Line for Edge<T> {
+    fn travels(&self) -> bool {
+        self.codec.get().is_some()
+    }
+
+    fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool {
+        let operand = self.codec.get().zip(self.take(slot));
+        operand.inspect(|(codec, operand)| (codec.pack)(operand, bytes)).is_some()
+    }
+
+    fn land(&self, slot: usize, bytes: &[u8]) -> bool {
+        let operand = self.codec.get().and_then(|codec| (codec.unpack)(bytes));
+        operand.is_some_and(|operand| lock(self.slot(slot)).replace(operand).is_none())
+    }
+}

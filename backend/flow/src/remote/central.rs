@@ -1,0 +1,238 @@
+//! A central scheduler's workers in other processes: here each is a thread that takes tasks as any worker does, and has them run over there.
+//!
+//! The ready queue and the operands are in the leader's process. A task goes to its worker with its operands, what it delivers comes back
+//! port by port, and that it has run asks for the next: until then the thread that stands for the worker waits.
+
+use super::super::body::Outcome;
+use super::super::engine::{Engine, TICK};
+use super::super::error::FlowError;
+use super::super::hand::Hand;
+use super::super::queues::Task;
+use super::listen::MOST;
+use super::post::{Head, Kind, MOST_BYTES, content_of};
+use super::{Control, Far, Share, too_long, workers_of};
+use anabranch_base::lock::lock;
+use anabranch_kernels::panic_text;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::thread;
+
+/// What became of a task, and, in a run that is profiled, when it ran.
+type Done = (Outcome, Option<(u64, u64)>);
+
+/// Where the leader keeps what it knows of a worker of another process.
+pub(super) struct Desk {
+    at: Mutex<Option<At>>,
+    results: (Sender<Done>, Receiver<Done>),
+}
+
+/// What a worker is at.
+struct At {
+    task: Task,
+    /// Operands that have come back.
+    landed: usize,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Desk { at: Mutex::new(None), results: bounded(1) }
+    }
+}
+
+impl Desk {
+    /// The task that the worker is at.
+    pub(super) fn task(&self) -> Option<Task> {
+        lock(&self.at).as_ref().map(|at| at.task)
+    }
+}
+
+/// A task for a worker of this process: its message.
+type Order = (Head, Vec<u8>);
+
+impl Far {
+    /// Has a task run by the worker of another process for which this thread stands; none if the run is over before.
+    pub(crate) fn call(&self, engine: &Engine<'_, '_>, task: Task, hand: &Hand) -> Option<Done> {
+        let Task { node, slot } = task;
+        let (desk, iteration) = (&self.desks[hand.worker], engine.matching.iteration(slot));
+        let mut frame = Head { kind: Kind::Task, node, port: hand.worker as u32, slot, iteration }.frame();
+        let inputs = &engine.nodes[node as usize].inputs;
+        for input in inputs {
+            let before = frame.len();
+            frame.extend([0; 4]);
+            input.line.depart(slot as usize, &mut frame);
+            let length = (frame.len() - before - 4) as u32;
+            frame[before..before + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        if content_of(&frame) > MOST_BYTES {
+            engine.fail(too_long(&engine.nodes[node as usize].name));
+            return None;
+        }
+        *lock(&desk.at) = Some(At { task, landed: 0 });
+        let operands = content_of(&frame) - 4 * inputs.len();
+        self.send(engine, hand.machine, frame, Some(operands as u64));
+        loop {
+            match desk.results.1.recv_timeout(TICK) {
+                Ok(result) => return Some(result),
+                Err(RecvTimeoutError::Timeout) if !engine.is_over() && !engine.is_cancelled() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Engine<'_, '_> {
+    /// Takes what a worker of another process says of its task; none if that has no sense.
+    pub(super) fn take_result(&self, far: &Far, peer: u32, head: Head, content: &[u8]) -> Option<()> {
+        let Head { kind, node, port, slot, .. } = head;
+        match kind {
+            Kind::Operand => {
+                let input = self.nodes.get(node as usize)?.inputs.get(port as usize)?;
+                let made = Task { node: input.producer as u32, slot };
+                let mut workers = workers_of(self.options.crew(), peer);
+                workers.find_map(|worker| {
+                    let mut at = lock(&far.desks[worker as usize].at);
+                    let at = at.as_mut().filter(|at| at.task == made)?;
+                    at.landed += 1;
+                    Some(())
+                })?;
+                input.line.land(slot as usize, content).then_some(())
+            }
+            Kind::Ran => {
+                let mut workers = workers_of(self.options.crew(), peer);
+                let desk = &far.desks[workers.find(|worker| *worker == port)? as usize];
+                let at = lock(&desk.at).take().filter(|at| at.task == Task { node, slot })?;
+                let (outcome, times) = content.split_first()?;
+                let outcome = *OUTCOMES.get(usize::from(*outcome))?;
+                let times = match times {
+                    [] => None,
+                    times => {
+                        let (start, end) = times.split_at_checked(8)?;
+                        let (start, end) = (start.try_into().ok()?, end.try_into().ok()?);
+                        let times = (u64::from_le_bytes(start), u64::from_le_bytes(end));
+                        Some(times).filter(|(start, end)| start <= end && *end < MOST)
+                    }
+                };
+                let node = &self.nodes[node as usize];
+                let is_whole = outcome != Outcome::Delivered || at.landed == node.readers.len();
+                let may_end = outcome != Outcome::Ended || node.items.is_some();
+                (is_whole && may_end && times.is_some() == self.options.profile).then_some(())?;
+                desk.results.0.try_send((outcome, times)).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// A process that does not lead: runs what its workers are sent until the leader says that all is done, or hangs up.
+    pub(super) fn serve(&self, far: &Far) {
+        thread::scope(|scope| {
+            let mut workers: Vec<(u32, Sender<Order>)> = Vec::new();
+            for worker in workers_of(self.options.crew(), far.own) {
+                let (orders, inbox) = bounded(1);
+                let thread = thread::Builder::new().name(format!("flow worker {worker}"));
+                match thread.spawn_scoped(scope, move || self.attend(far, &inbox)) {
+                    Ok(_) => workers.push((worker, orders)),
+                    Err(error) => self.refuse(far, FlowError::NoThread { worker, reason: error.to_string() }),
+                }
+            }
+            if let Err(reason) = self.hand_out(far, &workers) {
+                self.refuse(far, FlowError::Machine { machine: 0, reason });
+            }
+        });
+        if lock(&self.failure).is_none() {
+            let share = Share { logs: Vec::new(), items: Vec::new(), sent: far.post.sent() };
+            // Where it cannot be told the leader sees that this process hangs up.
+            let _ = far.tell(0, &Control::Share(share), || false);
+        }
+        far.post.hang_up();
+    }
+
+    /// Gives each worker what it is sent.
+    fn hand_out(&self, far: &Far, workers: &[(u32, Sender<Order>)]) -> Result<(), String> {
+        let stop = || self.is_cancelled();
+        let Some(mut ear) = far.post.listen(0, &stop) else { return Ok(()) };
+        let mut content = Vec::new();
+        while let Some(head) = self.hear(0, &mut ear, &mut content)? {
+            match head.kind {
+                Kind::Control => {
+                    let control = serde_json::from_slice(&content).map_err(|error| error.to_string())?;
+                    return self.obey(far, 0, control);
+                }
+                Kind::Task if (head.slot as usize) < self.matching.window() => {
+                    let worker = workers.iter().find(|(worker, _)| *worker == head.port);
+                    let order = (head, std::mem::take(&mut content));
+                    // It has one at a time.
+                    let is_free = worker.is_some_and(|(_, orders)| orders.try_send(order).is_ok());
+                    is_free.then_some(()).ok_or_else(|| self.senseless(head))?;
+                }
+                _ => return Err(self.senseless(head)),
+            }
+        }
+        Err(self.hung_up(far, 0))
+    }
+
+    /// A worker's run.
+    fn attend(&self, far: &Far, inbox: &Receiver<Order>) {
+        for (head, content) in inbox {
+            match catch_unwind(AssertUnwindSafe(|| self.run_order(far, head, &content))) {
+                Ok(Some(())) => {}
+                Ok(None) => self.refuse(far, FlowError::Machine { machine: 0, reason: self.senseless(head) }),
+                Err(payload) => self.refuse(
+                    far,
+                    FlowError::Panicked {
+                        node: self.nodes.get(head.node as usize).map_or_else(String::new, |node| node.name.clone()),
+                        iteration: head.iteration,
+                        message: panic_text(&*payload).unwrap_or("without a message").to_owned(),
+                    },
+                ),
+            }
+        }
+    }
+
+    /// Runs a task and sends back what it delivers; none if the message has no sense.
+    fn run_order(&self, far: &Far, head: Head, mut content: &[u8]) -> Option<()> {
+        let Head { slot, iteration, .. } = head;
+        let node = self.nodes.get(head.node as usize)?;
+        for input in &node.inputs {
+            let (length, rest) = content.split_first_chunk()?;
+            let (operand, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            input.line.land(slot as usize, operand).then_some(())?;
+            content = rest;
+        }
+        let (outcome, times) = self.perform(node, slot);
+        if outcome == Outcome::Delivered {
+            for reader in &node.readers {
+                let (node, port) = (reader.node, reader.port);
+                let mut frame = Head { kind: Kind::Operand, node, port, slot, iteration }.frame();
+                self.nodes[node as usize].inputs[port as usize].line.depart(slot as usize, &mut frame);
+                if content_of(&frame) > MOST_BYTES {
+                    self.refuse(far, too_long(&self.nodes[head.node as usize].name));
+                    return Some(());
+                }
+                let bytes = content_of(&frame) as u64;
+                self.send_home(far, frame, Some(bytes));
+            }
+        }
+        let mut frame = Head { kind: Kind::Ran, ..head }.frame();
+        frame.extend(OUTCOMES.iter().position(|known| *known == outcome).map(|known| known as u8));
+        times.iter().for_each(|(start, end)| frame.extend([start.to_le_bytes(), end.to_le_bytes()].concat()));
+        self.send_home(far, frame, None);
+        Some(())
+    }
+
+    fn send_home(&self, far: &Far, frame: Vec<u8>, operands: Option<u64>) {
+        far.send(self, 0, frame, operands);
+    }
+
+    /// This process cannot go on, and says so.
+    fn refuse(&self, far: &Far, failure: FlowError) {
+        self.fail(failure);
+        // The first counts.
+        let first = lock(&self.failure).as_ref().map(ToString::to_string);
+        // Where it cannot be told the leader sees that this process hangs up.
+        first.into_iter().for_each(|reason| drop(far.tell(0, &Control::Failed { reason }, || false)));
+    }
+}
+
+/// What becomes of tasks, by the number that messages have for it.
+const OUTCOMES: [Outcome; 3] = [Outcome::Delivered, Outcome::Dropped, Outcome::Ended];

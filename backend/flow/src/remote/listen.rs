@@ -1,0 +1,184 @@
+//! What a process hears from its peers. Every message is checked before anything is done with it: whatever a peer says, it neither panics nor
+//! takes memory beyond what the run has anyway.
+
+use super::super::engine::{Engine, Node};
+use super::super::error::FlowError;
+use super::super::queues::Task;
+use super::post::{Ear, Head, Kind, is_gone};
+use super::{Control, Far, Share, workers_of};
+use anabranch_base::lock::lock;
+use anabranch_kernels::panic_text;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Most of any number in a report: more than tasks, bytes or nanoseconds of any run, and many of them can be added up.
+pub(super) const MOST: u64 = 1 << 48;
+
+/// What was heard from a peer.
+#[derive(Default)]
+struct Heard {
+    /// By kind, node, port and slot: the iteration of the last message.
+    last: BTreeMap<(u8, u32, u32, u32), u64>,
+    ready: Vec<Task>,
+}
+
+/// Why a message cannot be.
+type Refusal = String;
+
+impl Heard {
+    /// Whether this is the first such message in its iteration.
+    fn is_new(&mut self, head: Head) -> bool {
+        // There is an operand, or there is none.
+        let kind = if head.kind == Kind::Dropped { Kind::Operand } else { head.kind };
+        let last = self.last.insert((kind as u8, head.node, head.port, head.slot), head.iteration);
+        last.is_none_or(|last| last < head.iteration)
+    }
+}
+
+impl Engine<'_, '_> {
+    /// Does what a peer says until it has no more to say.
+    pub(super) fn listen(&self, far: &Far, peer: u32) {
+        let heard = catch_unwind(AssertUnwindSafe(|| self.hear_all(far, peer)));
+        let reason = match heard {
+            Ok(Ok(())) => return,
+            Ok(Err(reason)) => reason,
+            Err(payload) => panic_text(&*payload).unwrap_or("a panic without a message").to_owned(),
+        };
+        self.fail(FlowError::Machine { machine: peer, reason });
+    }
+
+    fn hear_all(&self, far: &Far, peer: u32) -> Result<(), Refusal> {
+        let stop = || self.is_cancelled();
+        let Some(mut ear) = far.post.listen(peer, &stop) else { return Ok(()) };
+        let (mut heard, mut content) = (Heard::default(), Vec::new());
+        while let Some(head) = self.hear(peer, &mut ear, &mut content)? {
+            if head.kind == Kind::Control {
+                let control =
+                    serde_json::from_slice(&content).map_err(|error| format!("what it says at the end: {error}"))?;
+                return self.obey(far, peer, control);
+            }
+            self.take(far, peer, head, &content, &mut heard).ok_or_else(|| self.senseless(head))?;
+            self.share_all(&mut heard.ready);
+        }
+        // Others tell the leader, which sees for itself who has gone.
+        if far.leads() || peer == 0 { Err(self.hung_up(far, peer)) } else { Ok(()) }
+    }
+
+    /// The next message; none once the peer has gone, or nobody wants to hear any more.
+    pub(super) fn hear(&self, peer: u32, ear: &mut Ear<'_>, content: &mut Vec<u8>) -> Result<Option<Head>, Refusal> {
+        match ear.next(content) {
+            Ok(head) => Ok(head),
+            Err(error) if is_gone(&error) || self.is_cancelled() => Ok(None),
+            Err(error) => Err(format!("{error}; nothing more is heard of machine {peer}")),
+        }
+    }
+
+    /// Why a message is refused.
+    pub(super) fn senseless(&self, head: Head) -> Refusal {
+        let name = self.nodes.get(head.node as usize).map_or("none", |node| &node.name);
+        let Head { kind, node, port, slot, iteration } = head;
+        format!(
+            "its message is out of place ({kind:?}, node {node} {name:?}, port {port}, slot {slot}, iteration {iteration})"
+        )
+    }
+
+    /// Who was lost, and what it was there for.
+    pub(super) fn hung_up(&self, far: &Far, peer: u32) -> Refusal {
+        let running = workers_of(self.options.crew(), peer).filter_map(|worker| far.desks[worker as usize].task());
+        let running: Vec<&str> = running.map(|task| self.nodes[task.node as usize].name.as_str()).collect();
+        let own = || self.nodes.iter().filter(|node| node.machine == peer);
+        match (running.first(), own().next()) {
+            (Some(node), _) => format!("it hung up while it ran node {node:?}"),
+            (None, Some(node)) if self.options.scheduler.is_local() => {
+                let more = own().count() - 1;
+                format!("it hung up before the run's end; it was to run node {:?} and {more} more", node.name)
+            }
+            _ => "it hung up before the run's end".to_owned(),
+        }
+    }
+
+    /// Does what a message says; none if it has no sense.
+    fn take(&self, far: &Far, peer: u32, head: Head, content: &[u8], heard: &mut Heard) -> Option<()> {
+        let Head { kind, slot, iteration, .. } = head;
+        if far.is_central {
+            return self.take_result(far, peer, head, content);
+        }
+        let is_known = (slot as usize) < self.matching.window();
+        let current = if is_known { self.matching.iteration(slot) } else { return None };
+        // The leader has said which iteration is in a slot before anybody can speak of it; others may not have heard it yet.
+        let is_due = if far.leads() { iteration == current } else { iteration >= current };
+        match kind {
+            Kind::Operand | Kind::Dropped if is_due => {
+                let node = self.nodes.get(head.node as usize).filter(|node| far.is_own(node.machine))?;
+                let input = node.inputs.get(head.port as usize)?;
+                let is_theirs = self.nodes[input.producer].machine == peer && heard.is_new(head);
+                let is_dropped = kind == Kind::Dropped;
+                if !is_theirs || !is_dropped && !input.line.land(slot as usize, content) {
+                    return None;
+                }
+                self.matching.note(slot, iteration);
+                self.arrive(Task { node: head.node, slot }, is_dropped, &mut heard.ready);
+            }
+            Kind::Begin if peer == 0 && is_due && heard.is_new(Head::of(kind, slot, iteration)) => {
+                self.matching.note(slot, iteration);
+                self.begin_roots(slot, &mut heard.ready);
+            }
+            Kind::Finished if far.leads() && is_due && heard.is_new(Head::of(kind, slot, iteration)) => {
+                far.ends[peer as usize].then(|| self.finish(slot, &mut heard.ready))?;
+            }
+            Kind::Ended if far.leads() && self.nodes.iter().any(|node| is_source(node, peer)) => {
+                self.end_source(iteration)
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Does what a peer says at the end.
+    pub(super) fn obey(&self, far: &Far, peer: u32, control: Control) -> Result<(), Refusal> {
+        match control {
+            Control::Done { iterations } if peer == 0 => {
+                self.matching.end(iterations);
+                self.end();
+                Ok(())
+            }
+            Control::Share(share) if far.leads() && self.is_over() && self.is_sound(far, peer, &share) => {
+                lock(&far.shares).push(share);
+                Ok(())
+            }
+            Control::Failed { reason } if far.leads() => Err(reason),
+            _ => Err("what it says at the end is out of place".to_owned()),
+        }
+    }
+
+    /// Whether a peer's share can be part of the report.
+    fn is_sound(&self, far: &Far, peer: u32, share: &Share) -> bool {
+        let mut workers: Vec<u32> = share.logs.iter().map(|log| log.worker).collect();
+        workers.sort_unstable();
+        let own = workers_of(self.options.crew(), peer).filter(|_| !far.is_central);
+        let nodes = self.nodes.len();
+        let are_small = |numbers: &[u64]| numbers.iter().all(|number| *number < MOST);
+        let are_logs = share.logs.iter().all(|log| {
+            let tally = log.tally;
+            tally.machine == peer
+                && are_small(&[tally.tasks, tally.stolen, tally.sleeps, tally.busy_ns])
+                && log.times.len() <= nodes
+                && log.times.iter().all(|(operands, busy)| are_small(&[*operands, *busy]))
+                && log.events.iter().all(|event| {
+                    (event.node as usize) < nodes
+                        && event.worker == log.worker
+                        && event.start <= event.end
+                        && are_small(&[event.end, event.iteration])
+                })
+        });
+        let are_items = share.items.iter().all(|(node, _)| {
+            !far.is_central && self.nodes.get(*node as usize).is_some_and(|node| is_source(node, peer))
+        });
+        workers.into_iter().eq(own) && are_logs && are_items
+    }
+}
+
+/// Whether a node is a source of a machine's.
+fn is_source(node: &Node<'_>, machine: u32) -> bool {
+    node.machine == machine && node.items.is_some()
+}

@@ -1,0 +1,381 @@
+//! Runs whose machines are processes: each runs the same engine on what is its own of the same flow, and sends what belongs to another.
+//!
+//! Under a local scheduler each process matches the operands of the nodes of its machine. That of machine 0 leads: it alone admits iterations. It says
+//! so to the processes that have nodes which begin one, and each process with sinks says when all of its own are done. What is known of an
+//! iteration in one process only follows from messages about that iteration, which are all there before its slot is used again: a
+//! message is for a node that leads to a sink, for which the leader waits.
+
+mod central;
+mod listen;
+mod peers;
+mod post;
+
+pub use peers::Peers;
+
+use super::engine::{Engine, Reader};
+use super::error::FlowError;
+use super::graph::{self, Flow};
+use super::log::Log;
+use super::options::{Crew, FlowOptions};
+use super::placing;
+use super::queues::Home;
+use super::report::{FlowReport, Sent};
+use anabranch_base::lock::lock;
+use central::Desk;
+use post::{Head, Kind, MOST_BYTES, Post, content_of};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Instant;
+
+/// What this process knows of the others.
+pub(super) struct Far {
+    own: u32,
+    is_central: bool,
+    post: Post,
+    /// By machine: whether it has nodes that begin an iteration.
+    begins: Vec<bool>,
+    /// By machine: whether it has sinks.
+    ends: Vec<bool>,
+    /// Nanoseconds from the start of the run to the start of this process's clock.
+    start: u64,
+    /// By worker, under a central scheduler.
+    desks: Vec<Desk>,
+    shares: Mutex<Vec<Share>>,
+}
+
+/// What processes say to each other before and after a run.
+#[derive(Debug, Serialize, Deserialize)]
+enum Control {
+    /// To the leader: which run this process is ready for.
+    Ready { run: String },
+    /// From the leader: the run has started at this time of the system's monotonic clock, in nanoseconds.
+    Start { at: u64 },
+    /// From the leader: all is done.
+    Done { iterations: u64 },
+    /// To the leader: why this process cannot go on.
+    Failed { reason: String },
+    /// To the leader, at the end.
+    Share(Share),
+}
+
+/// What a process did.
+#[derive(Debug, Serialize, Deserialize)]
+struct Share {
+    logs: Vec<Log>,
+    /// Sources, and what they delivered.
+    items: Vec<(u32, u64)>,
+    sent: Sent,
+}
+
+/// Runs a flow that was verified among its peers.
+pub(super) fn run(flow: Flow<'_>, options: &FlowOptions, peers: Peers) -> Result<FlowReport, FlowError> {
+    let machines = placing::machines(&flow, options)?;
+    let homes = homes(&flow, options, machines.as_deref());
+    verify(&flow, options, &homes, &peers)?;
+    let far = Far::new(&flow, options, &homes, peers)?;
+    far.meet(&fingerprint(&flow, options, &homes), options)?;
+    let (mut engine, hands) = Engine::new(flow, options, homes, Some(far));
+    engine.start()?;
+    let (engine, Some(far)) = (&engine, &engine.far) else { return Err(out_of_place(0)) };
+    if far.is_central && !far.leads() {
+        engine.serve(far);
+        return engine.report(Vec::new(), engine.since.elapsed());
+    }
+    let (mut logs, time) = thread::scope(|scope| {
+        for peer in far.post.peers() {
+            let listener = thread::Builder::new().name(format!("flow machine {peer}"));
+            if let Err(error) = listener.spawn_scoped(scope, move || engine.listen(far, peer)) {
+                engine.fail(FlowError::Machine { machine: peer, reason: format!("no thread listens to it: {error}") });
+            }
+        }
+        let logs = engine.run(hands);
+        let time = engine.since.elapsed();
+        match far.leads() {
+            true => far.tell_all(engine, &Control::Done { iterations: engine.matching.total() }),
+            false => return (engine.leave(far, logs), time),
+        }
+        (logs, time)
+    });
+    let mut sent = far.post.sent();
+    far.post.hang_up();
+    for share in lock(&far.shares).drain(..) {
+        let items = share.items.into_iter();
+        let of_all = items.filter_map(|(node, items)| Some((engine.nodes[node as usize].items.as_ref()?, items)));
+        of_all.for_each(|(all, items)| all.store(items, Ordering::Relaxed));
+        logs.extend(share.logs);
+        sent.join(share.sent);
+    }
+    Ok(FlowReport { sent: Some(sent), ..engine.report(logs, time)? })
+}
+
+/// Where the tasks of each node go. What has a state has it in one process.
+fn homes(flow: &Flow<'_>, options: &FlowOptions, machines: Option<&[u32]>) -> Vec<Home> {
+    let mut homes = placing::homes(flow, machines);
+    if !options.scheduler.is_local() {
+        let kept = homes
+            .iter_mut()
+            .zip(&flow.nodes)
+            .filter(|(_, node)| matches!(node.kind, graph::Kind::Serial | graph::Kind::Source));
+        kept.filter(|(home, _)| **home == Home::Anywhere).for_each(|(home, _)| *home = Home::Machine(0));
+    }
+    homes
+}
+
+/// Whether a run among these peers is possible.
+fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers) -> Result<(), FlowError> {
+    let (processes, machines) = (peers.streams.len(), options.crew().machine_count());
+    if processes != machines as usize {
+        let why = format!("{processes} processes cannot be {machines} machines; give the crew a machine for each");
+        return Err(FlowError::Options(why));
+    }
+    let machine = |node: usize| homes[node].machine(options.crew());
+    // Under a central scheduler operands wait on machine 0, and a task may be anybody's.
+    let leaves = |node: usize| homes[node] == Home::Anywhere || machine(node) != 0;
+    for (reader, node) in flow.nodes.iter().enumerate() {
+        for input in node.inputs.iter().filter(|input| !input.line.travels()) {
+            let crosses = match options.scheduler.is_local() {
+                true => machine(input.producer) != machine(reader),
+                false => machines > 1 && (leaves(input.producer) || leaves(reader)),
+            };
+            if crosses {
+                let producer = flow.nodes[input.producer].name.clone();
+                return Err(FlowError::Homebound { node: producer, reader: node.name.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What all processes of a run must have the same.
+fn fingerprint(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home]) -> String {
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |text: String| {
+        hasher.update(text.as_bytes()).update(b"\n");
+    };
+    let machines = options.crew().machine_of_all();
+    add(format!("{} {:?} {}", env!("CARGO_PKG_VERSION"), options.scheduler, flow.window(options)));
+    add(format!("{machines:?} {}", options.profile));
+    for (node, home) in flow.nodes.iter().zip(homes) {
+        let inputs: Vec<usize> = node.inputs.iter().map(|input| input.producer).collect();
+        add(format!("{:?} {:?} {home:?} {inputs:?}", node.name, node.kind));
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn out_of_place(machine: u32) -> FlowError {
+    FlowError::Machine { machine, reason: "what it says is out of place".to_owned() }
+}
+
+/// A message could not be sent though its receiver is there.
+fn unsent(machine: u32, error: &io::Error) -> FlowError {
+    FlowError::Machine { machine, reason: format!("nothing can be sent to it: {error}") }
+}
+
+/// Nanoseconds of the clock that all processes share.
+fn monotonic() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
+
+impl Far {
+    fn new(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: Peers) -> Result<Self, FlowError> {
+        let (own, is_central) = (peers.machine, !options.scheduler.is_local());
+        let post = Post::new(peers.streams).map_err(|error| FlowError::Options(format!("its sockets: {error}")))?;
+        let crew = options.crew();
+        let mut begins = vec![false; crew.machine_count() as usize];
+        let mut ends = begins.clone();
+        for (node, home) in flow.nodes.iter().zip(homes) {
+            let machine = home.machine(crew) as usize;
+            begins[machine] |= node.inputs.is_empty();
+            ends[machine] |= node.readers.is_empty();
+        }
+        Ok(Far {
+            own,
+            is_central,
+            post,
+            begins,
+            ends,
+            start: 0,
+            desks: (0..crew.worker_count()).map(|_| Desk::default()).collect(),
+            shares: Mutex::default(),
+        })
+    }
+
+    /// Whether this process admits iterations.
+    pub(super) fn leads(&self) -> bool {
+        self.own == 0
+    }
+
+    /// Whether what belongs to a machine is here.
+    pub(super) fn is_own(&self, machine: u32) -> bool {
+        machine == self.own || self.is_central && self.leads()
+    }
+
+    /// Whether the workers of a machine are threads of this process.
+    pub(super) fn is_own_worker(&self, machine: u32) -> bool {
+        machine == self.own
+    }
+
+    /// Other processes whose sinks this one waits for.
+    pub(super) fn awaited(&self) -> u32 {
+        let others = (0..).zip(&self.ends).filter(|(machine, ends)| **ends && !self.is_own(*machine));
+        if self.leads() { others.count() as u32 } else { 0 }
+    }
+
+    /// Nanoseconds from the start of the run to the start of this process's clock.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The run has failed: with the leader it ends everywhere; another says so, for which it need hear nothing more.
+    pub(super) fn give_up(&self) {
+        if self.leads() { self.post.hang_up() } else { self.post.deafen() }
+    }
+
+    /// Sends an operand of a node to the process of its reader, or says that there will be none.
+    pub(super) fn pass(&self, engine: &Engine<'_, '_>, reader: &Reader, slot: u32, is_dropped: bool) {
+        let Reader { node, port, .. } = *reader;
+        let iteration = engine.matching.iteration(slot);
+        let to = &engine.nodes[node as usize];
+        let kind = if is_dropped { Kind::Dropped } else { Kind::Operand };
+        let mut frame = Head { kind, node, port, slot, iteration }.frame();
+        let input = &to.inputs[port as usize];
+        let bytes = (!is_dropped && input.line.depart(slot as usize, &mut frame)).then(|| content_of(&frame) as u64);
+        if content_of(&frame) > MOST_BYTES {
+            engine.fail(too_long(&engine.nodes[input.producer].name));
+        } else {
+            self.send(engine, to.machine, frame, bytes);
+        }
+    }
+
+    /// Says that an iteration has begun to all who begin it, too.
+    pub(super) fn begin(&self, engine: &Engine<'_, '_>, slot: u32) {
+        let others = (0..).zip(&self.begins).filter(|(machine, begins)| **begins && !self.is_own(*machine));
+        for (machine, _) in others {
+            let head = Head::of(Kind::Begin, slot, engine.matching.iteration(slot));
+            self.send(engine, machine, head.frame(), None);
+        }
+    }
+
+    /// Says that all sinks of this process are done.
+    pub(super) fn finished(&self, engine: &Engine<'_, '_>, slot: u32) {
+        let head = Head::of(Kind::Finished, slot, engine.matching.iteration(slot));
+        self.send(engine, 0, head.frame(), None);
+    }
+
+    /// Says that a source has ended.
+    pub(super) fn ended(&self, engine: &Engine<'_, '_>, iteration: u64) {
+        if !self.leads() {
+            self.send(engine, 0, Head::of(Kind::Ended, 0, iteration).frame(), None);
+        }
+    }
+
+    fn send(&self, engine: &Engine<'_, '_>, to: u32, frame: Vec<u8>, operands: Option<u64>) {
+        // What the leader is told is told though all is over: it may be why.
+        let stop = || engine.is_cancelled() || engine.is_over() && to != 0;
+        if let Err(error) = self.post.send(to, frame, operands, stop) {
+            engine.fail(unsent(to, &error));
+        }
+    }
+
+    fn tell(&self, to: u32, control: &Control, stop: impl Fn() -> bool) -> Result<(), FlowError> {
+        let mut frame = Head::of(Kind::Control, 0, 0).frame();
+        // No map with keys that are no texts, and nothing that refuses: it can be written.
+        let _ = serde_json::to_writer(&mut frame, control);
+        if content_of(&frame) > MOST_BYTES {
+            return self.tell(to, &Control::Failed { reason: "its report is too long".to_owned() }, stop);
+        }
+        self.post.send(to, frame, None, stop).map_err(|error| unsent(to, &error))
+    }
+
+    fn tell_all(&self, engine: &Engine<'_, '_>, control: &Control) {
+        let tell = |peer| self.tell(peer, control, || engine.is_cancelled());
+        self.post.peers().filter_map(|peer| tell(peer).err()).for_each(|failure| engine.fail(failure));
+    }
+
+    /// The next control message of a peer before the run.
+    fn expect(&self, peer: u32, options: &FlowOptions) -> Result<Control, FlowError> {
+        let stop = || options.cancel.as_ref().is_some_and(|token| token.is_cancelled());
+        let mut content = Vec::new();
+        match self.post.hear_one(peer, &stop, &mut content) {
+            _ if stop() => Err(FlowError::Cancelled),
+            Ok(Some(Head { kind: Kind::Control, .. })) => {
+                serde_json::from_slice(&content).map_err(|_| out_of_place(peer))
+            }
+            Ok(Some(_)) => Err(out_of_place(peer)),
+            Ok(None) => Err(FlowError::Machine { machine: peer, reason: "it hung up before the run".to_owned() }),
+            Err(error) => Err(FlowError::Machine { machine: peer, reason: error.to_string() }),
+        }
+    }
+
+    /// Makes sure that all processes are ready for the same run.
+    fn meet(&self, run: &str, options: &FlowOptions) -> Result<(), FlowError> {
+        if !self.leads() {
+            return self.tell(0, &Control::Ready { run: run.to_owned() }, || false);
+        }
+        for peer in self.post.peers() {
+            match self.expect(peer, options)? {
+                Control::Ready { run: others } if others == run => {}
+                Control::Ready { .. } => {
+                    let reason = "it has another flow, other options or another version; start all processes alike";
+                    return Err(FlowError::Machine { machine: peer, reason: reason.to_owned() });
+                }
+                _ => return Err(out_of_place(peer)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn too_long(node: &str) -> FlowError {
+    FlowError::Options(format!(
+        "node {node:?} delivers more than the {MOST_BYTES} bytes that a message holds; deliver it in parts"
+    ))
+}
+
+impl Engine<'_, '_> {
+    /// Starts the clocks of all processes.
+    fn start(&mut self) -> Result<(), FlowError> {
+        let Some(far) = &mut self.far else { return Ok(()) };
+        self.since = Instant::now();
+        if far.leads() {
+            let at = monotonic();
+            return far.post.peers().try_for_each(|peer| far.tell(peer, &Control::Start { at }, || false));
+        }
+        match far.expect(0, self.options)? {
+            Control::Start { at } => (self.since, far.start) = (Instant::now(), monotonic().saturating_sub(at)),
+            _ => return Err(out_of_place(0)),
+        }
+        Ok(())
+    }
+
+    /// The end of a process that does not lead: it says what it did, or why it could not go on.
+    fn leave(&self, far: &Far, mut logs: Vec<Log>) -> Vec<Log> {
+        // One message holds them all: an event has less than 128 bytes, but for numbers that no run comes to.
+        let most = MOST_BYTES / 2 / 128 / logs.len().max(1);
+        for log in &mut logs {
+            log.is_cut |= log.events.len() > most;
+            log.events.truncate(most);
+        }
+        let failure = lock(&self.failure).as_ref().map(ToString::to_string);
+        let items =
+            (0..).zip(&self.nodes).filter_map(|(node, own)| Some((node, own.items.as_ref()?.load(Ordering::Relaxed))));
+        let share = Share { logs, items: items.collect(), sent: far.post.sent() };
+        let control = failure.map_or(Control::Share(share), |reason| Control::Failed { reason });
+        // Where it cannot be told the leader sees that this process hangs up.
+        let _ = far.tell(0, &control, || false);
+        far.post.hang_up();
+        match control {
+            Control::Share(share) => share.logs,
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The workers of a machine.
+fn workers_of(crew: &Crew, machine: u32) -> impl Iterator<Item = u32> + '_ {
+    (0..crew.worker_count()).filter(move |worker| crew.machine_of(*worker) == machine)
+}

@@ -1,0 +1,305 @@
+//! Messages between processes: a head of fixed length and what it says follows, over a socket to each peer.
+//!
+//! A process reads each peer with a thread of its own, which writes nothing unless the process leads: it only puts operands where they are taken. So
+//! whoever writes to a process that does not lead is read, whatever others wait for; the leader's readers write to such processes
+//! alone, so that they go on, too, and whoever writes to the leader is read. One that has failed hears nobody, which whoever writes to it sees at once.
+//! Nobody waits for ever, though whoever finds no room in a socket waits.
+//! What is sent and not yet read is bounded as operands are: by edges times iterations under way.
+
+use super::super::report::Sent;
+use anabranch_base::lock::lock;
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Bytes of a head.
+const HEAD: usize = 25;
+
+/// Most bytes behind a head.
+pub(super) const MOST_BYTES: usize = 1 << 30;
+
+/// How often who waits at a socket looks whether it is to go on waiting.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An operand for a port of a node.
+    Operand,
+    /// None will come there.
+    Dropped,
+    /// An iteration begins in a slot.
+    Begin,
+    /// All sinks of a process are done in a slot.
+    Finished,
+    /// A source had nothing for an iteration.
+    Ended,
+    /// A task for a worker (in place of a port), with its operands.
+    Task,
+    /// What became of it.
+    Ran,
+    /// Before and after the run: a [`Control`](super::Control) as JSON.
+    Control,
+}
+
+const KINDS: [Kind; 8] =
+    [Kind::Operand, Kind::Dropped, Kind::Begin, Kind::Finished, Kind::Ended, Kind::Task, Kind::Ran, Kind::Control];
+
+/// What a message is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) kind: Kind,
+    pub(super) node: u32,
+    pub(super) port: u32,
+    pub(super) slot: u32,
+    pub(super) iteration: u64,
+}
+
+impl Head {
+    /// A message that is about no node.
+    pub(super) fn of(kind: Kind, slot: u32, iteration: u64) -> Self {
+        Head { kind, node: 0, port: 0, slot, iteration }
+    }
+
+    /// The beginning of a message, to which its content is appended.
+    pub(super) fn frame(self) -> Vec<u8> {
+        let mut frame = vec![self.kind as u8];
+        [self.node, self.port, self.slot].iter().for_each(|word| frame.extend(word.to_le_bytes()));
+        frame.extend(self.iteration.to_le_bytes());
+        frame.extend([0; 4]);
+        frame
+    }
+}
+
+/// Bytes of what follows the head of a message.
+pub(super) fn content_of(frame: &[u8]) -> usize {
+    frame.len() - HEAD
+}
+
+/// A process's sockets.
+pub(super) struct Post {
+    /// By machine.
+    lines: Vec<Option<Line>>,
+}
+
+struct Line {
+    stream: UnixStream,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    sent: Sent,
+    /// Whether a message was left unfinished.
+    is_torn: bool,
+}
+
+impl Post {
+    pub(super) fn new(streams: Vec<Option<UnixStream>>) -> io::Result<Self> {
+        let line = |stream: UnixStream| {
+            stream.set_read_timeout(Some(LOOK))?;
+            stream.set_write_timeout(Some(LOOK))?;
+            Ok(Line { stream, state: Mutex::default() })
+        };
+        let lines = streams.into_iter().map(|stream| stream.map(line).transpose());
+        Ok(Post { lines: lines.collect::<io::Result<_>>()? })
+    }
+
+    /// The other machines.
+    pub(super) fn peers(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.lines).filter_map(|(peer, line)| line.as_ref().map(|_| peer))
+    }
+
+    /// Sends a message, whose operands, if it is one, have so many bytes. One to a peer that has gone is lost: who reads from that peer sees
+    /// that. While there is no room `stop` is asked whether to leave it.
+    pub(super) fn send(
+        &self,
+        to: u32,
+        mut frame: Vec<u8>,
+        operands: Option<u64>,
+        stop: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        let Some(Some(line)) = self.lines.get(to as usize) else { return Ok(()) };
+        let length = (content_of(&frame) as u32).to_le_bytes();
+        frame[HEAD - 4..HEAD].copy_from_slice(&length);
+        let mut state = lock(&line.state);
+        let mut rest = &frame[..];
+        while !rest.is_empty() && !state.is_torn {
+            match (&line.stream).write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if is_wait(&error) && !stop() => {}
+                Err(error) => {
+                    state.is_torn = true;
+                    if !is_gone(&error) && !is_wait(&error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        if !state.is_torn {
+            state.sent.all.add(frame.len() as u64);
+            operands.into_iter().for_each(|bytes| state.sent.operands.add(bytes));
+        }
+        Ok(())
+    }
+
+    /// What was sent until now, to all peers.
+    pub(super) fn sent(&self) -> Sent {
+        let mut all = Sent::default();
+        self.lines.iter().flatten().for_each(|line| all.join(lock(&line.state).sent));
+        all
+    }
+
+    /// What a peer says; `stop` is asked whether to go on while it says nothing.
+    pub(super) fn listen<'a>(&'a self, peer: u32, stop: &'a dyn Fn() -> bool) -> Option<Ear<'a>> {
+        let line = self.lines.get(peer as usize)?.as_ref()?;
+        Some(Ear(BufReader::with_capacity(1 << 16, Patient { stream: &line.stream, stop })))
+    }
+
+    /// The next message of a peer, and nothing of what comes behind it.
+    pub(super) fn hear_one(
+        &self,
+        peer: u32,
+        stop: &dyn Fn() -> bool,
+        content: &mut Vec<u8>,
+    ) -> io::Result<Option<Head>> {
+        let Some(Some(line)) = self.lines.get(peer as usize) else { return Ok(None) };
+        next(&mut Patient { stream: &line.stream, stop }, content)
+    }
+
+    /// Hears nobody any more: who writes here sees that, and does not wait.
+    pub(super) fn deafen(&self) {
+        self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Read)));
+    }
+
+    /// Ends all talk: who waits at a socket, here or there, sees its end.
+    pub(super) fn hang_up(&self) {
+        self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Both)));
+    }
+}
+
+impl Sent {
+    pub(super) fn join(&mut self, other: Self) {
+        self.operands.join(other.operands);
+        self.all.join(other.all);
+    }
+}
+
+/// One peer's messages.
+pub(super) struct Ear<'a>(BufReader<Patient<'a>>);
+
+impl Ear<'_> {
+    /// The next message, with its content in `content`; none at the end. No more memory is taken than bytes have come.
+    pub(super) fn next(&mut self, content: &mut Vec<u8>) -> io::Result<Option<Head>> {
+        next(&mut self.0, content)
+    }
+}
+
+fn next(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Option<Head>> {
+    let mut head = [0; HEAD];
+    match from.read(&mut head[..1]) {
+        Ok(0) => return Ok(None),
+        Ok(_) => from.read_exact(&mut head[1..])?,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let length = word(HEAD - 4) as usize;
+    let kind = KINDS.get(usize::from(head[0])).filter(|_| length <= MOST_BYTES);
+    let Some(kind) = kind else { return Err(io::Error::other("what it says is no message of a flow")) };
+    content.clear();
+    if from.take(length as u64).read_to_end(content)? < length {
+        return Err(ErrorKind::UnexpectedEof.into());
+    }
+    let iteration = u64::from(word(13)) | u64::from(word(17)) << 32;
+    Ok(Some(Head { kind: *kind, node: word(1), port: word(5), slot: word(9), iteration }))
+}
+
+/// A socket that is read until somebody wants to stop.
+struct Patient<'a> {
+    stream: &'a UnixStream,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.read(bytes) {
+                Err(error) if is_wait(&error) => {
+                    if (self.stop)() {
+                        return Err(io::Error::other("it was not waited for any longer"));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Whether a peer has gone, be it within a message.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::report::Traffic;
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_sent() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let posts =
+            [vec![None, Some(here)], vec![Some(there), None]].map(|streams| Post::new(streams).expect("sockets"));
+        let head = Head { kind: Kind::Operand, node: 7, port: 1, slot: 3, iteration: 1 << 40 };
+        let mut frame = head.frame();
+        frame.extend(b"operand");
+        posts[0].send(1, frame, Some(7), || true).expect("room");
+        posts[0].hang_up();
+        let (mut ear, mut content) = (posts[1].listen(0, &|| true).expect("a peer"), Vec::new());
+        assert_eq!(ear.next(&mut content).expect("a message"), Some(head));
+        assert_eq!(content, b"operand");
+        assert_eq!(ear.next(&mut content).expect("the end"), None);
+        let sent = Sent { operands: Traffic { messages: 1, bytes: 7 }, all: Traffic { messages: 1, bytes: 32 } };
+        assert_eq!((posts[0].sent(), posts[1].sent()), (sent, Sent::default()));
+    }
+
+    #[test]
+    fn who_hears_nobody_is_heard_and_lets_nobody_wait() {
+        let (here, there) = UnixStream::pair().expect("sockets");
+        let posts =
+            [vec![None, Some(here)], vec![Some(there), None]].map(|streams| Post::new(streams).expect("sockets"));
+        posts[1].deafen();
+        let head = Head::of(Kind::Begin, 0, 0);
+        let mut long = head.frame();
+        long.resize(1 << 24, 0);
+        posts[0].send(1, long, None, || false).expect("no failure");
+        posts[1].send(0, head.frame(), None, || false).expect("room");
+        let mut content = Vec::new();
+        assert_eq!(posts[0].hear_one(1, &|| true, &mut content).expect("a message"), Some(head));
+        assert_eq!(posts[1].hear_one(0, &|| true, &mut content).expect("the end"), None);
+        assert_eq!(posts[0].sent(), Sent::default());
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_without_taking_memory_for_it() {
+        let mut content = Vec::new();
+        let mut whole = Head::of(Kind::Begin, 0, 0).frame();
+        for (at, byte) in [(0, KINDS.len() as u8), (HEAD - 1, 0x80), (HEAD - 1, 0x3f)] {
+            let mut frame = whole.clone();
+            frame[at] = byte;
+            assert!(next(&mut &frame[..], &mut content).is_err());
+            assert!(content.capacity() < 1 << 16, "{}", content.capacity());
+        }
+        whole.truncate(9);
+        assert!(next(&mut &whole[..], &mut content).is_err());
+    }
+}

@@ -1,0 +1,112 @@
+//! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): what streams through a dataflow device.
+//!
+//! Each node of the program becomes the tasks that the paper gives for its operator: an element-wise task, a downsampler, the
+//! subgraphs of figures 3 to 5, or memory alone. Volumes are exact. A task that makes a value's elements in their order streams
+//! them; whatever is read again, or in another order, goes through memory, which has one node for each volume that is read of it.
+//!
+//! * Inputs and constants are memory without predecessors, as in the paper's code: they are in global memory before the first task
+//!   starts, and take no processing element. The paper's text also has sources that do.
+//! * Reshapes do not exist in programs. Transpositions, slices, borders, gathering and concatenation only say in which order memory
+//!   is read, so they add no task.
+//! * Where a stream would meet a task that waits for memory which the stream itself fills (the residual edge of a network, the
+//!   vector of figure 4), the stream goes through memory too: the paper asks for that (section 4.2.3), and so every graph from here
+//!   has a streaming depth.
+//! * Windows that overlap (pooling) are read once, and kept where they are read, as the paper maps `MaxPool` to one downsampler.
+
+mod convolution;
+mod elements;
+mod product;
+mod recurrent;
+mod reduction;
+mod residual;
+mod views;
+mod writer;
+
+pub use residual::residual_network;
+
+use anabranch_base::quoted::Line;
+use anabranch_ir::program::{NodeId, Program};
+use anabranch_kernels::op::Op;
+use anabranch_placement::streaming::CanonicalGraph;
+use writer::GraphWriter;
+
+/// How fine the graph is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granularity {
+    /// Most parallel tasks that a product of matrices or a convolution becomes, at least 1. Without a limit they are one for each
+    /// column (or row, or output channel), as in the paper; with 1 they are the inner product of figure 3.
+    pub product_tasks: usize,
+}
+
+impl Default for Granularity {
+    /// As fine as the paper's graphs.
+    fn default() -> Self {
+        Self { product_tasks: usize::MAX }
+    }
+}
+
+/// Why a program has no canonical task graph: the node that has none, or the graph that is too large.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Line(.0))]
+pub struct ConversionError(String);
+
+/// A program's canonical task graph, and where its nodes come from.
+#[derive(Clone, Debug)]
+pub struct CanonicalProgram {
+    /// The graph.
+    pub graph: CanonicalGraph,
+    /// The program's node from which each task comes; of memory, the node that was the first to read it so.
+    pub origins: Vec<NodeId>,
+}
+
+impl CanonicalProgram {
+    /// Converts a program in time proportional to what it becomes.
+    ///
+    /// # Errors
+    /// A tensor without elements, or a graph too large.
+    pub fn of(program: &Program, granularity: Granularity) -> Result<Self, ConversionError> {
+        let mut writer = GraphWriter::new(program, granularity);
+        for id in program.node_ids() {
+            writer.begin(id);
+            let node = program.node(id);
+            let refused = |problem: String| ConversionError(format!("node {:?} {problem}", node.name));
+            let mut tensors = node.spec.inputs.iter().chain(&node.spec.outputs);
+            if tensors.any(|tensor| tensor.shape.elements() == 0) {
+                let problem = "has a tensor without elements, of which nothing can stream";
+                return Err(refused(format!("{problem}; give inputs of at least one element")));
+            }
+            let fits = match &node.spec.op {
+                Op::Map(_) => elements::map(&mut writer),
+                Op::MatMul(op) => product::matmul(&mut writer, op),
+                Op::NarrowMatMul(_) | Op::IntegerMatMul(_) => product::narrow(&mut writer),
+                Op::Conv(op) => convolution::conv(&mut writer, op.group),
+                Op::IntegerConv(op) => convolution::conv(&mut writer, op.group),
+                Op::ConvTranspose(op) => convolution::conv_transpose(&mut writer, op),
+                Op::Pool(_) => convolution::pool(&mut writer),
+                Op::Resize(op) => convolution::resize(&mut writer, op),
+                Op::Reduce(op) => reduction::reduce(&mut writer, &op.axes),
+                Op::ArgReduce(op) => reduction::reduce(&mut writer, &[op.axis]),
+                Op::Softmax(op) => reduction::softmax(&mut writer, op),
+                Op::Normalize(op) => reduction::normalize(&mut writer, op),
+                Op::Recurrent(op) => recurrent::recurrent(&mut writer, op),
+                Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => {
+                    views::view(&mut writer)
+                }
+                Op::TopK(_) | Op::Running(_) | Op::Fourier(_) | Op::Scatter(_) | Op::Trees(_) => {
+                    return Err(refused("has no canonical form".into()));
+                }
+                Op::Block(_) => {
+                    let advice = "convert the program as it was before its nodes were contracted";
+                    return Err(refused(format!("is a streaming block; {advice}")));
+                }
+            };
+            fits.ok_or_else(|| refused(format!("is a {} of tensors that do not fit it", node.spec.op.name())))?;
+        }
+        let advice = "a coarser graph may fit: give products fewer tasks, or give smaller inputs";
+        let (graph, origins) = writer.finish().map_err(|error| ConversionError(format!("{error}; {advice}")))?;
+        Ok(Self { graph, origins })
+    }
+}
+
+#[cfg(test)]
+mod tests;

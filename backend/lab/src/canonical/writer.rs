@@ -1,0 +1,227 @@
+//! The canonical graph while it is made: tasks, memory, and where each value of the program is to be had.
+
+use super::Granularity;
+use anabranch_ir::program::{Node, NodeId, Program, ValueId};
+use anabranch_placement::streaming::{self, CanonicalError, CanonicalGraph, CanonicalGraphBuilder};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A node of the canonical graph.
+pub(super) type Id = streaming::NodeId;
+
+/// Where a value is to be had.
+#[derive(Clone, Debug)]
+pub(super) enum Held {
+    /// In memory from the start.
+    Given,
+    /// A task gives its elements, in their order.
+    Stream(Id),
+    /// Several tasks or memories give its elements, so that they have to be stored before they can be read in order.
+    Parts(Vec<Id>),
+}
+
+/// Nodes and edges so far. Edges go from earlier nodes to later ones.
+pub(super) struct GraphWriter<'a> {
+    pub(super) program: &'a Program,
+    pub(super) granularity: Granularity,
+    current: NodeId,
+    nodes: Vec<streaming::Node>,
+    origins: Vec<NodeId>,
+    edges: Vec<(Id, Id)>,
+    values: Vec<Held>,
+    /// Memory that gives a value in so many elements.
+    memories: BTreeMap<(ValueId, u64), Id>,
+}
+
+impl<'a> GraphWriter<'a> {
+    pub(super) fn new(program: &'a Program, granularity: Granularity) -> Self {
+        Self {
+            program,
+            granularity,
+            current: NodeId(0),
+            nodes: Vec::new(),
+            origins: Vec::new(),
+            edges: Vec::new(),
+            values: vec![Held::Given; program.values.len()],
+            memories: BTreeMap::new(),
+        }
+    }
+
+    /// What follows comes from this node of the program.
+    pub(super) fn begin(&mut self, node: NodeId) {
+        self.current = node;
+    }
+
+    /// The node at hand.
+    pub(super) fn node(&self) -> &'a Node {
+        self.program.node(self.current)
+    }
+
+    /// Elements of the node's first output.
+    pub(super) fn written(&self) -> Option<u64> {
+        self.node().spec.outputs.first().map(|tensor| tensor.shape.elements() as u64)
+    }
+
+    /// Elements of the node's input `place`, as it reads it.
+    pub(super) fn read(&self, place: usize) -> Option<u64> {
+        self.node().spec.inputs.get(place).map(|tensor| tensor.shape.elements() as u64)
+    }
+
+    /// The value that is the node's input `place`.
+    pub(super) fn input(&self, place: usize) -> Option<ValueId> {
+        self.node().inputs.get(place).copied()
+    }
+
+    /// Where a value is to be had.
+    pub(super) fn held(&self, value: ValueId) -> &Held {
+        &self.values[value.index()]
+    }
+
+    /// Elements of a value.
+    pub(super) fn elements(&self, value: ValueId) -> u64 {
+        self.program.value(value).spec.shape.elements() as u64
+    }
+
+    /// Says where the node's output `place` is to be had.
+    pub(super) fn hold(&mut self, place: usize, held: Held) {
+        if let Some(value) = self.node().outputs.get(place) {
+            self.values[value.index()] = held;
+        }
+    }
+
+    /// A task that reads `input` elements from each of `from` and writes `output`. Its name is the node's with `role`, which is
+    /// unique in the node. One that reads nothing is a source.
+    pub(super) fn task(&mut self, role: &str, from: &[Id], input: u64, output: u64) -> Id {
+        let name = self.name(role);
+        let node = match from.is_empty() {
+            true => streaming::Node::source(name, output),
+            false => streaming::Node::task(name, input, output),
+        };
+        self.add(node, from)
+    }
+
+    /// Memory that takes `input` elements from each of `from` and gives `output`. See [`task`](Self::task) for its name.
+    pub(super) fn store(&mut self, role: &str, from: &[Id], input: u64, output: u64) -> Id {
+        self.add(streaming::Node::buffer(self.name(role), input, output), from)
+    }
+
+    /// Memory that gives a value in `output` elements, in whatever order it is read.
+    pub(super) fn memory(&mut self, value: ValueId, output: u64) -> Id {
+        if let Some(&known) = self.memories.get(&(value, output)) {
+            return known;
+        }
+        let from = self.givers(value);
+        let input = from.first().map_or(0, |&id| self.output(id));
+        let memory = self.store(&format!("{value} as {output}"), &from, input, output);
+        self.memories.insert((value, output), memory);
+        memory
+    }
+
+    /// The nodes that give a value's elements; none where they are in memory from the start.
+    pub(super) fn givers(&self, value: ValueId) -> Vec<Id> {
+        match self.held(value) {
+            Held::Given => Vec::new(),
+            Held::Stream(task) => vec![*task],
+            Held::Parts(parts) => parts.clone(),
+        }
+    }
+
+    /// What gives a value's elements once and in their order: the task that makes them, or memory.
+    pub(super) fn stream(&mut self, value: ValueId) -> Id {
+        match self.held(value) {
+            Held::Stream(task) => *task,
+            _ => self.memory(value, self.elements(value)),
+        }
+    }
+
+    /// What gives `total` elements that are held within a node: a task, or memory under the name `role`.
+    pub(super) fn whole(&mut self, role: &str, held: &Held, total: u64) -> Id {
+        match held {
+            Held::Stream(task) => *task,
+            Held::Given => self.store(role, &[], 0, total),
+            Held::Parts(parts) => {
+                let input = parts.first().map_or(0, |&part| self.output(part));
+                self.store(role, parts, input, total)
+            }
+        }
+    }
+
+    /// One value out of nodes whose outputs together are its `total` elements. A node of a canonical graph takes the same volume
+    /// from all: parts of different volumes are laid into the whole one by one, each by memory that gives the whole.
+    pub(super) fn join(&mut self, parts: Vec<Id>, total: u64) -> Held {
+        let mut classes: BTreeMap<u64, BTreeSet<Id>> = BTreeMap::new();
+        for part in parts {
+            classes.entry(self.output(part)).or_default().insert(part);
+        }
+        let mut classes: Vec<(u64, Vec<Id>)> =
+            classes.into_iter().map(|(volume, class)| (volume, class.into_iter().collect())).collect();
+        if let [(_, parts)] = &mut classes[..] {
+            return Held::Parts(std::mem::take(parts));
+        }
+        let laid = |(volume, class): (u64, Vec<Id>)| self.store(&format!("parts of {volume}"), &class, volume, total);
+        Held::Parts(classes.into_iter().map(laid).collect())
+    }
+
+    /// What a node of the canonical graph gives.
+    pub(super) fn output(&self, id: Id) -> u64 {
+        self.nodes[id.index()].output()
+    }
+
+    fn name(&self, role: &str) -> String {
+        // The number makes it unique, whatever the model's names are.
+        format!("{} {}: {role}", self.current.0, self.node().name)
+    }
+
+    fn add(&mut self, node: streaming::Node, from: &[Id]) -> Id {
+        // Beyond 32 bits the builder refuses the graph, which counts.
+        let id = streaming::NodeId(self.nodes.len() as u32);
+        self.nodes.push(node);
+        self.origins.push(self.current);
+        self.edges.extend(from.iter().map(|&before| (before, id)));
+        id
+    }
+
+    /// The graph, and the program's node of each of its nodes.
+    pub(super) fn finish(mut self) -> Result<(CanonicalGraph, Vec<NodeId>), CanonicalError> {
+        self.part_late_streams();
+        let mut builder = CanonicalGraphBuilder::new();
+        self.nodes.into_iter().for_each(|node| _ = builder.node(node));
+        self.edges.sort_unstable();
+        self.edges.dedup();
+        self.edges.into_iter().for_each(|(from, to)| builder.edge(from, to));
+        Ok((builder.build()?, self.origins))
+    }
+
+    /// Puts memory into streams that end in a later stage than their own. Memory that a stage fills is read in later stages only:
+    /// once all streams stay within their stage, no component waits for itself.
+    fn part_late_streams(&mut self) {
+        let mut stage = vec![0u32; self.nodes.len()];
+        // Sorted by their ends, edges come after all those into what they leave.
+        self.edges.sort_unstable_by_key(|&(from, to)| (to, from));
+        for &(from, to) in &self.edges {
+            let fills = self.nodes[to.index()].is_memory() && !self.nodes[from.index()].is_memory();
+            stage[to.index()] = stage[to.index()].max(stage[from.index()] + u32::from(fills));
+        }
+        let mut kept: BTreeMap<Id, Id> = BTreeMap::new();
+        for place in 0..self.edges.len() {
+            let (from, to) = self.edges[place];
+            let streams = !self.nodes[from.index()].is_memory() && !self.nodes[to.index()].is_memory();
+            if !streams || stage[from.index()] == stage[to.index()] {
+                continue;
+            }
+            let memory = match kept.get(&from) {
+                Some(&memory) => memory,
+                None => {
+                    let volume = self.nodes[from.index()].output();
+                    let name = format!("{}, kept", self.nodes[from.index()].name());
+                    let memory = streaming::NodeId(self.nodes.len() as u32);
+                    self.nodes.push(streaming::Node::buffer(name, volume, volume));
+                    self.origins.push(self.origins[from.index()]);
+                    self.edges.push((from, memory));
+                    kept.insert(from, memory);
+                    memory
+                }
+            };
+            self.edges[place] = (memory, to);
+        }
+    }
+}

@@ -1,0 +1,569 @@
+//! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
+//!
+//! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
+//! each be saved: peak rates, all kernels in many sizes, each link in several sizes whole and in chunks, hops between CPU
+//! devices, and what devices take from each other.
+
+use super::classes::Class;
+use super::observation::observe;
+use super::probe::{Probe, ROW_WEIGHTS, relay, rows, side_by_side};
+use super::record::{ProfiledRun, record, sample};
+use anabranch_costs::{LinkCosts, MachineCosts, Rates};
+use anabranch_device::Inventory;
+use anabranch_execute::{DevicePool, ExecError, Executor, Kernels, RunOptions, RunOutput};
+use anabranch_ir::program::Program;
+use anabranch_ir::random::random_tensor;
+use anabranch_kernels::Tensor;
+use anabranch_kernels::gpu::GpuLimits;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{HOST, Plan, PlanOptions, StreamMode};
+use anabranch_planning::{
+    Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, link,
+    machine_devices,
+};
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs of a probe: at least, one of them cold, and at most.
+const RUNS: [usize; 2] = [4, 9];
+
+/// After this long a probe has run often enough.
+const ENOUGH: Duration = Duration::from_millis(250);
+
+/// Rounds over the kernels of a class: at least, one of them cold, and at most.
+const ROUNDS: [usize; 2] = [4, 16];
+
+/// After this long a class has run often enough.
+const ENOUGH_ROUNDS: Duration = Duration::from_millis(250);
+
+/// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
+const MOST_RATE: f64 = 1e12;
+
+/// Elements of the transfers that a link is measured with: 64 bytes to 16 MiB.
+const SIZES: [usize; 6] = [16, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22];
+
+/// Elements of the transfers in chunks.
+const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
+
+/// Elements of what CPU devices read out of each other's caches: 4 KiB, which each core has near by, to 4 MiB, more than a core's caches.
+const READ: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 20];
+
+/// How many times a device's cache the weights are that it cannot hold.
+const FAR: u64 = 4;
+
+/// How often weights near and far are compared before they count as equally fast.
+const FAR_TRIES: usize = 3;
+
+/// Seconds that a MiB of weights takes longer where no difference was measured: too few to change a plan, but a measured time.
+const NO_LONGER: f64 = 1e-9;
+
+/// Nodes of a chain that two devices share.
+const RELAY: u32 = 16;
+
+/// Nodes of a chain that another device is measured beside, at most.
+const LONGEST: f64 = 400.0;
+
+/// Why calibration cannot go on: a probe cannot be planned, readied or run.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrationError {
+    /// A probe cannot be placed or planned.
+    #[error("calibration: {0}")]
+    Planning(#[from] PlanningError),
+    /// A probe cannot be readied on a device, or does not run.
+    #[error("calibration: {0}")]
+    Exec(#[from] ExecError),
+}
+
+/// One step of a full calibration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CalibrationStep {
+    name: String,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    Rates(DeviceId),
+    Kernels(DeviceId, Class),
+    Link { device: DeviceId, elements: usize, streamed: bool },
+    Hop { from: DeviceId, to: DeviceId, elements: usize },
+    Reads { from: DeviceId, to: DeviceId, elements: usize },
+    Beside(DeviceId, DeviceId),
+}
+
+impl fmt::Display for CalibrationStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Measures the devices of an inventory by running probes on them.
+pub struct Calibrator<'a> {
+    inventory: &'a Inventory,
+    devices: Vec<MachineDevice>,
+}
+
+/// The runs of one probe.
+struct Trial {
+    program: Arc<Program>,
+    executor: Executor,
+    inputs: Vec<Tensor>,
+    runs: Vec<RunOutput>,
+    /// The last run's outputs.
+    outputs: Vec<Tensor>,
+}
+
+impl<'a> Calibrator<'a> {
+    /// Bytes that a device must have for the probes, and the host.
+    pub const ROOM: u64 = 256 << 20;
+
+    /// The calibration of these devices. Equal devices are measured once.
+    pub fn new(inventory: &'a Inventory) -> Self {
+        Self { inventory, devices: machine_devices(inventory) }
+    }
+
+    /// All steps, the most telling first.
+    pub fn steps(&self) -> Vec<CalibrationStep> {
+        let devices = &self.devices;
+        let first_of_key = |at: &usize| devices[..*at].iter().all(|other| other.key != devices[*at].key);
+        let distinct: Vec<usize> = (0..devices.len()).filter(first_of_key).filter(|at| self.has_room(*at)).collect();
+        let mut steps = Vec::new();
+        let mut step = |what: What, name: String| steps.push(CalibrationStep { name, what });
+        let id = |at: usize| DeviceId(at as u32);
+        for at in &distinct {
+            step(What::Rates(id(*at)), format!("peak rates of {}", devices[*at].key));
+        }
+        for at in distinct.iter().filter(|at| devices[**at].kind != DeviceKind::Cpu) {
+            for elements in SIZES {
+                let what = What::Link { device: id(*at), elements, streamed: false };
+                step(what, format!("{} bytes to and from {}", 4 * elements, devices[*at].key));
+            }
+            for elements in STREAMED {
+                let what = What::Link { device: id(*at), elements, streamed: true };
+                step(what, format!("{} bytes in chunks to and from {}", 4 * elements, devices[*at].key));
+            }
+        }
+        for (a, b) in self.pairs() {
+            let both = format!("{} and {}", devices[a].key, devices[b].key);
+            if devices[a].kind == DeviceKind::Cpu && devices[b].kind == DeviceKind::Cpu {
+                for elements in READ {
+                    let what = What::Reads { from: id(a), to: id(b), elements };
+                    step(what, format!("reads of {} bytes between {both}", 4 * elements));
+                }
+                for elements in [16, 1 << 18] {
+                    let what = What::Hop { from: id(a), to: id(b), elements };
+                    step(what, format!("hops of {} bytes between {both}", 4 * elements));
+                }
+            }
+            step(What::Beside(id(a), id(b)), format!("{both} side by side"));
+        }
+        for (at, class) in distinct.into_iter().flat_map(|at| Class::ALL.map(|class| (at, class))) {
+            step(What::Kernels(id(at), class), format!("{class} on {}", devices[at].key));
+        }
+        steps
+    }
+
+    /// Whether a step has been done with this build's kernels.
+    pub fn is_done(&self, step: &CalibrationStep, known: &MachineCosts) -> bool {
+        known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
+    }
+
+    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices, and some on a software GPU.
+    ///
+    /// # Errors
+    /// If a probe fails to run: then models would, too.
+    pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        match step.what {
+            What::Rates(device) => self.learn_rates(device, known)?,
+            What::Kernels(device, class) => self.learn_kernels(device, class, known)?,
+            What::Link { device, elements, streamed } => {
+                // A stream needs a reader on the host, too.
+                let there = |node: usize| if node == 0 { device } else { HOST };
+                self.record(&self.run(relay(elements, 1 + u32::from(streamed)), &there, streamed)?, known);
+            }
+            What::Hop { from, to, elements } => {
+                self.record(&self.run(relay(elements, RELAY), &alternate(from, to), false)?, known);
+            }
+            What::Reads { from, to, elements } => self.learn_reads([from, to], elements, known)?,
+            What::Beside(first, second) => self.learn_slowdown([first, second], known)?,
+        }
+        known.calibrated.insert(step.name.clone(), anabranch_kernels::VERSION);
+        Ok(())
+    }
+
+    /// Runs the kernels of a class in turn, so that whatever else the machine does hits all alike.
+    fn learn_kernels(&self, device: DeviceId, class: Class, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let pool = DevicePool::new(compute_devices(self.inventory));
+        let mut trials = Vec::new();
+        for program in class.programs() {
+            let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
+            let runs = self.machine().gpu_runs(&program);
+            // What the device has no kernel for is computed beside it.
+            let there = |node: usize| if cpu || runs[node] { device } else { HOST };
+            trials.push(self.ready(program, &there, false, &pool)?);
+        }
+        let started = Instant::now();
+        for round in 0..ROUNDS[1] {
+            if round >= ROUNDS[0] && started.elapsed() > ENOUGH_ROUNDS {
+                break;
+            }
+            for trial in &mut trials {
+                trial.run()?;
+                if started.elapsed() < ENOUGH_ROUNDS {
+                    trial.run_again()?;
+                }
+            }
+        }
+        trials.iter().for_each(|trial| self.record(trial, known));
+        Ok(())
+    }
+
+    /// Two devices for each pair of keys.
+    fn pairs(&self) -> Vec<(usize, usize)> {
+        let devices = &self.devices;
+        let mut seen = Vec::new();
+        let mut pairs = Vec::new();
+        for (a, b) in (0..devices.len()).flat_map(|a| (a + 1..devices.len()).map(move |b| (a, b))) {
+            let keys = (&devices[a].key, &devices[b].key);
+            if !seen.contains(&keys) && self.has_room(a) && self.has_room(b) {
+                seen.push(keys);
+                pairs.push((a, b));
+            }
+        }
+        pairs
+    }
+
+    /// The devices with nothing known of them.
+    fn machine(&self) -> Machine {
+        Machine::present(self.inventory, &MachineCosts::default())
+    }
+
+    /// The devices that are not measured, because the probes do not fit them or the host.
+    pub fn without_room(&self) -> impl Iterator<Item = &str> {
+        let devices = self.devices.iter().enumerate();
+        devices.filter(|(at, _)| !self.has_room(*at)).map(|(_, device)| &*device.name)
+    }
+
+    /// Whether the probes fit: the largest need two tensors of 32 MiB and staging on the host, which gives and takes them, or on CPU devices 128 MiB
+    /// of weights and these packed.
+    fn has_room(&self, index: usize) -> bool {
+        let target = &self.devices[index];
+        let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
+        let bound = gpu.map(|gpu| GpuLimits::of(&gpu.adapter));
+        let room = target.memory.min(self.devices[HOST.index()].memory);
+        room >= Self::ROOM && bound.is_none_or(|limits| limits.binding_bytes >= 64 << 20)
+    }
+
+    /// Measures the rates of a device, and the affine law of its links.
+    fn learn_rates(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        self.learn_far(device, known)?;
+        let mut trials = Vec::new();
+        for probe in Probe::ALL {
+            let trial = self.run(probe.program(), &|_| device, false)?;
+            self.record(&trial, known);
+            trials.push((probe, trial.least_node()));
+            match probe {
+                Probe::Bandwidth => self.learn_links(&trial, device, known, |large, link| {
+                    link.rate = (large.0 / (large.1 - link.latency).max(1e-9)).clamp(1.0, MOST_RATE);
+                }),
+                Probe::Launch => self.learn_links(&trial, device, known, |small, link| {
+                    // The large transfer was measured before: its time stays as it is.
+                    link.latency = small.1;
+                }),
+                Probe::MatMul | Probe::Conv | Probe::Map => {}
+            }
+        }
+        let seconds = |probe: Probe| trials.iter().find(|(p, _)| *p == probe).map_or(0.0, |(_, seconds)| *seconds);
+        known.devices.entry(self.devices[device.index()].key.clone()).or_default().rates = Some(rates(&seconds));
+        Ok(())
+    }
+
+    /// Runs products of a row with weights that a CPU device's own cache holds, then with more than that: what they take longer. Before all else,
+    /// for it is taken out of what is measured. Neither of caches that are too small to hold weights worth measuring, nor of teams whose caches
+    /// together are more than the probe can fill. A busy machine can hide the difference: then the probe runs again, and at last [`NO_LONGER`] is
+    /// kept, so that the next session does not measure, and plan, anew.
+    fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let target = &self.devices[device.index()];
+        let threads = target.threads.max(1) as u64;
+        let Some(matrices) = far_matrices(target.cache, threads).filter(|_| target.kind == DeviceKind::Cpu) else {
+            return Ok(());
+        };
+        let products = 2 * matrices;
+        let usual = |matrices: u64| {
+            let trial = self.run(rows(products, matrices, threads), &|_| device, false)?;
+            Ok::<_, CalibrationError>(trial.usual_node(device))
+        };
+        let longer = positive_of(FAR_TRIES, || Ok::<_, CalibrationError>(usual(matrices)? - usual(1)?))?;
+        let seconds = (longer * f64::from(1 << 20) / (ROW_WEIGHTS * threads) as f64).max(NO_LONGER);
+        known.devices.entry(target.key.clone()).or_default().far.add(sample(seconds, false));
+        Ok(())
+    }
+
+    /// Lets `learn` set the affine law of each link between the device and a CPU by the least time (bytes, seconds) of the trial's
+    /// transfers. All CPU devices stand in one memory, so what holds between host and device holds for the other CPUs, too.
+    fn learn_links(
+        &self,
+        trial: &Trial,
+        device: DeviceId,
+        known: &mut MachineCosts,
+        learn: impl Fn((f64, f64), &mut LinkCosts),
+    ) {
+        let target = &self.devices[device.index()];
+        if target.kind == DeviceKind::Cpu {
+            return;
+        }
+        for back in [false, true] {
+            let Some(least) = trial.least_transfer(back) else { continue };
+            for cpu in self.devices.iter().filter(|other| other.kind == DeviceKind::Cpu) {
+                let (from, to) = if back { (target, cpu) } else { (cpu, target) };
+                let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key));
+                learn(least, link.or_insert_with(|| LinkCosts::affine(0.0, MOST_RATE)));
+            }
+        }
+    }
+
+    /// Runs the same chain on each of two CPU devices alone, then on both by turns, where each node reads what the other device has just
+    /// made: what it takes longer.
+    fn learn_reads(
+        &self,
+        pair: [DeviceId; 2],
+        elements: usize,
+        known: &mut MachineCosts,
+    ) -> Result<(), CalibrationError> {
+        let [a, b] = pair;
+        let own = pair.map(|device| self.run(relay(elements, RELAY), &|_| device, false));
+        let turns = self.run(relay(elements, RELAY), &alternate(a, b), false)?;
+        for ((from, to), own) in [(b, a), (a, b)].into_iter().zip(own) {
+            let longer = turns.usual_node(to) - own?.usual_node(to);
+            let [from, to] = [from, to].map(|device| &self.devices[device.index()]);
+            let unmeasured = link(known, from, to);
+            let link = known.links.entry(MachineCosts::link_key(&from.key, &to.key)).or_insert(unmeasured);
+            link.record_read(4 * elements as u64, sample(longer, false));
+        }
+        Ok(())
+    }
+
+    /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
+    /// is busy throughout.
+    fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), CalibrationError> {
+        let mut seconds = [0.0; 2];
+        for (device, seconds) in pair.iter().zip(&mut seconds) {
+            let trial = self.run(side_by_side([2, 2]), &|_| *device, false)?;
+            self.record(&trial, known);
+            *seconds = trial.least_node();
+        }
+        let slower = seconds[0].max(seconds[1]);
+        let lengths = seconds.map(|seconds| (4.0 * slower / seconds.max(1e-9)).clamp(4.0, LONGEST) as u32);
+        let divided = |node: usize| pair[usize::from(node >= lengths[0] as usize)];
+        self.record(&self.run(side_by_side(lengths), &divided, false)?, known);
+        Ok(())
+    }
+
+    /// Runs a probe with each node on the device that `device_of` names; `streamed` with transfers in chunks.
+    fn run(
+        &self,
+        program: Program,
+        device_of: &dyn Fn(usize) -> DeviceId,
+        streamed: bool,
+    ) -> Result<Trial, CalibrationError> {
+        let pool = DevicePool::new(compute_devices(self.inventory));
+        let mut trial = self.ready(program, device_of, streamed, &pool)?;
+        let started = Instant::now();
+        while trial.runs.len() < RUNS[0] || (trial.runs.len() < RUNS[1] && started.elapsed() < ENOUGH) {
+            trial.run()?;
+        }
+        Ok(trial)
+    }
+
+    /// Plans and readies a probe.
+    fn ready(
+        &self,
+        program: Program,
+        device_of: &dyn Fn(usize) -> DeviceId,
+        streamed: bool,
+        pool: &Arc<DevicePool>,
+    ) -> Result<Trial, CalibrationError> {
+        let program = Arc::new(program);
+        let machine = self.machine();
+        let placing = Placing::new(&program, &machine, &Constraints::default())?;
+        let assignment = (0..program.nodes.len()).map(device_of).collect();
+        let request = PlacementRequest::fixed(assignment, Order::Pct);
+        let placed = placing.place(&request, &machine.memory())?;
+        let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
+        let streaming = if streamed { StreamMode::Always } else { StreamMode::Off };
+        let options = PlanOptions { streaming, ..PlanOptions::default() };
+        let plan = Plan::build(
+            &program,
+            &machine.plan_devices(),
+            &placed.placement,
+            &placed.schedule,
+            Vec::new(),
+            kernels.as_ref(),
+            &options,
+        )
+        .map_err(PlanningError::from)?;
+        let executor = Executor::new(plan, kernels, pool)?;
+        // Zeros would be pages that the system has not made yet.
+        let given = program.inputs.iter().map(|id| program.value(*id));
+        let inputs: Option<Vec<_>> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
+        let inputs = inputs.ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
+        Ok(Trial { program, executor, inputs, runs: Vec::new(), outputs: Vec::new() })
+    }
+
+    /// Adds the times of all runs of a trial; the first is cold.
+    fn record(&self, trial: &Trial, known: &mut MachineCosts) {
+        for (number, run) in trial.runs.iter().enumerate() {
+            let profiled = ProfiledRun {
+                program: &trial.program,
+                plan: trial.executor.plan(),
+                run,
+                cold: number == 0,
+                streams_alone: true,
+                devices: &self.devices,
+            };
+            record(known, profiled);
+        }
+    }
+}
+
+/// Measures every device that no rates are known of, its links with the host, and what it and other CPU devices take longer for each
+/// other's values. Takes about a second a device. A device on which probes do not fit keeps assumed rates.
+///
+/// # Errors
+/// If a probe fails to run: then models would, too.
+pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
+    let bench = Calibrator::new(inventory);
+    let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
+    let fresh: Vec<bool> = bench.devices.iter().map(unknown).collect();
+    for index in (0..fresh.len()).filter(|index| bench.has_room(*index)) {
+        let far = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.far.is_empty());
+        match (fresh[index], far) {
+            (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
+            // Of a store that an older version has made.
+            (false, true) => bench.learn_far(DeviceId(index as u32), known)?,
+            (false, false) => {}
+        }
+    }
+    let cpu = |at: &usize| bench.devices[*at].kind == DeviceKind::Cpu;
+    for pair in bench.pairs().into_iter().map(|(a, b)| [a, b]).filter(|pair| pair.iter().all(cpu)) {
+        for elements in READ.into_iter().filter(|_| pair.iter().any(|at| fresh[*at])) {
+            bench.learn_reads(pair.map(|at| DeviceId(at as u32)), elements, known)?;
+        }
+    }
+    Ok(())
+}
+
+/// The nodes of a chain by turns on two devices.
+fn alternate(from: DeviceId, to: DeviceId) -> impl Fn(usize) -> DeviceId {
+    move |node| if node.is_multiple_of(2) { to } else { from }
+}
+
+/// The first difference above zero in so many measurements, or the last one.
+fn positive_of<E>(tries: usize, mut difference: impl FnMut() -> Result<f64, E>) -> Result<f64, E> {
+    let mut seconds = 0.0;
+    for _ in 0..tries {
+        seconds = difference()?;
+        if seconds > 0.0 {
+            break;
+        }
+    }
+    Ok(seconds)
+}
+
+/// How many matrices of [`rows`] are more than the caches of so many threads hold, of so many bytes each; none where a cache is too small for
+/// one to be near, or where so many would be more than half of the room of calibration (kernels keep them packed, too).
+fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
+    let most = Calibrator::ROOM / 2 / threads;
+    let matrices = FAR.saturating_mul(cache).min(most) / ROW_WEIGHTS;
+    (cache >= 2 * ROW_WEIGHTS && matrices * ROW_WEIGHTS >= cache.saturating_mul(2)).then_some(matrices)
+}
+
+impl Trial {
+    /// Runs once more, into the last run's outputs: the first touch of fresh memory takes a system longer than many a link, and is not
+    /// the link's doing.
+    fn run(&mut self) -> Result<(), CalibrationError> {
+        let mut run = RunOutput { outputs: mem::take(&mut self.outputs), ..RunOutput::default() };
+        let inputs: Vec<_> = self.inputs.iter().collect();
+        self.executor.run_into(&inputs, &RunOptions::default().with_profile(true), &mut run)?;
+        self.outputs = mem::take(&mut run.outputs);
+        self.runs.push(run);
+        Ok(())
+    }
+
+    /// Runs in the place of the last run, unless that was the first: caches hold what they do when a network is run again.
+    fn run_again(&mut self) -> Result<(), CalibrationError> {
+        self.runs.truncate((self.runs.len() - 1).max(1));
+        self.run()
+    }
+
+    /// The least time of a node: that of the one that was disturbed least.
+    fn least_node(&self) -> f64 {
+        let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
+        nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
+    }
+
+    /// What a node on the device usually takes: the lower quartile over the warm runs, of all nodes but the program's first.
+    fn usual_node(&self, device: DeviceId) -> f64 {
+        let runs = self.runs.iter().skip(1);
+        let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
+        let mut times: Vec<f64> =
+            nodes.filter(|node| node.device == device && node.node.0 > 0).map(|node| node.seconds).collect();
+        times.sort_by(f64::total_cmp);
+        times.get(times.len().saturating_sub(1) / 4).copied().unwrap_or(0.0)
+    }
+
+    /// Bytes and least seconds of the transfers from the host, or back to it.
+    fn least_transfer(&self, back: bool) -> Option<(f64, f64)> {
+        let plan = self.executor.plan();
+        let transfers = self.runs.iter().flat_map(|run| observe(&self.program, plan, run).transfers);
+        let times = transfers.filter(|(id, _)| (plan.transfer(*id).to == HOST) == back);
+        let (id, seconds) = times.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((plan.transfer(id).bytes as f64, seconds))
+    }
+}
+
+fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
+    let launch = seconds(Probe::Launch);
+    // The launch is part of every node's time; a probe is long enough that at least a tenth of it is work.
+    let rate = |probe: Probe, work: f64| work / (seconds(probe) - launch).max(seconds(probe) * 0.1).max(1e-9);
+    let flops = |probe: Probe| probe.program().nodes[0].spec.work().flops;
+    Rates {
+        matmul_flops: rate(Probe::MatMul, flops(Probe::MatMul)),
+        conv_flops: rate(Probe::Conv, flops(Probe::Conv)),
+        map_flops: rate(Probe::Map, flops(Probe::Map)),
+        bandwidth: rate(Probe::Bandwidth, Probe::Bandwidth.program().nodes[0].spec.work().bytes()),
+        launch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_that_noise_hid_is_measured_again_and_one_that_is_none_is_kept() {
+        let after = |differences: [f64; 3]| {
+            let mut left = differences.into_iter();
+            let measured = positive_of(FAR_TRIES, || left.next().ok_or("one too many")).expect("three are enough");
+            (measured, left.count())
+        };
+        assert_eq!(after([-2.0, 3.0, 5.0]), (3.0, 1));
+        assert_eq!(after([-2.0, 0.0, -5.0]), (-5.0, 0));
+        let mut costs = MachineCosts::default();
+        let far = &mut costs.devices.entry("cpu".to_owned()).or_default().far;
+        assert!(far.add(sample(NO_LONGER, false)), "it is not measured in each session");
+        assert!(costs.far("cpu") < 1e-14, "and changes no plan");
+    }
+
+    #[test]
+    fn far_weights_are_more_than_caches_hold_and_fit_the_room() {
+        assert_eq!(far_matrices(256 << 10, 1), None, "none would be near");
+        assert_eq!(far_matrices(512 << 10, 1), Some(8));
+        assert_eq!(far_matrices(2 << 20, 1), Some(32));
+        assert_eq!(far_matrices(2 << 20, 32), Some(16), "half of the room, still twice what caches hold");
+        assert_eq!(far_matrices(2 << 20, 64), None, "no longer");
+        assert_eq!(far_matrices(u64::MAX, 1), None);
+    }
+}

@@ -1,0 +1,358 @@
+//! Functions of a model's own: a call is replaced with the nodes of the function's body, whose names are its own.
+//!
+//! A body sees its function's inputs and what it makes itself, nothing of the graph that calls it. Its nodes are of the versions of the
+//! operators that the function names. A call within a body is replaced in turn; a function that comes to call itself is refused, and what
+//! calls add to a model is counted before any of it is made, for bodies that call each other twice grow exponentially.
+
+mod size;
+
+use self::size::{Size, bytes_of};
+use super::Limits;
+use super::attribute::Attribute;
+use super::error::{ImportError, Name, Result};
+use super::graph::{Builder, Maker, OPSETS, check_node_names, opsets_of, standard};
+use super::model::{Node, ValueIndex};
+use super::parameters;
+use super::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto};
+use super::tensor::TensorReader;
+use anabranch_kernels::Tensor;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Functions and graphs within each other that a call may stand in: reading and lowering them recurses.
+pub const DEEPEST: usize = 32;
+
+/// Domain, name and overload, by which a function is called.
+type Key<'p> = (&'p str, &'p str, &'p str);
+
+/// The functions of a model, and the calls that are being replaced.
+pub(super) struct Functions<'p> {
+    /// `None` stands for several functions of one name.
+    known: HashMap<Key<'p>, Option<&'p FunctionProto>>,
+    /// Those around the node that is being read, outermost first.
+    calls: Vec<Call<'p>>,
+    /// Graphs and calls around that node.
+    depth: usize,
+    nodes: Budget,
+    bytes: Budget,
+    /// Tensors of bodies, so that each is in memory once: by the address of its message, which outlives this.
+    tensors: HashMap<*const (), Tensor>,
+}
+
+/// What calls may add, and the limit that it comes from.
+struct Budget {
+    left: u64,
+    limit: u64,
+    what: &'static str,
+}
+
+/// A function at the place of one call.
+struct Call<'p> {
+    key: Key<'p>,
+    /// The call's name, with which those of its nodes begin.
+    name: String,
+    /// Inputs that are left out.
+    absent: HashSet<&'p str>,
+    /// Values of the function's parameters.
+    parameters: BTreeMap<String, Attribute>,
+    versions: BTreeMap<String, i64>,
+}
+
+impl<'p> Functions<'p> {
+    pub(super) fn of(model: &'p ModelProto, limits: &Limits) -> Self {
+        let mut known = HashMap::new();
+        for function in &model.functions {
+            let key = (standard(&function.domain), &*function.name, &*function.overload);
+            known.entry(key).and_modify(|other| *other = None).or_insert(Some(function));
+        }
+        let budget = |limit, what| Budget { left: limit, limit, what };
+        let (nodes, bytes) = (budget(limits.nodes, "nodes"), budget(limits.structure_bytes, "structure_bytes"));
+        Self { known, calls: Vec::new(), depth: 0, nodes, bytes, tensors: HashMap::new() }
+    }
+
+    /// The name of a node: behind that of the call which it comes from.
+    pub(super) fn qualified(&self, name: &str) -> String {
+        self.calls.last().map_or_else(|| name.to_owned(), |call| format!("{}/{name}", call.name))
+    }
+
+    /// The version of a domain's operators that the function at hand names, if it does.
+    pub(super) fn version(&self, domain: &str) -> Option<i64> {
+        self.calls.last()?.versions.get(domain).copied()
+    }
+
+    /// Whether the name is that of an input which the call at hand leaves out.
+    ///
+    /// # Errors
+    /// If it is nothing that the function at hand has.
+    pub(super) fn leaves_out(&self, name: &str) -> Result<bool> {
+        match self.calls.last() {
+            Some(call) if call.absent.contains(name) => Ok(true),
+            Some(call) => Err(ImportError::malformed(format!(
+                "reads {}, which is neither made in the function {} nor one of its inputs",
+                Name(name),
+                Name(call.key.1)
+            ))),
+            None => Ok(false),
+        }
+    }
+
+    /// The value of the parameter that an attribute refers to; `None` if neither the call nor the function gives one.
+    ///
+    /// # Errors
+    /// If there is no function around the attribute, or its value is a graph that was used already.
+    pub(super) fn parameter(&mut self, name: &str) -> Result<Option<Attribute>> {
+        let Some(call) = self.calls.last_mut() else {
+            return Err(ImportError::malformed("refers to a function's parameter, outside a function"));
+        };
+        match call.parameters.get_mut(name) {
+            None => Ok(None),
+            // What stands deeper here than where it was read.
+            Some(Attribute::Graph(Ok(graph))) if self.depth + graph.height > DEEPEST => Err(too_deep()),
+            // The values of a graph are its own: it has one place.
+            Some(graph @ Attribute::Graph(_)) => {
+                Ok(Some(std::mem::replace(graph, Attribute::Other("a subgraph that is used twice"))))
+            }
+            Some(value) => {
+                let value = value.clone();
+                self.bytes.take(bytes_of(&value))?;
+                Ok(Some(value))
+            }
+        }
+    }
+
+    /// A tensor of an attribute; one of a body is read once.
+    pub(super) fn tensor<P>(&mut self, proto: &P, read: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+        if self.calls.is_empty() {
+            return read();
+        }
+        let place = std::ptr::from_ref(proto).cast();
+        if let Some(tensor) = self.tensors.get(&place) {
+            return Ok(tensor.clone());
+        }
+        let tensor = read()?;
+        self.tensors.insert(place, tensor.clone());
+        Ok(tensor)
+    }
+
+    /// Goes into a graph within a node.
+    pub(super) fn enter(&mut self) {
+        self.depth += 1;
+    }
+
+    /// Leaves it.
+    pub(super) fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// The function that a node calls, if it does.
+    pub(super) fn called(&self, node: &'p NodeProto) -> Option<Key<'p>> {
+        let key = (standard(&node.domain), &*node.op_type, &*node.overload);
+        self.known.contains_key(&key).then_some(key)
+    }
+
+    /// The function of this name, if it may be called here and there is room for its body.
+    fn admit(&mut self, key: Key<'p>, name: &str) -> Result<&'p FunctionProto> {
+        let Some(function) = self.known.get(&key).copied().flatten() else {
+            return Err(ImportError::malformed("calls a function that the model defines twice"));
+        };
+        if let Some(at) = self.calls.iter().position(|call| call.key == key) {
+            let names = self.calls[at..].iter().map(|call| Name(call.key.1).to_string());
+            let path: Vec<_> = names.chain([Name(key.1).to_string()]).collect();
+            return Err(ImportError::malformed(format!("calls a function within itself: {}", path.join(" → "))));
+        }
+        if self.depth >= DEEPEST {
+            return Err(too_deep());
+        }
+        let Size { nodes, bytes } = Size::of(function);
+        self.nodes.take(nodes)?;
+        // The call's name is kept with each node, and in the list of names.
+        self.bytes.take(bytes.saturating_add(nodes.saturating_mul(2 * name.len() as u64)))?;
+        Ok(function)
+    }
+}
+
+impl Budget {
+    fn take(&mut self, count: u64) -> Result<()> {
+        let (limit, what) = (self.limit, self.what);
+        let over = || {
+            let words = format!("the model's functions, put in the place of their calls, exceed {limit}");
+            ImportError::over(what, words)
+        };
+        self.left = self.left.checked_sub(count).ok_or_else(over)?;
+        Ok(())
+    }
+}
+
+impl<'p> Builder<'p> {
+    /// Puts the body of a function in the place of the call `proto`, which is to be called `name`.
+    pub(super) fn call(
+        &mut self,
+        proto: &'p NodeProto,
+        key: Key<'p>,
+        name: &str,
+        tensors: &mut TensorReader<'_>,
+    ) -> Result<()> {
+        let wrong = |error: ImportError| error.of_node(name, &proto.op_type);
+        check_node_names(proto).map_err(wrong)?;
+        let function = self.functions.admit(key, name).map_err(wrong)?;
+        let versions = opsets_of(&function.opset_import).map_err(wrong)?;
+        if let Some(version) = versions.get("").filter(|version| !OPSETS.contains(version)) {
+            return Err(wrong(ImportError::unsupported(format!("calls a function that uses opset {version}"))));
+        }
+        let inputs = self.bound(proto, function).map_err(wrong)?;
+        let outputs = self.given_back(proto, function, name).map_err(wrong)?;
+        // What the call gives its parameters is read where the call stands, what the function gives them within it.
+        let mut given = self.bare(proto, name.to_owned());
+        parameters::read(&proto.attribute, &mut given, self, tensors)?;
+        let (index, absent) = self.scope(function, &inputs, &outputs);
+        let outer = std::mem::replace(&mut self.index, index);
+        let call = Call { key, name: name.to_owned(), absent, parameters: given.attributes, versions };
+        self.functions.calls.push(call);
+        self.functions.enter();
+        let result = self.body(function, proto, name, &outputs, tensors);
+        self.functions.leave();
+        self.functions.calls.pop();
+        self.index = outer;
+        result
+    }
+
+    /// The function's inputs with what the call gives for them.
+    fn bound(
+        &mut self,
+        proto: &'p NodeProto,
+        function: &'p FunctionProto,
+    ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
+        let (given, known) = (named(&proto.input), function.input.len());
+        if given > known {
+            return Err(ImportError::malformed(format!("gives {given} inputs to a function of {known}")));
+        }
+        let mut seen = HashSet::new();
+        let mut inputs = Vec::with_capacity(function.input.len());
+        for (at, input) in function.input.iter().enumerate() {
+            if input.is_empty() || !seen.insert(input) {
+                let problem = format!("calls a function whose input {} has no name of its own", Name(input));
+                return Err(ImportError::malformed(problem));
+            }
+            let given = proto.input.get(at).map_or(Ok(None), |given| self.read(given))?;
+            inputs.push((input.as_str(), given));
+        }
+        Ok(inputs)
+    }
+
+    /// The values that the call's outputs are, with the function's names for them: none for those that are not wanted.
+    fn given_back(
+        &mut self,
+        proto: &'p NodeProto,
+        function: &'p FunctionProto,
+        name: &str,
+    ) -> Result<Vec<(&'p str, Option<ValueIndex>)>> {
+        let (wanted, known) = (named(&proto.output), function.output.len());
+        if wanted > known {
+            return Err(ImportError::malformed(format!("wants {wanted} outputs of a function of {known}")));
+        }
+        let mut outputs = Vec::with_capacity(function.output.len());
+        let mut seen = HashSet::new();
+        for (at, output) in function.output.iter().enumerate() {
+            let value = match proto.output.get(at).map_or("", String::as_str) {
+                "" => None,
+                wanted => Some(self.unmade(wanted, name)?),
+            };
+            if value.is_some_and(|value| !seen.insert(value)) {
+                return Err(ImportError::malformed("makes one value twice"));
+            }
+            outputs.push((output.as_str(), value));
+        }
+        Ok(outputs)
+    }
+
+    /// What the names within the function mean, and the inputs that are left out.
+    fn scope(
+        &mut self,
+        function: &'p FunctionProto,
+        inputs: &[(&'p str, Option<ValueIndex>)],
+        outputs: &[(&'p str, Option<ValueIndex>)],
+    ) -> (HashMap<&'p str, ValueIndex>, HashSet<&'p str>) {
+        let mut index: HashMap<_, _> = inputs.iter().filter_map(|(name, value)| Some((*name, (*value)?))).collect();
+        let absent: HashSet<_> = inputs.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
+        for (name, value) in outputs {
+            if let Some(value) = value.filter(|_| !absent.contains(name)) {
+                index.entry(name).or_insert(value);
+            }
+        }
+        let made = function.node.iter().flat_map(|node| node.output.iter().map(String::as_str));
+        for name in made.filter(|name| !name.is_empty() && !absent.contains(name)) {
+            if !index.contains_key(name) {
+                let value = self.new_value(name);
+                self.own.insert(value);
+                index.insert(name, value);
+            }
+        }
+        (index, absent)
+    }
+
+    /// The nodes of the function's body, and of outputs that other names within it stand for.
+    fn body(
+        &mut self,
+        function: &'p FunctionProto,
+        proto: &'p NodeProto,
+        name: &str,
+        outputs: &[(&'p str, Option<ValueIndex>)],
+        tensors: &mut TensorReader<'_>,
+    ) -> Result<()> {
+        let wrong = |problem: String| Err(ImportError::malformed(problem).of_node(name, &proto.op_type));
+        self.defaults(&function.attribute_proto, proto, name, tensors)?;
+        let inputs: HashSet<_> = function.input.iter().collect();
+        if let Some(made) = function.node.iter().flat_map(|node| &node.output).find(|made| inputs.contains(made)) {
+            return wrong(format!("calls a function that makes its own input {}", Name(made)));
+        }
+        for node in &function.node {
+            self.node(node, tensors)?;
+        }
+        for (output, value) in outputs {
+            let Some(value) = *value else { continue };
+            match self.index.get(output) {
+                Some(made) if *made == value => {}
+                Some(made) => self.copied(*made, value),
+                None => return wrong(format!("wants the output {} of what it leaves out", Name(output))),
+            }
+            if !self.is_made(value) {
+                return wrong(format!("calls a function whose output {} is made by none of its nodes", Name(output)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Parameters that the call does not give have the function's values.
+    fn defaults(
+        &mut self,
+        protos: &'p [AttributeProto],
+        call: &'p NodeProto,
+        name: &str,
+        tensors: &mut TensorReader<'_>,
+    ) -> Result<()> {
+        let mut defaults = self.bare(call, name.to_owned());
+        parameters::read(protos, &mut defaults, self, tensors)?;
+        if let Some(call) = self.functions.calls.last_mut() {
+            defaults.attributes.into_iter().for_each(|(name, value)| _ = call.parameters.entry(name).or_insert(value));
+        }
+        Ok(())
+    }
+
+    /// A node that gives a value on under another name.
+    fn copied(&mut self, from: ValueIndex, to: ValueIndex) {
+        let position = self.nodes.len() as u32;
+        let proto = NodeProto::of("Identity", &[], &[]);
+        let name = self.node_name(&proto, position);
+        let node = Node { inputs: vec![Some(from)], outputs: vec![Some(to)], ..self.bare(&proto, name) };
+        self.nodes.push(node);
+        self.made(to, Maker::Node(position));
+    }
+}
+
+/// How many of these are there, up to the last that has a name.
+fn named(values: &[String]) -> usize {
+    values.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1)
+}
+
+fn too_deep() -> ImportError {
+    ImportError::limit(format!("more than {DEEPEST} functions and graphs within each other"))
+}

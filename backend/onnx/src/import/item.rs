@@ -1,0 +1,64 @@
+//! Values in files of their own: messages of the types `TensorProto`, `SequenceProto` and `OptionalProto`.
+
+use super::error::{ImportError, Result};
+use super::model::Kind;
+use super::proto::{self, OptionalProto, Reader, SequenceProto, TensorProto};
+use super::tensor::TensorReader;
+use super::{Limits, open};
+use crate::item::Item;
+use anabranch_ir::constant::Constant;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The type of an optional's or a sequence's elements, as these messages name it; 0 stands for none.
+const TENSOR: i64 = 1;
+const SEQUENCE: i64 = 3;
+
+/// The value of this kind in the file `path`, a message of the type `TensorProto`, `SequenceProto` or `OptionalProto`, under the default
+/// [`Limits`]. Types and shapes are known at once; large elements stay in the file until they are loaded.
+///
+/// # Errors
+/// If the file cannot be read, is no such message, exceeds a limit, or holds elements that are not supported.
+pub fn item_in_file(path: &Path, kind: Kind) -> Result<Item<Constant>> {
+    let limits = Limits::default();
+    let item = open(path, &limits).and_then(|file| {
+        let file = Arc::new(file);
+        read(Reader::of_file(&file), TensorReader::new(Some(Arc::clone(&file)), None, &limits), kind, &limits)
+    });
+    item.map_err(|error| error.in_file(path))
+}
+
+fn read(reader: Reader<'_>, mut tensors: TensorReader<'_>, kind: Kind, limits: &Limits) -> Result<Item<Constant>> {
+    match (kind.optional, kind.sequence) {
+        (true, _) => held(&proto::read_optional(reader, limits)?, kind, &mut tensors),
+        (false, true) => sequence(&proto::read_sequence(reader, limits)?, &mut tensors),
+        (false, false) => tensor(&proto::read_tensor(reader, limits)?, &mut tensors),
+    }
+}
+
+fn tensor(proto: &TensorProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
+    Ok(Item::Tensor(tensors.read_constant(proto)?))
+}
+
+fn sequence(proto: &SequenceProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
+    if !matches!(proto.elem_type, 0 | TENSOR) {
+        return Err(ImportError::unsupported(
+            "is a sequence of something else than tensors; give a sequence of tensors",
+        ));
+    }
+    let read = |(at, tensor)| tensors.read_constant(tensor).map_err(|error| error.of("element", &format!("{at}")));
+    Ok(Item::Sequence(Arc::new(proto.tensor_values.iter().enumerate().map(read).collect::<Result<_>>()?)))
+}
+
+/// Reads the value in an optional. The type of an empty optional is not checked.
+fn held(proto: &OptionalProto, kind: Kind, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
+    let (wanted, what) = if kind.sequence { (SEQUENCE, "a sequence") } else { (TENSOR, "a tensor") };
+    match (&proto.tensor_value, &proto.sequence_value) {
+        (None, None) if matches!(proto.elem_type, 0 | TENSOR | SEQUENCE) => Ok(Item::Absent),
+        (Some(value), None) if proto.elem_type == wanted && !kind.sequence => tensor(value, tensors),
+        (None, Some(value)) if proto.elem_type == wanted && kind.sequence => sequence(value, tensors),
+        _ => Err(ImportError::unsupported(format!(
+            "is an optional of something else than {what}; give {what}, or nothing"
+        ))),
+    }
+}

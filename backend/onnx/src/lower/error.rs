@@ -1,0 +1,247 @@
+//! Why a model cannot be lowered: which input, node or attribute, what was found there and what to do about it.
+
+use super::view::View;
+use crate::import::AttributeError;
+use crate::import::error::Name;
+use anabranch_base::bytes::exact_bytes;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_ir::constant::ConstantError;
+use anabranch_ir::program::ValueId;
+use anabranch_kernels::shape::ShapeError;
+use anabranch_kernels::{DType, KernelError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// A model that cannot become a program under the options given: what it comes from and is about, told in its text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct LowerError {
+    #[doc(hidden)]
+    pub kind: ErrorKind,
+    #[doc(hidden)]
+    pub node: Option<String>,
+    #[doc(hidden)]
+    pub input: Option<String>,
+    #[doc(hidden)]
+    pub symbol: Option<String>,
+    /// Whether that symbol has no size, and a caller may give one.
+    pub is_open: bool,
+    /// What stops it, if that are nodes.
+    pub(super) refusal: Option<Box<Refusal>>,
+    pub(super) text: String,
+}
+
+/// A node that stops a model from being lowered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Obstacle {
+    /// The node's name.
+    pub node: String,
+    /// Its operator.
+    pub operator: String,
+    /// What is wrong with it, in a sentence.
+    pub reason: String,
+    /// Whether the node is sound, but it, or this use of its operator, has no lowering.
+    pub is_unsupported: bool,
+    /// Whether it may be lowered in a later phase of a run, when values are known that it needs, or be a step on the host.
+    pub is_late: bool,
+    /// Inputs of the model, by name, whose elements would have to be known.
+    pub wanted: Vec<String>,
+}
+
+/// Obstacles of one model that are told; nodes beyond are only counted.
+const MOST_OBSTACLES: usize = 1000;
+
+/// All that stops a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The first of the nodes, in the model's order.
+    pub(crate) obstacles: Vec<Obstacle>,
+    /// Inputs, by name, whose elements would have to be known, by node.
+    pub(super) wanted: Vec<Vec<String>>,
+    /// How many nodes of each operator have no lowering.
+    pub(super) unsupported: BTreeMap<String, usize>,
+}
+
+impl Refusal {
+    /// Whether nothing stops it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.obstacles.is_empty()
+    }
+
+    /// Notes one more node.
+    pub(super) fn add(&mut self, obstacle: Obstacle) {
+        if obstacle.is_unsupported {
+            *self.unsupported.entry(obstacle.operator.clone()).or_default() += 1;
+        }
+        if self.obstacles.len() < MOST_OBSTACLES {
+            self.obstacles.push(obstacle);
+        }
+    }
+}
+
+impl LowerError {
+    /// The node that it is about.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// Inputs whose elements decide shapes, so that they have to be known ([`LowerOptions::fixed`](super::LowerOptions::fixed)).
+    pub fn deciding_inputs(&self) -> BTreeSet<&str> {
+        self.wanted().iter().flatten().map(String::as_str).collect()
+    }
+
+    /// Inputs, by name, whose elements would have to be known, by node.
+    pub fn wanted(&self) -> &[Vec<String>] {
+        self.refusal.as_ref().map_or(&[], |refusal| &refusal.wanted)
+    }
+
+    /// The nodes that stop the model, in its order, as many as are told; none where something else does.
+    pub fn obstacles(&self) -> &[Obstacle] {
+        self.refusal.as_ref().map_or(&[], |refusal| &refusal.obstacles)
+    }
+
+    pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, node: None, input: None, symbol: None, is_open: false, refusal: None, text: text.into() }
+    }
+
+    /// A fault of an input, whose name the text begins with.
+    pub(super) fn of_input(kind: ErrorKind, input: &str, text: impl fmt::Display) -> Self {
+        Self { input: Some(input.into()), ..Self::new(kind, format!("input {}: {text}", Name(input))) }
+    }
+
+    /// A fault of a node, whose name and operator the text begins with.
+    pub(super) fn of_node(kind: ErrorKind, node: &str, operator: &str, text: impl fmt::Display) -> Self {
+        let text = format!("node {} ({}){text}", Name(node), Name(operator));
+        Self { node: Some(node.into()), ..Self::new(kind, text) }
+    }
+
+    /// A fault of a node that was computed between programs.
+    pub fn of_step(node: &str, operator: &str, fault: &Fault) -> Self {
+        let kind = match fault {
+            Fault { is_memory: true, .. } => ErrorKind::Memory,
+            Fault { is_unsupported: true, .. } => ErrorKind::Unsupported,
+            _ => ErrorKind::Model,
+        };
+        Self::of_node(kind, node, operator, format!(": {fault}"))
+    }
+}
+
+/// A constant that cannot be read.
+impl From<ConstantError> for LowerError {
+    fn from(error: ConstantError) -> Self {
+        let memory = matches!(error, ConstantError::OutOfMemory { .. });
+        Self::new(if memory { ErrorKind::Memory } else { ErrorKind::Model }, error.to_string())
+    }
+}
+
+/// The first obstacle, and of nodes without a lowering how many there are of each operator. There is at least one.
+impl From<Refusal> for LowerError {
+    fn from(refusal: Refusal) -> Self {
+        let Some(Obstacle { node, operator, reason, is_unsupported, .. }) = refusal.obstacles.first() else {
+            return Self::new(ErrorKind::Internal, "a model was refused without a reason");
+        };
+        let error = if *is_unsupported {
+            let mut text = format!(" is not supported: {reason}");
+            let counts = &refusal.unsupported;
+            let others = counts.values().sum::<usize>().saturating_sub(1);
+            if others > 0 {
+                let counts: Vec<_> = counts.iter().map(|(name, count)| format!("{} × {count}", Name(name))).collect();
+                let plural = if others == 1 { "one other node is" } else { &format!("{others} other nodes are") };
+                text += &format!("; {plural} not supported either (in all: {})", counts.join(", "));
+            }
+            Self::of_node(ErrorKind::Unsupported, node, operator, text)
+        } else {
+            Self::of_node(ErrorKind::Model, node, operator, format!(": {reason}"))
+        };
+        Self { refusal: Some(Box::new(refusal)), ..error }
+    }
+}
+
+/// What is wrong with one node, in a sentence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Fault {
+    text: String,
+    /// The operator is sound, but it, or this use of it, has no lowering.
+    pub(crate) is_unsupported: bool,
+    /// Memory is short, and that is all.
+    pub(crate) is_memory: bool,
+    /// A value whose elements would have to be known.
+    pub(super) needs: Option<ValueId>,
+}
+
+impl Fault {
+    /// Shapes, axes or sizes that the operator's definition does not allow.
+    pub fn invalid(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_unsupported: false, is_memory: false, needs: None }
+    }
+
+    /// A sound use without a lowering.
+    pub fn unsupported(text: impl Into<String>) -> Self {
+        Self { is_unsupported: true, ..Self::invalid(text) }
+    }
+
+    /// More memory than there is.
+    pub(crate) fn memory(text: impl Into<String>) -> Self {
+        Self { is_memory: true, ..Self::invalid(text) }
+    }
+
+    /// 64-bit floats where only narrower ones are computed: their digits would be lost without a word.
+    pub(crate) fn narrowed() -> Self {
+        Self::unsupported("64-bit floats, which this operator is not computed in; cast its inputs to 32-bit floats")
+    }
+
+    #[doc(hidden)]
+    pub fn missing(input: usize) -> Self {
+        Self::invalid(format!("input {input} is missing"))
+    }
+
+    /// An attribute has a value that the operator does not allow.
+    pub fn attribute(name: &str, found: impl fmt::Debug, expected: impl fmt::Display) -> Self {
+        Self::invalid(format!("attribute `{name}` is {found:?}; it must be {expected}"))
+    }
+
+    /// An input's element type is not one that the operator takes here.
+    pub(crate) fn of_type(input: usize, found: DType, expected: &str) -> Self {
+        Self::invalid(format!("input {input} is {found}; it must be {expected}"))
+    }
+
+    /// An input of an operator is not known before the program runs, but decides shapes or how the operator is lowered.
+    pub(crate) fn run_time(view: &View, input: usize, what: &str) -> Self {
+        let known = "only constants, shapes, and small inputs of the model can decide shapes here";
+        let text = format!("input {input} ({what}) is computed from the model's inputs; {known}");
+        Self { needs: Some(view.value), ..Self::unsupported(text) }
+    }
+
+    /// A constant larger than the budget for constants.
+    pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
+        let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
+        let text = format!("a constant of {bytes} is more than the {budget} that constants may still take");
+        Self::invalid(format!("{text}; raise the limit `folded_bytes` if you trust the model"))
+    }
+}
+
+/// Shapes that do not go together, or are too large.
+impl From<ShapeError> for Fault {
+    fn from(error: ShapeError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+/// An op that a kernel refused while a constant was folded.
+impl From<KernelError> for Fault {
+    fn from(error: KernelError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+/// An attribute that cannot be read.
+impl From<AttributeError> for Fault {
+    fn from(error: AttributeError) -> Self {
+        Self::invalid(format!("attribute {} {}", Name(&error.attribute), error.problem))
+    }
+}
+
+pub(super) fn list(names: &[String]) -> String {
+    names.iter().map(|name| Name(name).to_string()).collect::<Vec<_>>().join(", ")
+}

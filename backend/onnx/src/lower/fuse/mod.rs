@@ -1,0 +1,53 @@
+//! Rewrites of a lowered program that make it cheaper: each in a file of its own, each over the whole program in one pass, and each by
+//! itself, so that each can be left out in the search for a fault.
+//!
+//! The head of each file states the class of the rewrite, which says what it may change: *exact bits*, *one rounding*, *order of sums* or
+//! *exact within bounds of constants*. `exact.rs` holds the first class, `tests.rs` the others; `docs/accuracy.md` is for users.
+
+mod columns;
+mod common;
+mod epilogues;
+#[cfg(test)]
+mod exact;
+mod graph;
+mod hoists;
+mod maps;
+mod norms;
+mod operands;
+mod pads;
+#[cfg(test)]
+mod proofs;
+mod rebuild;
+mod reread;
+mod rewrite;
+mod scales;
+mod slices;
+#[cfg(test)]
+mod tests;
+mod transposes;
+
+pub use rewrite::{Rewrite, Rewrites, UnknownRewrite};
+
+use super::compact::compact;
+use super::fold::Folding;
+use anabranch_ir::names::name_fused;
+use anabranch_ir::program::Program;
+use graph::Graph;
+
+/// Rounds of all rewrites: what the last ones of a round join lets the first ones of the next see more. A third round
+/// has found nothing in any model so far.
+const ROUNDS: usize = 2;
+
+/// The program after these rewrites. `folding` bounds the constants that they make.
+pub(super) fn fuse(program: Program, rewrites: Rewrites, folding: &mut Folding) -> Program {
+    if rewrites == Rewrites::NONE {
+        return program;
+    }
+    let mut graph = Graph::new(program);
+    for _ in 0..ROUNDS {
+        rewrites.iter().for_each(|rewrite| rewrite.apply(&mut graph, folding));
+    }
+    let mut program = compact(graph.into_program());
+    name_fused(&mut program);
+    program
+}

@@ -1,0 +1,352 @@
+//! Lowers a model to a program: every shape a number, every operator a few ops of the op set, constants folded, and
+//! neighbouring ops fused.
+//!
+//! Operators are lowered one by one in the model's order. Each gives views: values under shapes; what only reshapes
+//! emits nothing. An op whose inputs are all constant is computed at once by the same kernels that will run, so that
+//! the shapes which a model computes are numbers by the time they are needed. What an output does not need is left out. Models
+//! whose shapes follow from values that only a run computes are lowered in phases.
+
+mod arity;
+mod bind;
+mod builder;
+mod compact;
+mod compose;
+mod control;
+mod deciding;
+mod error;
+mod expression;
+mod flexible;
+mod fold;
+mod fuse;
+mod narrow;
+mod operator;
+mod ops;
+mod phase;
+mod sizes;
+mod view;
+
+pub use deciding::is_small;
+pub use error::Fault;
+pub use error::{LowerError, Obstacle};
+pub use fuse::{Rewrite, Rewrites, UnknownRewrite};
+pub use operator::{axis_of, integers, numbers};
+pub use phase::Phase;
+pub use phase::Rest;
+pub use sizes::Sizes;
+
+use crate::import::error::Name;
+use crate::import::{Model, Node, OPSETS, ValueIndex};
+use crate::steps;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_ir::constant::Constant;
+use anabranch_ir::program::{Output, Program, ValueId};
+use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use builder::Builder;
+use error::Refusal;
+use fold::Folding;
+use operator::Operator;
+use std::collections::{BTreeMap, BTreeSet};
+use view::View;
+
+/// What decides how a model is lowered.
+#[derive(Clone, Debug)]
+pub struct LowerOptions {
+    /// Sizes of open dimensions, by symbol or by input and axis (`x[1]`).
+    pub dims: BTreeMap<String, usize>,
+    /// Shapes of the inputs at hand, by the inputs' names. They also say the sizes of the symbols.
+    pub input_shapes: BTreeMap<String, Shape>,
+    /// Inputs that have these elements in every run, by name: the program is made for them, and the shapes that follow from them.
+    pub fixed: BTreeMap<String, Tensor>,
+    /// How neighbouring ops are fused.
+    pub fuse: Rewrites,
+    /// Bytes that folding may add in constants, beyond once the bytes of the model's own.
+    pub budget: usize,
+}
+
+impl Default for LowerOptions {
+    /// No sizes given, fusion on, 256 MiB for folded constants.
+    fn default() -> Self {
+        let (dims, input_shapes, fixed) = Default::default();
+        Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20 }
+    }
+}
+
+/// Lowers `model` for inputs of known shapes.
+///
+/// Takes time proportional to the model's nodes plus the bounded work of folding constants; values that the program
+/// computes when it runs take no memory here.
+///
+/// # Errors
+/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
+/// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values.
+pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
+    let mut lowering = Lowering::new(model, &model.initializers, options)?;
+    lowering.inputs(options)?;
+    lowering.nodes(&needed_nodes(model))?;
+    let (program, folding) = lowering.finish()?;
+    finished(program, folding, options)
+}
+
+/// Leaves out what no output needs, and fuses.
+fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> Result<Program, LowerError> {
+    let program = compact::compact(program);
+    let program = fuse::fuse(program, options.fuse, &mut folding);
+    folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
+}
+
+/// The operators of a domain (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
+pub fn operators(domain: &str) -> BTreeSet<&'static str> {
+    let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
+    let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);
+    ops::names(domain).chain(control).chain(flexible).collect()
+}
+
+/// Whether the host can compute a node between two programs.
+pub fn is_step(node: &Node) -> bool {
+    steps::is_step(node) || control::is_control(node)
+}
+
+/// Positions of the nodes that an output of the model depends on.
+fn needed_nodes(model: &Model) -> Vec<u32> {
+    let mut values = vec![false; model.values.len()];
+    model.outputs.iter().for_each(|output| values[output.value.index()] = true);
+    let mut needed = vec![false; model.nodes.len()];
+    for (index, node) in model.nodes.iter().enumerate().rev() {
+        needed[index] = node.outputs.iter().flatten().any(|output| values[output.index()]);
+        if needed[index] {
+            node.all_inputs().for_each(|input| values[input.index()] = true);
+        }
+    }
+    (0..).zip(needed).filter(|(_, needed)| *needed).map(|(index, _)| index).collect()
+}
+
+/// What became of a value of the model.
+#[derive(Clone)]
+enum Slot {
+    /// Not made yet.
+    Empty,
+    Made(View),
+    /// Not to be made here: it is a sequence or an optional, or depends on a node that is refused or can be lowered only in a later phase.
+    Lost,
+}
+
+/// The model half-way to a program.
+struct Lowering<'a> {
+    model: &'a Model,
+    builder: Builder,
+    slots: Vec<Slot>,
+    /// What cannot be lowered whatever were known …
+    refusal: Refusal,
+    /// … and what can be in a later phase.
+    late: Refusal,
+    /// Inputs whose elements would have to be known for a node, by name.
+    wanted: BTreeSet<Vec<String>>,
+    /// The inputs that values depend on, as far as that was asked.
+    inputs_of: BTreeMap<ValueId, Vec<String>>,
+    /// Whether inputs may be values that were computed, and differ in each run.
+    later: bool,
+    /// What is made by nodes that cannot be lowered, and can be steps between programs.
+    stepping: BTreeSet<ValueIndex>,
+    /// Branches and passes of loops so far.
+    passes: usize,
+    /// Nodes of all bodies and branches so far, as often as they were lowered.
+    unrolled: usize,
+}
+
+impl<'a> Lowering<'a> {
+    /// `constants` are those that folding may add as many bytes as again.
+    fn new(
+        model: &'a Model,
+        constants: &BTreeMap<ValueIndex, Constant>,
+        options: &LowerOptions,
+    ) -> Result<Self, LowerError> {
+        if !OPSETS.contains(&model.opset()) {
+            let (version, first, last) = (model.opset(), OPSETS.start(), OPSETS.end());
+            let known = format!("versions {first} to {last} are supported");
+            let text = format!("the model uses version {version} of the ONNX operators; {known}");
+            return Err(LowerError::new(ErrorKind::Unsupported, text));
+        }
+        let own: usize = constants.values().map(Constant::bytes).fold(0, usize::saturating_add);
+        Ok(Self {
+            model,
+            builder: Builder::new(Folding::new(own.saturating_add(options.budget))),
+            slots: vec![Slot::Empty; model.values.len()],
+            refusal: Refusal::default(),
+            late: Refusal::default(),
+            wanted: BTreeSet::new(),
+            inputs_of: BTreeMap::new(),
+            later: false,
+            stepping: BTreeSet::new(),
+            passes: 0,
+            unrolled: 0,
+        })
+    }
+
+    /// The model's own inputs.
+    fn inputs(&mut self, options: &LowerOptions) -> Result<(), LowerError> {
+        let specs = bind::bind(self.model, options)?;
+        self.constants(&self.model.initializers);
+        for (input, spec) in self.model.inputs.iter().zip(specs) {
+            if let Some(spec) = spec {
+                self.given(input.value, &input.name, spec, &options.fixed);
+            } else if !input.kind.is_tensor() {
+                self.slots[input.value.index()] = Slot::Lost;
+            }
+        }
+        Ok(())
+    }
+
+    fn constants(&mut self, constants: &BTreeMap<ValueIndex, Constant>) {
+        for (value, constant) in constants {
+            let view = self.builder.constant(self.model.value_name(*value), constant.clone());
+            self.slots[value.index()] = Slot::Made(view);
+        }
+    }
+
+    /// A value that is given to each run.
+    fn given(&mut self, value: ValueIndex, name: &str, spec: TensorSpec, fixed: &BTreeMap<String, Tensor>) {
+        let given = self.builder.input(name, spec.clone());
+        // A tensor of another type or shape is refused when it is given to a run.
+        let view = match fixed.get(name).filter(|tensor| *tensor.spec() == spec) {
+            Some(tensor) => self.builder.fixed(name, tensor.clone()),
+            None => given,
+        };
+        self.slots[value.index()] = Slot::Made(view);
+    }
+
+    /// The nodes at these positions.
+    fn nodes(&mut self, positions: &[u32]) -> Result<(), LowerError> {
+        let model = self.model;
+        positions.iter().try_for_each(|at| self.node(*at as usize, &model.nodes[*at as usize]))
+    }
+
+    /// One operator. One that is refused is noted, and what depends on it passed over.
+    fn node(&mut self, index: usize, node: &'a Node) -> Result<(), LowerError> {
+        let name = self.builder.begin(&node.name, &node.op_type, index);
+        let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
+        let mut lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));
+        let (control, flexible) = (control::is_control(node), flexible::is_flexible(node));
+        if flexible {
+            lost |= node.all_inputs().any(|value| !matches!(self.slots[value.index()], Slot::Made(_)));
+        }
+        let view = |slot: Option<Slot>| if let Some(Slot::Made(view)) = slot { Some(view) } else { None };
+        let views = || inputs.into_iter().map(view).collect();
+        let result = match ops::lowering(&node.domain, &node.op_type) {
+            _ if (control || flexible) && lost => {
+                self.lose(node);
+                return Ok(());
+            }
+            _ if control || flexible => {
+                let operator = Operator::new(node, node.version, views());
+                let outputs = if control { self.control(node, &operator)? } else { self.flexible(node, &operator)? };
+                // The graph's operators have come in between: what is named now is none of theirs.
+                self.builder.begin(&node.name, &node.op_type, index);
+                outputs
+            }
+            Ok(_) if lost => {
+                self.lose(node);
+                return Ok(());
+            }
+            Ok(lowering) => arity::no_more_inputs(node)
+                .and_then(|()| lowering(&Operator::new(node, node.version, views()), &mut self.builder)),
+            Err(fault) => Err(fault),
+        };
+        if let Err(fault) = result.and_then(|views| self.made(node, views)) {
+            if let Some(unread) = self.builder.fault() {
+                return Err(unread.into());
+            }
+            // What is lost within its graphs has been noted there.
+            let mut within = node.graphs().filter(|_| flexible).flat_map(|graph| &graph.outputs);
+            if !within.any(|output| matches!(self.slots[output.value.index()], Slot::Lost)) {
+                self.refuse(name, node, &fault);
+            }
+            self.lose(node);
+        }
+        Ok(())
+    }
+
+    fn made(&mut self, node: &Node, views: Vec<View>) -> Result<(), Fault> {
+        let wanted = node.outputs.iter().enumerate().filter_map(|(index, output)| Some((index, (*output)?)));
+        let mut named = Vec::new();
+        for (index, value) in wanted {
+            let view = views.get(index).cloned();
+            let view = view.ok_or_else(|| Fault::invalid(format!("it has no output {index}")))?;
+            named.push((self.model.value_name(value), view.clone()));
+            self.slots[value.index()] = Slot::Made(view);
+        }
+        self.builder.end(&named);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(Program, Folding), LowerError> {
+        self.verdict()?;
+        for output in &self.model.outputs {
+            let name = Name(&output.name);
+            let view = match &self.slots[output.value.index()] {
+                Slot::Made(view) => view,
+                Slot::Empty => {
+                    let text = format!("the model's output {name} is made by no node");
+                    return Err(LowerError::new(ErrorKind::Model, text));
+                }
+                Slot::Lost => {
+                    let text = format!(
+                        "the model's output {name} follows from a sequence or an optional: only a session runs that"
+                    );
+                    return Err(LowerError::new(ErrorKind::Unsupported, text));
+                }
+            };
+            let output = Output { name: output.name.clone(), value: view.value, spec: view.spec.clone() };
+            self.builder.program_mut().outputs.push(output);
+        }
+        Ok(self.builder.finish())
+    }
+
+    /// Whether everything was lowered.
+    fn verdict(&self) -> Result<(), LowerError> {
+        if let Some(fault) = self.builder.fault() {
+            return Err(fault.into());
+        }
+        match [&self.refusal, &self.late].into_iter().find(|refusal| !refusal.is_empty()) {
+            Some(refusal) => Err(Refusal { wanted: self.wanted.iter().cloned().collect(), ..refusal.clone() }.into()),
+            None => Ok(()),
+        }
+    }
+
+    fn slot(&self, value: ValueIndex) -> Slot {
+        self.slots[value.index()].clone()
+    }
+
+    fn lose(&mut self, node: &Node) {
+        node.outputs.iter().flatten().for_each(|value| self.slots[value.index()] = Slot::Lost);
+    }
+
+    /// Notes a node that cannot be lowered, and the inputs whose elements that would have needed.
+    fn refuse(&mut self, name: String, node: &Node, fault: &Fault) {
+        let builder = &self.builder;
+        let inputs_of = |value| self.inputs_of.entry(value).or_insert_with(|| builder.inputs_of(value)).clone();
+        let wanted = fault.needs.map_or_else(Vec::new, inputs_of);
+        let hopeless = !fault.is_unsupported || self.cannot(node, fault, &wanted);
+        let all = if hopeless { &mut self.refusal } else { &mut self.late };
+        all.add(Obstacle {
+            node: name,
+            operator: node.op_type.clone(),
+            reason: fault.to_string(),
+            is_unsupported: fault.is_unsupported,
+            is_late: !hopeless,
+            wanted,
+        });
+    }
+
+    /// Notes what would help a node that cannot be lowered: inputs with known elements, or a step of its own. Whether nothing would.
+    fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
+        let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
+        let steps = steps::is_step(node) || control::is_control(node) && (repeats || fault.needs.is_none());
+        if fault.needs.is_some() && !(steps && self.later) {
+            self.wanted.insert(wanted.to_vec());
+        }
+        if steps {
+            self.stepping.extend(node.outputs.iter().flatten());
+        }
+        !steps && fault.needs.is_none()
+    }
+}

@@ -1,0 +1,270 @@
+//! Numbers of fewer bits than an `f32` has, which models widen before they compute with them: what each was widened from is remembered.
+//!
+//! Constant matrices, whose widening by Cast or DequantizeLinear is folded, stay as the file has them where a product reads them, and the
+//! kernel widens them. Where both sides of a product are integers on grids, it is computed in integers.
+
+use super::builder::Builder;
+use super::compose::Epilogue;
+use super::error::Fault;
+use super::view::View;
+use anabranch_ir::constant::LARGE;
+use anabranch_ir::program::ValueId;
+use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op};
+use anabranch_kernels::{DType, Shape, TensorSpec};
+use std::collections::BTreeMap;
+
+/// Numbers of few bits, by what they were widened to.
+#[derive(Debug, Default)]
+pub(crate) struct Narrow(BTreeMap<ValueId, Source>);
+
+/// What a value was widened from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// 16-bit floats.
+    Floats(View),
+    Grid(Grid),
+}
+
+/// 8-bit integers that stand for `(integer − zero point) · scale`, with one of both for all elements, or one for each index along an axis.
+#[derive(Clone, Debug)]
+pub(crate) struct Grid {
+    pub(crate) integers: View,
+    pub(crate) scale: View,
+    pub(crate) zero_point: Option<View>,
+    pub(crate) axis: usize,
+}
+
+impl Grid {
+    /// Whether one scale and one zero point are for all elements.
+    pub(crate) fn is_uniform(&self) -> bool {
+        [Some(&self.scale), self.zero_point.as_ref()].into_iter().flatten().all(|of| of.elements() == 1)
+    }
+}
+
+impl Builder {
+    /// Remembers that 16-bit floats were widened.
+    pub(crate) fn remember_floats(&mut self, narrow: &View, wide: &View) {
+        let half = matches!(narrow.dtype(), DType::F16 | DType::BF16) && wide.dtype() == DType::F32;
+        if half && self.is_large_constant(narrow) && self.is_constant(wide) {
+            self.narrow().0.insert(wide.value, Source::Floats(narrow.clone()));
+        }
+    }
+
+    /// Remembers that 8-bit integers on a grid were widened, if its parameters are one number each, or one for each index along `axis`:
+    /// those of blocks may be as many, but have more than one dimension.
+    pub(crate) fn remember_grid(
+        &mut self,
+        integers: &View,
+        (scale, zero_point): (&View, Option<&View>),
+        axis: usize,
+        wide: &View,
+    ) {
+        let bytes = matches!(integers.dtype(), DType::U8 | DType::I8) && wide.dtype() == DType::F32;
+        let each = integers.dims().get(axis);
+        let fits = |of: &View| of.elements() == 1 || of.rank() == 1 && each == Some(&of.elements());
+        if bytes && fits(scale) && zero_point.is_none_or(fits) {
+            let (integers, scale, zero_point) = (integers.clone(), scale.clone(), zero_point.cloned());
+            self.narrow().0.insert(wide.value, Source::Grid(Grid { integers, scale, zero_point, axis }));
+        }
+    }
+
+    /// The integers that `wide` was widened from, in its shape.
+    pub(crate) fn grid_of(&mut self, wide: &View) -> Option<Grid> {
+        let Source::Grid(grid) = self.narrow().0.get(&wide.value)?.clone() else { return None };
+        if grid.integers.dims() == wide.dims() {
+            return Some(grid);
+        }
+        // Another shape has other axes.
+        let integers = grid.is_uniform().then(|| grid.integers.reshaped(wide.dims()).ok())??;
+        Some(Grid { integers, ..grid })
+    }
+
+    fn is_large_constant(&self, view: &View) -> bool {
+        self.is_constant(view) && view.spec.bytes() >= LARGE
+    }
+
+    /// The product of `[m, k]` and a matrix `[k, n]`, or `[n, k]` if it is `transposed`, if that was widened from fewer bits.
+    pub(crate) fn narrow_product(
+        &mut self,
+        a: &View,
+        (b, transposed): (&View, bool),
+        epilogue: &Epilogue,
+    ) -> Result<Option<View>, Fault> {
+        let half = matches!(b.dtype(), DType::F16 | DType::BF16) && self.is_large_constant(b);
+        let source = if half { Some(Source::Floats(b.clone())) } else { self.narrow().0.get(&b.value).cloned() };
+        let (Some(source), &[first, second]) = (source, b.dims()) else { return Ok(None) };
+        let (depth, columns) = if transposed { (second, first) } else { (first, second) };
+        if self.is_constant(a) || depth == 0 || columns == 0 {
+            return Ok(None);
+        }
+        let (format, mut inputs) = match source {
+            Source::Floats(floats) => (NarrowFormat::Float, vec![floats.reshaped([first, second])?]),
+            Source::Grid(Grid { integers, scale, zero_point, axis }) => {
+                let lines = usize::from(!transposed);
+                let each = |of: &View| of.elements() > 1;
+                let along = each(&scale) || zero_point.as_ref().is_some_and(each);
+                let kept = self.is_large_constant(&integers) && self.is_constant(b) && integers.dims() == b.dims();
+                if !kept || along && axis != lines {
+                    return Ok(None);
+                }
+                let format = NarrowFormat::Grid { bits: 8, block: depth, zero_points: true };
+                (format, self.grid(&integers, &scale, zero_point.as_ref(), columns)?)
+            }
+        };
+        // What could not be computed ahead would have to be packed in each run.
+        if !inputs.iter().all(|input| self.is_constant(input)) {
+            return Ok(None);
+        }
+        let op = NarrowMatMul { format, transpose_b: transposed, epilogue: epilogue.expression.clone() };
+        inputs.insert(0, self.as_f32(a)?);
+        inputs.extend(epilogue.operands.iter().cloned());
+        let output = TensorSpec::new(DType::F32, Shape::new([a.dims()[0], columns])?);
+        self.emit_one(Op::NarrowMatMul(op), &inputs, output).map(Some)
+    }
+
+    /// Integers as unsigned ones, and for each column the scale and the zero point.
+    fn grid(
+        &mut self,
+        integers: &View,
+        scale: &View,
+        zero_point: Option<&View>,
+        columns: usize,
+    ) -> Result<Vec<View>, Fault> {
+        let signed = integers.dtype() == DType::I8;
+        // The scale has its own type where the file names another for the widened matrix.
+        let scale = self.as_f32(scale)?;
+        let each = Shape::new([columns, 1])?;
+        let spread = |builder: &mut Self, of: &View| {
+            let of = if of.elements() == 1 { of.reshaped(vec![])? } else { of.reshaped(vec![columns, 1])? };
+            builder.expanded(&of, each.clone())
+        };
+        let zero = match zero_point {
+            Some(zero_point) => self.as_f32(zero_point)?,
+            None => self.scalar(DType::F32, 0.0)?,
+        };
+        let (mut integers, mut zero) = (integers.clone(), zero);
+        if signed {
+            integers = self.map(Domain::I64, [&integers], DType::U8, |[x]| x.with(Binary::Add, 128.0))?;
+            zero = self.map(Domain::F32, [&zero], DType::F32, |[x]| x + 128.0)?;
+        }
+        Ok(vec![integers, spread(self, &scale)?, spread(self, &zero)?])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fold::{Folding, compute};
+    use super::*;
+    use anabranch_kernels::Tensor;
+    use half::f16;
+
+    const SIZES: [usize; 3] = [3, 260, 300];
+
+    fn spec(dims: &[usize]) -> TensorSpec {
+        TensorSpec::new(DType::F32, Shape::new(dims).expect("small"))
+    }
+
+    fn tensor<T: anabranch_kernels::dtype::Element>(dims: &[usize], value: impl Fn(usize) -> T) -> Tensor {
+        let shape = Shape::new(dims).expect("small");
+        Tensor::from_elements(shape.clone(), &(0..shape.elements()).map(value).collect::<Vec<_>>()).expect("as many")
+    }
+
+    /// Requires that the product with `wide` reads bytes that are no `f32`, and is what `number` says of the matrix.
+    fn require(mut builder: Builder, wide: &View, transposed: bool, number: impl Fn(usize, usize) -> f32) {
+        let [m, k, n] = SIZES;
+        let x = builder.input("x", spec(&[m, k]));
+        let product = builder.narrow_product(&x, (wide, transposed), &Epilogue::default()).expect("lowers");
+        assert!(product.is_some_and(|product| product.dims() == [m, n]));
+        let program = builder.program_mut();
+        let node = program.nodes.last().expect("a node").clone();
+        assert!(node.spec.inputs[1].dtype.size() < 4, "{:?}", node.spec);
+        let x = tensor(&[m, k], |i| (i % 7) as f32 - 3.0);
+        let constant = |input: &ValueId| program.constant(*input).map_or(x.clone(), |c| c.load().expect("in memory"));
+        let inputs: Vec<_> = node.inputs.iter().map(constant).collect();
+        let made = compute(&node.spec, &inputs, &vec![None; inputs.len()]).expect("runs");
+        let x = x.elements::<f32>().expect("f32");
+        for (at, found) in made[0].elements::<f32>().expect("f32").iter().enumerate() {
+            let (i, j) = (at / n, at % n);
+            let want: f32 = (0..k).map(|p| x[i * k + p] * number(p, j)).sum();
+            assert!((found - want).abs() <= 1e-3 * (1.0 + want.abs()), "{found} rather than {want} at {i}, {j}");
+        }
+    }
+
+    #[test]
+    fn floats_that_were_widened_stay_narrow() {
+        let [_, k, n] = SIZES;
+        let value = |i: usize| f16::from_f32((i % 11) as f32 * 0.25 - 1.0);
+        let mut builder = Builder::new(Folding::new(1 << 24));
+        let half = builder.constant("w", tensor(&[k, n], value));
+        let wide = builder.as_f32(&half).expect("folds");
+        require(builder, &wide, false, |p, j| value(p * n + j).to_f32());
+    }
+
+    #[test]
+    fn integers_on_a_grid_stay_narrow() {
+        let [_, k, n] = SIZES;
+        let value = |i: usize| (i % 251) as u8 as i8;
+        for (transposed, each) in [(false, true), (true, true), (true, false)] {
+            let mut builder = Builder::new(Folding::new(1 << 24));
+            let dims = if transposed { [n, k] } else { [k, n] };
+            let integers = builder.constant("q", tensor(&dims, value));
+            let count = if each { n } else { 1 };
+            let scale = builder.constant("s", tensor(&[count], |i| 0.01 + i as f32 * 1e-4));
+            let zero = builder.constant("z", tensor(&[count], |i| (i % 5) as i8 - 2));
+            // The product reads what is remembered, so that these elements do not matter.
+            let wide = builder.constant("w", Tensor::zeroed(spec(&dims)));
+            let axis = usize::from(!transposed);
+            builder.remember_grid(&integers, (&scale, Some(&zero)), axis, &wide);
+            require(builder, &wide, transposed, |p, j| {
+                let number = f32::from(value(if transposed { j * k + p } else { p * n + j }));
+                let column = if each { j } else { 0 };
+                (number - ((column % 5) as f32 - 2.0)) * (0.01 + column as f32 * 1e-4)
+            });
+        }
+    }
+
+    #[test]
+    fn one_narrow_scale_goes_with_a_zero_point_for_each_column() {
+        let [_, k, n] = SIZES;
+        let value = |i: usize| (i % 251) as u8;
+        let mut builder = Builder::new(Folding::new(1 << 24));
+        let integers = builder.constant("q", tensor(&[k, n], value));
+        let scale = builder.constant("s", tensor(&[], |_| f16::from_f32(0.125)));
+        let zero = builder.constant("z", tensor(&[n], |i| (i % 200) as u8));
+        let wide = builder.constant("w", Tensor::zeroed(spec(&[k, n])));
+        builder.remember_grid(&integers, (&scale, Some(&zero)), 1, &wide);
+        require(builder, &wide, false, |p, j| (f32::from(value(p * n + j)) - (j % 200) as f32) * 0.125);
+    }
+
+    #[test]
+    fn grids_of_blocks_are_widened_ahead() {
+        let mut builder = Builder::new(Folding::new(1 << 24));
+        let x = builder.input("x", spec(&[3, 128]));
+        let integers = builder.constant("q", tensor(&[128, 1024], |i| (i % 251) as u8));
+        // As many as there are columns: one for each row and block of 128 columns.
+        let scale = builder.constant("s", tensor(&[128, 8], |_| 0.5f32));
+        let one = builder.constant("o", tensor(&[], |_| 0.5f32));
+        let zero = builder.constant("z", tensor(&[128, 8], |i| (i % 5) as u8));
+        for (scale, zero) in [(&scale, None), (&one, Some(&zero))] {
+            let wide = builder.constant("w", Tensor::zeroed(spec(&[128, 1024])));
+            builder.remember_grid(&integers, (scale, zero), 1, &wide);
+            assert_eq!(builder.narrow_product(&x, (&wide, false), &Epilogue::default()).expect("lowers"), None);
+        }
+    }
+
+    #[test]
+    fn grids_along_the_depth_are_widened_ahead() {
+        let [m, k, n] = SIZES;
+        let mut builder = Builder::new(Folding::new(1 << 24));
+        let x = builder.input("x", spec(&[m, k]));
+        let integers = builder.constant("q", tensor(&[k, n], |i| (i % 251) as u8));
+        let scale = builder.constant("s", tensor(&[k], |_| 0.5f32));
+        let wide = builder.constant("w", Tensor::zeroed(spec(&[k, n])));
+        builder.remember_grid(&integers, (&scale, None), 0, &wide);
+        assert_eq!(builder.narrow_product(&x, (&wide, false), &Epilogue::default()).expect("lowers"), None);
+        let one = builder.constant("o", tensor(&[], |_| 0.5f32));
+        let zero = builder.constant("z", tensor(&[k], |i| (i % 5) as u8));
+        builder.remember_grid(&integers, (&one, Some(&zero)), 0, &wide);
+        assert_eq!(builder.narrow_product(&x, (&wide, false), &Epilogue::default()).expect("lowers"), None);
+    }
+}

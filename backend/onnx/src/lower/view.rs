@@ -1,0 +1,46 @@
+//! A value under a shape: what lowered operators pass to each other.
+
+use super::error::Fault;
+use anabranch_ir::program::ValueId;
+use anabranch_kernels::{DType, Shape, TensorSpec};
+
+/// A value read under some shape of as many elements. Reshaping makes another view of the same value, not a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct View {
+    pub(crate) value: ValueId,
+    /// Its type, and the shape under which it is read.
+    pub(crate) spec: TensorSpec,
+}
+
+impl View {
+    /// The dimensions, outermost first.
+    pub(crate) fn dims(&self) -> &[usize] {
+        self.spec.shape.dims()
+    }
+
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.spec.shape
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.spec.shape.rank()
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.spec.dtype
+    }
+
+    pub(crate) fn elements(&self) -> usize {
+        self.spec.shape.elements()
+    }
+
+    /// The same value under another shape of as many elements.
+    pub(crate) fn reshaped(&self, dims: impl Into<Vec<usize>>) -> Result<Self, Fault> {
+        let shape = Shape::new(dims)?;
+        if shape.elements() != self.elements() {
+            let reason = format!("{} elements of shape {} cannot be read as {shape}", self.elements(), self.shape());
+            return Err(Fault::invalid(reason));
+        }
+        Ok(Self { value: self.value, spec: TensorSpec::new(self.dtype(), shape) })
+    }
+}

@@ -1,0 +1,121 @@
+//! Operators that are computed on the host between the programs of a model, because only their results tell the shapes that follow:
+//! elements that are picked by their values, and sequences of tensors. Few others are there because no kernel does what they do.
+
+#![forbid(unsafe_code)]
+
+mod bits;
+mod boxes;
+mod select;
+mod sequence;
+pub mod slices;
+#[cfg(test)]
+mod tests;
+mod unique;
+mod work;
+
+pub use slices::{side_by_side, slices};
+pub use work::Work;
+
+use crate::import::Node;
+use crate::item::Item;
+use crate::lower::Fault;
+use anabranch_kernels::Tensor;
+use std::sync::Arc;
+
+/// How such an operator is computed; gives its outputs, as many as it has.
+pub type Step = fn(&Call<'_>) -> Result<Vec<Item>, Fault>;
+
+/// An operator with what it reads.
+pub struct Call<'a> {
+    #[doc(hidden)]
+    pub node: &'a Node,
+    /// `None` where one is left out.
+    pub inputs: &'a [Option<Item>],
+    /// Threads, cancellation and memory budget.
+    pub work: &'a Work<'a>,
+}
+
+const TABLE: &[(&str, Step)] = &[
+    ("BitCast", bits::cast),
+    ("NonZero", select::non_zero),
+    ("Compress", select::compress),
+    ("Unique", unique::unique),
+    ("NonMaxSuppression", boxes::suppress),
+    ("Identity", sequence::same),
+    ("Optional", sequence::optional),
+    ("OptionalGetElement", sequence::element),
+    ("OptionalHasElement", sequence::has_element),
+    ("SequenceEmpty", sequence::empty),
+    ("SequenceConstruct", sequence::construct),
+    ("SequenceInsert", sequence::insert),
+    ("SequenceErase", sequence::erase),
+    ("SequenceAt", sequence::at),
+    ("SequenceLength", sequence::length),
+    ("SplitToSequence", sequence::split),
+    ("ConcatFromSequence", sequence::concatenate),
+];
+
+/// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
+pub const MAP: &str = "SequenceMap";
+
+/// Slices of no bytes that a step may handle one by one: nothing else bounds how many a file can ask for.
+const MOST_EMPTY: usize = 1 << 20;
+
+/// Bytes that a tensor takes beside its elements, about: itself, its shape, its buffer and their counts.
+pub const TENSOR: usize = 256;
+
+/// Returns the function of a node without graphs; `None` if the host does not compute it.
+pub fn step(node: &Node) -> Option<Step> {
+    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
+}
+
+/// Whether a node can be a step, whatever it is given: branches and loops are steps only if they cannot be lowered.
+pub(crate) fn is_step(node: &Node) -> bool {
+    step(node).is_some() || is_standard(node) && node.op_type == MAP
+}
+
+fn is_standard(node: &Node) -> bool {
+    matches!(&node.domain[..], "" | "ai.onnx")
+}
+
+impl Call<'_> {
+    /// The outputs of `step`.
+    ///
+    /// # Errors
+    /// If the inputs are not what the operator's definition allows, memory is short, or the step was interrupted.
+    pub fn made_by(&self, step: Step) -> Result<Vec<Item>, Fault> {
+        let tensors =
+            self.inputs.iter().flatten().filter_map(|item| if let Item::Tensor(x) = item { Some(x) } else { None });
+        let mut sizes = tensors.filter(|tensor| tensor.bytes().is_empty()).flat_map(|tensor| tensor.shape().dims());
+        match sizes.find(|size| **size > MOST_EMPTY) {
+            None => {
+                let given: u64 = self.inputs.iter().flatten().map(Item::bytes).fold(0, u64::saturating_add);
+                self.work.charge(usize::try_from(given).unwrap_or(usize::MAX))?;
+                step(self)
+            }
+            Some(size) => Err(Fault::invalid(format!(
+                "an input without elements has an axis of {size}; at most {MOST_EMPTY} are taken"
+            ))),
+        }
+    }
+
+    fn optional(&self, index: usize) -> Option<&Item> {
+        self.inputs.get(index)?.as_ref()
+    }
+
+    fn tensor(&self, index: usize) -> Result<&Tensor, Fault> {
+        match self.optional(index) {
+            Some(Item::Tensor(tensor)) => Ok(tensor),
+            Some(item) => Err(Fault::invalid(format!("input {index} is {}; it must be a tensor", item.about()))),
+            None => Err(Fault::missing(index)),
+        }
+    }
+
+    fn sequence(&self, index: usize) -> Result<&Arc<Vec<Tensor>>, Fault> {
+        match self.optional(index) {
+            Some(Item::Sequence(sequence)) => Ok(sequence),
+            Some(item) => Err(Fault::invalid(format!("input {index} is {}; it must be a sequence", item.about()))),
+            None => Err(Fault::missing(index)),
+        }
+    }
+}

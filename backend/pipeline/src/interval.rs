@@ -1,0 +1,154 @@
+//! A part of a program as a program of its own: what it reads of the parts before becomes its inputs, and what later ones or the caller
+//! want of it its outputs. Nothing is lowered or fused again, so that its nodes compute what they compute in the whole.
+
+use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A program cut into intervals of an order of its nodes.
+pub(super) struct Cut {
+    /// The parts, in order.
+    pub(super) parts: Vec<Part>,
+    /// Bytes of the values that are alive before each part, and after the last: inputs first, then what passes, at the end the outputs.
+    pub(super) live: Vec<u64>,
+    /// How many values pass between parts.
+    pub(super) slots: usize,
+    /// The slots of the program's inputs, in its order.
+    pub(super) inputs: Vec<usize>,
+    /// Where the program's outputs are, in its order; `None` for constants.
+    pub(super) outputs: Vec<Option<usize>>,
+}
+
+/// One interval.
+pub(super) struct Part {
+    pub(super) program: Arc<Program>,
+    /// The slots that it reads, in the order of its inputs.
+    pub(super) reads: Vec<usize>,
+    /// The slots that it fills, in the order of its outputs.
+    pub(super) makes: Vec<usize>,
+    /// The slots that nobody needs after it.
+    pub(super) drops: Vec<usize>,
+}
+
+impl Cut {
+    /// Cuts a program: `order` holds all of its nodes in a topological order, and `sizes` how many each part has. O(nodes + values × parts).
+    pub(super) fn new(whole: &Program, order: &[NodeId], sizes: &[usize]) -> Self {
+        let mut part_of = vec![0; whole.nodes.len()];
+        let (mut ranges, mut from) = (Vec::new(), 0);
+        for (part, size) in sizes.iter().enumerate() {
+            let nodes = &order[from..from + size];
+            nodes.iter().for_each(|node| part_of[node.index()] = part);
+            (from, _) = (from + size, ranges.push(nodes));
+        }
+        let spans = Spans::of(whole, &part_of, sizes.len());
+        let slots: BTreeMap<ValueId, usize> = spans.carried().zip(0..).collect();
+        let part = |(at, nodes): (usize, &&[NodeId])| spans.part(whole, at, nodes, &slots);
+        let at_most = |end: usize| spans.live(whole, end);
+        let output = |output: &Output| slots.get(&output.value).copied();
+        Self {
+            parts: ranges.iter().enumerate().map(part).collect(),
+            live: (0..=sizes.len()).map(at_most).collect(),
+            slots: slots.len(),
+            inputs: whole.inputs.iter().map(|input| slots[input]).collect(),
+            outputs: whole.outputs.iter().map(output).collect(),
+        }
+    }
+}
+
+/// From which part to which each value that passes between parts is alive.
+struct Spans {
+    /// Before which part it is there, and the last part that reads it: the number of parts for the caller.
+    of: BTreeMap<ValueId, (usize, usize)>,
+    parts: usize,
+}
+
+impl Spans {
+    fn of(whole: &Program, part_of: &[usize], parts: usize) -> Self {
+        let mut of = BTreeMap::new();
+        whole.inputs.iter().for_each(|input| _ = of.insert(*input, (0, 0)));
+        for (at, node) in whole.nodes.iter().enumerate() {
+            node.outputs.iter().for_each(|made| _ = of.insert(*made, (part_of[at] + 1, 0)));
+        }
+        let mut read = |value: ValueId, part: usize| {
+            if let Some((_, last)) = of.get_mut(&value) {
+                *last = part.max(*last);
+            }
+        };
+        for (at, node) in whole.nodes.iter().enumerate() {
+            node.inputs.iter().for_each(|input| read(*input, part_of[at]));
+        }
+        whole.outputs.iter().for_each(|output| read(output.value, parts));
+        let inputs: BTreeSet<_> = whole.inputs.iter().copied().collect();
+        // What is read only where it is made passes nowhere.
+        of.retain(|value, (there, last)| there <= last || inputs.contains(value));
+        Self { of, parts }
+    }
+
+    fn carried(&self) -> impl Iterator<Item = ValueId> {
+        self.of.keys().copied()
+    }
+
+    /// Bytes alive before a part, or after the last.
+    fn live(&self, whole: &Program, part: usize) -> u64 {
+        let alive = self.of.iter().filter(|(_, (there, last))| *there <= part && part <= *last);
+        alive.map(|(value, _)| whole.value(*value).spec.bytes() as u64).sum()
+    }
+
+    fn part(&self, whole: &Program, at: usize, nodes: &[NodeId], slots: &BTreeMap<ValueId, usize>) -> Part {
+        let mut copy = Copy { whole, program: Program::default(), own: BTreeMap::new() };
+        let mut reads = Vec::new();
+        for input in nodes.iter().flat_map(|node| &whole.node(*node).inputs) {
+            let passes = self.of.get(input).is_some_and(|(there, _)| *there <= at);
+            if passes && !copy.own.contains_key(input) {
+                let own = copy.value(*input, Origin::Input);
+                copy.program.inputs.push(own);
+                reads.push(slots[input]);
+            }
+        }
+        nodes.iter().for_each(|node| copy.node(whole.node(*node)));
+        let mut makes = Vec::new();
+        for made in nodes.iter().flat_map(|node| &whole.node(*node).outputs) {
+            if let Some(slot) = slots.get(made) {
+                let value = copy.own[made];
+                let Value { name, spec, .. } = whole.value(*made).clone();
+                copy.program.outputs.push(Output { name, value, spec });
+                makes.push(*slot);
+            }
+        }
+        let dies = |(_, (there, last)): &(&ValueId, &(usize, usize))| *there <= at && *last == at && *last < self.parts;
+        let drops = self.of.iter().filter(dies).map(|(value, _)| slots[value]).collect();
+        Part { program: Arc::new(copy.program), reads, makes, drops }
+    }
+}
+
+/// A program in the making.
+struct Copy<'a> {
+    whole: &'a Program,
+    program: Program,
+    /// The values that were copied.
+    own: BTreeMap<ValueId, ValueId>,
+}
+
+impl Copy<'_> {
+    fn value(&mut self, value: ValueId, origin: Origin) -> ValueId {
+        let Value { name, spec, .. } = self.whole.value(value).clone();
+        let own = self.program.add_value(name, spec, origin);
+        self.own.insert(value, own);
+        own
+    }
+
+    /// What a node of the part reads: a value that is there already, or a constant.
+    fn read(&mut self, value: ValueId) -> ValueId {
+        match self.own.get(&value) {
+            Some(own) => *own,
+            None => self.value(value, self.whole.value(value).origin.clone()),
+        }
+    }
+
+    fn node(&mut self, node: &Node) {
+        let id = NodeId(self.program.nodes.len() as u32);
+        let inputs = node.inputs.iter().map(|input| self.read(*input)).collect();
+        let outputs = node.outputs.iter().map(|output| self.value(*output, Origin::Node(id))).collect();
+        self.program.nodes.push(Node { inputs, outputs, ..node.clone() });
+    }
+}

@@ -1,0 +1,225 @@
+//! Stages that work at the same time, each on threads of its own, with channels between them; what goes through is left open.
+//!
+//! A failure travels down the line in its data set's place. So what came before it is finished and leaves in order, what came after it
+//! is dropped, and whoever takes the results sees it exactly where the data set is missing.
+
+use super::error::PipelineError;
+use super::ring::{Ring, Taken, Turn};
+use super::times::Times;
+use anabranch_base::lock::lock;
+use anabranch_execute::ExecError;
+use anabranch_session::SessionError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// What a replica does with each of its data sets.
+pub(super) type Work<T> = Box<dyn FnMut(&mut T) -> Result<(), SessionError>>;
+
+/// One of the devices that do the work of a stage.
+pub(super) struct Replica<T> {
+    pub(super) device: String,
+    /// Makes its work, on its own thread.
+    pub(super) start: Box<dyn FnOnce() -> Work<T> + Send>,
+}
+
+/// A part of the work, done by its replicas.
+pub(super) struct Stage<T> {
+    pub(super) replicas: Vec<Replica<T>>,
+    /// Whether replicas take data sets in turn; else whoever is free takes the next.
+    pub(super) in_turn: bool,
+    /// Data sets that may wait before it.
+    pub(super) capacity: usize,
+    /// Of these, how many are handed on at a time.
+    pub(super) gather: usize,
+}
+
+/// The line at work.
+pub(super) struct Line<T> {
+    shared: Arc<Shared<T>>,
+    threads: Vec<JoinHandle<()>>,
+    /// How many data sets were accepted, and whether more will be.
+    accepted: Mutex<Accepted>,
+}
+
+#[derive(Default)]
+struct Accepted {
+    count: u64,
+    finished: bool,
+}
+
+struct Shared<T> {
+    /// One before each stage, and one behind the last.
+    rings: Vec<Ring<Result<T, PipelineError>>>,
+    /// The failure of the least number.
+    failure: Mutex<Option<PipelineError>>,
+    /// Of each replica, by stage.
+    times: Vec<Vec<Mutex<Times>>>,
+    origin: Instant,
+}
+
+/// Why a data set was not accepted.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// No more are taken.
+    Finished,
+    /// The line has ended.
+    Ended(Option<PipelineError>),
+}
+
+/// Which replica a thread is.
+#[derive(Clone, Copy)]
+struct Seat {
+    stage: usize,
+    replica: usize,
+    turn: Option<Turn>,
+}
+
+impl<T: Send + 'static> Line<T> {
+    /// Starts the threads of all stages, with room for `results` finished data sets that nobody has taken, handed on `gather` at a time.
+    ///
+    /// # Errors
+    /// If the system gives no more threads.
+    pub(super) fn start(stages: Vec<Stage<T>>, results: usize, gather: usize) -> Result<Self, SessionError> {
+        let rings = stages.iter().map(|stage| (stage.capacity, stage.gather)).chain([(results, gather)]);
+        let times = stages.iter().map(|stage| stage.replicas.iter().map(|_| Mutex::default()).collect());
+        let shared = Arc::new(Shared {
+            rings: rings.map(|(capacity, gather)| Ring::new(capacity, gather)).collect(),
+            failure: Mutex::default(),
+            times: times.collect(),
+            origin: Instant::now(),
+        });
+        let mut line = Self { shared, threads: Vec::new(), accepted: Mutex::default() };
+        for (at, stage) in stages.into_iter().enumerate() {
+            let of = stage.replicas.len() as u64;
+            for (number, replica) in stage.replicas.into_iter().enumerate() {
+                let turn = stage.in_turn.then_some(Turn { taker: number as u64, of });
+                let (shared, seat) = (Arc::clone(&line.shared), Seat { stage: at, replica: number, turn });
+                let name = format!("stage {at} on {}", replica.device);
+                let thread = thread::Builder::new().name(name.clone()).spawn(move || shared.serve(seat, replica));
+                line.threads.push(thread.map_err(|error| ExecError::no_thread(&name, &error))?);
+            }
+        }
+        Ok(line)
+    }
+
+    /// How many data sets can be pushed before a result is taken.
+    pub(super) fn room(&self) -> usize {
+        self.shared.rings.iter().map(Ring::capacity).fold(0, usize::saturating_add)
+    }
+
+    /// Gives the line a data set, waiting for room; its number.
+    pub(super) fn push(&self, item: T) -> Result<u64, Refused> {
+        let number = {
+            let mut accepted = lock(&self.accepted);
+            if accepted.finished {
+                return Err(Refused::Finished);
+            }
+            accepted.count += 1;
+            accepted.count - 1
+        };
+        match self.shared.rings[0].put(number, Ok(item)) {
+            Ok(()) => Ok(number),
+            Err(_) => Err(Refused::Ended(lock(&self.shared.failure).clone())),
+        }
+    }
+
+    /// Says that no more data sets will come.
+    pub(super) fn finish(&self) {
+        let mut accepted = lock(&self.accepted);
+        accepted.finished = true;
+        self.shared.rings[0].finish(accepted.count);
+    }
+
+    /// The next result in order; `None` after the last, after a failure, and once the line was closed.
+    pub(super) fn next(&self) -> Option<(u64, Result<T, PipelineError>)> {
+        let results = self.shared.rings.last()?;
+        match results.take(None) {
+            Taken::Item(number, result) => {
+                if result.is_err() {
+                    results.close();
+                }
+                Some((number, result))
+            }
+            Taken::End(_) | Taken::Closed => None,
+        }
+    }
+
+    /// Ends the line: what is in it is dropped.
+    pub(super) fn close(&self) {
+        self.shared.rings.iter().for_each(Ring::close);
+    }
+
+    /// When each replica was at work, by stage.
+    pub(super) fn times(&self) -> Vec<Vec<Times>> {
+        self.shared.times.iter().map(|stage| stage.iter().map(|times| lock(times).clone()).collect()).collect()
+    }
+
+    /// Data sets that wait before each stage.
+    pub(super) fn waiting(&self) -> Vec<usize> {
+        let rings = &self.shared.rings;
+        rings[..rings.len() - 1].iter().map(Ring::waiting).collect()
+    }
+
+    /// When the line was started: what its times count from.
+    pub(super) fn origin(&self) -> Instant {
+        self.shared.origin
+    }
+}
+
+impl<T> Shared<T> {
+    /// The life of a replica.
+    fn serve(&self, seat: Seat, replica: Replica<T>) {
+        let (before, after) = (&self.rings[seat.stage], &self.rings[seat.stage + 1]);
+        let Replica { device, start } = replica;
+        let mut work = match catch_unwind(AssertUnwindSafe(start)) {
+            Ok(work) => work,
+            // There is no data set to blame: it fails with its first.
+            Err(payload) => {
+                let error: SessionError = ExecError::panicked(&*payload).into();
+                Box::new(move |_: &mut T| Err(error.clone()))
+            }
+        };
+        loop {
+            let (number, item) = match before.take(seat.turn) {
+                Taken::Item(number, item) => (number, item),
+                Taken::End(total) => return after.finish(total),
+                Taken::Closed => return,
+            };
+            let result = item.and_then(|mut item| {
+                let begun = self.origin.elapsed();
+                let attempt = catch_unwind(AssertUnwindSafe(|| work(&mut item)));
+                let done = attempt.unwrap_or_else(|payload| Err(ExecError::panicked(&*payload).into()));
+                done.map_err(|cause| PipelineError::at(number, seat.stage, &device, cause))?;
+                lock(&self.times[seat.stage][seat.replica]).add(number, begun, self.origin.elapsed());
+                Ok(item)
+            });
+            // Before it leaves: what it ends makes others end, and who pushes then asks why.
+            let failed = result.as_ref().err().inspect(|failure| self.note(failure)).is_some();
+            let left = after.put(number, result);
+            // Those behind it are lost in any case; whoever waits to send one learns it.
+            if failed || left.is_err() {
+                return before.close();
+            }
+        }
+    }
+
+    /// Keeps a failure for those who push.
+    fn note(&self, failure: &PipelineError) {
+        let mut known = lock(&self.failure);
+        if known.as_ref().is_none_or(|known| failure.data_set() < known.data_set()) {
+            *known = Some(failure.clone());
+        }
+    }
+}
+
+impl<T> Drop for Line<T> {
+    fn drop(&mut self) {
+        self.shared.rings.iter().for_each(Ring::close);
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has nothing left to end.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which nodes are a stage, and which devices do its work: what a pipeline file holds and people edit.
+
+use super::costs::StageCosts;
+use super::teams::group_name;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::files;
+use anabranch_execute::ExecError;
+use anabranch_ir::program::{NodeId, Origin};
+use anabranch_placement::pipeline::{Interval, Mapping, Sharing};
+use anabranch_session::SessionError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The stages of a pipeline, in the order of the data's way. None at all: each data set is run on all devices together, as a session
+/// runs it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageMapping {
+    /// The stages.
+    pub stages: Vec<StageDevices>,
+}
+
+/// One stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageDevices {
+    /// The devices, each of which does the whole work of the stage for some of the data sets. Or one group of cores of one CPU device, joined
+    /// as in `cpu0.0+cpu0.1`, which work at each data set together.
+    pub devices: Vec<String>,
+    /// The names of the stage's nodes, in an order in which each comes after those that it reads.
+    pub nodes: Vec<String>,
+}
+
+/// A mapping of this program to these processors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stages {
+    /// All nodes, in a topological order.
+    pub(super) order: Vec<NodeId>,
+    /// How many nodes each stage has.
+    pub(super) sizes: Vec<usize>,
+    /// The processors of each stage.
+    pub(super) on: Vec<On>,
+}
+
+/// The processors of a stage, and how they share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct On {
+    pub(super) processors: Vec<usize>,
+    pub(super) sharing: Sharing,
+}
+
+impl On {
+    /// One processor, or several of which each works at another data set.
+    pub(super) fn each(processors: Vec<usize>) -> Self {
+        let sharing = if processors.len() == 1 { Sharing::Single } else { Sharing::Replicated };
+        Self { processors, sharing }
+    }
+
+    /// Cores that work at each data set together.
+    pub(super) fn group(cores: Vec<usize>) -> Self {
+        let sharing = if cores.len() == 1 { Sharing::Single } else { Sharing::DataParallel };
+        Self { processors: cores, sharing }
+    }
+
+    /// What takes data sets: each of the processors, or all of them as one.
+    pub(super) fn takers(&self) -> impl ExactSizeIterator<Item = &[usize]> {
+        let size = if self.sharing == Sharing::DataParallel { self.processors.len() } else { 1 };
+        self.processors.chunks(size.max(1))
+    }
+}
+
+impl StageMapping {
+    /// Reads a mapping from a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is none.
+    pub fn read(path: &Path) -> Result<Self, SessionError> {
+        let refused = |error: String| refused(format!("{}: {error}", path.display()));
+        let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(error.to_string()))?;
+        let wrong = |error| refused(format!("{error}; `anabranch formats stages` shows what stands in one"));
+        serde_json::from_slice(&text).map_err(wrong)
+    }
+
+    pub(super) fn of(stages: &Stages, costs: &StageCosts) -> Self {
+        let stage = |(at, on): (usize, &On)| StageDevices {
+            devices: on.takers().map(|taker| group_name(taker, &costs.processors)).collect(),
+            nodes: stages.nodes(at).iter().map(|node| costs.program().node(*node).name.clone()).collect(),
+        };
+        Self { stages: stages.on.iter().enumerate().map(stage).collect() }
+    }
+
+    /// What it means for a program and the processors that there are; `None` for all devices together.
+    pub(super) fn stages(&self, costs: &StageCosts) -> Result<Option<Stages>, SessionError> {
+        if self.stages.is_empty() {
+            return Ok(None);
+        }
+        let program = costs.program();
+        let nodes: BTreeMap<&str, NodeId> =
+            program.node_ids().map(|node| (program.node(node).name.as_str(), node)).collect();
+        let mut stages = Stages { order: Vec::new(), sizes: Vec::new(), on: Vec::new() };
+        for stage in &self.stages {
+            for name in &stage.nodes {
+                let unknown = || refused(format!("a stage has the node {name:?}, which is not in the model"));
+                stages.order.push(*nodes.get(name.as_str()).ok_or_else(unknown)?);
+            }
+            stages.on.push(stage.on(costs)?);
+            stages.sizes.push(stage.nodes.len());
+        }
+        stages.verify(costs)?;
+        Ok(Some(stages))
+    }
+}
+
+impl StageDevices {
+    fn on(&self, costs: &StageCosts) -> Result<On, SessionError> {
+        let processor = |name: &str| {
+            let known = || costs.processors().collect::<Vec<_>>().join(", ");
+            let unknown = || refused(format!("a stage is on {name:?}, but the devices of stages are {}", known()));
+            costs.processors().position(|known| known == name).ok_or_else(unknown)
+        };
+        let group = |name: &String| name.split('+').map(processor).collect::<Result<Vec<_>, _>>();
+        let mut takers = self.devices.iter().map(group).collect::<Result<Vec<_>, _>>()?;
+        match &mut takers[..] {
+            [only] => Ok(On::group(std::mem::take(only))),
+            several if several.iter().all(|taker| taker.len() == 1) => Ok(On::each(takers.concat())),
+            _ => Err(refused(format!(
+                "a stage is on {}; it is either on one group of cores or on devices that take data sets by turns",
+                self.devices.join(", ")
+            ))),
+        }
+    }
+}
+
+impl Stages {
+    /// What a mapping over cuts of the program means: `sizes` are the nodes of each of its stages.
+    pub(super) fn of(mapping: &Mapping, order: &[NodeId], sizes: &[usize]) -> Self {
+        let size = |interval: &Interval| sizes[interval.stages.clone()].iter().sum();
+        let on = |interval: &Interval| match interval.sharing {
+            Sharing::Single | Sharing::Replicated => On::each(interval.processors.clone()),
+            Sharing::DataParallel => On::group(interval.processors.clone()),
+        };
+        Self {
+            order: order.to_vec(),
+            sizes: mapping.intervals.iter().map(size).collect(),
+            on: mapping.intervals.iter().map(on).collect(),
+        }
+    }
+
+    /// The nodes of a stage.
+    pub(super) fn nodes(&self, stage: usize) -> &[NodeId] {
+        let before: usize = self.sizes[..stage].iter().sum();
+        &self.order[before..before + self.sizes[stage]]
+    }
+
+    /// The same over stages that are these themselves.
+    pub(super) fn mapping(&self) -> Mapping {
+        let interval = |(at, on): (usize, &On)| Interval {
+            stages: at..at + 1,
+            processors: on.processors.clone(),
+            sharing: on.sharing,
+        };
+        Mapping { intervals: self.on.iter().enumerate().map(interval).collect() }
+    }
+
+    /// Sees that all nodes are there once, each after what it reads, each processor in one stage at most, and that groups can be.
+    pub(super) fn verify(&self, costs: &StageCosts) -> Result<(), SessionError> {
+        let program = costs.program();
+        let name = |node: NodeId| &program.node(node).name;
+        let mut seen = vec![false; program.nodes.len()];
+        for node in &self.order {
+            for input in &program.node(*node).inputs {
+                if let Origin::Node(maker) = program.value(*input).origin
+                    && !seen[maker.index()]
+                {
+                    let text = format!("node {:?} comes before {:?}, which it reads", name(*node), name(maker));
+                    return Err(refused(text));
+                }
+            }
+            if std::mem::replace(&mut seen[node.index()], true) {
+                return Err(refused(format!("node {:?} is in two places", name(*node))));
+            }
+        }
+        if let Some(left) = program.node_ids().find(|node| !seen[node.index()]) {
+            return Err(refused(format!("node {:?} is in no stage", name(left))));
+        }
+        let mut taken = vec![false; costs.processors.len()];
+        for processor in self.on.iter().flat_map(|on| &on.processors) {
+            if std::mem::replace(&mut taken[*processor], true) {
+                let name = &costs.processors[*processor].name;
+                return Err(refused(format!("{name} is named twice; a device does the work of one stage")));
+            }
+        }
+        if let Some(at) = self.on.iter().position(|on| on.processors.is_empty()) {
+            return Err(refused(format!("stage {at} has no device")));
+        }
+        if let Some(at) = self.sizes.iter().position(|size| *size == 0) {
+            return Err(refused(format!("stage {at} has no node")));
+        }
+        self.on.iter().flat_map(On::takers).try_for_each(|taker| costs.taker(taker).map(drop))
+    }
+}
+
+/// A mapping that cannot be followed.
+pub(super) fn refused(text: String) -> SessionError {
+    ExecError::new(ErrorKind::PlanFile, text).into()
+}

@@ -1,0 +1,200 @@
+//! From a mapping to a pipeline that is at work: its stages' plans, the memory of all of them together, and their threads.
+
+use super::choice::{Candidate, candidates};
+use super::costs::StageCosts;
+use super::face::{Parts, Pipeline};
+use super::interval::{Cut, Part};
+use super::line::{Line, Replica, Stage, Work};
+use super::mapping::{On, StageMapping, Stages, refused};
+use super::options::PipelineOptions;
+use super::packet::{Packet, work};
+use super::plan::{PipelinePlan, StagePlan, Tried};
+use super::processors::Processor;
+use super::room::Room;
+use super::wiring::Wiring;
+use anabranch_execute::Executor;
+use anabranch_placement::pipeline::Goal;
+use anabranch_planning::Planned;
+use anabranch_session::{Inputs, Session, SessionError};
+use std::sync::Arc;
+
+impl Pipeline {
+    /// Opens a pipeline for inputs of these shapes, with the best mapping that fits the devices' memory beside what the session holds there.
+    ///
+    /// # Errors
+    /// If the inputs do not fit the model, no mapping of those wanted fits, or a device cannot be used.
+    pub fn open(session: &Session, inputs: &Inputs, options: &PipelineOptions) -> Result<Self, SessionError> {
+        Self::with_costs(session, &StageCosts::of(session, inputs, options.measure)?, options)
+    }
+
+    /// The same with costs that are known.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn with_costs(session: &Session, costs: &StageCosts, options: &PipelineOptions) -> Result<Self, SessionError> {
+        let found = candidates(costs, options)?;
+        let (mut tried, mut short) = (Vec::new(), None);
+        let opening = Opening { session, costs, options };
+        for candidate in &found {
+            match opening.open(candidate) {
+                Ok(mut parts) => {
+                    tried.extend(found[tried.len()..].iter().map(|other| Tried::of(other, costs, None)));
+                    parts.plan.candidates = tried;
+                    return Ok(Self::new(parts));
+                }
+                Err(error) if error.is_infeasible() => {
+                    tried.push(Tried::of(candidate, costs, Some(error.to_string())));
+                    short.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(short.unwrap_or_else(|| refused("there is no mapping".into())))
+    }
+}
+
+/// What a pipeline is opened with.
+struct Opening<'a> {
+    session: &'a Session,
+    costs: &'a StageCosts,
+    options: &'a PipelineOptions,
+}
+
+impl Opening<'_> {
+    fn open(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
+        match &candidate.stages {
+            Some(stages) => self.in_stages(candidate, stages),
+            None => self.together(candidate),
+        }
+    }
+
+    /// One stage, which is the session's own plan.
+    fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
+        let program = &self.costs.lowered.program;
+        let wiring = Wiring::whole(program);
+        let room = Room::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
+        let prepared = self.session.ready(&self.costs.planned)?;
+        let (charge, mut held) = self.session.hold(&[], room.bytes)?;
+        for (bytes, memory) in held.iter_mut().zip(prepared.plan().memory().devices()) {
+            *bytes += memory.peak();
+        }
+        let device = self.session.inventory().devices().map(|device| device.name()).collect::<Vec<_>>().join("+");
+        let (route, options, kept) = (wiring.routes[0].clone(), self.options.run.clone(), room.kept[0]);
+        let start = move || -> Work<Packet> {
+            let run =
+                move |inputs: &[&_], options: &_, output: &mut _| prepared.executor.run_into(inputs, options, output);
+            work(run, route, kept, options)
+        };
+        let replica = Replica { device: device.clone(), start: Box::new(start) };
+        let stage = StagePlan {
+            devices: vec![device],
+            nodes: program.nodes.iter().map(|node| node.name.clone()).collect(),
+            seconds: vec![self.costs.together],
+            in_turn: false,
+            bytes_in: wiring.live[0],
+        };
+        let (capacity, gather) = (room.capacities[0], room.gather);
+        let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity, gather }];
+        let plan = self.plan(candidate, vec![stage], held, room.bytes);
+        let line = Line::start(stages, room.capacities[1], room.gather)?;
+        Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// Stages on devices of their own.
+    fn in_stages(&self, candidate: &Candidate, stages: &Stages) -> Result<Parts, SessionError> {
+        let program = &self.costs.lowered.program;
+        let cut = Cut::new(program, &stages.order, &stages.sizes);
+        let wiring = Wiring::of(&cut, program)?;
+        let takers = |on: &On| on.takers().map(|taker| self.costs.taker(taker)).collect::<Result<Vec<_>, _>>();
+        let takers = stages.on.iter().map(takers).collect::<Result<Vec<_>, _>>()?;
+        let counts: Vec<usize> = takers.iter().map(Vec::len).collect();
+        let room = Room::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
+        let plans = self.plans(&cut, &takers)?;
+        let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
+        let (charge, held) = self.session.hold(&of_all, room.bytes)?;
+        let (mut line, mut described) = (Vec::new(), Vec::new());
+        for (at, plans) in plans.into_iter().enumerate() {
+            let on = &takers[at];
+            // Devices of different kinds round differently: which takes which data set is then no matter of time.
+            let in_turn = on.iter().any(|processor| processor.key != on[0].key);
+            let replicas = plans
+                .iter()
+                .zip(on)
+                .map(|((planned, _), processor)| self.replica(planned, processor, &wiring, at, room.kept[at]));
+            let replicas = replicas.collect::<Result<Vec<_>, _>>()?;
+            let taken = stages.on[at].takers();
+            let seconds = taken.map(|taker| self.costs.seconds_on(stages.nodes(at), taker)).collect();
+            described.push(StagePlan {
+                devices: replicas.iter().map(|replica| replica.device.clone()).collect(),
+                nodes: stages.nodes(at).iter().map(|node| program.node(*node).name.clone()).collect(),
+                seconds,
+                in_turn,
+                bytes_in: wiring.live[at],
+            });
+            // Whose turn it is takes it at once: nobody else can.
+            let gather = if in_turn { 1 } else { room.gather };
+            line.push(Stage { replicas, in_turn, capacity: room.capacities[at], gather });
+        }
+        let plan = self.plan(candidate, described, held, room.bytes);
+        let line = Line::start(line, room.capacities[stages.on.len()], room.gather)?;
+        Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
+    }
+
+    /// Seconds from data set to data set, as far as these may wait for each other.
+    fn stride(&self, candidate: &Candidate) -> f64 {
+        if self.options.goal == Goal::Period { candidate.performance.period } else { f64::INFINITY }
+    }
+
+    /// The plans of all replicas, by stage, with the session's devices that they are on.
+    #[expect(clippy::type_complexity, reason = "what the session charges")]
+    fn plans(
+        &self,
+        cut: &Cut,
+        takers: &[Vec<Processor>],
+    ) -> Result<Vec<Vec<(Arc<Planned>, Vec<usize>)>>, SessionError> {
+        let planned = |part: &Part, processor: &Processor| {
+            let planned = self.costs.plan(&part.program, processor, self.session.choice())?;
+            Ok((planned, processor.homes.clone()))
+        };
+        let stage = |(part, on): (_, &Vec<Processor>)| on.iter().map(|processor| planned(part, processor)).collect();
+        cut.parts.iter().zip(takers).map(stage).collect()
+    }
+
+    fn replica(
+        &self,
+        planned: &Arc<Planned>,
+        processor: &Processor,
+        wiring: &Wiring,
+        stage: usize,
+        kept: usize,
+    ) -> Result<Replica<Packet>, SessionError> {
+        let pool = processor.pool(self.session);
+        let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &pool)?;
+        let (route, options) = (wiring.routes[stage].clone(), self.options.run.clone());
+        let start = move || -> Work<Packet> {
+            let pinned = pool.pin_caller();
+            let run = move |inputs: &[&_], options: &_, output: &mut _| {
+                let _on_its_core = &pinned;
+                executor.run_into(inputs, options, output)
+            };
+            work(run, route, kept, options)
+        };
+        Ok(Replica { device: processor.name.clone(), start: Box::new(start) })
+    }
+
+    fn plan(&self, candidate: &Candidate, stages: Vec<StagePlan>, held: Vec<u64>, in_flight: u64) -> PipelinePlan {
+        let mapping = candidate.stages.as_ref().map(|stages| StageMapping::of(stages, self.costs));
+        let names = self.session.inventory().devices().map(|device| device.name().to_owned());
+        PipelinePlan {
+            how: candidate.how.clone(),
+            stages,
+            period: candidate.performance.period,
+            latency: candidate.performance.latency,
+            handover: self.costs.handover,
+            held: names.zip(held).collect(),
+            in_flight,
+            candidates: Vec::new(),
+            mapping: mapping.unwrap_or_default(),
+        }
+    }
+}

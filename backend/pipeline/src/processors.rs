@@ -1,0 +1,94 @@
+//! What stages can be put on: each core of the session's CPU devices, several of one device as a group, and each GPU, which a core feeds.
+
+use super::teams::Team;
+use anabranch_costs::MachineCosts;
+use anabranch_device::{CpuDevice, CpuGranularity, DetectOptions, Inventory, detect};
+use anabranch_execute::{ComputeDevice, DevicePool, GpuOpener};
+use anabranch_placement::platform::DeviceId;
+use anabranch_planning::{Machine, compute_devices};
+use anabranch_session::{Session, SessionError};
+use std::sync::Arc;
+
+/// One that a stage can be put on.
+#[derive(Clone)]
+pub(super) struct Processor {
+    /// As reports call it: `cpu0.1` is the second core of `cpu0`.
+    pub(super) name: String,
+    /// What its costs are filed under.
+    pub(super) key: String,
+    /// What a stage's plan is made for: the core, and the GPU that it feeds.
+    pub(super) devices: Inventory,
+    /// Of each of these, the place of the session's device that it is, or is a part of.
+    pub(super) homes: Vec<usize>,
+}
+
+impl Processor {
+    /// Whether it is a core.
+    pub(super) fn is_core(&self) -> bool {
+        self.devices.gpus.is_empty()
+    }
+
+    /// The machine that a stage on it is planned for.
+    pub(super) fn machine(&self, costs: &MachineCosts) -> Machine {
+        Machine::present(&self.devices, costs)
+    }
+
+    /// Threads and devices of its own; a GPU is the one that the session has opened.
+    pub(super) fn pool(&self, session: &Session) -> Arc<DevicePool> {
+        let mut devices = compute_devices(&self.devices);
+        if let Some(gpu @ ComputeDevice::Gpu(_)) = devices.last_mut() {
+            let (pool, id) = (Arc::clone(&session.pool), DeviceId(self.homes[1] as u32));
+            let open = move || pool.gpu(id).map_err(|error| anabranch_kernels::KernelError::Gpu(error.to_string()));
+            *gpu = ComputeDevice::Gpu(GpuOpener::with(gpu.name().to_owned(), open));
+        }
+        DevicePool::new(devices)
+    }
+}
+
+/// The processors of a session's devices, without GPUs that it has given up: cores first. And which of them are cores of one device.
+///
+/// # Errors
+/// If the machine's cores cannot be told apart.
+pub(super) fn processors(session: &Session) -> Result<(Vec<Processor>, Vec<Team>), SessionError> {
+    let inventory = session.inventory();
+    let fine = detect(&DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core))?;
+    let part = |cpus: Vec<CpuDevice>| Inventory { cpus, gpus: Vec::new(), notes: Vec::new(), ..inventory.clone() };
+    let (mut all, mut teams) = (Vec::new(), Vec::new());
+    for (home, device) in inventory.cpus.iter().enumerate() {
+        let first = all.len();
+        for core in cores(device, &fine.cpus) {
+            let (name, key) = (core.name.clone(), core.key.clone());
+            all.push(Processor { name, key, devices: part(vec![core]), homes: vec![home] });
+        }
+        if all.len() > first + 1 {
+            teams.push(Team { device: device.clone(), home, cores: (first..all.len()).collect() });
+        }
+    }
+    // The last core is the one that a pipeline of few stages leaves idle.
+    let feeding = all.last().cloned();
+    let lost = session.lost_devices();
+    // Places are those among all GPUs: filtered after they are numbered.
+    for (place, gpu) in inventory.gpus.iter().enumerate().filter(|(_, gpu)| !lost.contains(&gpu.name)) {
+        if let Some(Processor { devices, homes, .. }) = &feeding {
+            let devices = Inventory { gpus: vec![gpu.clone()], ..devices.clone() };
+            let homes = vec![homes[0], inventory.cpus.len() + place];
+            all.push(Processor { name: gpu.name.clone(), key: gpu.key.clone(), devices, homes });
+        }
+    }
+    Ok((all, teams))
+}
+
+/// A device as devices of one core each. A device of one thread is that already.
+fn cores(device: &CpuDevice, fine: &[CpuDevice]) -> Vec<CpuDevice> {
+    let mut left: Vec<_> = fine.iter().collect();
+    let mut cores = Vec::new();
+    for unit in device.team() {
+        if let Some(at) = left.iter().position(|core| core.pus.contains(unit)) {
+            let core = left.remove(at).clone();
+            let name = format!("{}.{}", device.name, cores.len());
+            let core = CpuDevice { name, threads: 1, pus: vec![*unit], memory: device.memory, ..core };
+            cores.push(if device.slowdown > 1.0 { core.slowed(device.slowdown) } else { core });
+        }
+    }
+    if cores.len() < 2 { vec![device.clone()] } else { cores }
+}

@@ -1,0 +1,92 @@
+//! Where the values of a data set are kept on its way: which a stage reads, makes and lets go of, and what is the caller's at the end.
+
+use super::interval::{Cut, Part};
+use anabranch_execute::ExecError;
+use anabranch_ir::program::{Output, Program};
+use anabranch_kernels::{Shape, Tensor};
+use anabranch_session::SessionError;
+
+/// The ways of all values through a pipeline.
+pub(super) struct Wiring {
+    /// Places that a data set has for values.
+    pub(super) slots: usize,
+    /// Where the inputs come, in the program's order.
+    pub(super) inputs: Vec<usize>,
+    /// Where the outputs are at the end, in the program's order.
+    pub(super) outputs: Vec<Leaving>,
+    pub(super) routes: Vec<Route>,
+    /// Bytes of the values that are alive before each stage, and after the last.
+    pub(super) live: Vec<u64>,
+    /// Bytes that each stage makes.
+    pub(super) made: Vec<u64>,
+}
+
+/// An output.
+pub(super) enum Leaving {
+    /// A value, under the shape that the model declares.
+    Slot(usize, Shape),
+    /// The same for every data set.
+    Constant(Tensor),
+}
+
+/// What a stage does with the values of a data set.
+#[derive(Clone, Default)]
+pub(super) struct Route {
+    /// The places of what it reads, in the order of its program's inputs.
+    pub(super) reads: Vec<usize>,
+    /// The places of what it makes, in the order of its program's outputs.
+    pub(super) makes: Vec<usize>,
+    /// The places of what nobody needs afterwards.
+    pub(super) drops: Vec<usize>,
+}
+
+impl Wiring {
+    /// One stage that is the program as it is.
+    pub(super) fn whole(program: &Program) -> Self {
+        let (inputs, outputs) = (program.inputs.len(), program.outputs.len());
+        let bytes = |value| program.value(value).spec.bytes() as u64;
+        let given = program.inputs.iter().map(|input| bytes(*input)).sum();
+        let made = program.outputs.iter().map(|output| output.spec.bytes() as u64).sum();
+        let leaving = |(at, output): (usize, &Output)| Leaving::Slot(inputs + at, output.spec.shape.clone());
+        let route = Route {
+            reads: (0..inputs).collect(),
+            makes: (inputs..inputs + outputs).collect(),
+            drops: (0..inputs).collect(),
+        };
+        Self {
+            slots: inputs + outputs,
+            inputs: (0..inputs).collect(),
+            outputs: program.outputs.iter().enumerate().map(leaving).collect(),
+            routes: vec![route],
+            live: vec![given, made],
+            made: vec![made],
+        }
+    }
+
+    /// A program in parts. Reads the constants among its outputs.
+    pub(super) fn of(cut: &Cut, program: &Program) -> Result<Self, SessionError> {
+        let leaving = |(output, slot): (&Output, &Option<usize>)| {
+            let shape = output.spec.shape.clone();
+            match (slot, program.constant(output.value)) {
+                (None, Some(constant)) => {
+                    let constant = constant.reshaped(shape).unwrap_or_else(|_| constant.clone());
+                    Ok(Leaving::Constant(constant.load()?))
+                }
+                (Some(slot), _) => Ok(Leaving::Slot(*slot, shape)),
+                (None, None) => Err(ExecError::internal("an output of the model is no value of the pipeline")),
+            }
+        };
+        let outputs = program.outputs.iter().zip(&cut.outputs).map(leaving);
+        let route =
+            |part: &Part| Route { reads: part.reads.clone(), makes: part.makes.clone(), drops: part.drops.clone() };
+        let made = |part: &Part| part.program.outputs.iter().map(|output| output.spec.bytes() as u64).sum();
+        Ok(Self {
+            slots: cut.slots,
+            inputs: cut.inputs.clone(),
+            outputs: outputs.collect::<Result<_, ExecError>>()?,
+            routes: cut.parts.iter().map(route).collect(),
+            live: cut.live.clone(),
+            made: cut.parts.iter().map(made).collect(),
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! Finding blocks: nodes of one device that stream into each other, as many together as can be.
+//!
+//! In the manner of SB-LTS (De Matteis 2023, section 4.1): there, tasks join the current block in order of their levels as
+//! long as the block's volume does not grow. Here what matters is what need not go through memory, so edges are taken in the
+//! order of the bytes that they carry, and the groups at both ends of an edge become one wherever that is still a block.
+
+use super::chunk::room;
+use super::node::divides;
+use super::quotient::Quotient;
+use super::{BlockMembers, BlockNode, Readers, block_node, chunk_rows};
+use crate::{ChunkRule, MachineDevice, StreamMode};
+use anabranch_ir::program::{NodeId, Program};
+use anabranch_kernels::op::NodeSpec;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::cmp::Reverse;
+
+/// Most nodes of a block: beyond so many a chunk has long left the cache's nearest level, and kernels of many members get
+/// long.
+const MOST_MEMBERS: usize = 32;
+
+/// What blocks are formed from.
+pub struct Forming<'a> {
+    /// The placed program.
+    pub program: &'a Program,
+    /// The device of each node.
+    pub device_of: &'a [DeviceId],
+    /// All devices.
+    pub devices: &'a [MachineDevice],
+    /// Under [`StreamMode::Auto`], blocks of which not even one row fits the cache are not formed.
+    pub mode: StreamMode,
+    /// How large chunks are.
+    pub chunk: ChunkRule,
+    /// Whether a device has a kernel for a block, given which inputs are constant.
+    pub supports: &'a dyn Fn(DeviceId, &NodeSpec, &[bool]) -> bool,
+}
+
+/// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
+/// [`StreamMode::Off`]. O(e² · (n + e)) at worst for n nodes and e edges that could stream, near O(e · (n + e)) in practice.
+pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
+    if forming.mode == StreamMode::Off {
+        return Vec::new();
+    }
+    let readers = Readers::of(forming.program);
+    let groups = Quotient::new(forming.program, &readers);
+    let mut growth = Growth { forming, readers: &readers, groups, careful: false };
+    growth.grow();
+    // Kernels of blocks that grow node by node would be prepared anew with each node, so devices are asked for those of the final blocks. The
+    // nodes of one that has none grow again, and devices are asked each time.
+    let (supported, refused): (Vec<_>, Vec<_>) = growth.blocks().partition(|block| growth.is_supported(block));
+    if refused.is_empty() {
+        return supported.into_iter().map(members).collect();
+    }
+    let mut groups = Quotient::new(forming.program, &readers);
+    for block in &supported {
+        block.members[1..].iter().for_each(|node| groups.merge(block.members[0].index(), node.index()));
+    }
+    let mut growth = Growth { groups, careful: true, ..growth };
+    growth.grow();
+    growth.blocks().map(members).collect()
+}
+
+fn members(block: BlockNode) -> BlockMembers {
+    BlockMembers { chunk_rows: block.chunk_rows(), members: block.members }
+}
+
+struct Growth<'a> {
+    forming: &'a Forming<'a>,
+    readers: &'a Readers,
+    groups: Quotient<'a>,
+    /// Whether two groups become one only if their device has a kernel for both together.
+    careful: bool,
+}
+
+impl Growth<'_> {
+    /// Joins what can be.
+    fn grow(&mut self) {
+        let edges = self.edges();
+        // Joining two groups can make a join possible that was not before: a diamond's second branch.
+        while edges.iter().fold(false, |joined, (_, from, to)| self.join(*from, *to) || joined) {}
+    }
+
+    /// The edges between nodes that could be members of one block, those of most bytes first.
+    fn edges(&self) -> Vec<(Reverse<usize>, NodeId, NodeId)> {
+        let program = self.forming.program;
+        let part: Vec<bool> =
+            program.nodes.iter().map(|n| divides(n).is_some() || n.spec.accumulated_rows().is_some()).collect();
+        let mut edges = Vec::new();
+        for to in program.node_ids().filter(|node| part[node.index()]) {
+            for from in self.groups.producers(to).filter(|node| part[node.index()]) {
+                if self.forming.device_of[from.index()] == self.forming.device_of[to.index()] {
+                    let bytes = program.value(program.node(from).outputs[0]).spec.bytes();
+                    edges.push((Reverse(bytes), from, to));
+                }
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        edges
+    }
+
+    /// Makes the groups of two nodes one, if that is a block.
+    fn join(&mut self, from: NodeId, to: NodeId) -> bool {
+        let (a, b) = (self.groups.of(from), self.groups.of(to));
+        if a == b {
+            return false;
+        }
+        let members = [self.groups.nodes(a), self.groups.nodes(b)].concat();
+        if members.len() > MOST_MEMBERS {
+            return false;
+        }
+        let Some(block) = self.block(&members) else { return false };
+        if self.groups.between(a, b).is_some() || self.careful && !self.is_supported(&block) {
+            return false;
+        }
+        self.groups.merge(a.min(b), a.max(b));
+        true
+    }
+
+    /// The block of some nodes of one device, if they are one.
+    fn block(&self, members: &[NodeId]) -> Option<BlockNode> {
+        let Forming { program, devices, .. } = *self.forming;
+        let device = devices.get(self.device(members).index())?;
+        let mut block = block_node(program, self.readers, members, usize::MAX).ok()?;
+        let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > room(device);
+        if crowded && self.forming.mode == StreamMode::Auto {
+            return None;
+        }
+        block.set_chunk_rows(chunk_rows(&block, self.forming.chunk, device));
+        Some(block)
+    }
+
+    /// Whether the device of a block has a kernel for it.
+    fn is_supported(&self, block: &BlockNode) -> bool {
+        let constant: Vec<bool> =
+            block.inputs.iter().map(|input| self.forming.program.constant(*input).is_some()).collect();
+        (self.forming.supports)(self.device(&block.members), &block.spec, &constant)
+    }
+
+    fn device(&self, members: &[NodeId]) -> DeviceId {
+        self.forming.device_of[members[0].index()]
+    }
+
+    /// All groups of several nodes.
+    fn blocks(&self) -> impl Iterator<Item = BlockNode> {
+        let lists = self.forming.program.node_ids().map(|node| self.groups.nodes(node.index()));
+        lists.filter(|list| list.len() > 1).filter_map(|list| self.block(list))
+    }
+}

@@ -1,0 +1,149 @@
+//! The graph of groups: what waits for what once each group is one node.
+
+use super::Readers;
+use anabranch_ir::program::{NodeId, Origin, Program};
+use std::collections::BTreeSet;
+
+/// Nodes in groups; a node that is in none is a group of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Quotient<'a> {
+    program: &'a Program,
+    readers: &'a Readers,
+    of: Vec<usize>,
+    lists: Vec<Vec<NodeId>>,
+    lasts: PrefixMaxima,
+}
+
+impl<'a> Quotient<'a> {
+    /// Every node by itself: group `i` is node `i`.
+    pub(super) fn new(program: &'a Program, readers: &'a Readers) -> Self {
+        let count = program.nodes.len();
+        let lists = program.node_ids().map(|node| vec![node]).collect();
+        Self { program, readers, of: (0..count).collect(), lists, lasts: PrefixMaxima(vec![0; count]) }
+    }
+
+    /// The group of a node.
+    pub(super) fn of(&self, node: NodeId) -> usize {
+        self.of[node.index()]
+    }
+
+    /// The nodes of a group, ascending; empty for one that was merged into another.
+    pub(super) fn nodes(&self, group: usize) -> &[NodeId] {
+        &self.lists[group]
+    }
+
+    /// Makes two groups one.
+    pub(super) fn merge(&mut self, into: usize, from: usize) {
+        let moved = std::mem::take(&mut self.lists[from]);
+        moved.iter().for_each(|node| self.of[node.index()] = into);
+        self.lists[into].extend(moved);
+        self.lists[into].sort_unstable();
+        if let [first, .., last] = self.lists[into][..] {
+            self.lasts.raise(first.index(), last.index());
+        }
+    }
+
+    /// A node outside of both groups through which a path leads from one of them into one of them, so that together they
+    /// would wait for themselves. O((nodes + edges) · log) of the groups that begin before the last of both ends.
+    pub(super) fn between(&self, a: usize, b: usize) -> Option<NodeId> {
+        // Nodes are in topological order: what leads back begins before the last node of what it leads to.
+        let last = [a, b].iter().filter_map(|group| self.lists[*group].last()).map(|node| node.index()).max()?;
+        let horizon = self.lasts.closed(last);
+        let near = |group: usize| self.lists[group].first().is_some_and(|first| first.index() <= horizon);
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<(usize, NodeId)> = Vec::new();
+        for node in self.lists[a].iter().chain(&self.lists[b]) {
+            for reader in self.following(*node) {
+                let next = self.of(reader);
+                if ![a, b].contains(&next) && near(next) && seen.insert(next) {
+                    open.push((next, reader));
+                }
+            }
+        }
+        while let Some((group, first)) = open.pop() {
+            for reader in self.lists[group].iter().flat_map(|node| self.following(*node)) {
+                let next = self.of(reader);
+                if next == a || next == b {
+                    return Some(first);
+                }
+                if near(next) && seen.insert(next) {
+                    open.push((next, first));
+                }
+            }
+        }
+        None
+    }
+
+    /// The groups in an order in which each comes after all that it reads from; of those that could come next, the one
+    /// with the first node. `Err` names a group that waits for itself. O((nodes + edges) · log).
+    pub(super) fn order(&self) -> Result<Vec<usize>, usize> {
+        let mut waits = vec![0usize; self.lists.len()];
+        let crossing = |node: NodeId| self.following(node).filter(move |reader| self.of(*reader) != self.of(node));
+        for node in self.program.node_ids() {
+            crossing(node).for_each(|reader| waits[self.of(reader)] += 1);
+        }
+        let first = |group: usize| self.lists[group].first().copied();
+        let free = (0..self.lists.len()).filter(|group| waits[*group] == 0);
+        let mut ready: BTreeSet<(NodeId, usize)> =
+            free.filter_map(|group| first(group).map(|node| (node, group))).collect();
+        let mut order = Vec::new();
+        while let Some((_, group)) = ready.pop_first() {
+            order.push(group);
+            for reader in self.lists[group].iter().flat_map(|node| crossing(*node)) {
+                let next = self.of(reader);
+                waits[next] -= 1;
+                if waits[next] == 0 {
+                    ready.extend(first(next).map(|node| (node, next)));
+                }
+            }
+        }
+        if waits.iter().all(|waits| *waits == 0) {
+            return Ok(order);
+        }
+        let stuck = |group: &usize| self.lists[*group].len() > 1 && self.between(*group, *group).is_some();
+        (0..self.lists.len()).find(stuck).map_or(Ok(order), Err)
+    }
+
+    /// The nodes that read what a node makes, with repeats.
+    fn following(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.program.node(node).outputs.iter().flat_map(|value| self.readers.nodes(*value)).copied()
+    }
+
+    /// The nodes whose outputs a node reads, with repeats.
+    pub(super) fn producers(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.program.node(node).inputs.iter().filter_map(|value| match self.program.value(*value).origin {
+            Origin::Node(producer) => Some(producer),
+            Origin::Input | Origin::Constant(_) => None,
+        })
+    }
+}
+
+/// For each first node of a group, the last one; and the greatest of those up to some first node (Fenwick 1994).
+#[derive(Clone, Debug)]
+struct PrefixMaxima(Vec<usize>);
+
+impl PrefixMaxima {
+    fn raise(&mut self, first: usize, last: usize) {
+        let mut at = first;
+        while let Some(most) = self.0.get_mut(at) {
+            *most = last.max(*most);
+            at |= at + 1;
+        }
+    }
+
+    /// The last node of all groups that begin at or before it, from `node` on.
+    fn closed(&self, node: usize) -> usize {
+        let mut horizon = node;
+        loop {
+            let (mut most, mut at) = (horizon, horizon + 1);
+            while at > 0 {
+                most = most.max(self.0[at - 1]);
+                at &= at - 1;
+            }
+            if most == horizon {
+                return horizon;
+            }
+            horizon = most;
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Gangs: nodes on different devices that compute at the same time and pass each other chunks of rows.
+//!
+//! A producer and those who read its value row by row elsewhere need not run one after the other: each chunk travels, and
+//! is read, while the next one is computed. This is a streaming block of De Matteis 2023, section 4, whose processing
+//! elements are the devices and the links between them. A gang stands at consecutive places of the total order, and
+//! everything else that its members read is there before; so all of them come to be next on their devices, and from then
+//! on they wait only for each other's chunks.
+//!
+//! All members cut their tensors into the same number of rows (a divisor of each one's own), and compute as many of them at
+//! a time. Each takes one chunk of every stream that it reads for each chunk that it makes.
+
+use super::channels;
+use super::predict::{Lags, Prediction, Timeline, Times};
+use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
+use super::uses::Uses;
+use super::{PlanDevice, PlanOptions, Step};
+use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
+use anabranch_placement::graph::TaskId;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement::schedule::Schedule;
+use std::collections::BTreeSet;
+
+/// Bytes of a chunk between CPU devices unless told otherwise: the few that are under way stay in a core's cache.
+const AUTO_BYTES: usize = 1 << 18;
+
+/// Bytes of a chunk over a link.
+const AUTO_LINK_BYTES: usize = 1 << 20;
+
+/// A chunk is to take this many times as long as its passing on.
+const HOPS_A_CHUNK: f64 = 20.0;
+
+/// What gangs are formed from.
+pub(super) struct Former<'a> {
+    pub(super) program: &'a Program,
+    pub(super) devices: &'a [PlanDevice],
+    pub(super) device_of: &'a [DeviceId],
+    pub(super) uses: &'a Uses,
+    pub(super) schedule: &'a Schedule,
+    pub(super) lags: &'a Lags,
+    pub(super) options: &'a PlanOptions,
+    /// Where each task stands in the schedule's order.
+    pub(super) places: Vec<usize>,
+}
+
+/// The gangs of a plan, and everything in an order in which each gang's members stand together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Formed {
+    pub(super) gangs: Vec<Gang>,
+    pub(super) order: Vec<TaskId>,
+    pub(super) forecast: Option<Prediction>,
+}
+
+impl Former<'_> {
+    /// Forms gangs greedily, from the first producer on: all that can be, or those that the forecast gains by. O(candidates
+    /// × (places between their members + log)) a round.
+    pub(super) fn form(&self) -> Formed {
+        let order = self.schedule.order.clone();
+        let mut formed = Formed { order, ..Formed::default() };
+        let gaining = self.options.streaming == StreamMode::Auto;
+        if self.options.streaming == StreamMode::Off {
+            return formed;
+        }
+        let Self { program, device_of, schedule, lags, .. } = *self;
+        let mut timeline = Timeline::new(Times { program, device_of, devices: self.devices.len(), schedule, lags });
+        let mut known = timeline.predict();
+        // A producer may find its readers' gang only once that has been formed.
+        while self.grow(&mut timeline, gaining) {
+            let better = timeline.predict();
+            if gaining && better.makespan >= known.makespan {
+                break;
+            }
+            let (gangs, order) = timeline.gangs();
+            formed = Formed { gangs, order, forecast: Some(better.clone()) };
+            known = better;
+        }
+        formed
+    }
+
+    /// Joins each producer with its readers where that can be; whether anything changed.
+    fn grow(&self, timeline: &mut Timeline<'_>, gaining: bool) -> bool {
+        let nodes = self.program.nodes.len();
+        let mut grown = false;
+        for task in self.schedule.order.iter().filter(|task| task.index() < nodes) {
+            for set in self.candidates(NodeId(task.0)) {
+                grown |= self.joined(timeline, set).is_some_and(|gang| timeline.join(gang, gaining));
+            }
+        }
+        grown
+    }
+
+    /// The node with those who might read its values while it runs. A CPU's value passes through a ring and never exists
+    /// whole, so all of its readers must be there; on a GPU it does.
+    fn candidates(&self, node: NodeId) -> Vec<BTreeSet<NodeId>> {
+        let mut sets = Vec::new();
+        for value in &self.program.node(node).outputs {
+            let readers: Option<Vec<NodeId>> =
+                self.uses.by_device(*value).flatten().map(|(_, reader)| reader.node()).collect();
+            let elsewhere = |reader: &NodeId| self.device(*reader) != self.device(node);
+            if self.kind(node) == DeviceKind::Cpu {
+                sets.extend(
+                    readers
+                        .filter(|all| !all.is_empty() && all.iter().all(elsewhere))
+                        .map(|all| all.into_iter().chain([node]).collect()),
+                );
+            } else {
+                let all = self.uses.by_device(*value).flatten().filter_map(|(_, reader)| reader.node());
+                sets.extend(all.filter(elsewhere).map(|reader| BTreeSet::from([node, reader])));
+            }
+        }
+        sets
+    }
+
+    /// The gang of these nodes and those of their gangs, if they can be one and are none yet.
+    fn joined(&self, timeline: &Timeline<'_>, set: BTreeSet<NodeId>) -> Option<Gang> {
+        let first = timeline.gang(*set.first()?);
+        if first.is_some_and(|gang| set.iter().all(|node| gang.members.contains(node))) {
+            return None;
+        }
+        self.gang(&self.closed(set, timeline)?)
+    }
+
+    /// The set with the gangs that it touches, and with all readers of what passes between its members on a CPU. `None` if two
+    /// are on one device.
+    fn closed(&self, mut set: BTreeSet<NodeId>, timeline: &Timeline<'_>) -> Option<BTreeSet<NodeId>> {
+        loop {
+            let devices: BTreeSet<DeviceId> = set.iter().map(|node| self.device(*node)).collect();
+            if devices.len() < set.len() {
+                return None;
+            }
+            let mut more = BTreeSet::new();
+            for node in &set {
+                more.extend(timeline.gang(*node).into_iter().flat_map(|gang| &gang.members).copied());
+                for (_, value, producer) in self.inner_inputs(*node, &set) {
+                    if self.kind(producer) == DeviceKind::Cpu {
+                        for (_, reader) in self.uses.by_device(value).flatten() {
+                            more.insert(reader.node()?);
+                        }
+                    }
+                }
+            }
+            if more.is_subset(&set) {
+                return Some(set);
+            }
+            set.extend(more);
+        }
+    }
+
+    /// The inputs of a node that nodes of the set make: which, the value, the producer.
+    fn inner_inputs(&self, node: NodeId, set: &BTreeSet<NodeId>) -> Vec<(usize, ValueId, NodeId)> {
+        let inner = |(input, value): (usize, &ValueId)| match self.program.value(*value).origin {
+            Origin::Node(producer) if set.contains(&producer) => Some((input, *value, producer)),
+            _ => None,
+        };
+        self.program.node(node).inputs.iter().enumerate().filter_map(inner).collect()
+    }
+
+    /// A gang of exactly these nodes, if all that passes between them can be streamed.
+    fn gang(&self, set: &BTreeSet<NodeId>) -> Option<Gang> {
+        let mut members: Vec<NodeId> = set.iter().copied().collect();
+        members.sort_by_key(|node| self.places[node.index()]);
+        let (rows, granule) = self.rows(&members)?;
+        let mut streams = Vec::new();
+        let mut links = BTreeSet::new();
+        for node in &members {
+            for (input, value, producer) in self.inner_inputs(*node, set) {
+                let link = (self.device(producer), self.device(*node));
+                let moved = self.kind(producer) != DeviceKind::Cpu || self.kind(*node) != DeviceKind::Cpu;
+                if !self.passes(*node, input, value) || (moved && !links.insert(link)) {
+                    return None;
+                }
+                let row_bytes = self.program.value(value).spec.bytes() / rows;
+                let stream = Stream {
+                    node: *node,
+                    input,
+                    producer: Some(producer),
+                    rows,
+                    row_bytes,
+                    chunk_rows: 0,
+                    capacity: 0,
+                };
+                streams.push((value, stream));
+            }
+        }
+        let widest = streams.iter().map(|(_, stream)| stream.row_bytes).max().filter(|bytes| *bytes > 0)?;
+        let wakes = streams.iter().map(|(_, stream)| self.devices[self.device(stream.node).index()].wake_ns);
+        let hop = wakes.max().unwrap_or(0) as f64 * 1e-9;
+        let cached = if links.is_empty() { AUTO_BYTES } else { AUTO_LINK_BYTES } / widest;
+        let chunk_rows = self.chunk_rows(&members, rows, (widest, cached), hop).checked_next_multiple_of(granule)?;
+        if chunk_rows >= rows || streams.iter().any(|(_, stream)| stream.row_bytes == 0) {
+            return None;
+        }
+        streams.iter_mut().for_each(|(_, stream)| stream.chunk_rows = chunk_rows);
+        let through = |stream: &Stream| {
+            stream.producer.is_some_and(|p| links.contains(&(self.device(p), self.device(stream.node))))
+        };
+        channels::size(&members, &mut streams, self.options.capacity, through)?;
+        Some(Gang { members, streams, hop })
+    }
+
+    /// Whether `node` reads the value once, row by row, and alone on its device.
+    fn passes(&self, node: NodeId, input: usize, value: ValueId) -> bool {
+        let reader = self.program.node(node);
+        let windowed = parts(&reader.spec).is_some_and(|plan| plan.windowed.get(input).copied().unwrap_or(false));
+        let once = reader.inputs.iter().filter(|other| **other == value).count() == 1;
+        let alone = matches!(self.uses.on(value, self.device(node)), [(_, Step::Node(_))]);
+        windowed && once && alone
+    }
+
+    /// The rows that all members divide into, more than one, and the least number of them whose multiples begin where copies
+    /// between host and GPU may.
+    fn rows(&self, members: &[NodeId]) -> Option<(usize, usize)> {
+        let mut rows = 0;
+        for node in members {
+            rows = common_divisor(rows, parts(&self.program.node(*node).spec)?.rows);
+        }
+        let windows = members.iter().flat_map(|node| {
+            let spec = &self.program.node(*node).spec;
+            let windowed = parts(spec).map(|plan| plan.windowed).unwrap_or_default();
+            let inputs = spec.inputs.iter().zip(windowed).filter(|(_, windowed)| *windowed).map(|(spec, _)| spec);
+            inputs.chain(&spec.outputs).map(|spec| spec.bytes() / rows.max(1))
+        });
+        let granule = windows.map(granule).max()?;
+        (rows > 1).then_some((rows, granule))
+    }
+
+    /// Rows of a chunk of rows of so many bytes: as the caller says; else as many as a cache `fits`, and as many that passing them
+    /// on does not count.
+    fn chunk_rows(&self, members: &[NodeId], rows: usize, (row_bytes, fits): (usize, usize), hop: f64) -> usize {
+        let wanted = match self.options.chunk {
+            ChunkRule::Bytes(bytes) => bytes / row_bytes,
+            ChunkRule::Rows(rows) => rows,
+            ChunkRule::Auto => {
+                let times = members.iter().filter_map(|node| self.schedule.tasks.get(node.index()));
+                let slowest = times.map(|span| span.end - span.start).fold(0.0, f64::max);
+                match self.options.streaming {
+                    StreamMode::Auto if slowest > 0.0 => {
+                        fits.max((rows as f64 * HOPS_A_CHUNK * hop / slowest).ceil() as usize)
+                    }
+                    StreamMode::Auto => rows,
+                    StreamMode::Always | StreamMode::Off => fits,
+                }
+            }
+        };
+        wanted.clamp(1, rows)
+    }
+
+    fn device(&self, node: NodeId) -> DeviceId {
+        self.device_of[node.index()]
+    }
+
+    fn kind(&self, node: NodeId) -> DeviceKind {
+        self.devices[self.device(node).index()].kind
+    }
+}
+
+/// The greatest common divisor; of 0 and another number, that.
+pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
+    while other > 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::common_divisor;
+    use crate::test_programs::{Maker, Placed, add, gangs, relu};
+    use crate::{ChunkRule, PlanOptions, Route, StreamMode};
+    use anabranch_ir::program::NodeId;
+
+    const DIMS: [usize; 2] = [1024, 256];
+
+    fn options(streaming: StreamMode, chunk: ChunkRule) -> PlanOptions {
+        PlanOptions { streaming, chunk, ..PlanOptions::default() }
+    }
+
+    /// Three nodes one behind the other, which take nothing, one and two units of time of 0.1 ms, times `factor`.
+    fn chain(factor: f64, device_of: &[u32]) -> Placed {
+        let mut placed = Placed::chain(&["cpu", "cpu", "cpu"], device_of, &DIMS);
+        for span in &mut placed.schedule.tasks {
+            (span.start, span.end) = (span.start * factor, span.end * factor);
+        }
+        placed.schedule.makespan *= factor;
+        placed
+    }
+
+    #[test]
+    fn auto_forms_gangs_of_what_takes_long_enough_and_expects_the_gain() {
+        let auto = options(StreamMode::Auto, ChunkRule::Auto);
+        let placed = chain(1000.0, &[0, 0, 1]);
+        let plan = placed.plan(&auto).expect("feasible");
+        assert_eq!(gangs(&plan), [[NodeId(1), NodeId(2)]]);
+        // 0.1 s, then 0.2 s: the first of four chunks passes after 25 ms, and then one each 50 ms.
+        let (whole, together) = (placed.schedule.makespan, plan.predicted().makespan);
+        assert!((0.225..0.23).contains(&together) && whole > 0.299, "{whole} {together}");
+        let (first, second) = (plan.predicted().nodes[1], plan.predicted().nodes[2]);
+        assert!(second.0 > first.0 && second.0 < first.1 && first.1 < second.1, "{first:?} {second:?}");
+        assert!((plan.predicted().busy[1] - 0.1).abs() < 1e-6, "a member's own time is what it was");
+        // In 20 µs no chunk takes as long as twenty times its passing on.
+        let placed = chain(0.1, &[0, 0, 1]);
+        let short = placed.plan(&auto).expect("feasible");
+        assert_eq!(gangs(&short), Vec::<Vec<NodeId>>::new());
+        assert_eq!(short.predicted().makespan, placed.schedule.makespan);
+    }
+
+    #[test]
+    fn nothing_is_streamed_when_that_is_off() {
+        let plan = chain(1000.0, &[0, 0, 1]).plan(&options(StreamMode::Off, ChunkRule::Auto)).expect("feasible");
+        assert!(plan.gangs().is_empty() && plan.transfers().iter().all(|transfer| transfer.stream().is_none()));
+    }
+
+    #[test]
+    fn gangs_grow_along_chains_and_end_where_a_device_comes_again() {
+        let always = options(StreamMode::Always, ChunkRule::Rows(1 << 10));
+        let plan = |device_of: &[u32]| chain(1.0, device_of).plan(&always).expect("feasible");
+        assert_eq!(gangs(&plan(&[0, 1, 2])), [[0, 1, 2].map(NodeId).to_vec()]);
+        assert_eq!(gangs(&plan(&[1, 2, 1])), [[0, 1].map(NodeId).to_vec()]);
+        assert_eq!(gangs(&plan(&[1, 1, 1])), Vec::<Vec<NodeId>>::new());
+    }
+
+    #[test]
+    fn a_channel_beside_a_longer_path_holds_what_is_on_its_way_there() {
+        let mut maker = Maker::new();
+        let x = maker.input(&DIMS);
+        let a = maker.node(relu(), &[x], &DIMS);
+        let b = maker.node(relu(), &[a], &DIMS);
+        let c = maker.node(relu(), &[b], &DIMS);
+        let d = maker.node(add(), &[a, c], &DIMS);
+        let placed = Placed::new(maker.finish(&[d]), &["cpu"; 4], &[1, 2, 3, 0]);
+        let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(1 << 12))).expect("feasible");
+        assert_eq!(gangs(&plan), [[0, 1, 2, 3].map(NodeId)]);
+        let capacity = |node: u32, value| {
+            let of = |transfer: &&crate::Transfer| transfer.stream().is_some_and(|s| s.node == NodeId(node));
+            let stream = plan.transfers().iter().filter(of).find(|transfer| transfer.value == value);
+            stream.and_then(|transfer| transfer.stream()).expect("streamed").capacity
+        };
+        assert!(capacity(3, a) > capacity(3, c), "two nodes lie between a and d, none between c and d");
+        assert_eq!(capacity(3, a), capacity(1, a), "one ring for all readers");
+    }
+
+    #[test]
+    fn rows_of_a_gang_divide_those_of_its_members() {
+        let mut maker = Maker::new();
+        let x = maker.input(&[12, 10]);
+        let bias = maker.constant(&[10], |at| at as f32);
+        let a = maker.node(relu(), &[x], &[12, 10]);
+        let b = maker.node(add(), &[a, bias], &[12, 10]);
+        let placed = Placed::new(maker.finish(&[b]), &["cpu", "cpu"], &[0, 1]);
+        let plan = placed.plan(&options(StreamMode::Always, ChunkRule::Rows(5))).expect("feasible");
+        let stream = plan.transfers().iter().find_map(|transfer| match &transfer.route {
+            Route::Streamed(stream) => Some(*stream),
+            Route::Shared | Route::Copied => None,
+        });
+        // 120 elements, and 12 rows of 10 for whom reads a row of ten.
+        assert_eq!(stream.map(|s| (s.rows, s.row_bytes, s.chunk_rows, s.chunks())), Some((12, 40, 5, 3)));
+        assert_eq!([common_divisor(0, 7), common_divisor(120, 12), common_divisor(9, 10)], [7, 12, 1]);
+    }
+}

@@ -1,0 +1,67 @@
+//! The links that a plan uses, and their buffers.
+
+use super::PlanDevice;
+use super::ring::Ring;
+use super::transfer::{Transfer, TransferId};
+use crate::HOST;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::BTreeMap;
+
+/// The largest staging buffers of one end: one is filled, one travels, one is emptied.
+pub const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
+
+/// The same where memory is short: more pieces, each of which costs some calls to the GPU's driver.
+pub(super) const SMALL_STAGING: u64 = 256 << 10;
+
+/// A directed link over which bytes move. CPU devices have none between them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkPlan {
+    /// Its sending end.
+    pub from: DeviceId,
+    /// Its receiving end.
+    pub to: DeviceId,
+    /// What it moves, in this order.
+    pub transfers: Vec<TransferId>,
+    /// The staging buffers at each GPU end, of multiples of 4 bytes.
+    pub staging: Ring,
+    /// The ring in which streams land on a CPU; empty without streams.
+    pub ring: Ring,
+}
+
+impl LinkPlan {
+    /// Bytes of all staging buffers: they are host memory.
+    pub fn staging_bytes(&self, devices: &[PlanDevice]) -> u64 {
+        let gpu_ends = [self.from, self.to].iter().filter(|end| devices[end.index()].kind != DeviceKind::Cpu).count();
+        self.staging.total() * gpu_ends as u64
+    }
+
+    /// The CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
+    pub fn staging_device(&self, devices: &[PlanDevice]) -> DeviceId {
+        let cpu = |end: &&DeviceId| devices[end.index()].kind == DeviceKind::Cpu;
+        [self.from, self.to].iter().find(cpu).copied().unwrap_or(HOST)
+    }
+}
+
+/// The links of these transfers, which are in total order, by their ends. Values are cut into pieces of at most `piece` bytes.
+pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) -> Vec<LinkPlan> {
+    let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
+    for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.moves(devices)) {
+        let link = links.entry((transfer.from, transfer.to)).or_insert_with(|| LinkPlan {
+            from: transfer.from,
+            to: transfer.to,
+            transfers: Vec::new(),
+            staging: Ring { bytes: 4, ..STAGING },
+            ring: Ring::default(),
+        });
+        link.transfers.push(TransferId(index as u32));
+        // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
+        let piece = transfer.stream().map_or(transfer.bytes.min(piece), |stream| stream.chunk_bytes());
+        link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
+        if let Some(stream) = transfer.stream()
+            && devices[transfer.to.index()].kind == DeviceKind::Cpu
+        {
+            link.ring.hold(stream);
+        }
+    }
+    links.into_values().collect()
+}

@@ -1,0 +1,484 @@
+//! The exact memory of a plan: every value's slot and lifetime, and every device's peak.
+
+use super::ring::{self, Ring};
+use super::slots::{self, Lifetime};
+use super::staged::Staged;
+use super::uses::{Uses, input_device, output_device};
+use super::{
+    HOST, KernelNeeds, LinkPlan, MemoryShortage, PackedConstant, PlanDevice, PlanError, Route, Step, Transfer,
+    TransferId,
+};
+use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
+use anabranch_kernels::cpu::Layout;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The allocation of a value in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Who.
+    pub value: ValueId,
+    /// On which device.
+    pub device: DeviceId,
+    /// In which of its slots.
+    pub slot: usize,
+    /// Bytes of the value; the slot may have more.
+    pub bytes: u64,
+    /// The place in the total order at which it is made or arrives. All of a gang happens at the gang's first place.
+    pub from: u32,
+    /// The place of its last use, with gangs as above. Of an output on the host, past the end: the caller takes the buffer.
+    pub until: u32,
+}
+
+/// A constant that a device keeps, and shares with all plans of a session that want it in the same form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedConstant {
+    /// The constant.
+    pub value: ValueId,
+    /// The layout of a kernel, or as it is.
+    pub layout: Option<Layout>,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+/// What a plan takes of one device's memory. Bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// Constants that kernels read as they are, but for staged ones. CPU devices share theirs: they count on the first that reads them; on
+    /// the host also what is sent to GPUs.
+    pub constants: u64,
+    /// What kernels keep: packed constants, which CPU devices share like those that are read as they are, and tables.
+    pub kernels: u64,
+    /// The largest scratch memory of a kernel.
+    pub scratch: u64,
+    /// The caller's tensors: inputs, and on a GPU outputs, which are copied out of their slots.
+    pub given: u64,
+    /// Buffers of streams that land here, or are made here chunk by chunk.
+    pub rings: u64,
+    /// Staging buffers of links that end here.
+    pub staging: u64,
+    /// Slots for values.
+    pub slots: Vec<u64>,
+    /// Those of the constants and of what kernels keep that other plans may share.
+    pub shared: Vec<SharedConstant>,
+}
+
+impl DeviceMemory {
+    /// What allocations there between runs for the model's sake.
+    pub fn resident(&self) -> u64 {
+        self.constants.saturating_add(self.kernels)
+    }
+
+    /// All of it together.
+    pub fn peak(&self) -> u64 {
+        let parts = [self.constants, self.kernels, self.scratch, self.given, self.rings, self.staging];
+        parts.iter().chain(&self.slots).fold(0, |sum: u64, part| sum.saturating_add(*part))
+    }
+}
+
+/// Every device's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryPlan {
+    devices: Vec<DeviceMemory>,
+    allocations: Vec<Allocation>,
+    homes: BTreeMap<(DeviceId, ValueId), usize>,
+    needs: Arc<[KernelNeeds]>,
+    rings: Vec<Vec<Ring>>,
+}
+
+impl MemoryPlan {
+    /// The rings of a CPU device through which its nodes pass chunks on: that of a node's first output, of its second, and
+    /// so on, shared by all its nodes.
+    pub fn rings(&self, device: DeviceId) -> &[Ring] {
+        self.rings.get(device.index()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The memory of each device.
+    pub fn devices(&self) -> &[DeviceMemory] {
+        &self.devices
+    }
+
+    /// All allocations, by device and then by the place at which they begin.
+    pub fn allocations(&self) -> &[Allocation] {
+        &self.allocations
+    }
+
+    /// A value's allocation on a device, if it has a slot there.
+    pub fn home(&self, device: DeviceId, value: ValueId) -> Option<&Allocation> {
+        self.homes.get(&(device, value)).map(|at| &self.allocations[*at])
+    }
+
+    /// The place of the last use of what was in a value's slot before, where there was anything, by device and value.
+    pub fn emptied(&self) -> BTreeMap<(DeviceId, ValueId), u32> {
+        let mut last: BTreeMap<(DeviceId, usize), u32> = BTreeMap::new();
+        // By device and place.
+        let before = |it: &Allocation| Some(((it.device, it.value), last.insert((it.device, it.slot), it.until)?));
+        self.allocations.iter().filter_map(before).collect()
+    }
+
+    /// What a node's kernel needs.
+    pub fn needs(&self, node: NodeId) -> &KernelNeeds {
+        &self.needs[node.index()]
+    }
+}
+
+/// All that the memory of a plan depends on.
+pub(super) struct Frame<'a> {
+    pub(super) program: &'a Program,
+    pub(super) devices: &'a [PlanDevice],
+    pub(super) device_of: &'a [DeviceId],
+    pub(super) uses: &'a Uses,
+    pub(super) steps: &'a [Step],
+    pub(super) gangs: &'a [Range<usize>],
+    pub(super) transfers: &'a [Transfer],
+    pub(super) links: &'a [LinkPlan],
+    pub(super) staged: &'a Staged,
+    /// By node.
+    pub(super) needs: &'a Arc<[KernelNeeds]>,
+    /// Expected start and end of each node. Seconds.
+    pub(super) expected: &'a [(f64, f64)],
+}
+
+/// Something that takes memory of a device from a place of the total order on.
+struct Charge {
+    device: DeviceId,
+    bytes: u64,
+    /// The place at which it is first wanted.
+    place: u32,
+}
+
+/// Plans the memory: so that no worker is expected to wait for another for a slot, or where a device has not enough for that,
+/// with as few slots as can be.
+pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
+    plan_slots(frame, true).or_else(|roomy| plan_slots(frame, false).map_err(|tight| nearer(roomy, tight)))
+}
+
+/// Of two attempts the one that a device had less too little for: slots are given out greedily, so that fewer rules may take more.
+pub(super) fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
+    match (&roomy, &tight) {
+        (PlanError::Memory(one), PlanError::Memory(other))
+            if one.device == other.device && one.needed < other.needed =>
+        {
+            roomy
+        }
+        _ => tight,
+    }
+}
+
+fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError> {
+    let places = Places::of(frame);
+    let mut memory = MemoryPlan {
+        devices: vec![DeviceMemory::default(); frame.devices.len()],
+        needs: Arc::clone(frame.needs),
+        allocations: frame.allocations(&places),
+        homes: BTreeMap::new(),
+        rings: ring::all(frame.program, frame.devices, frame.transfers),
+    };
+    let mut charges = frame.charge_nodes(&places, &mut memory);
+    frame.charge_edges(&mut memory);
+    frame.settle(&mut memory, &mut charges, in_time);
+    memory.homes = memory
+        .allocations
+        .iter()
+        .enumerate()
+        .map(|(at, allocation)| ((allocation.device, allocation.value), at))
+        .collect();
+    charges.sort_by_key(|charge| charge.place);
+    for (index, device) in frame.devices.iter().enumerate() {
+        if device.limit.is_some_and(|limit| memory.devices[index].peak() > limit) {
+            return Err(PlanError::Memory(Box::new(frame.shortage(index, &memory, &charges))));
+        }
+    }
+    Ok(memory)
+}
+
+/// The places of all steps in the total order. Whatever happens in a gang happens at once, at its first place: so nothing that one
+/// member reads gives way to what another makes. An output on the host is past the end, as the caller takes the buffer.
+struct Places {
+    of: BTreeMap<Step, u32>,
+    end: u32,
+}
+
+impl Places {
+    fn of(frame: &Frame<'_>) -> Self {
+        let end = frame.steps.len() as u32;
+        let mut gangs = frame.gangs.iter().peekable();
+        let place = |(place, step): (usize, &Step)| {
+            while gangs.next_if(|gang| gang.end <= place).is_some() {}
+            let place = gangs.peek().map_or(place, |gang| gang.start.min(place)) as u32;
+            match step {
+                Step::Output(index) if output_device(frame.program, frame.device_of, *index) == HOST => (*step, end),
+                _ => (*step, place),
+            }
+        };
+        Self { of: frame.steps.iter().enumerate().map(place).collect(), end }
+    }
+
+    fn node(&self, node: NodeId) -> u32 {
+        self.of[&Step::Node(node)]
+    }
+
+    /// The last use among these readers.
+    fn last(&self, readers: &[(DeviceId, Step)]) -> u32 {
+        readers.iter().map(|(_, reader)| self.of[reader]).max().unwrap_or(0)
+    }
+}
+
+impl Frame<'_> {
+    fn kind(&self, device: DeviceId) -> DeviceKind {
+        self.devices[device.index()].kind
+    }
+
+    /// Every value's allocation on every device where it has memory of its own; slots are not assigned yet.
+    fn allocations(&self, places: &Places) -> Vec<Allocation> {
+        let mut allocations = Vec::new();
+        let passed_through = self.passed_through();
+        let mut made = |value: ValueId, device: DeviceId, from: u32| {
+            let until = places.last(self.uses.on(value, device)).max(from);
+            allocations.push(self.allocation(value, device, from, until));
+        };
+        for node in self.program.node_ids() {
+            let (device, from) = (self.device_of[node.index()], places.node(node));
+            let whole = self.program.node(node).outputs.iter().filter(|value| !passed_through.contains(value));
+            whole.for_each(|value| made(*value, device, from));
+        }
+        for (index, value) in self.program.inputs.iter().enumerate() {
+            let device = input_device(self.program, self.device_of, index);
+            if self.kind(device) == DeviceKind::Gpu {
+                made(*value, device, places.of[&Step::Input(index)]);
+            }
+        }
+        let origin: BTreeMap<ValueId, usize> =
+            allocations.iter().enumerate().map(|(at, allocation)| (allocation.value, at)).collect();
+        for (index, transfer) in self.transfers.iter().enumerate() {
+            let place = places.of[&Step::Transfer(TransferId(index as u32))];
+            let last = places.last(self.uses.on(transfer.value, transfer.to));
+            // Until when the sender must keep the value.
+            let sent = match transfer.route {
+                Route::Copied => place,
+                Route::Shared | Route::Streamed(_) => last,
+            };
+            if let Some(at) = origin.get(&transfer.value) {
+                allocations[*at].until = allocations[*at].until.max(sent);
+            }
+            if transfer.lands(self.kind(transfer.to)) {
+                allocations.push(self.allocation(transfer.value, transfer.to, place, last));
+            }
+        }
+        allocations.sort_by_key(|allocation| (allocation.device, allocation.from, allocation.value));
+        allocations
+    }
+
+    /// The values that a CPU makes and passes on chunk by chunk, so that they are never there whole.
+    fn passed_through(&self) -> BTreeSet<ValueId> {
+        let made_in_parts = |transfer: &&Transfer| {
+            let together = transfer.stream().is_some_and(|stream| stream.producer.is_some());
+            together && self.kind(transfer.from) == DeviceKind::Cpu
+        };
+        self.transfers.iter().filter(made_in_parts).map(|transfer| transfer.value).collect()
+    }
+
+    fn allocation(&self, value: ValueId, device: DeviceId, from: u32, until: u32) -> Allocation {
+        Allocation { value, device, slot: 0, bytes: self.bytes_on(device, value), from, until }
+    }
+
+    /// A GPU's buffers are multiples of 4 bytes, and not empty.
+    fn bytes_on(&self, device: DeviceId, value: ValueId) -> u64 {
+        let bytes = self.program.value(value).spec.bytes() as u64;
+        if self.kind(device) == DeviceKind::Cpu { bytes } else { bytes.max(1).next_multiple_of(4) }
+    }
+
+    /// Constants, packed weights and scratch.
+    fn charge_nodes(&self, places: &Places, memory: &mut MemoryPlan) -> Vec<Charge> {
+        let mut charges = Vec::new();
+        let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
+        let mut packed: BTreeSet<PackedConstant> = BTreeSet::new();
+        // Constants that the caller receives are there in any case.
+        for (index, value) in self.program.outputs.iter().map(|output| output.value).enumerate() {
+            let device = output_device(self.program, self.device_of, index);
+            if self.program.constant(value).is_some() && counted.insert((device, value)) {
+                let bytes = self.bytes_on(device, value);
+                memory.devices[device.index()].constants += bytes;
+                memory.devices[device.index()].shared.push(SharedConstant { value, layout: None, bytes });
+                charges.push(Charge { device, bytes, place: places.end });
+            }
+        }
+        // The host keeps what it sends.
+        for value in self.staged.values().into_iter().filter(|value| counted.insert((HOST, *value))) {
+            let bytes = self.bytes_on(HOST, value);
+            memory.devices[HOST.index()].constants += bytes;
+            memory.devices[HOST.index()].shared.push(SharedConstant { value, layout: None, bytes });
+            charges.push(Charge { device: HOST, bytes, place: places.end });
+        }
+        // By device first, so that constants shared by CPU devices count on the first.
+        let mut nodes: Vec<NodeId> = self.program.node_ids().collect();
+        nodes.sort_by_key(|node| (self.device_of[node.index()], places.node(*node)));
+        for node in nodes {
+            let (device, place) = (self.device_of[node.index()], places.node(node));
+            let needs = &memory.needs[node.index()];
+            let owner = if self.kind(device) == DeviceKind::Cpu { HOST } else { device };
+            let fresh = |(at, value): (usize, &ValueId)| {
+                self.program.constant(*value)?;
+                let bytes = self.bytes_on(device, *value);
+                let stays = needs.is_read(at) && !self.staged.contains(device, *value);
+                let fresh = stays && counted.insert((owner, *value));
+                fresh.then_some(SharedConstant { value: *value, layout: None, bytes })
+            };
+            let raw: Vec<_> = self.program.node(node).inputs.iter().enumerate().filter_map(fresh).collect();
+            let fresh = needs.packed.iter().filter(|constant| packed.insert((*constant).clone()));
+            let fresh = fresh.map(|PackedConstant { value, layout }| {
+                let bytes = layout.bytes() as u64;
+                SharedConstant { value: *value, layout: Some(layout.clone()), bytes }
+            });
+            let fresh: Vec<_> = fresh.collect();
+            let constants: u64 = raw.iter().map(|constant| constant.bytes).sum();
+            let kept = fresh.iter().map(|constant| constant.bytes).fold(needs.resident, u64::saturating_add);
+            memory.devices[device.index()].shared.extend(raw.into_iter().chain(fresh));
+            let used = &mut memory.devices[device.index()];
+            let scratch = needs.scratch.saturating_sub(used.scratch);
+            used.constants = used.constants.saturating_add(constants);
+            used.kernels = used.kernels.saturating_add(kept);
+            used.scratch += scratch;
+            let bytes = constants.saturating_add(kept).saturating_add(scratch);
+            charges.push(Charge { device, bytes, place });
+        }
+        charges
+    }
+
+    /// What links take at their ends, and the caller's tensors.
+    fn charge_edges(&self, memory: &mut MemoryPlan) {
+        for link in self.links {
+            let staging = link.staging_device(self.devices);
+            memory.devices[staging.index()].staging += link.staging_bytes(self.devices);
+            memory.devices[link.to.index()].rings += link.ring.total();
+        }
+        for (device, rings) in memory.rings.iter().enumerate() {
+            memory.devices[device].rings += rings.iter().map(Ring::total).sum::<u64>();
+        }
+        for (index, value) in self.program.inputs.iter().enumerate() {
+            let device = input_device(self.program, self.device_of, index);
+            memory.devices[device.index()].given += self.bytes_on(device, *value);
+        }
+        for (index, output) in self.program.outputs.iter().enumerate() {
+            let device = output_device(self.program, self.device_of, index);
+            if device != HOST {
+                memory.devices[device.index()].given += self.bytes_on(device, output.value);
+            }
+        }
+    }
+
+    /// The value as a lifetime of its device's slots.
+    fn lifetime(&self, allocation: &Allocation, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Lifetime {
+        let (device, value) = (allocation.device, allocation.value);
+        let made = match self.program.value(value).origin {
+            Origin::Node(node) => self.expected[node.index()],
+            Origin::Input => (0.0, 0.0),
+            // Sent just in time.
+            Origin::Constant(_) => {
+                let starts = self.uses.on(value, device).iter().filter_map(|(_, reader)| reader.node());
+                let first = starts.map(|node| self.expected[node.index()].0).fold(f64::INFINITY, f64::min);
+                (first, first)
+            }
+        };
+        let lands = super::uses::origin(self.program, self.device_of, value) != Some(device);
+        let span = |reader: &Step| reader.node().map_or((f64::INFINITY, f64::INFINITY), |n| self.expected[n.index()]);
+        let read = |device| self.uses.on(value, device).iter().map(|(_, reader)| span(reader));
+        let leaves = |transfer: &&Transfer| transfer.from == device;
+        let sends: Vec<&Transfer> = sent.get(&value).into_iter().flatten().copied().filter(leaves).collect();
+        let away = sends.iter().flat_map(|transfer| {
+            // A copy is made when its first reader begins, others read what is here.
+            let copied = transfer.route == Route::Copied;
+            read(transfer.to).map(move |(start, end)| if copied { start } else { end })
+        });
+        let last = read(device).map(|(_, end)| end).chain(away).fold(made.1, f64::max);
+        let alone = allocation.until == self.steps.len() as u32 && self.kind(device) == DeviceKind::Cpu;
+        let expected = (if lands { made.1 } else { made.0 }, last);
+        Lifetime {
+            bytes: allocation.bytes,
+            from: allocation.from,
+            until: allocation.until,
+            alone,
+            lent: !sends.is_empty(),
+            lands,
+            expected,
+        }
+    }
+
+    /// Moves every value into a slot.
+    fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>, in_time: bool) {
+        let end = self.steps.len() as u32;
+        let mut sent: BTreeMap<ValueId, Vec<&Transfer>> = BTreeMap::new();
+        for transfer in self.transfers {
+            sent.entry(transfer.value).or_default().push(transfer);
+        }
+        for allocations in memory.allocations.chunk_by_mut(|one, other| one.device == other.device) {
+            let device = allocations[0].device;
+            let lifetimes: Vec<Lifetime> =
+                allocations.iter().map(|allocation| self.lifetime(allocation, &sent)).collect();
+            let (slot_of, slots) = slots::assign(&lifetimes, in_time);
+            let mut wanted = vec![end; slots.len()];
+            for (allocation, slot) in allocations.iter_mut().zip(slot_of) {
+                allocation.slot = slot;
+                wanted[slot] = wanted[slot].min(allocation.from);
+            }
+            let opened = slots.iter().zip(wanted).map(|(bytes, place)| Charge { device, bytes: *bytes, place });
+            charges.extend(opened);
+            memory.devices[device.index()].slots = slots;
+        }
+    }
+
+    /// Names the first node with which the device's memory goes over its limit.
+    fn shortage(&self, device: usize, memory: &MemoryPlan, charges: &[Charge]) -> MemoryShortage {
+        let used = &memory.devices[device];
+        let available = self.devices[device].limit.unwrap_or(u64::MAX);
+        let mut sum = used.given.saturating_add(used.rings).saturating_add(used.staging);
+        let mut place = 0;
+        for charge in charges.iter().filter(|charge| charge.device.index() == device) {
+            sum = sum.saturating_add(charge.bytes);
+            place = charge.place;
+            if sum > available {
+                break;
+            }
+        }
+        MemoryShortage {
+            device: self.devices[device].name.clone(),
+            node: self.node_at(place as usize, DeviceId(device as u32)),
+            needed: used.peak(),
+            resident: used.resident(),
+            available,
+            holdings: self.holdings(memory, DeviceId(device as u32)),
+            peaks: memory.devices.iter().map(DeviceMemory::peak).collect(),
+        }
+    }
+
+    /// The node that a place of the total order is for: itself, or the one that a transfer feeds.
+    fn node_at(&self, place: usize, device: DeviceId) -> String {
+        let of_transfer = |transfer: TransferId| {
+            let value = self.transfers[transfer.index()].value;
+            self.uses.on(value, device).iter().find_map(|(_, reader)| reader.node())
+        };
+        let node = match self.steps.get(place) {
+            Some(Step::Transfer(transfer)) => of_transfer(*transfer),
+            step => step.and_then(|step| step.node()),
+        };
+        node.map_or("inputs and outputs".into(), |node| self.program.node(node).name.clone())
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl MemoryPlan {
+    #[cfg(test)]
+    /// A broken plan, to test the checker.
+    pub(super) fn with_all_in_slot_0(mut self) -> Self {
+        self.allocations.iter_mut().for_each(|allocation| allocation.slot = 0);
+        self
+    }
+
+    /// Rings that nobody has proven, to test what a run does with them.
+    pub(super) fn with_ring_depth(mut self, depth: u64) -> Self {
+        self.rings.iter_mut().flatten().for_each(|ring| ring.depth = depth);
+        self
+    }
+}

@@ -1,0 +1,91 @@
+//! Plan files of what is no program: tasks with names, placed and scheduled by the laboratory.
+
+use super::{DeviceEntry, FileError, NodeEntry, PlanFile, TransferEntry, VERSION};
+use anabranch_placement::place::Placement;
+use anabranch_placement::platform::DeviceId;
+use anabranch_placement::problem::Problem;
+use anabranch_placement::schedule::{Schedule, TransferSpan};
+use std::collections::BTreeMap;
+
+impl PlanFile {
+    /// The file of placed tasks with their predicted schedule.
+    pub fn of_tasks(problem: &Problem<'_>, placement: &Placement, schedule: &Schedule) -> Self {
+        let (graph, platform) = (problem.graph(), problem.platform());
+        let name = |device: DeviceId| platform.device(device).name.clone();
+        let node = |task: anabranch_placement::graph::TaskId| {
+            let span = schedule.tasks[task.index()];
+            NodeEntry {
+                node: graph.task(task).name.clone(),
+                device: name(span.device),
+                reason: placement.reasons[task.index()].explained(graph, platform).to_string(),
+                start_us: span.start * 1e6,
+                end_us: span.end * 1e6,
+            }
+        };
+        let transfer = |span: &TransferSpan| TransferEntry {
+            value: graph.task(graph.producer(span.datum)).name.clone(),
+            from: name(span.from),
+            to: name(span.to),
+            bytes: span.bytes,
+            route: "shared".to_owned(),
+            chunk_bytes: None,
+            chunks: None,
+        };
+        let orders = schedule.device_orders(platform.device_count());
+        let device = |(device, order): (DeviceId, Vec<anabranch_placement::graph::TaskId>)| DeviceEntry {
+            device: name(device),
+            kind: Some(platform.device(device).kind),
+            limit_bytes: None,
+            peak_bytes: 0,
+            resident_bytes: 0,
+            staying_bytes: None,
+            order: order.into_iter().map(|task| graph.task(task).name.clone()).collect(),
+        };
+        Self {
+            version: VERSION,
+            strategy: placement.strategy.to_owned(),
+            nodes: graph.task_ids().map(node).collect(),
+            devices: platform.device_ids().zip(orders).map(device).collect(),
+            blocks: None,
+            transfers: schedule.transfers.iter().map(transfer).collect(),
+            makespan_us: schedule.makespan * 1e6,
+            traffic_bytes: schedule.traffic,
+            candidates: Vec::new(),
+        }
+    }
+
+    /// The device of each of the nodes with these names, by its place among those with these names.
+    ///
+    /// # Errors
+    /// If the file does not name exactly these nodes, or names devices that are not there.
+    pub fn assigned(&self, nodes: &[&str], devices: &[&str]) -> Result<Vec<DeviceId>, FileError> {
+        if self.version > VERSION {
+            return Err(FileError(format!(
+                "the plan's format {} is newer than this program's {VERSION}; use the program that wrote it",
+                self.version
+            )));
+        }
+        let places: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(place, name)| (*name, place)).collect();
+        let mut assigned: Vec<Option<DeviceId>> = vec![None; nodes.len()];
+        for NodeEntry { node: name, device, .. } in &self.nodes {
+            let node = *places.get(&**name).ok_or_else(|| {
+                let other = "which the model does not have; it was made for another model";
+                FileError(format!("the plan names a node {name:?}, {other}"))
+            })?;
+            let place = devices.iter().position(|known| known == device).ok_or_else(|| {
+                FileError(format!(
+                    "the plan puts node {name:?} on {device:?}; the devices here are {}",
+                    devices.join(", ")
+                ))
+            })?;
+            if assigned[node].replace(DeviceId(place as u32)).is_some() {
+                return Err(FileError(format!("the plan names node {name:?} twice")));
+            }
+        }
+        let missing = |node: usize| {
+            let why = "it was made for another model, or a line is missing";
+            FileError(format!("the plan has no device for node {:?}; {why}", nodes[node]))
+        };
+        assigned.iter().enumerate().map(|(node, device)| device.ok_or_else(|| missing(node))).collect()
+    }
+}

@@ -1,0 +1,271 @@
+//! The weights of a session in memory: once for all its plans, packed for CPUs and uploaded to GPUs.
+
+use super::exec_error::ExecError;
+use anabranch_base::lock::lock;
+use anabranch_ir::constant::{Constant, ConstantError, Identity};
+use anabranch_kernels::cpu::Layout;
+use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::{Buffer, KernelError};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZero;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread;
+
+/// Bytes that are made ready on the calling thread: less does not pay for starting others.
+const FEW: usize = 1 << 20;
+
+/// Bytes of raw weights that may be in memory at a time while forms are made of them, if more than a twentieth of all.
+const RAW: usize = 64 << 20;
+
+/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
+const PIECE: usize = 8 << 20;
+
+/// Constants in the forms in which kernels read them.
+///
+/// A form stays as long as a plan uses it; what no plan uses is freed when another one is made.
+#[derive(Default)]
+pub struct Weights {
+    /// Held by who makes forms.
+    making: Mutex<()>,
+    host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
+    gpus: Mutex<Vec<Box<dyn Uploads>>>,
+}
+
+/// The constants that are on one opened GPU. A trait object, because a GPU's type is so deep that whoever wants weights to be `Send` would
+/// otherwise have to raise the compiler's recursion limit.
+trait Uploads: Send + Sync {
+    fn gpu(&self) -> &Weak<Gpu>;
+    fn buffers(&mut self) -> &mut Buffers;
+}
+
+type Buffers = BTreeMap<Identity, Upload>;
+
+/// A constant on a GPU, once it is there. Locked by who sends it, and nothing else is.
+type Upload = Arc<Mutex<Option<Arc<wgpu::Buffer>>>>;
+
+impl Uploads for (Weak<Gpu>, Buffers) {
+    fn gpu(&self) -> &Weak<Gpu> {
+        &self.0
+    }
+
+    fn buffers(&mut self) -> &mut Buffers {
+        &mut self.1
+    }
+}
+
+/// A constant as it is, or in the layout of a kernel.
+type Form = (Identity, Option<Layout>);
+
+/// A form that a kernel reads on the host.
+pub struct Wanted {
+    pub(crate) constant: Constant,
+    pub(crate) layout: Option<Layout>,
+}
+
+impl Wanted {
+    fn form(&self) -> Form {
+        (self.constant.identity().clone(), self.layout.clone())
+    }
+
+    fn bytes(&self) -> usize {
+        self.layout.as_ref().map_or(self.constant.bytes(), Layout::bytes)
+    }
+
+    /// Bytes that are in memory beside the form while it is made.
+    fn raw(&self) -> usize {
+        let bytes = self.constant.bytes();
+        match &self.layout {
+            _ if !self.constant.is_in_file() => bytes,
+            Some(layout) => layout.pieces(PIECE).next().map_or(0, |piece| piece.len().max(PIECE)).min(bytes),
+            // It is read to where it stays.
+            None => 0,
+        }
+    }
+
+    /// What is in memory in any case.
+    fn held(&self) -> Option<Arc<Buffer>> {
+        let held = self.constant.held().filter(|_| self.layout.is_none())?;
+        Some(Arc::clone(held.buffer()))
+    }
+
+    fn make(&self) -> Result<Arc<Buffer>, ConstantError> {
+        let Some(layout) = &self.layout else { return Ok(Arc::clone(self.constant.load()?.buffer())) };
+        if let Some(packed) = self.constant.packed(layout) {
+            return packed;
+        }
+        let bytes = layout.bytes();
+        let short = || ConstantError::OutOfMemory { tensor: format!("{:?}", self.constant), bytes };
+        let mut packed = Buffer::try_zeroed(bytes).ok_or_else(short)?;
+        if self.constant.bytes() <= PIECE {
+            layout.pack(self.constant.load()?.bytes(), packed.bytes_mut());
+        } else {
+            let pack = |piece: &Range<usize>, raw: &[u8]| layout.pack_piece(piece, raw, packed.bytes_mut());
+            self.constant.in_pieces(PIECE, layout.pieces(PIECE), pack)?;
+        }
+        Ok(Arc::new(packed))
+    }
+}
+
+impl Weights {
+    /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
+    /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
+    pub fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+        // Two plans that are readied at a time want mostly the same forms.
+        let _making = lock(&self.making);
+        let mut there: BTreeMap<Form, Arc<Buffer>> = BTreeMap::new();
+        let mut jobs: BTreeMap<Form, &Wanted> = BTreeMap::new();
+        {
+            let mut host = lock(&self.host);
+            for wanted in wanted.iter().filter(|wanted| wanted.held().is_none()) {
+                let form = wanted.form();
+                match host.get(&form) {
+                    Some(buffer) => _ = there.insert(form, Arc::clone(buffer)),
+                    None => _ = jobs.insert(form, wanted),
+                }
+            }
+            // Before others are made, since both together may be more than the budget allows.
+            forget_unused(&mut host);
+        }
+        let mut jobs: Vec<_> = jobs.into_values().collect();
+        jobs.sort_by_key(|job| Reverse(job.bytes()));
+        let made = made(&jobs)?;
+        there.extend(jobs.iter().map(|job| job.form()).zip(made));
+        lock(&self.host).extend(there.iter().map(|(form, buffer)| (form.clone(), Arc::clone(buffer))));
+        let found = |wanted: &Wanted| match wanted.held() {
+            Some(held) => Ok(held),
+            None => there.get(&wanted.form()).map_or_else(|| wanted.make(), |buffer| Ok(Arc::clone(buffer))),
+        };
+        wanted.iter().map(found).collect()
+    }
+
+    /// A constant in the memory of a GPU of this name.
+    pub(crate) fn on_gpu(
+        &self,
+        gpu: &Arc<Gpu>,
+        name: &str,
+        constant: &Constant,
+    ) -> Result<Arc<wgpu::Buffer>, ExecError> {
+        let upload = self.upload_of(gpu, constant);
+        let mut there = lock(&upload);
+        if let Some(buffer) = &*there {
+            return Ok(Arc::clone(buffer));
+        }
+        let refused = |error| ExecError::unusable(name, &error);
+        let buffer = Arc::new(self::upload(gpu, constant.load()?.bytes()).map_err(refused)?);
+        *there = Some(Arc::clone(&buffer));
+        Ok(buffer)
+    }
+
+    /// Where a constant is, or is to be, on a GPU.
+    fn upload_of(&self, gpu: &Arc<Gpu>, constant: &Constant) -> Upload {
+        let mut gpus = lock(&self.gpus);
+        gpus.retain(|uploads| uploads.gpu().upgrade().is_some_and(|gpu| gpu.fault().is_none()));
+        let known = gpus.iter().position(|uploads| std::ptr::eq(uploads.gpu().as_ptr(), Arc::as_ptr(gpu)));
+        let at = known.unwrap_or_else(|| {
+            gpus.push(Box::new((Arc::downgrade(gpu), Buffers::new())));
+            gpus.len() - 1
+        });
+        let buffers = gpus[at].buffers();
+        if !buffers.contains_key(constant.identity()) {
+            forget_uploads(buffers);
+        }
+        Arc::clone(buffers.entry(constant.identity().clone()).or_default())
+    }
+
+    /// Frees what no plan uses.
+    pub fn trim(&self) {
+        forget_unused(&mut lock(&self.host));
+        lock(&self.gpus).iter_mut().for_each(|uploads| forget_uploads(uploads.buffers()));
+    }
+
+    /// Bytes on the host, and of those the ones that no plan uses.
+    pub fn host_bytes(&self) -> (u64, u64) {
+        let host = lock(&self.host);
+        let sum = |unused: bool| {
+            let counted = host.values().filter(|buffer| !unused || Arc::strong_count(buffer) == 1);
+            counted.map(|buffer| buffer.len() as u64).sum()
+        };
+        (sum(false), sum(true))
+    }
+}
+
+/// Makes all, on as many threads as pay.
+fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
+    let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
+    let largest = jobs.iter().map(|job| job.raw()).max().unwrap_or(0).max(1);
+    // Each thread has one raw weight, or a piece of it, in memory, and all of them together are to hardly add to the peak.
+    let at_once = (RAW.max(bytes / 20) / largest).max(1);
+    let threads = match bytes < FEW {
+        true => 1,
+        // Files are read for each answer, so it is asked for only where it matters.
+        false => thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len()).min(at_once),
+    };
+    let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(at) else { return };
+            results[at].get_or_init(|| job.make());
+        }
+    };
+    thread::scope(|scope| {
+        // What a thread panics over is made again below, by the calling one, whose panic says why.
+        let quietly = || _ = catch_unwind(AssertUnwindSafe(work));
+        // Where the system gives no more threads, those that there are do the work.
+        (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, quietly));
+        work();
+    });
+    results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()
+}
+
+/// Drops what only the map holds.
+fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
+    map.retain(|_, form| Arc::strong_count(form) > 1);
+}
+
+/// Drops what no plan uses and nobody sends.
+fn forget_uploads(buffers: &mut Buffers) {
+    let is_used = |buffer: &Option<Arc<wgpu::Buffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
+    buffers.retain(|_, upload| Arc::strong_count(upload) > 1 || is_used(&lock(upload)));
+}
+
+/// Copies bytes to a new buffer of whole words.
+pub fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+    let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
+    for (at, piece) in bytes.chunks(PIECE).enumerate() {
+        let offset = (at * PIECE) as u64;
+        if piece.len() % 4 == 0 {
+            gpu.queue().write_buffer(&target, offset, piece);
+        } else {
+            let mut words = piece.to_vec();
+            words.resize(piece.len().next_multiple_of(4), 0);
+            gpu.queue().write_buffer(&target, offset, &words);
+        }
+        gpu.queue().submit([]);
+        gpu.poll(None)?;
+    }
+    Ok(target)
+}
+
+/// A buffer for tensors.
+pub fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
+    gpu.device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size,
+        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    })
+}
+
+impl fmt::Debug for Weights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, unused) = self.host_bytes();
+        f.debug_struct("Weights").field("host", &host).field("unused", &unused).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,363 @@
+//! Which of several plans is taken: the one that is forecast to end first.
+//!
+//! Strategies and their search know of nodes, transfers, serial links and slowdowns, and go by that. What only a finished plan shows,
+//! from streams to submissions, is in its forecast, which has the last word: over the best placement that the search saw, those of the
+//! strategies that differ from it, those of programs whose streaming blocks were formed before they were placed, and one that spreads constants
+//! over the caches of several CPU devices.
+
+use super::blocks::BlockPlanner;
+use super::error::PlanningError;
+use super::far::spread;
+use super::fitting::Planner;
+use super::placing::Placing;
+use super::planned::Planned;
+use super::request::{PlacementRequest, PlanChoice};
+use super::strategy::Strategy;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_placement::place::{Improved, PlaceError, Placement, Placer, Reason, STRATEGIES, strategy_by_name};
+use anabranch_placement::platform::DeviceKind;
+use anabranch_placement::problem::Problem;
+use anabranch_plan::{CandidatePlan, PlanOptions, StreamMode, Transfer};
+use std::iter;
+use std::time::Instant;
+
+/// Placements that are planned at most …
+const MOST: usize = 8;
+
+/// … and nodes of all their plans together, beyond the first: planning takes some ten microseconds a node.
+const NODES: usize = 20_000;
+
+/// Why nodes are where [`spread`] puts them.
+const SPREAD: Reason =
+    Reason::Rule("the caches of this device's cores hold its constants, with those of the other nodes here");
+
+/// A placement is planned only if its simulated makespan is at most this many times the least forecast: streams gain less.
+const HOPELESS: f64 = 1.5;
+
+impl Planner<'_> {
+    /// Places and plans as `choice` says, and readies no device. [`Strategy::AUTO`] takes of several plans the one that is forecast to
+    /// be the shortest.
+    ///
+    /// # Errors
+    /// If there is no plan within the constraints, or the choice names what is not there.
+    pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
+        let planned = if choice.strategy == Strategy::AUTO {
+            self.shortest(choice)
+        } else {
+            let request = PlacementRequest::of(&self.lowered.program, self.machine, choice)?;
+            let placing = self.placing()?;
+            streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
+        };
+        Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
+    }
+
+    /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at
+    /// most [`NODES`] nodes; searches once more with blocks formed first. Where something does not fit, what strategies make of that counts, too.
+    fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
+        let mut contest = Contest::default();
+        let placing = self.placing()?;
+        let improved = self.improved(&placing, &self.machine.room(&choice.plan.weights))?;
+        let different = &improved.different;
+        let most = (NODES / self.lowered.program.nodes.len().max(1)).clamp(1, MOST);
+        for (makespan, placement) in different.iter().take(most) {
+            if contest.is_open(*makespan) {
+                let request =
+                    PlacementRequest::formed(Box::new(ForAuto(Box::new(Kept(placement.clone())))), choice.order);
+                let once = |options: &PlanOptions| self.once(&placing, &request, options);
+                contest.enter(placement.strategy, streamed_if_shorter(&choice.plan, true, once))?;
+            }
+        }
+        if contest.short || [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().any(|kind| self.is_tight(kind)) {
+            self.enter_fitted(choice, &placing, &improved, &mut contest)?;
+        }
+        if choice.plan.streaming == StreamMode::Auto && most > 1 {
+            let blocks = BlockPlanner::new(self.machine, &choice.plan, self.constraints);
+            match blocks.before_placing(&self.lowered.program, self.constraints, choice.order) {
+                Err(error) => contest.enter("blocks first", Err(error))?,
+                Ok(requests) => requests.iter().try_for_each(|request| {
+                    contest.enter("blocks first", self.once(&placing, request, &choice.plan))
+                })?,
+            }
+        }
+        let is_there = |device| !self.machine.lost.contains(&device);
+        let spread = || spread(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
+        if let Some(assignment) = (most > 1).then(spread).flatten() {
+            // No strategy sees what caches hold: it is no cost of a node by itself.
+            let reasons = vec![SPREAD; assignment.len()];
+            let request = PlacementRequest::searched(assignment, reasons, choice.order);
+            contest.enter("spread constants", self.once(&placing, &request, &choice.plan))?;
+        }
+        contest.winner()
+    }
+
+    /// Enters what fits of the best placement, and of every strategy just as it would be planned alone, those first that place best: as many as
+    /// have together at most [`NODES`] nodes.
+    fn enter_fitted(
+        &self,
+        choice: &PlanChoice,
+        placing: &Placing<'_>,
+        improved: &Improved,
+        contest: &mut Contest,
+    ) -> Result<(), PlanningError> {
+        let found = || improved.portfolio.iter().map(|(name, _)| *name);
+        let others = STRATEGIES.iter().map(|(name, _)| *name).filter(|name| found().all(|known| known != *name));
+        let strategies = found().chain(others).filter_map(|name| Some((name, strategy_by_name(name)?)));
+        let best: (_, Box<dyn Placer>) = ("auto", Box::new(Kept(improved.placement().clone())));
+        let most = (NODES / self.lowered.program.nodes.len().max(1)).max(1);
+        for (tried, (name, placer)) in iter::once(best).chain(strategies).enumerate() {
+            // What fits at all is looked for as long as it takes.
+            if tried >= most && contest.best.is_some() {
+                break;
+            }
+            let request = PlacementRequest::formed(Box::new(ForAuto(placer)), choice.order);
+            let fitted = |options: &PlanOptions| self.fitted(placing, &request, options);
+            contest.enter(name, streamed_if_shorter(&choice.plan, true, fitted))?;
+        }
+        Ok(())
+    }
+
+    /// What a search finds; where no strategy finds room, what it would find if there were enough: what placement counts is a guess of what a
+    /// plan takes.
+    fn improved(&self, placing: &Placing<'_>, room: &[u64]) -> Result<Improved, PlanningError> {
+        match placing.improve(room) {
+            Err(error) if error.kind() == ErrorKind::Memory => {
+                let ample = vec![u64::MAX; self.machine.devices.len()];
+                placing.improve(&ample).map_err(|_| error)
+            }
+            improved => improved,
+        }
+    }
+}
+
+/// The plan of a request as `plan` makes it; where the options leave it open what is streamed, and the request does (`open`), the one
+/// with streams or the one without, whichever is forecast to be shorter.
+fn streamed_if_shorter(
+    options: &PlanOptions,
+    open: bool,
+    plan: impl Fn(&PlanOptions) -> Result<Planned, PlanningError>,
+) -> Result<Planned, PlanningError> {
+    let streamed = plan(options);
+    let open = open && options.streaming == StreamMode::Auto;
+    if !open || streamed.as_ref().is_ok_and(|planned| !is_streamed(planned)) {
+        return streamed;
+    }
+    let whole = plan(&options.clone().with_streaming(StreamMode::Off));
+    match (streamed, whole) {
+        (Ok(streamed), Ok(whole)) if makespan(&whole) < makespan(&streamed) => Ok(whole),
+        (Err(error), Ok(whole)) if error.kind() == ErrorKind::Memory => Ok(whole),
+        (streamed, _) => streamed,
+    }
+}
+
+/// The plans that were made, and the first error.
+#[derive(Default)]
+struct Contest {
+    best: Option<Planned>,
+    candidates: Vec<CandidatePlan>,
+    error: Option<PlanningError>,
+    /// Whether some plan did not fit.
+    short: bool,
+}
+
+impl Contest {
+    /// Whether a placement of this simulated makespan might win.
+    fn is_open(&self, simulated: f64) -> bool {
+        self.best.as_ref().is_none_or(|best| simulated <= HOPELESS * makespan(best))
+    }
+
+    /// Counts a plan, or that there is none.
+    ///
+    /// # Errors
+    /// A fault of Anabranch: what only does not fit is no error as long as something else does.
+    fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
+        match planned {
+            Err(error) if error.kind() == ErrorKind::Internal => return Err(error),
+            Err(error) => {
+                self.short |= error.kind() == ErrorKind::Memory;
+                self.error.get_or_insert(error);
+            }
+            Ok(planned) => {
+                let (streamed, seconds) = (is_streamed(&planned), makespan(&planned));
+                let staged = !planned.plan.staged(&planned.program).is_empty();
+                let how = [(staged, "staged "), (planned.repaired, "repaired ")];
+                let how: String = how.iter().filter(|(is, _)| *is).map(|(_, how)| *how).collect();
+                let name = format!("{how}{name}");
+                let candidate = CandidatePlan::new(name, streamed, seconds);
+                if !self.candidates.contains(&candidate) {
+                    self.candidates.push(candidate);
+                }
+                if self.best.as_ref().is_none_or(|best| seconds < makespan(best)) {
+                    self.best = Some(planned);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn winner(self) -> Result<Planned, PlanningError> {
+        let Self { best, mut candidates, error, .. } = self;
+        candidates.sort_by(|one, other| one.makespan.total_cmp(&other.makespan));
+        match best {
+            Some(best) => Ok(Planned { candidates, ..best }),
+            None => Err(error.unwrap_or_else(PlanningError::no_plan)),
+        }
+    }
+}
+
+/// Seconds that a plan is forecast to take.
+fn makespan(planned: &Planned) -> f64 {
+    planned.plan.predicted().makespan
+}
+
+/// Whether anything is streamed: on one device, or from one to another.
+fn is_streamed(planned: &Planned) -> bool {
+    let streams = |transfer: &Transfer| transfer.stream().is_some();
+    !planned.groups.is_empty() || planned.plan.transfers().iter().any(streams)
+}
+
+/// A placement that the search has made.
+struct Kept(Placement);
+
+impl Placer for Kept {
+    fn name(&self) -> &'static str {
+        self.0.strategy
+    }
+
+    fn place(&self, _: &Problem<'_>) -> Result<Placement, PlaceError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A strategy whose plan `auto` may take.
+struct ForAuto(Box<dyn Placer>);
+
+impl Placer for ForAuto {
+    fn name(&self) -> &'static str {
+        "auto"
+    }
+
+    fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
+        self.0.place(problem).map(Placement::credited)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Constraints, Lowered, Machine};
+    use anabranch_costs::{DeviceCosts, Laws, LinkCosts, MachineCosts, Rates, Sample};
+    use anabranch_ir::program::Program;
+    use anabranch_placement::platform::DeviceKind;
+    use anabranch_plan::Weights;
+    use anabranch_plan::test_programs::{Maker, add, relu};
+    use anabranch_plan::{MachineDevice, PlanOptions};
+    use std::sync::Arc;
+
+    /// Two equal cores whose arithmetic is free, over memory of 10 GB/s, and 1 µs from one to the other.
+    fn machine() -> Machine {
+        let device = |name: &str| {
+            let (kind, name) = (DeviceKind::Cpu, name.to_owned());
+            MachineDevice { key: name.clone(), name, kind, memory: u64::MAX, times: 1.0, threads: 1, cache: 2 << 20 }
+        };
+        let rates = Rates { matmul_flops: 1e12, conv_flops: 1e12, map_flops: 1e12, bandwidth: 1e10, launch: 1e-6 };
+        let mut costs = MachineCosts::default();
+        for (one, other) in [("cpu0", "cpu1"), ("cpu1", "cpu0")] {
+            costs.devices.insert(one.into(), DeviceCosts { rates: Some(rates), ..DeviceCosts::default() });
+            costs.links.insert(MachineCosts::link_key(one, other), LinkCosts::affine(1e-6, 1e12));
+        }
+        Machine {
+            devices: vec![device("cpu0"), device("cpu1")],
+            gpus: Vec::new(),
+            costs,
+            laws: Laws::default(),
+            lost: Default::default(),
+        }
+    }
+
+    /// Two branches of three element-wise nodes each on 32 MiB, and their sum.
+    fn branches() -> Program {
+        let dims = [1 << 14, 512];
+        let mut maker = Maker::new();
+        let x = maker.input(&dims);
+        let ends = [0, 1].map(|_| (0..3).fold(x, |last, _| maker.node(relu(), &[last], &dims)));
+        let sum = maker.node(add(), &ends, &dims);
+        maker.finish(&[sum])
+    }
+
+    fn plan(constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
+        plan_on(&machine(), constraints, strategy, streaming)
+    }
+
+    fn plan_on(machine: &Machine, constraints: &Constraints, strategy: Strategy, streaming: StreamMode) -> Planned {
+        let weights = Arc::new(Weights::default());
+        let lowered = Lowered { program: Arc::new(branches()), weights, rest: None };
+        let plan = PlanOptions::default().with_streaming(streaming);
+        let planner = Planner { lowered: &lowered, machine, constraints };
+        planner.plan(&PlanChoice { strategy, plan, ..PlanChoice::default() }).expect("there is room")
+    }
+
+    #[test]
+    fn the_least_forecast_of_all_candidates_is_taken() {
+        let free = Constraints::default();
+        let chosen = plan(&free, Strategy::AUTO, StreamMode::Auto);
+        assert!(chosen.candidates.len() > 2 && chosen.candidates.is_sorted_by_key(|candidate| candidate.makespan));
+        assert_eq!(chosen.candidates[0].makespan, makespan(&chosen));
+        assert_eq!(chosen.plan().strategy(), "auto");
+        for strategy in [Strategy::HEFT, Strategy::CPU, Strategy::Device("cpu1".into())] {
+            let other = plan(&free, strategy, StreamMode::Auto);
+            assert!(makespan(&chosen) <= makespan(&other) && other.candidates.is_empty());
+        }
+    }
+
+    /// Candidates of a strategy, of the search, with blocks formed first, or with constants spread.
+    #[test]
+    fn nodes_that_are_placed_automatically_keep_their_reasons() {
+        for streaming in [StreamMode::Auto, StreamMode::Off] {
+            let chosen = plan(&Constraints::default(), Strategy::AUTO, streaming);
+            for (at, reason) in chosen.placed.placement.reasons.iter().enumerate().take(chosen.program.nodes.len()) {
+                let told = chosen.plan().reason(anabranch_ir::program::NodeId(at as u32));
+                assert!(!matches!(reason, Reason::Given) && !told.contains("given"), "{reason}, {told}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_formed_before_placing_too_but_not_of_what_is_bound() {
+        let first = |planned: &Planned| planned.candidates.iter().any(|candidate| candidate.name == "blocks first");
+        let chosen = plan(&Constraints::default(), Strategy::AUTO, StreamMode::Auto);
+        assert!(first(&chosen) && is_streamed(&chosen), "{:?}", chosen.candidates);
+        let whole = plan(&Constraints::default(), Strategy::AUTO, StreamMode::Off);
+        assert!(!first(&whole) && !is_streamed(&whole) && makespan(&chosen) < makespan(&whole));
+        let bound = plan(&Constraints::default().with_pin("*", "cpu1"), Strategy::AUTO, StreamMode::Auto);
+        assert!(!first(&bound), "{:?}", bound.candidates);
+    }
+
+    /// A block is kept only where its plan is forecast to be shorter.
+    #[test]
+    fn what_streams_is_compared_with_what_does_not() {
+        let free = Constraints::default();
+        let [auto, off] = [StreamMode::Auto, StreamMode::Off].map(|mode| makespan(&plan(&free, Strategy::HEFT, mode)));
+        assert!(auto <= off, "{auto} {off}");
+    }
+
+    /// To begin once took the caller 1 µs and takes 20; the other core takes 30, and has less to do.
+    #[test]
+    fn runs_of_several_threads_are_forecast_to_begin_as_they_usually_do() {
+        let mut known = machine();
+        for threads in [0, 1] {
+            let run = known.costs.runs.entry(MachineCosts::run_key(threads)).or_default();
+            for microseconds in [1.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0] {
+                let sample = Sample { nanoseconds: 1e3 * microseconds, cold: false, at: 0 };
+                let later = Sample { nanoseconds: 1.5 * sample.nanoseconds, ..sample };
+                assert!(run.start.add(sample) && run.join.add(later));
+            }
+        }
+        for (strategy, begin) in [(Strategy::CPU, 1e-6), (Strategy::HEFT, 20e-6)] {
+            let [at_once, later] = [&machine(), &known]
+                .map(|machine| plan_on(machine, &Constraints::default(), strategy.clone(), StreamMode::Off));
+            let found = makespan(&later) - makespan(&at_once);
+            assert!((found - begin).abs() < 1e-9, "{strategy}: {found}");
+        }
+    }
+}

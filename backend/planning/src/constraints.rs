@@ -1,0 +1,148 @@
+//! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
+
+use super::error::PlanningError;
+use super::name_pattern::matches;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::suggest::did_you_mean;
+use anabranch_ir::program::{NodeId, Program};
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::tasks::Residence;
+use anabranch_plan::{HOST, MachineDevice};
+use serde::{Deserialize, Serialize};
+
+/// What a placement must respect. Patterns are over node names: `*` stands for any text, `?` for one character.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Constraints {
+    /// Nodes that must run on one device. Of several pins that match a node, the first counts.
+    pub pins: Vec<Pin>,
+    /// Nodes whose names match one of these patterns all run on one device.
+    pub colocated: Vec<String>,
+    /// Inputs and outputs that stay on a device, by their names. CPU devices share the host's memory.
+    pub resident: Vec<Resident>,
+    #[serde(skip)]
+    of_parts: bool,
+}
+
+/// An input or output that the caller keeps on a device from run to run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resident {
+    /// The name of the input, of the output, or of both.
+    pub name: String,
+    /// The device's name.
+    pub device: String,
+}
+
+/// Nodes that must run on one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// The pattern of the nodes' names.
+    pub pattern: String,
+    /// The device's name.
+    pub device: String,
+}
+
+impl Constraints {
+    /// Adds a pin of the nodes that match `pattern` to a device.
+    pub fn with_pin(mut self, pattern: impl Into<String>, device: impl Into<String>) -> Self {
+        self.pins.push(Pin { pattern: pattern.into(), device: device.into() });
+        self
+    }
+
+    /// Keeps the nodes that match `pattern` on one device.
+    pub fn with_colocated(mut self, pattern: impl Into<String>) -> Self {
+        self.colocated.push(pattern.into());
+        self
+    }
+
+    /// Keeps the input and the output of this name on a device.
+    pub fn with_resident(mut self, name: impl Into<String>, device: impl Into<String>) -> Self {
+        self.resident.push(Resident { name: name.into(), device: device.into() });
+        self
+    }
+
+    /// The same demands on programs that are parts of a model: patterns of names may match none of their nodes.
+    pub fn of_parts(&self) -> Self {
+        Self { of_parts: true, ..self.clone() }
+    }
+
+    /// The same demands on tensors, and none on nodes.
+    pub(super) fn of_tensors(&self) -> Self {
+        Self { resident: self.resident.clone(), ..Self::default() }
+    }
+
+    /// The device that each input and output is on.
+    pub(super) fn residence(&self, program: &Program, devices: &[MachineDevice]) -> Result<Residence, PlanningError> {
+        let mut residence = Residence::host(program);
+        for Resident { name, device } in &self.resident {
+            let at = position(devices, device, || format!("`{name}` is to stay on"))?;
+            let home = if devices[at].kind == DeviceKind::Cpu { HOST } else { DeviceId(at as u32) };
+            let inputs = program.inputs.iter().map(|input| &program.value(*input).name).zip(&mut residence.inputs);
+            let outputs = program.outputs.iter().map(|output| &output.name).zip(&mut residence.outputs);
+            let named: Vec<_> = inputs.chain(outputs).filter(|(known, _)| *known == name).collect();
+            if named.is_empty() {
+                let inputs = program.inputs.iter().map(|input| program.value(*input).name.as_str());
+                let known: Vec<_> = inputs.chain(program.outputs.iter().map(|output| output.name.as_str())).collect();
+                return Err(refused(format!(
+                    "`{name}` is to stay on a device, but is neither an input nor an output; these are {}",
+                    known.join(", ")
+                )));
+            }
+            named.into_iter().for_each(|(_, place)| *place = home);
+        }
+        Ok(residence)
+    }
+
+    /// The device that each node is pinned to.
+    pub(super) fn pinned(
+        &self,
+        program: &Program,
+        devices: &[MachineDevice],
+    ) -> Result<Vec<Option<DeviceId>>, PlanningError> {
+        let mut pinned = vec![None; program.nodes.len()];
+        for Pin { pattern, device } in self.pins.iter().rev() {
+            let position = position(devices, device, || format!("nodes `{pattern}` are pinned to"))?;
+            for node in self.matching(program, pattern)? {
+                pinned[node.index()] = Some(DeviceId(position as u32));
+            }
+        }
+        Ok(pinned)
+    }
+
+    /// Pairs of nodes that must share a device.
+    pub(super) fn pairs(&self, program: &Program) -> Result<Vec<(NodeId, NodeId)>, PlanningError> {
+        let mut pairs = Vec::new();
+        for pattern in &self.colocated {
+            let nodes = self.matching(program, pattern)?;
+            pairs.extend(nodes.windows(2).map(|pair| (pair[0], pair[1])));
+        }
+        Ok(pairs)
+    }
+
+    /// The nodes one of whose operators' names matches.
+    fn matching(&self, program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlanningError> {
+        let named = |node: &NodeId| {
+            let node = program.node(*node);
+            matches(pattern, &node.name) || node.operators.iter().any(|operator| matches(pattern, &operator.name))
+        };
+        let nodes: Vec<_> = program.node_ids().filter(named).collect();
+        if nodes.is_empty() && !self.of_parts {
+            let meant = did_you_mean(pattern, program.nodes.iter().map(|node| node.name.as_str()));
+            return Err(refused(format!("no node's name matches `{pattern}`{meant}; a plan lists the names")));
+        }
+        Ok(nodes)
+    }
+}
+
+/// The device called `name`, which is wanted for this.
+fn position(devices: &[MachineDevice], name: &str, what: impl FnOnce() -> String) -> Result<usize, PlanningError> {
+    devices.iter().position(|device| device.name == name).ok_or_else(|| {
+        let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+        let (what, meant, known) = (what(), did_you_mean(name, known.iter().copied()), known.join(", "));
+        refused(format!("{what} `{name}`, but there is no such device{meant}; the devices are {known}")).at_device(name)
+    })
+}
+
+fn refused(text: String) -> PlanningError {
+    PlanningError::new(ErrorKind::Constraint, text)
+}

@@ -1,0 +1,104 @@
+//! Why a program cannot be placed or planned.
+
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::quoted::Line;
+use anabranch_placement::place::PlaceError;
+use anabranch_plan::PlanError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Why there is no plan for a program on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", Line(text))]
+pub struct PlanningError {
+    kind: ErrorKind,
+    text: String,
+    file: Option<PathBuf>,
+    node: Option<String>,
+    device: Option<String>,
+}
+
+impl PlanningError {
+    pub(super) fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), file: None, node: None, device: None }
+    }
+
+    /// A placement problem without a solution.
+    pub(super) fn infeasible(error: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::Infeasible, error.to_string())
+    }
+
+    /// A plan that a checker refused.
+    pub(super) fn invalid(violation: impl fmt::Display) -> Self {
+        let text = format!("the plan is invalid, which is a fault of Anabranch: {violation}");
+        Self::new(ErrorKind::Internal, text)
+    }
+
+    /// No way of planning fits.
+    pub fn no_plan() -> Self {
+        let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
+        Self::new(ErrorKind::Memory, text)
+    }
+
+    /// A plan file that cannot be used.
+    pub(super) fn plan_file(path: &Path, problem: impl fmt::Display) -> Self {
+        let text = format!("plan {}: {problem}", path.display());
+        Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlanFile, text) }
+    }
+
+    /// A platform that makes no sense.
+    pub(super) fn platform(problem: impl fmt::Display) -> Self {
+        Self::new(ErrorKind::PlatformFile, format!("platform: {problem}"))
+    }
+
+    /// A platform file that cannot be read.
+    pub(super) fn platform_file(path: &Path, problem: impl fmt::Display) -> Self {
+        let text = format!("platform {}: {problem}", path.display());
+        Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlatformFile, text) }
+    }
+
+    pub(super) fn at_device(self, device: &str) -> Self {
+        Self { device: Some(device.to_owned()), ..self }
+    }
+
+    /// What the plan fails for.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// The file of the plan or the platform.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// The node that does not fit, or has no kernel.
+    pub fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// The device that is too small, or not there.
+    pub fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+}
+
+impl From<PlanError> for PlanningError {
+    fn from(error: PlanError) -> Self {
+        let (kind, node, device) = match &error {
+            PlanError::Memory(shortage) => (ErrorKind::Memory, Some(&shortage.node), Some(&shortage.device)),
+            PlanError::Kernel { node, device, .. } => (ErrorKind::Infeasible, Some(node), Some(device)),
+            _ => (ErrorKind::Infeasible, None, None),
+        };
+        Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl From<PlaceError> for PlanningError {
+    fn from(error: PlaceError) -> Self {
+        let (kind, node, device) = match &error {
+            PlaceError::NoRoom { task, device, .. } => (ErrorKind::Memory, Some(task), Some(device)),
+            _ => (ErrorKind::Infeasible, None, None),
+        };
+        Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
+    }
+}

@@ -1,0 +1,208 @@
+//! From a lowered program and a machine to a plan that fits the devices' memory, checked and predicted.
+
+use super::blocks::{BlockPlanner, PlacedProgram};
+use super::constraints::Constraints;
+use super::error::PlanningError;
+use super::forecast::forecast;
+use super::machine::Machine;
+use super::placing::{Placed, Placing};
+use super::planned::{Lowered, Planned};
+use super::repair::Ways;
+use super::request::{BlockSource, PlacementRequest, PlanChoice};
+use super::strategy::Order;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_ir::program::Program;
+use anabranch_placement::format::LoadedProblem;
+use anabranch_placement::place::Fixed;
+use anabranch_placement::platform::DeviceKind;
+use anabranch_plan::{Forecast, Plan, PlanError, PlanOptions, Residency};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A program to be placed on a machine.
+#[derive(Clone, Copy)]
+pub struct Planner<'a> {
+    /// The program.
+    pub lowered: &'a Lowered,
+    /// The machine.
+    pub machine: &'a Machine,
+    /// What a placement must respect.
+    pub constraints: &'a Constraints,
+}
+
+impl Planner<'_> {
+    /// Plans what `planned` does anew with the machine's costs: same devices, same order, same blocks.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn plan_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let started = Instant::now();
+        let placer = Box::new(Fixed::new(planned.device_of.clone()));
+        let order = planned.placed.schedule.order.clone();
+        let (order, blocks) = match &planned.groups[..] {
+            [] => (Some(order), BlockSource::Given { groups: Vec::new(), order: None }),
+            groups => (None, BlockSource::Given { groups: groups.to_vec(), order: Some(order) }),
+        };
+        let options = options.clone().with_streaming(planned.streaming).with_weights(planned.plan.weights().clone());
+        let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
+        let again = self.fitted(&self.placing()?, &request, &options)?;
+        Ok(Planned { place_time: started.elapsed(), ..again })
+    }
+
+    /// The same plan with what the machine's costs now say of it.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn predict_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
+        let again = self.plan_again(planned, options)?;
+        if again.groups != planned.groups || again.device_of != planned.device_of {
+            return Err(PlanningError::no_plan());
+        }
+        let Planned { blocks, placed: Placed { costs, .. }, weights, .. } = again;
+        let (program, plan) = (Arc::clone(&planned.program), Plan::clone(&planned.plan));
+        let predicted = forecast(&program, &plan, &costs, self.machine)?;
+        let mut placed = planned.placed.clone();
+        placed.costs = costs;
+        Ok(Planned {
+            program,
+            blocks,
+            placed,
+            place_time: planned.place_time,
+            // What the others would take with these costs is not known.
+            candidates: Vec::new(),
+            device_of: planned.device_of.clone(),
+            groups: planned.groups.clone(),
+            repaired: planned.repaired,
+            streaming: planned.streaming,
+            plan: Arc::new(plan.with_prediction(predicted)),
+            weights,
+            rest: planned.rest.clone(),
+            choice: planned.choice.clone(),
+        })
+    }
+
+    /// The problem of placing the program, in seconds, with nothing placed yet.
+    ///
+    /// # Errors
+    /// If some node can run nowhere.
+    pub fn problem(&self) -> Result<LoadedProblem, PlanningError> {
+        self.placing()?.problem(&self.machine.memory())
+    }
+
+    /// What a scheduler at run time goes by.
+    ///
+    /// # Errors
+    /// If the constraints cannot be met.
+    pub fn forecast(&self) -> Result<Forecast, PlanningError> {
+        Ok(self.placing()?.forecast())
+    }
+
+    pub(super) fn placing(&self) -> Result<Placing<'_>, PlanningError> {
+        Placing::new(&self.lowered.program, self.machine, self.constraints)
+    }
+
+    /// Places and plans once.
+    ///
+    /// # Errors
+    /// If that does not fit, or there is no placement within the constraints.
+    pub(super) fn once(
+        &self,
+        placing: &Placing<'_>,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let mut placed = placing.place_roomy(request, &self.machine.room(&options.weights))?;
+        placed.placement.strategy = request.placer.name();
+        self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
+    }
+
+    /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
+    /// of the first plan is the error. Where a GPU has too little memory for all weights, a plan in which some are staged is preferred if it is
+    /// forecast to be shorter and the options leave that open.
+    pub(super) fn fitted(
+        &self,
+        placing: &Placing<'_>,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let ways = Ways { planner: self, placing, request, options };
+        let resident = match self.once(placing, request, options) {
+            Err(error) if error.kind() == ErrorKind::Memory => ways.least()?.ok_or(error),
+            planned => planned,
+        };
+        if options.weights != Residency::Auto || !self.is_tight(DeviceKind::Gpu) {
+            return resident;
+        }
+        let shorter = |one: &Planned, other: &Planned| one.plan.predicted().makespan < other.plan.predicted().makespan;
+        match (resident, ways.staged()?) {
+            (Ok(resident), Some(staged)) if shorter(&staged, &resident) => Ok(staged),
+            (Err(error), Some(staged)) if error.kind() == ErrorKind::Memory => Ok(staged),
+            (resident, _) => resident,
+        }
+    }
+
+    /// Whether some device of a kind has less memory than all values of the program take together.
+    pub(super) fn is_tight(&self, kind: DeviceKind) -> bool {
+        let values = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64);
+        let bytes = values.fold(0, u64::saturating_add);
+        self.machine.devices.iter().any(|device| device.kind == kind && device.memory < bytes)
+    }
+
+    /// Plans a placed program, with its streaming blocks, if that fits the devices.
+    pub(super) fn planned(
+        &self,
+        whole: PlacedProgram,
+        request: &PlacementRequest,
+        options: &PlanOptions,
+    ) -> Result<Planned, PlanningError> {
+        let options = &request.options(options, &self.machine.plan_devices());
+        let device_of = whole.placed.placement.device_of.clone();
+        let blocks = BlockPlanner::new(self.machine, options, self.constraints);
+        let made = blocks.contract(&whole, request)?.unwrap_or(whole);
+        let plan = self.build(&made, options)?;
+        let PlacedProgram { program, placed, groups, blocks, .. } = made;
+        if let Some(violation) = anabranch_plan::check(&program, &plan).first() {
+            return Err(PlanningError::invalid(violation));
+        }
+        let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
+        Ok(Planned {
+            program,
+            blocks,
+            placed,
+            place_time: Duration::ZERO,
+            candidates: Vec::new(),
+            device_of,
+            groups,
+            repaired: false,
+            streaming: options.streaming,
+            plan: Arc::new(plan.with_prediction(predicted)),
+            weights: Arc::clone(&self.lowered.weights),
+            rest: self.lowered.rest.clone(),
+            choice: PlanChoice::default(),
+        })
+    }
+
+    /// The plan of a placed program.
+    fn build(&self, made: &PlacedProgram, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let PlacedProgram { program, placed, reasons, .. } = made;
+        let (devices, kernels) = (self.machine.plan_devices(), self.lowered.kernels(program));
+        let (placement, schedule) = (&placed.placement, &placed.schedule);
+        Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)
+    }
+}
+
+impl PlacedProgram {
+    /// A program as it was lowered.
+    pub(super) fn whole(program: &Arc<Program>, placed: Placed) -> Self {
+        let (reasons, groups, blocks) = (reasons(program, &placed), Vec::new(), Vec::new());
+        Self { program: Arc::clone(program), placed, reasons, groups, blocks }
+    }
+}
+
+/// A sentence for each node on why it is where it is.
+fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
+    let explained = |reason: &anabranch_placement::place::Reason| {
+        reason.explained(placed.tasks.graph(), &placed.platform).in_seconds().to_string()
+    };
+    placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()
+}

@@ -1,0 +1,326 @@
+//! What a plan will take: its own order, played with the costs as they are known.
+//!
+//! The schedule that a strategy works with leaves out what only the executor does. Here everything that takes time has its place: the
+//! start of the workers, encoding and submission on GPUs, links that move one value at a time, streams, the waking of threads, what
+//! devices take from each other, and the end of the run. All these are measured: by calibration, and in every run that is learned from.
+
+mod batches;
+mod doubt;
+mod play;
+mod reads;
+
+pub use batches::batches;
+pub use reads::{first_reads, read_seconds};
+
+use super::error::PlanningError;
+use super::far::{Constants, with_far, without_far};
+use super::machine::{Machine, least_seconds};
+use anabranch_costs::{Estimate, History, NodeCost, RunCosts};
+use anabranch_ir::program::{NodeId, Program, ValueId};
+use anabranch_placement::cost::TransferCurve;
+use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_plan::{HOST, Plan, Predicted, Route, Step, Transfer, TransferId};
+use play::{Operation, play};
+use reads::FirstRead;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A plan's operations under construction.
+struct Script<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    machine: &'a Machine,
+    operations: Vec<Operation>,
+    /// First and last operation of each node; three of them where it reads or feeds a stream: its first chunk, its last, and
+    /// what is between.
+    nodes: Vec<Option<(usize, usize)>>,
+    /// The same of each transfer; none where nothing moves.
+    transfers: Vec<Option<(usize, usize)>>,
+    /// Of each transfer in which nothing moves: what it comes after, and seconds from that to its start and to its end.
+    hops: Vec<Option<(usize, [f64; 2])>>,
+    /// What brings a value to a device, and the seconds after it until a node there can begin.
+    there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
+    /// The batch that each GPU node is submitted with.
+    submitted_with: BTreeMap<NodeId, Batch>,
+    /// The chunks in which each node computes that reads or feeds a stream.
+    chunks: BTreeMap<NodeId, usize>,
+    /// The operation that encodes a batch, by the batch's last node.
+    encoded: BTreeMap<NodeId, usize>,
+    /// What nodes are the first to read that other CPU devices have made.
+    reads: BTreeMap<NodeId, Vec<FirstRead>>,
+    /// The program's constants.
+    constants: Constants,
+    /// By device, what a byte of constants takes longer if all nodes are there, as costs have it, and in this plan.
+    far: [Vec<f64>; 2],
+    curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
+    /// The place of the last use of what was in the slot of a device's value before, where there was anything.
+    emptied: BTreeMap<(DeviceId, ValueId), u32>,
+    /// What the run takes beside its nodes and transfers.
+    run: RunCosts,
+    /// Lanes that have something to do: their first operations wait for their threads.
+    begun: BTreeSet<usize>,
+}
+
+/// The operation that all lanes begin after: the call.
+const CALL: usize = 0;
+
+/// Nodes of a GPU that are submitted together.
+#[derive(Clone, Copy)]
+struct Batch {
+    last: NodeId,
+    nodes: usize,
+}
+
+/// Predicts a plan whose nodes take `costs` on each device.
+///
+/// # Errors
+/// If costs are none, which is a fault of Anabranch.
+pub(super) fn forecast(
+    program: &Program,
+    plan: &Plan,
+    costs: &[Vec<Option<NodeCost>>],
+    machine: &Machine,
+) -> Result<Predicted, PlanningError> {
+    let mut script = Script::new(program, plan, machine);
+    for step in plan.steps() {
+        script.add(step, costs);
+    }
+    let spans = play(&script.operations, script.lanes(), machine.slowdowns(script.lanes()))?;
+    let span = |ends: &Option<(usize, usize)>| ends.map_or((0.0, 0.0), |(first, last)| (spans[first].0, spans[last].1));
+    let end = spans.iter().map(|(_, end)| *end).fold(script.starting(&script.run.start), f64::max);
+    let transfers = script.transfers.iter().zip(&script.hops).map(|(ends, hop)| match *hop {
+        Some((made, [start, end])) => (spans[made].1 + start, spans[made].1 + end),
+        None => span(ends),
+    });
+    let worked = |ends: &Option<(usize, usize)>| {
+        let parts = ends.map_or(&[][..], |(first, last)| &spans[first..=last]);
+        parts.iter().fold(0.0, |sum, (start, end)| sum + end - start)
+    };
+    let makespan = end + least_seconds(&script.run.finish);
+    Ok(Predicted {
+        busy: script.nodes.iter().map(worked).collect(),
+        nodes: script.nodes.iter().map(span).collect(),
+        transfers: transfers.collect(),
+        makespan,
+        interval: doubt::interval_of(makespan, &script, costs),
+    })
+}
+
+/// The lane of the call.
+fn clock(plan: &Plan) -> usize {
+    2 * plan.devices().len() + plan.links().len()
+}
+
+/// In how many chunks each node computes that reads or feeds a stream.
+fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
+    let streams = plan.transfers().iter().filter_map(Transfer::stream);
+    streams.flat_map(|s| [Some(s.node), s.producer].into_iter().flatten().map(|node| (node, s.chunks()))).collect()
+}
+
+/// How many threads take part in a run beside the caller's: of the other devices that have steps, and of links. What a run takes beside its
+/// nodes and transfers goes by it; devices that have nothing to do take nothing.
+pub fn threads(plan: &Plan) -> usize {
+    let device = |step: &Step| match step {
+        Step::Input(index) => Some(plan.input_device(*index)),
+        Step::Output(index) => Some(plan.output_device(*index)),
+        Step::Node(node) => Some(plan.device_of(*node)),
+        Step::Transfer(_) => None,
+    };
+    let others: BTreeSet<DeviceId> = plan.steps().iter().filter_map(device).filter(|device| *device != HOST).collect();
+    others.len() + plan.links().len()
+}
+
+impl<'a> Script<'a> {
+    fn new(program: &'a Program, plan: &'a Plan, machine: &'a Machine) -> Self {
+        let devices = (0..plan.devices().len() as u32).map(DeviceId);
+        let constants = Constants::of(program);
+        let batches = devices.flat_map(|device| batches(program, plan, device));
+        let submitted_with = batches.flat_map(|batch| {
+            let (last, nodes) = (batch.last().copied(), batch.len());
+            batch.into_iter().filter_map(move |node| Some((node, Batch { last: last?, nodes })))
+        });
+        Self {
+            program,
+            plan,
+            machine,
+            // The call has a lane of its own, behind the others.
+            operations: vec![Operation { lane: clock(plan), ..Operation::default() }],
+            nodes: vec![None; program.nodes.len()],
+            transfers: vec![None; plan.transfers().len()],
+            hops: vec![None; plan.transfers().len()],
+            there: BTreeMap::new(),
+            submitted_with: submitted_with.collect(),
+            chunks: chunks(plan),
+            encoded: BTreeMap::new(),
+            reads: first_reads(program, plan),
+            far: [
+                constants.alone(&machine.devices, &machine.costs),
+                constants.placed(&machine.devices, &machine.costs, |node| plan.device_of(node)),
+            ],
+            constants,
+            curves: BTreeMap::new(),
+            emptied: plan.memory().emptied(),
+            run: machine.costs.run(threads(plan)).cloned().unwrap_or_default(),
+            begun: BTreeSet::new(),
+        }
+    }
+
+    /// How many lanes there are: devices, then the threads that encode for them, then links, then the call.
+    fn lanes(&self) -> usize {
+        clock(self.plan) + 1
+    }
+
+    /// Adds an operation; returns its number. The first of a lane waits until the lane's thread has turned to it.
+    fn push(&mut self, lane: usize, seconds: f64, mut after: Vec<(usize, f64)>) -> usize {
+        if self.begun.insert(lane) {
+            let start = if lane == HOST.index() { &self.run.start } else { &self.run.join };
+            after.push((CALL, self.starting(start)));
+        }
+        self.operations.push(Operation { lane, seconds, after });
+        self.operations.len() - 1
+    }
+
+    /// Seconds until a thread begins; 0 where nothing is known.
+    fn starting(&self, history: &History) -> f64 {
+        self.start(history).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
+    }
+
+    /// The least where only the caller's thread takes part. To wake another takes from microseconds to tens of them, and how soon it once began
+    /// says nothing of how soon it does.
+    fn start(&self, history: &History) -> Option<Estimate> {
+        if threads(self.plan) == 0 { history.least() } else { history.undisturbed() }
+    }
+
+    fn add(&mut self, step: &Step, costs: &[Vec<Option<NodeCost>>]) {
+        match step {
+            Step::Input(index) => {
+                let (given, device) = (self.program.inputs[*index], self.plan.input_device(*index));
+                let there = self.push(device.index(), 0.0, Vec::new());
+                self.there.insert((given, device), (there, 0.0));
+            }
+            Step::Output(index) => {
+                let device = self.plan.output_device(*index);
+                let made = self.there.get(&(self.program.outputs[*index].value, device));
+                let after = made.copied().into_iter().collect();
+                self.push(device.index(), 0.0, after);
+            }
+            Step::Node(node) => self.add_node(*node, costs),
+            Step::Transfer(id) => self.add_transfer(*id),
+        }
+    }
+
+    /// What a node takes by itself, with its constants where this plan has them.
+    fn own_seconds(&self, node: NodeId, device: DeviceId, cost: &NodeCost) -> f64 {
+        let [alone, here] = self.far.each_ref().map(|far| self.constants.of_cost(node, cost, far[device.index()]));
+        with_far(without_far(cost.seconds, alone), here)
+    }
+
+    fn add_node(&mut self, id: NodeId, costs: &[Vec<Option<NodeCost>>]) {
+        let device = self.plan.device_of(id);
+        let (known, devices) = (&self.machine.costs, &self.machine.devices);
+        let reads = self.reads.get(&id).map_or(0.0, |reads| read_seconds(known, devices, device, reads));
+        let seconds = costs[id.index()][device.index()].map_or(0.0, |cost| self.own_seconds(id, device, &cost)) + reads;
+        let inputs = self.program.node(id).inputs.iter();
+        let mut after: Vec<_> = inputs.filter_map(|value| self.there.get(&(*value, device)).copied()).collect();
+        if let Some(batch) = self.submitted_with.get(&id).copied() {
+            let encoded = self.encoded.get(&batch.last).copied().unwrap_or_else(|| self.encode(batch, device, &after));
+            after.push((encoded, self.machine.dispatch(device)));
+        }
+        let lane = device.index();
+        let first = self.operations.len();
+        match self.chunks.get(&id).copied() {
+            None => drop(self.push(lane, seconds, after)),
+            Some(chunks) => {
+                let streams = self.plan.transfers().iter().zip(&self.transfers);
+                let read = streams.filter(|(transfer, _)| transfer.stream().is_some_and(|stream| stream.node == id));
+                let (firsts, lasts): (Vec<_>, Vec<_>) =
+                    read.filter_map(|(_, parts)| *parts).map(|(first, last)| ((first, 0.0), (last, 0.0))).unzip();
+                after.extend(firsts);
+                let chunk = seconds / chunks.max(2) as f64;
+                self.push(lane, chunk, after);
+                self.push(lane, seconds - 2.0 * chunk, Vec::new());
+                self.push(lane, chunk, lasts);
+            }
+        }
+        let last = self.operations.len() - 1;
+        self.nodes[id.index()] = Some((first, last));
+        for value in &self.program.node(id).outputs {
+            self.there.insert((*value, device), (last, 0.0));
+        }
+    }
+
+    /// Encodes all nodes of a batch, when its first node comes. What the others wait for came before: else they began a batch.
+    fn encode(&mut self, batch: Batch, device: DeviceId, after: &[(usize, f64)]) -> usize {
+        let seconds = self.machine.encode(device) * batch.nodes as f64;
+        // Nodes of the same GPU need not be done before the next are encoded.
+        let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
+        let after = gates.copied().collect();
+        let lane = self.plan.devices().len() + device.index();
+        let encoded = self.push(lane, seconds, after);
+        self.encoded.insert(batch.last, encoded);
+        encoded
+    }
+
+    fn add_transfer(&mut self, id: TransferId) {
+        let Transfer { value, from, to, bytes, route } = self.plan.transfer(id).clone();
+        let made = self.there.get(&(value, from)).copied();
+        // Who feeds a stream while computing: when the first chunk is there, and when the last.
+        let feeder = match &route {
+            Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
+            Route::Shared | Route::Copied => None,
+        };
+        let ready = feeder.map(|(first, _)| (first, 0.0)).or(made);
+        let after: Vec<_> = ready.into_iter().chain(self.emptied(value, to)).collect();
+        let curve = self.curve(from, to);
+        let lane = self.plan.links().iter().position(|link| link.from == from && link.to == to);
+        let (Some(lane), false) = (lane.map(|at| 2 * self.plan.devices().len() + at), route == Route::Shared) else {
+            let hop = curve.time(bytes);
+            self.transfers[id.index()] = feeder;
+            if let Some((operation, delay)) = made {
+                if feeder.is_none() {
+                    self.hops[id.index()] = Some((operation, [delay, delay + hop]));
+                }
+                self.there.insert((value, to), (operation, delay + hop));
+            }
+            return;
+        };
+        let (chunk, whole) = match &route {
+            Route::Streamed(stream) => {
+                let whole = self.streamed_curve(from, to).time(bytes);
+                (curve.time(stream.chunk_bytes()).min(whole), whole)
+            }
+            Route::Shared | Route::Copied => (curve.time(bytes), curve.time(bytes)),
+        };
+        let first = self.operations.len();
+        self.push(lane, chunk, after);
+        if chunk < whole {
+            let after = feeder.map(|(_, last)| (last, 0.0)).into_iter().collect();
+            self.push(lane, (whole - 2.0 * chunk).max(0.0), Vec::new());
+            self.push(lane, chunk.min(whole - chunk), after);
+        }
+        let last = self.operations.len() - 1;
+        self.transfers[id.index()] = Some((first, last));
+        if !matches!(route, Route::Streamed(_)) {
+            let woken = if self.plan.device(to).kind == DeviceKind::Cpu { self.machine.wake() } else { 0.0 };
+            self.there.insert((value, to), (last, woken));
+        }
+    }
+
+    /// The last use of what was in a value's slot before: it is copied there when that is over.
+    fn emptied(&self, value: ValueId, device: DeviceId) -> Option<(usize, f64)> {
+        let operations = match self.plan.steps().get(*self.emptied.get(&(device, value))? as usize)? {
+            Step::Node(node) => self.nodes[node.index()],
+            Step::Transfer(id) => self.transfers[id.index()],
+            Step::Input(_) | Step::Output(_) => None,
+        };
+        operations.map(|(_, last)| (last, 0.0))
+    }
+
+    fn curve(&mut self, from: DeviceId, to: DeviceId) -> TransferCurve {
+        let machine = self.machine;
+        self.curves.entry((from, to)).or_insert_with(|| machine.link(from, to).curve()).clone()
+    }
+
+    fn streamed_curve(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
+        self.machine.link(from, to).streamed_curve()
+    }
+}

@@ -1,0 +1,41 @@
+//! From a lowered program to a plan: the machine and its costs, constraints, placement, streaming blocks, prediction, and fitting all
+//! of it into the devices' memory.
+//!
+//! [`Planner`] is the way in. [`Machine`] is what is placed on: the devices that are there, or those that a [`PlatformFile`] describes.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod blocks_first;
+mod choosing;
+mod constraints;
+mod described_machine;
+mod error;
+mod far;
+mod fitting;
+mod forecast;
+mod kept;
+mod machine;
+mod name_pattern;
+mod placing;
+mod planned;
+mod platform_file;
+mod platform_problem;
+mod repair;
+mod request;
+mod strategy;
+
+pub use anabranch_plan::MachineDevice;
+pub use constraints::{Constraints, Pin, Resident};
+pub use error::PlanningError;
+pub use far::{Constants, with_far, without_far};
+pub use fitting::Planner;
+pub use forecast::{batches, first_reads, read_seconds, threads};
+pub use kept::KeptPlan;
+pub use machine::{Machine, compute_devices, link, machine_devices};
+pub use name_pattern::matches as name_matches;
+pub use placing::{Placed, Placing};
+pub use planned::{Lowered, Planned};
+pub use platform_file::{DeviceEntry, LinkEntry, PlatformFile};
+pub use request::{BlockSource, PlacementRequest, PlanChoice};
+pub use strategy::{Algorithm, Order, Strategy};

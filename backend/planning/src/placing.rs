@@ -1,0 +1,289 @@
+//! From a program and the devices' costs to a placement and its predicted schedule.
+
+use super::constraints::Constraints;
+use super::error::PlanningError;
+use super::far::{Constants, with_far};
+use super::machine::Machine;
+use super::request::PlacementRequest;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_costs::NodeCost;
+use anabranch_ir::program::{NodeId, Program};
+use anabranch_placement::check::{check_placement, check_schedule};
+use anabranch_placement::cost::{CostTable, TransferCurve};
+use anabranch_placement::evaluate::{Decision, decisions};
+use anabranch_placement::format::{Facts, LoadedProblem};
+use anabranch_placement::order::{Order, Planned};
+use anabranch_placement::place::{Auto, Improved, Placement};
+use anabranch_placement::platform::{Device, DeviceId, DeviceKinds, Platform};
+use anabranch_placement::problem::{MemoryRule, Problem};
+use anabranch_placement::rules::{Delays, LinkContention, Rules};
+use anabranch_placement::schedule::Schedule;
+use anabranch_placement::simulate::simulate;
+use anabranch_plan::Forecast;
+use anabranch_plan::tasks::{NodeLimits, ProgramTasks, Role};
+
+/// A placed program.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The task graph that was placed.
+    pub tasks: ProgramTasks,
+    /// The devices and links that it was placed on.
+    pub platform: Platform,
+    /// Predicted cost of each node on each device, node by node; `None` where it cannot run.
+    pub costs: Vec<Vec<Option<NodeCost>>>,
+    /// Times of transfers by sender, receiver and size.
+    curves: Vec<Vec<TransferCurve>>,
+    /// The least seconds from node to node of each device.
+    intervals: Vec<f64>,
+    /// The device of each task, and why.
+    pub placement: Placement,
+    /// The predicted schedule.
+    pub schedule: Schedule,
+}
+
+impl Placed {
+    /// Bytes that the nodes of a device keep there, as placement counted them.
+    pub(super) fn resident(&self, device: usize) -> u64 {
+        let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
+        here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
+    }
+
+    /// From how many tasks each device could choose whenever it started one, in a schedule of this placement: the predicted one,
+    /// or one made of measured times.
+    ///
+    /// # Errors
+    /// If the problem cannot be built again, which is a fault of Anabranch.
+    pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlanningError> {
+        let table = table(&self.tasks, &self.platform, &self.costs, &self.intervals, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)
+            .map_err(PlanningError::infeasible)?;
+        Ok(decisions(&problem, schedule))
+    }
+}
+
+/// A program on a set of devices: what all strategies share.
+pub struct Placing<'a> {
+    program: &'a Program,
+    machine: &'a Machine,
+    tasks: ProgramTasks,
+    costs: Vec<Vec<Option<NodeCost>>>,
+    constants: Constants,
+    /// By device, what a byte of constants takes longer to come if all nodes are there; in the costs already.
+    far: Vec<f64>,
+    curves: Vec<Vec<TransferCurve>>,
+    intervals: Vec<f64>,
+}
+
+impl<'a> Placing<'a> {
+    /// Predicts the cost of each node on each device and applies the constraints. CPUs run all nodes, GPUs those that all of
+    /// them have a kernel for.
+    ///
+    /// # Errors
+    /// If a constraint names what is not there, or constraints contradict each other.
+    pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlanningError> {
+        let devices = &machine.devices;
+        let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
+        let allowed: Vec<_> = machine.gpu_runs(program).iter().map(kinds).collect();
+        let pins = constraints.pinned(program, devices)?;
+        let residence = constraints.residence(program, devices)?;
+        machine.has(pins.iter().flatten().chain(&residence.inputs).chain(&residence.outputs))?;
+        let limits: Vec<_> = program
+            .node_ids()
+            .map(|n| NodeLimits {
+                allowed: allowed[n.index()],
+                pinned: pins[n.index()],
+                resident: resident(program, n),
+            })
+            .collect();
+        let tasks = ProgramTasks::new(program, &limits, &constraints.pairs(program)?, &residence)
+            .map_err(PlanningError::infeasible)?;
+        let ids = (0..devices.len() as u32).map(DeviceId);
+        let predictors: Vec<_> = devices.iter().map(|device| machine.predictor(device)).collect();
+        let constants = Constants::of(program);
+        let far = constants.alone(devices, &machine.costs);
+        let costs = program
+            .node_ids()
+            .map(|id| (id, program.node(id), allowed[id.index()]))
+            .map(|(id, node, allowed)| {
+                let runs = |at: DeviceId| allowed.contains(devices[at.index()].kind) && !machine.lost.contains(&at);
+                let cost = |at: DeviceId| {
+                    let device = &devices[at.index()];
+                    let cost = predictors[at.index()].predict(&node.spec).times(device.times);
+                    let cost = constants.near(id, cost, machine.costs.far(&device.key) * device.times);
+                    let far = constants.of_cost(id, &cost, far[at.index()]);
+                    NodeCost { seconds: with_far(cost.seconds, far), ..cost }
+                };
+                ids.clone().map(|at| runs(at).then(|| cost(at))).collect()
+            })
+            .collect();
+        let curves = ids.clone().map(|from| ids.clone().map(|to| machine.crossing(from, to)).collect()).collect();
+        let intervals = ids.map(|device| machine.encode(device)).collect();
+        Ok(Self { program, machine, tasks, costs, constants, far, curves, intervals })
+    }
+
+    /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
+    pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
+        let far = |cost: &NodeCost| self.constants.of_cost(node, cost, self.far[device.index()]);
+        let cost = cost.map(|cost| NodeCost { seconds: with_far(cost.seconds, far(&cost)), ..cost });
+        self.costs[node.index()][device.index()] = cost;
+    }
+
+    /// Places the program within `memory` bytes per device (in the machine's order), checks the result, and simulates it: under
+    /// the request's rule, or in the order that it brings along.
+    ///
+    /// # Errors
+    /// If there is no placement within the constraints.
+    pub fn place(&self, request: &PlacementRequest, memory: &[u64]) -> Result<Placed, PlanningError> {
+        let platform = self.platform(memory)?;
+        let (placement, mut schedule) =
+            self.with_problem(&platform, MemoryRule::Resident, |problem| place(problem, request))??;
+        self.begin_with_inputs(&mut schedule);
+        Ok(self.given(placement, schedule, platform))
+    }
+
+    /// A placement and its schedule, with what is predicted on the devices of `platform`.
+    pub(super) fn given(&self, placement: Placement, schedule: Schedule, platform: Platform) -> Placed {
+        let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
+        let (curves, intervals) = (self.curves.clone(), self.intervals.clone());
+        Placed { tasks, costs, curves, intervals, placement, schedule, platform }
+    }
+
+    /// Searches for the best placement within `memory` bytes per device.
+    ///
+    /// # Errors
+    /// If no strategy finds a placement within the constraints.
+    pub(super) fn improve(&self, memory: &[u64]) -> Result<Improved, PlanningError> {
+        let improve = |problem: &Problem<'_>| Auto::default().improve(problem, |_, _| {});
+        Ok(self.with_problem(&self.platform(memory)?, MemoryRule::Resident, improve)??)
+    }
+
+    /// [`Self::place`] within `room` bytes for each device; where the strategy finds no room, as if there were enough: what is counted here is a guess
+    /// of what a plan takes.
+    ///
+    /// # Errors
+    /// If there is no placement within the other constraints.
+    pub(super) fn place_roomy(&self, request: &PlacementRequest, room: &[u64]) -> Result<Placed, PlanningError> {
+        let roomy = vec![u64::MAX; self.machine.devices.len()];
+        self.place(request, room).or_else(|error| self.place(request, &roomy).map_err(|_| error))
+    }
+
+    /// The problem that [`Self::place`] gives the strategies, in seconds.
+    ///
+    /// # Errors
+    /// If some node can run nowhere.
+    pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
+        let copy = |problem: &Problem<'_>| LoadedProblem::copy_of("program", problem);
+        let loaded = self.with_problem(&self.platform(memory)?, MemoryRule::Resident, copy)?;
+        Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
+    }
+
+    /// Lends out the problem of placing on `platform`, under the rules of this machine: values cross a link one at a time, and
+    /// devices slow each other down.
+    pub(super) fn with_problem<T>(
+        &self,
+        platform: &Platform,
+        counts: MemoryRule,
+        look: impl FnOnce(&Problem<'_>) -> T,
+    ) -> Result<T, PlanningError> {
+        let table = table(&self.tasks, platform, &self.costs, &self.intervals, &self.curves)?;
+        let problem = Problem::new(self.tasks.graph(), platform, &table, counts).map_err(PlanningError::infeasible)?;
+        let devices = self.machine.devices.len();
+        let delays = Delays::from_fn(devices, |from, to| self.machine.delay(from, to));
+        let rules = Rules::default().with_contention(LinkContention::SerialCopies).with_delays(delays);
+        let rules = rules.with_slowdowns(self.machine.slowdowns(devices));
+        Ok(look(&problem.under(rules).map_err(PlanningError::infeasible)?))
+    }
+
+    /// What a scheduler at run time goes by: predicted times of nodes, where pins let them run, and of transfers.
+    pub fn forecast(&self) -> Forecast {
+        let at = |node: usize, device: usize| {
+            let pinned = self.tasks.graph().task(self.tasks.task(NodeId(node as u32))).pinned;
+            let open = pinned.is_none_or(|pin| pin.index() == device);
+            self.costs[node][device].filter(|_| open).map(|cost| cost.seconds)
+        };
+        let devices = 0..self.machine.devices.len();
+        let nodes = (0..self.costs.len()).map(|node| devices.clone().map(|device| at(node, device)).collect());
+        Forecast { nodes: nodes.collect(), links: self.curves.clone() }
+    }
+
+    /// The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+    pub(super) fn begin_with_inputs(&self, schedule: &mut Schedule) {
+        schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
+    }
+
+    /// The task graph.
+    pub(super) fn tasks(&self) -> &ProgramTasks {
+        &self.tasks
+    }
+
+    /// Predicted cost of each node on each device.
+    pub(super) fn costs(&self) -> &[Vec<Option<NodeCost>>] {
+        &self.costs
+    }
+
+    /// The devices with so much memory, and their links.
+    pub(super) fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
+        let speed = |device: usize| {
+            // Ranks that want one figure a device get its mean rate over the nodes that it can run.
+            let costs = self.costs.iter().zip(&self.program.nodes);
+            let (flops, seconds) = costs.fold((1.0, 1e-9), |(flops, seconds), (costs, node)| match costs[device] {
+                Some(cost) => (flops + node.spec.work().flops, seconds + cost.seconds),
+                None => (flops, seconds),
+            });
+            flops / seconds
+        };
+        let devices = self.machine.devices.iter().zip(memory).enumerate().map(|(index, (device, bytes))| {
+            Device::new(&device.name, device.kind).with_memory(*bytes).with_speed(speed(index))
+        });
+        let affine = |from: DeviceId, to: DeviceId| {
+            let link = self.machine.link(from, to);
+            (link.latency, link.rate)
+        };
+        Platform::new(devices.collect(), affine).map_err(PlanningError::infeasible)
+    }
+}
+
+/// Places a problem as requested, and simulates that; both are checked.
+fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement, Schedule), PlanningError> {
+    let placement = request.placer.place(problem)?;
+    let refuse = |violation: String| {
+        let strategy = placement.strategy;
+        let text =
+            format!("the strategy `{strategy}` gave an invalid result, which is a fault of Anabranch: {violation}");
+        PlanningError::new(ErrorKind::Internal, text)
+    };
+    if let Some(violation) = check_placement(problem, &placement.device_of).first() {
+        return Err(refuse(violation.to_string()));
+    }
+    let order: Box<dyn Order + '_> = match &request.order {
+        Some(order) => Box::new(Planned::new(order)),
+        None => request.rule.rule(),
+    };
+    let schedule = simulate(problem, &placement.device_of, &*order).map_err(PlanningError::infeasible)?;
+    match check_schedule(problem, &placement.device_of, &schedule).first() {
+        None => Ok((placement, schedule)),
+        Some(violation) => Err(refuse(violation.to_string())),
+    }
+}
+
+/// Seconds of each task on each device, and of transfers. A GPU does not begin nodes faster than the host encodes them.
+fn table<'g>(
+    tasks: &'g ProgramTasks,
+    platform: &'g Platform,
+    costs: &[Vec<Option<NodeCost>>],
+    intervals: &[f64],
+    curves: &[Vec<TransferCurve>],
+) -> Result<CostTable<'g>, PlanningError> {
+    let table = CostTable::from_fn(tasks.graph(), platform, |task, device| match tasks.role(task) {
+        Role::Node(node) => costs[node.index()][device.index()].map(|cost| cost.seconds.max(intervals[device.index()])),
+        Role::Input(_) | Role::Output(_) => Some(0.0),
+    });
+    let table = table.map_err(PlanningError::infeasible)?;
+    Ok(table.with_links(|from, to| curves[from.index()][to.index()].clone()))
+}
+
+/// Bytes of the constants that a node reads.
+fn resident(program: &Program, node: NodeId) -> u64 {
+    let inputs = &program.node(node).inputs;
+    inputs.iter().filter_map(|input| program.constant(*input)).map(|constant| constant.bytes() as u64).sum()
+}

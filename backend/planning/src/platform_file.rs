@@ -1,0 +1,406 @@
+//! Platform files: devices and links that are not there, or are there otherwise, so that a model can be placed and simulated
+//! for another machine (StarPU needs a simulator of its own for that question; here it is a file).
+//!
+//! ```json
+//! { "format": "anabranch-platform", "version": 1, "extends": true,
+//!   "devices": [ { "name": "gpu0", "times": 0.25, "memory": "4 GiB" },
+//!                { "name": "gpu1", "kind": "gpu", "memory": "8 GiB",
+//!                  "rates": { "matmul_flops": 5e12, "conv_flops": 4e12, "map_flops": 1e12, "bandwidth": 3e11, "launch": 5e-6 } } ],
+//!   "links": [ { "from": "cpu0", "to": "gpu1", "latency": 2e-5, "rate": 1.2e10 } ],
+//!   "remove": [] }
+//! ```
+
+use super::error::PlanningError;
+use super::machine::{link, machine_devices};
+use anabranch_base::bytes::{format_bytes, parse_bytes};
+use anabranch_base::files;
+use anabranch_base::quoted::Name;
+use anabranch_costs::{MOST_SECONDS, MachineCosts, Rates, is_rate};
+use anabranch_device::Inventory;
+use anabranch_placement::platform::DeviceKind;
+use anabranch_plan::MachineDevice;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const FORMAT: &str = PlatformFile::FORMAT;
+
+/// The version that this build writes and reads.
+const VERSION: u32 = 1;
+
+/// Most devices of a platform: a plan looks at the links of all pairs.
+const MOST_DEVICES: usize = 256;
+
+/// A platform as a file holds it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlatformFile {
+    /// `anabranch-platform`.
+    pub format: String,
+    /// 1.
+    pub version: u32,
+    /// Whether the file only says what differs from the machine at hand; else it says everything.
+    #[serde(default)]
+    pub extends: bool,
+    /// The devices, the host first; where the file extends, those that are added or differ.
+    pub devices: Vec<DeviceEntry>,
+    /// Links that differ from what was measured, or is assumed.
+    #[serde(default)]
+    pub links: Vec<LinkEntry>,
+    /// Names of devices of the machine at hand that are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<String>,
+}
+
+/// A device of a platform file. What is left out is as the device at hand of the same name has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceEntry {
+    /// Its name in plans and on the command line.
+    pub name: String,
+    /// CPU or GPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<DeviceKind>,
+    /// Bytes that it may hold: a number, or a text such as `4 GiB`. Without it, all bytes that there are.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "size")]
+    pub memory: Option<u64>,
+    /// The key in the cost store of the device whose measured times it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What its times are multiplied by: 0.5 is twice as fast.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub times: f64,
+    /// The device's roofline: of one that nobody has measured, or of one whose measured times are to count no more. The rates that were
+    /// measured leave everything as it is; others take the place of all that was measured of the device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<Rates>,
+}
+
+/// A directed link of a platform file: a transfer of `n` bytes takes `latency + n / rate` seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkEntry {
+    /// The device that sends.
+    pub from: String,
+    /// The device that receives.
+    pub to: String,
+    /// Seconds before the first byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<f64>,
+    /// Bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+}
+
+impl PlatformFile {
+    /// What `format` says in every platform file.
+    pub const FORMAT: &'static str = "anabranch-platform";
+
+    /// The machine at hand: all devices, and all links as measured or assumed.
+    pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
+        let devices = machine_devices(inventory);
+        let pairs = devices.iter().flat_map(|from| devices.iter().map(move |to| (from, to)));
+        let entry = |(from, to): (&MachineDevice, &MachineDevice)| {
+            let costs = link(known, from, to);
+            let (from, to) = (from.name.clone(), to.name.clone());
+            LinkEntry { from, to, latency: Some(costs.latency), rate: Some(costs.rate) }
+        };
+        Self {
+            format: FORMAT.into(),
+            version: VERSION,
+            extends: false,
+            devices: devices.iter().map(|device| DeviceEntry::of(device).with_rates(known)).collect(),
+            links: pairs.filter(|(from, to)| from.name != to.name).map(entry).collect(),
+            remove: Vec::new(),
+        }
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is no platform file of this version.
+    pub fn read(path: &Path) -> Result<Self, PlanningError> {
+        let refused = |problem: &str| PlanningError::platform_file(path, problem);
+        let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(&error.to_string()))?;
+        let file: Self = serde_json::from_slice(&text).map_err(|e| {
+            refused(&format!("{}; start from one that `PlatformFile::of` makes", files::json_problem(&e)))
+        })?;
+        let Self { format, version, .. } = &file;
+        if format != FORMAT || *version != VERSION {
+            return Err(PlanningError::platform(format!(
+                "`format` and `version` are {} {version}; this program reads `{FORMAT}` {VERSION}",
+                Name(format)
+            )));
+        }
+        Ok(file)
+    }
+
+    /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked. The first is the
+    /// host, a CPU.
+    pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
+        let devices = self.entries_over(present)?;
+        match devices.first() {
+            Some(host) if host.kind != Some(DeviceKind::Cpu) => {
+                let problem = format!("the first device, `{}`, is no CPU; inputs and outputs are there", host.name);
+                Err(PlanningError::platform(problem))
+            }
+            _ => Ok(devices),
+        }
+    }
+
+    /// The same of any devices, but at least one.
+    pub(super) fn entries_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
+        let unknown = |what: &str, name: &str, devices: &[DeviceEntry]| {
+            let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
+            PlanningError::platform(format!("{what} names `{name}`, but the devices are {}", known.join(", ")))
+        };
+        self.refuse_too_many(self.devices.len())?;
+        let detected: Vec<_> = present.iter().map(DeviceEntry::of).collect();
+        let mut devices: Vec<DeviceEntry> = if self.extends { detected.clone() } else { Vec::new() };
+        for entry in &self.devices {
+            let filled = entry.filled(detected.iter().find(|other| other.name == entry.name))?;
+            match devices.iter_mut().find(|other| other.name == entry.name) {
+                Some(place) => *place = filled,
+                None => devices.push(filled),
+            }
+        }
+        for name in &self.remove {
+            let place = devices.iter().position(|device| device.name == *name);
+            devices.remove(place.ok_or_else(|| unknown("`remove`", name, &devices))?);
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = self.devices.iter().find(|device| !names.insert(&device.name)) {
+            return Err(PlanningError::platform(format!("two devices are called `{}`", twice.name)));
+        }
+        if devices.is_empty() {
+            return Err(PlanningError::platform("no device is left"));
+        }
+        self.refuse_too_many(devices.len())?;
+        for link in &self.links {
+            link.check()?;
+            for name in [&link.from, &link.to] {
+                if !devices.iter().any(|device| device.name == *name) {
+                    return Err(unknown("a link", name, &devices));
+                }
+            }
+        }
+        Ok(devices)
+    }
+
+    /// Refuses more devices, and more links between them, than a plan can look at.
+    fn refuse_too_many(&self, devices: usize) -> Result<(), PlanningError> {
+        let links = MOST_DEVICES * MOST_DEVICES;
+        if devices <= MOST_DEVICES && self.links.len() <= links {
+            return Ok(());
+        }
+        let found = format!("it has {devices} devices and {} links", self.links.len());
+        let text = format!("{found}; at most {MOST_DEVICES} devices and {links} links are planned for; leave some out");
+        Err(PlanningError::platform(text))
+    }
+
+    /// What the file says of a link.
+    pub(super) fn link(&self, from: &str, to: &str) -> Option<&LinkEntry> {
+        self.links.iter().rev().find(|link| link.from == from && link.to == to)
+    }
+}
+
+impl DeviceEntry {
+    /// A device at hand.
+    pub(super) fn of(device: &MachineDevice) -> Self {
+        Self {
+            name: device.name.clone(),
+            kind: Some(device.kind),
+            memory: Some(device.memory),
+            key: Some(device.key.clone()),
+            times: 1.0,
+            rates: None,
+        }
+    }
+
+    /// The same with the rates that were measured of it.
+    fn with_rates(self, known: &MachineCosts) -> Self {
+        let costs = self.key.as_ref().and_then(|key| known.devices.get(key));
+        Self { rates: costs.and_then(|costs| costs.rates), ..self }
+    }
+
+    /// The device as placement sees it, under a key of its own.
+    pub(super) fn machine_device(&self) -> MachineDevice {
+        MachineDevice {
+            name: self.name.clone(),
+            kind: self.kind.unwrap_or(DeviceKind::Cpu),
+            key: format!("platform file | {}", self.name),
+            memory: self.memory.unwrap_or(u64::MAX),
+            times: self.times,
+            threads: 1,
+            cache: 0,
+        }
+    }
+
+    /// Whether its figures make sense.
+    pub(super) fn check(&self) -> Result<(), PlanningError> {
+        if !(f64::MIN_POSITIVE..=1e30).contains(&self.times) {
+            return Err(wrong_figure("times", &self.name, self.times, "a number above 0, and at most 10^30"));
+        }
+        if let Some(rates) = self.rates.filter(|rates| !rates.is_sane()) {
+            return Err(wrong_figure(
+                "one of the rates",
+                &self.name,
+                rates.matmul_flops,
+                "from 10^-9 to 10^30, as are all rates",
+            ));
+        }
+        Ok(())
+    }
+
+    fn filled(&self, detected: Option<&Self>) -> Result<Self, PlanningError> {
+        self.check()?;
+        let Some(kind) = self.kind.or(detected.and_then(|d| d.kind)) else {
+            return Err(PlanningError::platform(format!(
+                "device `{}` is not known here, so that its `kind` must be given: `cpu` or `gpu`",
+                self.name
+            )));
+        };
+        // Times measured on the device at hand are not those of one with a roofline of its own.
+        let key = self.key.clone().or_else(|| detected.filter(|_| self.rates.is_none())?.key.clone());
+        let memory = self.memory.or(detected.and_then(|d| d.memory));
+        Ok(Self { name: self.name.clone(), kind: Some(kind), memory, key, times: self.times, rates: self.rates })
+    }
+}
+
+impl LinkEntry {
+    pub(super) fn check(&self) -> Result<(), PlanningError> {
+        let figure =
+            |what, value, expected| Err(wrong_figure(what, &format!("{} -> {}", self.from, self.to), value, expected));
+        match (self.latency, self.rate) {
+            (Some(latency), _) if !(0.0..=MOST_SECONDS).contains(&latency) => {
+                figure("latency", latency, "a number of seconds, 0 or more, and at most 10^10")
+            }
+            (_, Some(rate)) if !is_rate(rate) => {
+                figure("rate", rate, "a number of bytes per second from 10^-9 to 10^30")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn wrong_figure(what: &str, name: &str, value: f64, expected: &str) -> PlanningError {
+    PlanningError::platform(format!("{what} of `{name}` is {value}; it must be {expected}"))
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn is_one(times: &f64) -> bool {
+    *times == 1.0
+}
+
+/// Sizes as numbers or as people write them.
+mod size {
+    use super::{Deserialize, Deserializer, Serializer, format_bytes, parse_bytes};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(size: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+        match size {
+            // Only a text that means the same number is a better way to say it.
+            Some(bytes) if parse_bytes(&format_bytes(*bytes)) == Ok(*bytes) => {
+                serializer.serialize_str(&format_bytes(*bytes))
+            }
+            Some(bytes) => serializer.serialize_u64(*bytes),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+        match Option::<Size>::deserialize(deserializer)? {
+            None => Ok(None),
+            Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(Size::Text(text)) => parse_bytes(&text).map(Some).map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present() -> Vec<MachineDevice> {
+        let device = |name: &str, kind, memory| MachineDevice {
+            name: name.into(),
+            kind,
+            key: format!("{name}'s key"),
+            memory,
+            times: 1.0,
+            threads: 1,
+            cache: 0,
+        };
+        vec![device("cpu0", DeviceKind::Cpu, 1 << 30), device("gpu0", DeviceKind::Gpu, 1 << 20)]
+    }
+
+    fn devices(text: &str) -> Result<Vec<DeviceEntry>, String> {
+        let text = format!("{{\"format\": \"{FORMAT}\", \"version\": 1, {text}}}");
+        let file: PlatformFile = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        file.devices_over(&present()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_file_that_extends_says_only_what_differs() {
+        let found = devices(
+            r#""extends": true, "devices": [{"name": "gpu0", "times": 0.5, "memory": "2 MiB"},
+               {"name": "gpu1", "kind": "gpu", "key": "gpu0's key"}], "remove": []"#,
+        );
+        let found = found.expect("sound");
+        assert_eq!(found.iter().map(|d| d.name.as_str()).collect::<Vec<_>>(), ["cpu0", "gpu0", "gpu1"]);
+        assert_eq!((found[0].memory, found[0].times), (Some(1 << 30), 1.0));
+        assert_eq!((found[1].memory, found[1].times), (Some(2 << 20), 0.5));
+        assert_eq!(found[1].key.as_deref(), Some("gpu0's key"));
+        assert_eq!(found[2].memory, None);
+    }
+
+    #[test]
+    fn a_roofline_takes_the_place_of_measured_times() {
+        let rates = r#"{"matmul_flops": 1e12, "conv_flops": 1e12, "map_flops": 1e12, "bandwidth": 1e11, "launch": 0}"#;
+        let text = format!(r#""extends": true, "devices": [{{"name": "gpu0", "rates": {rates}}}]"#);
+        assert_eq!(devices(&text).expect("sound")[1].key, None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_by_name() {
+        let cpu = r#"{"name": "cpu0"}"#;
+        for (text, part) in [
+            (r#""devices": [{"name": "x"}]"#.to_owned(), "`kind` must be given"),
+            (r#""devices": [{"name": "x", "kind": "tpu"}]"#.to_owned(), "tpu"),
+            (r#""devices": [{"name": "gpu0"}]"#.to_owned(), "the first device, `gpu0`, is no CPU"),
+            (r#""devices": []"#.to_owned(), "no device is left"),
+            (format!(r#""devices": [{cpu}, {cpu}]"#), "two devices are called `cpu0`"),
+            (r#""devices": [{"name": "cpu0", "times": -1}]"#.to_owned(), "times of `cpu0` is -1"),
+            (r#""devices": [{"name": "cpu0", "memory": "much"}]"#.to_owned(), "much"),
+            (r#""devices": [{"name": "cpu0", "speed": 2}]"#.to_owned(), "unknown field `speed`"),
+            (format!(r#""devices": [{cpu}], "remove": ["gpu7"]"#), "`remove` names `gpu7`"),
+            (format!(r#""devices": [{cpu}], "links": [{{"from": "cpu0", "to": "x"}}]"#), "a link names `x`"),
+            (
+                format!(r#""devices": [{cpu}], "links": [{{"from": "cpu0", "to": "cpu0", "rate": 0}}]"#),
+                "rate of `cpu0 -> cpu0` is 0",
+            ),
+        ] {
+            let error = devices(&text).expect_err(&text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_as_people_read_them_where_that_is_exact() {
+        let entry = |memory| DeviceEntry { memory: Some(memory), ..DeviceEntry::of(&present()[0]) };
+        for (bytes, text) in [(1 << 30, "\"1 GiB\""), ((1 << 30) + 1, "1073741825")] {
+            let written = serde_json::to_string(&entry(bytes)).expect("plain data");
+            assert!(written.contains(text), "{written}");
+            assert_eq!(serde_json::from_str::<DeviceEntry>(&written).expect("as written"), entry(bytes));
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Which strategy places the nodes, and which of a device's ready nodes goes first: names with a type.
+
+use anabranch_placement::order as rules;
+use anabranch_placement::place::{STRATEGIES, strategy_names};
+use serde::de::{IntoDeserializer, value};
+use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Who decides where nodes run.
+///
+/// ```
+/// # mod anabranch { pub use anabranch_planning::Strategy; }
+/// use anabranch::Strategy;
+/// assert_eq!("heft".parse(), Ok(Strategy::HEFT));
+/// assert_eq!("gpu0".parse(), Ok(Strategy::Device("gpu0".into())));
+/// assert_eq!("plans/edited.json".parse(), Ok(Strategy::PlanFile("plans/edited.json".into())));
+/// assert!(Strategy::algorithms().any(|(name, _)| name == "mite"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// A placement algorithm: one of [`Strategy::algorithms`].
+    Algorithm(Algorithm),
+    /// All on the device of this name as far as it has kernels for it, the rest on the host.
+    Device(String),
+    /// As a plan file says, which may have been edited.
+    PlanFile(PathBuf),
+}
+
+/// The name of a placement algorithm that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Algorithm(&'static str);
+
+impl Strategy {
+    /// Each task where it would finish first, the most urgent first (Topcuoglu 2002): the default.
+    pub const HEFT: Self = Self::Algorithm(Algorithm("heft"));
+    /// All other algorithms, and a search from the best of them.
+    pub const AUTO: Self = Self::Algorithm(Algorithm("auto"));
+    /// All on the fastest CPU device.
+    pub const CPU: Self = Self::Algorithm(Algorithm("cpu"));
+    /// All on the fastest GPU, as far as it has kernels for it.
+    pub const GPU: Self = Self::Algorithm(Algorithm("gpu"));
+
+    /// All algorithms: the name, and a line on what it does.
+    pub fn algorithms() -> impl Iterator<Item = (&'static str, &'static str)> {
+        STRATEGIES.iter().copied().chain([("auto", "all of these, and a search from the best of them")])
+    }
+
+    /// The algorithm of this name, if there is one.
+    pub fn algorithm(name: &str) -> Option<Self> {
+        strategy_names().into_iter().find(|known| *known == name).map(|known| Self::Algorithm(Algorithm(known)))
+    }
+}
+
+impl Algorithm {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+impl Default for Strategy {
+    fn default() -> Self {
+        Self::HEFT
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Algorithm(algorithm) => f.write_str(algorithm.name()),
+            Self::Device(name) => f.write_str(name),
+            Self::PlanFile(path) => path.display().fmt(f),
+        }
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = Infallible;
+
+    /// A text that ends in `.json` names a plan file, an algorithm's name that algorithm, and all else a device: whether there is
+    /// such a device shows when a plan is made.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        if text.ends_with(".json") {
+            return Ok(Self::PlanFile(text.into()));
+        }
+        Ok(Self::algorithm(text).unwrap_or_else(|| Self::Device(text.to_owned())))
+    }
+}
+
+/// Which of a device's ready nodes goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Order {
+    /// The one with the longest way to the end (path computation time; Laich 2017, section 5.3).
+    #[default]
+    Pct,
+    /// The one whose successors have most to do (maximum successor rank).
+    Msr,
+    /// The one that became ready first.
+    Fifo,
+    /// The one that sets most memory free and takes least, so that little is alive at a time.
+    Frugal,
+}
+
+impl Order {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Pct, Self::Msr, Self::Fifo, Self::Frugal];
+
+    /// The rule that simulation follows.
+    pub(super) fn rule(self) -> Box<dyn rules::Order> {
+        match self {
+            Self::Pct => Box::new(rules::Pct),
+            Self::Msr => Box::new(rules::Msr),
+            Self::Fifo => Box::new(rules::Fifo),
+            Self::Frugal => Box::new(rules::Frugal),
+        }
+    }
+}
+
+/// The name by which the command line knows it, as in JSON.
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+impl FromStr for Order {
+    type Err = value::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::deserialize(text.into_deserializer())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anabranch_placement::place::strategy_by_name;
+    use rules::ORDERS;
+
+    #[test]
+    fn names_read_back() {
+        for (name, _) in Strategy::algorithms() {
+            assert!(strategy_by_name(name).is_some(), "{name}");
+            assert_eq!(name.parse::<Strategy>().map(|strategy| strategy.to_string()), Ok(name.to_owned()));
+            assert!(matches!(name.parse(), Ok(Strategy::Algorithm(_))), "{name}");
+        }
+        assert_eq!(Strategy::algorithms().count(), strategy_names().len());
+        for constant in [Strategy::HEFT, Strategy::AUTO, Strategy::CPU, Strategy::GPU] {
+            assert_eq!(constant.to_string().parse(), Ok(constant));
+        }
+    }
+
+    #[test]
+    fn every_order_has_its_rule() {
+        assert_eq!(Order::ALL.map(|order| order.to_string()), ORDERS);
+        for order in Order::ALL {
+            assert_eq!(order.rule().name(), order.to_string());
+            assert_eq!(order.to_string().parse(), Ok(order));
+        }
+        let error = "lifo".parse::<Order>().expect_err("there is none").to_string();
+        assert!(error.contains("`lifo`") && error.contains("`msr`"), "{error}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
+
+use crate::compiled::CompiledError;
+use anabranch_base::bytes::exact_bytes;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::quoted::Line;
+use anabranch_device::DetectError;
+use anabranch_execute::ExecError;
+use anabranch_kernels::shape::ShapeError;
+use anabranch_kernels::{OutOfMemory, TensorSpec};
+use anabranch_learning::CalibrationError;
+use anabranch_onnx::import::ImportError;
+use anabranch_onnx::lower::{LowerError, Obstacle};
+use anabranch_planning::PlanningError;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+/// Why a model cannot be opened, prepared or run.
+///
+/// The text names what it is about and what to do next, in the library's terms. [`Self::kind`] tells the reasons apart.
+#[derive(Clone)]
+pub struct SessionError {
+    cause: Arc<Cause>,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    #[error(transparent)]
+    Import(#[from] ImportError),
+    #[error(transparent)]
+    Compiled(#[from] CompiledError),
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    #[error("{0}")]
+    Memory(OutOfMemory),
+    #[error(transparent)]
+    Detect(#[from] DetectError),
+    #[error(transparent)]
+    Planning(#[from] PlanningError),
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
+    #[error(transparent)]
+    Exec(#[from] ExecError),
+    #[error(transparent)]
+    Shared(#[from] SharedShortage),
+    #[error(transparent)]
+    Input(#[from] InputError),
+}
+
+/// A plan that fits a device alone, and not beside what else the session keeps there and is in use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "`{device}` has {}, of which plans in use hold {}; this one needs {} more: let go of plans, or let the device hold more",
+    exact_bytes(*limit), exact_bytes(*held), exact_bytes(*needed)
+)]
+pub(super) struct SharedShortage {
+    pub(super) device: String,
+    pub(super) needed: u64,
+    pub(super) held: u64,
+    pub(super) limit: u64,
+}
+
+/// What is wrong with the inputs that were given.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InputError {
+    #[error("input `{name}` ({expected}) is not given; every input without a default must be")]
+    Missing { name: String, expected: String },
+    #[error("input `{name}` is {given}, but the model wants {expected}")]
+    Spec { name: String, given: TensorSpec, expected: String },
+    #[error("input `{name}` is read on the host, but the tensor is on {device}; read it, or let the input stay there")]
+    Away { name: String, device: String },
+    #[error("input `{name}` has other elements than those that the plan was made for; prepare a plan for these inputs")]
+    Fixed { name: String },
+    #[error(
+        "input `{name}` is {given}, and {file} was compiled for {expected}; compile it again, or run the model itself"
+    )]
+    Compiled { name: String, given: TensorSpec, expected: String, file: String },
+    #[error(
+        "input `{name}` decides shapes, and {file} was compiled for other elements; compile it again, or run the model itself"
+    )]
+    CompiledFixed { name: String, file: String },
+    #[error("which inputs decide shapes was found meanwhile; try again")]
+    Undecided,
+    #[error("shapes follow from computed values, so that the model is run in phases: only a planned run can do that")]
+    Phases,
+    #[error(
+        "shapes follow from computed values, so that the model is run in phases, between which values are on the host: no input or \
+         output can stay on another device"
+    )]
+    Resident,
+    #[error("output `{name}` is {made}, and the model declares {declared}; export it with the type that it makes")]
+    Made { name: String, made: String, declared: String },
+    #[error("input `{name}` is given {given}, but the model wants {expected}; {advice}")]
+    Parts { name: String, given: String, expected: String, advice: String },
+    #[error("value `{name}` is made by no node")]
+    Unmade { name: String },
+    #[error("there is no device `{device}`; the devices are {known}")]
+    NoDevice { device: String, known: String },
+    #[error("the model has no input `{name}`; its inputs are {known}")]
+    Unknown { name: String, known: String },
+    #[error("input `{name}` has the shape {dims}; give the input, or sizes for {}", open.join(", "))]
+    Shape { name: String, dims: String, open: Vec<String> },
+    #[error("input `{name}`: {problem}; give the input, or smaller sizes")]
+    TooLarge { name: String, problem: ShapeError },
+    #[error(
+        "`{device}` may hold {}, and the inputs up to `{name}` take {}; give it more, or smaller sizes",
+        exact_bytes(*limit), exact_bytes(*needed)
+    )]
+    NoRoom { name: String, device: String, needed: u64, limit: u64 },
+    #[error("input `{name}` takes {}, more memory than the system has left", exact_bytes(*bytes as u64))]
+    NoMemory { name: String, bytes: usize },
+}
+
+/// What an error tells beside its text.
+struct About<'a> {
+    kind: ErrorKind,
+    file: Option<&'a Path>,
+    node: Option<&'a str>,
+    device: Option<&'a str>,
+    input: Option<&'a str>,
+    symbol: Option<&'a str>,
+}
+
+/// Does work in which some small tensor may find no memory, for which [`anabranch_kernels::Buffer::zeroed`] panics; that becomes an error.
+pub(super) fn within_memory<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
+    // Whatever was half made is dropped, and locks outlive a panic.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| match payload.downcast_ref() {
+        Some(shortage) => Err(SessionError { cause: Arc::new(Cause::Memory(*shortage)) }),
+        None => resume_unwind(payload),
+    })
+}
+
+impl SessionError {
+    /// What it comes from.
+    pub fn kind(&self) -> ErrorKind {
+        self.about().kind
+    }
+
+    /// The file: of the model, the plan or the platform.
+    pub fn file(&self) -> Option<&Path> {
+        self.about().file
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> Option<&str> {
+        self.about().node
+    }
+
+    /// The device's name, or a link's as `from -> to`.
+    pub fn device(&self) -> Option<&str> {
+        self.about().device
+    }
+
+    /// The input's name.
+    pub fn input(&self) -> Option<&str> {
+        self.about().input
+    }
+
+    /// The dimension, by its symbol or by input and axis (`x[1]`).
+    pub fn symbol(&self) -> Option<&str> {
+        self.about().symbol
+    }
+
+    /// The field of [`Limits`](anabranch_onnx::import::Limits) that the model exceeds, if a greater one would admit it.
+    pub fn limit(&self) -> Option<&'static str> {
+        if let Cause::Import(error) = &*self.cause { error.limit_name() } else { None }
+    }
+
+    /// The dimension that has no size, by symbol or by input and axis, if one is wanted.
+    pub fn missing_size(&self) -> Option<&str> {
+        match &*self.cause {
+            Cause::Input(InputError::Shape { .. }) => self.symbol(),
+            Cause::Lower(error) if error.is_open => self.symbol(),
+            _ => None,
+        }
+    }
+
+    /// The nodes of the model that cannot be lowered, in its order, if that is what it is about.
+    pub fn obstacles(&self) -> &[Obstacle] {
+        if let Cause::Lower(error) = &*self.cause { error.obstacles() } else { &[] }
+    }
+
+    /// Whether the run ended because its [`CancelToken`](anabranch_execute::CancelToken) was used.
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
+    }
+
+    /// Whether it is the end of a caller's time, or its cancellation.
+    pub(super) fn is_interruption(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Cancelled | ErrorKind::Timeout)
+    }
+
+    /// Whether there is no plan within the devices' memory and the constraints: another strategy may find one.
+    pub fn is_infeasible(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
+    }
+
+    /// Whether it was found meanwhile that more inputs decide shapes than the caller knew of.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(*self.cause, Cause::Input(InputError::Undecided))
+    }
+
+    fn about(&self) -> About<'_> {
+        match &*self.cause {
+            Cause::Import(error) => About { file: error.file(), node: error.node(), ..About::of(ErrorKind::Model) },
+            Cause::Compiled(error) => About { file: Some(error.file()), ..About::of(ErrorKind::Model) },
+            Cause::Lower(error) => lower(error),
+            Cause::Memory(_) => About::of(ErrorKind::Memory),
+            Cause::Detect(error) => About::of(ErrorKind::Device).device(&error.device),
+            Cause::Planning(error) | Cause::Calibration(CalibrationError::Planning(error)) => planning(error),
+            Cause::Calibration(CalibrationError::Exec(error)) | Cause::Exec(error) => exec(error),
+            Cause::Shared(shortage) => About::of(ErrorKind::Memory).device(&shortage.device),
+            Cause::Input(InputError::Missing { name, .. }) => About::of(ErrorKind::MissingInput).input(name),
+            Cause::Input(InputError::Shape { name, open, .. }) => {
+                About { symbol: open.first().map(String::as_str), ..About::of(ErrorKind::Dimension).input(name) }
+            }
+            Cause::Input(InputError::TooLarge { name, .. }) => About::of(ErrorKind::Dimension).input(name),
+            Cause::Input(InputError::NoRoom { name, device, .. }) => {
+                About::of(ErrorKind::Memory).device(device).input(name)
+            }
+            Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
+            Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
+            Cause::Input(
+                InputError::Spec { name, .. }
+                | InputError::Parts { name, .. }
+                | InputError::Unknown { name, .. }
+                | InputError::Away { name, .. }
+                | InputError::Compiled { name, .. }
+                | InputError::CompiledFixed { name, .. }
+                | InputError::Fixed { name },
+            ) => About::of(ErrorKind::Input).input(name),
+            Cause::Input(InputError::Phases) => About::of(ErrorKind::Infeasible),
+            Cause::Input(InputError::Resident | InputError::Made { .. }) => About::of(ErrorKind::Unsupported),
+            Cause::Input(InputError::Unmade { .. }) => About::of(ErrorKind::Model),
+            Cause::Input(InputError::Undecided) => About::of(ErrorKind::Internal),
+        }
+    }
+}
+
+impl<'a> About<'a> {
+    fn of(kind: ErrorKind) -> Self {
+        Self { kind, file: None, node: None, device: None, input: None, symbol: None }
+    }
+
+    fn device(self, device: &'a str) -> Self {
+        Self { device: Some(device), ..self }
+    }
+
+    fn input(self, input: &'a str) -> Self {
+        Self { input: Some(input), ..self }
+    }
+}
+
+fn lower(error: &LowerError) -> About<'_> {
+    let (node, input, symbol) = (error.node.as_deref(), error.input.as_deref(), error.symbol.as_deref());
+    About { node, input, symbol, ..About::of(error.kind) }
+}
+
+fn planning(error: &PlanningError) -> About<'_> {
+    About { file: error.file(), node: error.node(), device: error.device(), ..About::of(error.kind()) }
+}
+
+fn exec(error: &ExecError) -> About<'_> {
+    About { node: error.node.as_deref(), device: error.device.as_deref(), ..About::of(error.kind) }
+}
+
+/// Each error below a session's becomes one.
+macro_rules! from_causes {
+    ($($error:ty),+) => {
+        $(impl From<$error> for SessionError {
+            fn from(error: $error) -> Self {
+                Self { cause: Arc::new(error.into()) }
+            }
+        })+
+    };
+}
+
+from_causes!(
+    ImportError,
+    CompiledError,
+    LowerError,
+    DetectError,
+    PlanningError,
+    CalibrationError,
+    ExecError,
+    SharedShortage,
+    InputError
+);
+
+impl fmt::Debug for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Line(&self.cause).fmt(f)
+    }
+}
+
+impl std::error::Error for SessionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&*self.cause)
+    }
+}

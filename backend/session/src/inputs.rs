@@ -1,0 +1,320 @@
+//! Named tensors that go into a run.
+
+use super::array::{self, ArrayError};
+use super::error::{InputError, SessionError};
+use super::open::Session;
+use super::plausible;
+use super::value_info::dims_text;
+use anabranch_execute::DeviceTensor;
+use anabranch_kernels::dtype::Element;
+use anabranch_kernels::{Shape, Tensor, TensorSpec};
+use anabranch_onnx::import::Input;
+use anabranch_onnx::lower::Sizes;
+use ndarray::{ArrayRef, Dimension};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The tensors given to a run, by the model's input names; of an input that is a sequence or an optional its parts ([`Self::sequence`]).
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    given: BTreeMap<String, Given>,
+}
+
+/// A tensor, and where it is.
+#[derive(Clone, Debug)]
+pub(super) enum Given {
+    Host(Tensor),
+    Device(DeviceTensor),
+}
+
+impl Given {
+    pub(super) fn spec(&self) -> &TensorSpec {
+        match self {
+            Self::Host(tensor) => tensor.spec(),
+            Self::Device(tensor) => tensor.spec(),
+        }
+    }
+}
+
+impl Inputs {
+    /// No inputs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an array under an input's name, copying its elements: once, whatever its layout.
+    ///
+    /// # Errors
+    /// If the array has more dimensions than tensors can have.
+    pub fn array<T: Element, D: Dimension>(self, name: &str, array: &ArrayRef<T, D>) -> Result<Self, ArrayError> {
+        Ok(self.tensor(name, array::tensor(array)?))
+    }
+
+    /// Adds a tensor under an input's name; its data is shared, not copied.
+    pub fn tensor(mut self, name: &str, tensor: Tensor) -> Self {
+        self.given.insert(name.to_owned(), Given::Host(tensor));
+        self
+    }
+
+    /// Adds a tensor that is on a device under the name of an input that stays there ([`SessionOptions::with_resident`]). One in the
+    /// host's memory is as good as any other tensor.
+    ///
+    /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
+    pub fn device_tensor(mut self, name: &str, tensor: DeviceTensor) -> Self {
+        let given = tensor.host().cloned().map_or(Given::Device(tensor), Given::Host);
+        self.given.insert(name.to_owned(), given);
+        self
+    }
+
+    /// Copies an array's elements over the tensor of this name, in place where that has the same type and shape and nothing else holds
+    /// its data: the way to give new elements run after run without allocating.
+    ///
+    /// # Errors
+    /// If the array has more dimensions than tensors can have.
+    pub fn assign<T: Element, D: Dimension>(&mut self, name: &str, array: &ArrayRef<T, D>) -> Result<(), ArrayError> {
+        if let Some(Given::Host(tensor)) = self.given.get_mut(name)
+            && tensor.dtype() == T::DTYPE
+            && tensor.shape().dims() == array.shape()
+            && let Some(elements) = tensor.elements_mut::<T>()
+        {
+            array::copy(array, elements);
+            return Ok(());
+        }
+        self.given.insert(name.to_owned(), Given::Host(array::tensor(array)?));
+        Ok(())
+    }
+
+    /// Takes out what has such names.
+    pub(super) fn forget(&mut self, named: impl Fn(&str) -> bool) {
+        self.given.retain(|name, _| !named(name));
+    }
+
+    /// The tensor of this name, if it is in the host's memory.
+    pub fn find(&self, name: &str) -> Option<&Tensor> {
+        match self.given.get(name)? {
+            Given::Host(tensor) => Some(tensor),
+            Given::Device(_) => None,
+        }
+    }
+
+    /// What was given under this name.
+    pub(super) fn given(&self, name: &str) -> Option<&Given> {
+        self.given.get(name)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.given.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// The names and tensors in the host's memory, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.given.iter().filter_map(|(name, given)| match given {
+            Given::Host(tensor) => Some((name.as_str(), tensor)),
+            Given::Device(_) => None,
+        })
+    }
+
+    /// All names with types and shapes, by name.
+    pub fn specs(&self) -> impl Iterator<Item = (&str, &TensorSpec)> {
+        self.given.iter().map(|(name, given)| (name.as_str(), given.spec()))
+    }
+}
+
+impl From<BTreeMap<String, Tensor>> for Inputs {
+    fn from(tensors: BTreeMap<String, Tensor>) -> Self {
+        Self { given: tensors.into_iter().map(|(name, tensor)| (name, Given::Host(tensor))).collect() }
+    }
+}
+
+impl Session {
+    /// Fills the inputs that are not given with seeded random elements: floats in −1 … 1; integers that a table of the model has rows for, or else
+    /// 0 or 1; whole numbers for masks that hide nothing. A sequence gets one element, and so does an optional.
+    ///
+    /// # Errors
+    /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
+    /// it may hold: that is known before any memory is taken.
+    pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
+        self.fill_sized(inputs, seed, &BTreeMap::new())
+    }
+
+    /// [`Self::fill_random`] with size 1 for unknown dimensions. Returns the inputs and the assumed dimensions: see
+    /// [`Self::open_dims`].
+    ///
+    /// # Errors
+    /// As [`Self::fill_random`], of an input whose number of dimensions is not known.
+    pub fn fill_assumed(&self, inputs: Inputs, seed: u64) -> Result<(Inputs, Vec<String>), SessionError> {
+        let open = self.open_dims(&inputs)?;
+        let sizes = open.iter().map(|name| (name.clone(), 1)).collect();
+        Ok((self.fill_sized(inputs, seed, &sizes)?, open))
+    }
+
+    /// [`Self::fill_random`], where these dimensions have these sizes, too: by symbol, or by input and axis (`x[1]`).
+    ///
+    /// # Errors
+    /// As [`Self::fill_random`]; also if a name is none of the model's.
+    pub fn fill_sized(
+        &self,
+        inputs: Inputs,
+        seed: u64,
+        sizes: &BTreeMap<String, usize>,
+    ) -> Result<Inputs, SessionError> {
+        let sizes = self.sizes(&inputs, sizes)?;
+        let known = self.precompiled.as_ref().map(|compiled| compiled.tables().clone());
+        let tables = known.unwrap_or_else(|| plausible::tables(self.model()));
+        let mut missing = Vec::new();
+        for input in self.missing(&inputs) {
+            missing.push((input.name.clone(), TensorSpec::new(input.dtype, concrete(input, &sizes)?)));
+        }
+        missing.extend(self.missing_parts(&inputs, &sizes)?);
+        let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
+        self.check_room(held.chain(missing.iter().map(|(name, spec)| (&**name, spec))))?;
+        let mut filled = inputs;
+        for (name, spec) in &missing {
+            let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
+            let fixed = self.precompiled.as_ref().and_then(|compiled| compiled.fixed(name)).cloned();
+            let made = || plausible::tensor(name, spec, seed, tables.get(name).copied());
+            filled = filled.tensor(name, fixed.or_else(made).ok_or_else(short)?);
+        }
+        Ok(filled)
+    }
+
+    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or
+    /// inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
+    ///
+    /// # Errors
+    /// If the sizes that are told contradict each other.
+    pub fn open_dims(&self, inputs: &Inputs) -> Result<Vec<String>, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        let names = self.missing(inputs).flat_map(|input| open_names(input, &sizes));
+        let mut known = BTreeSet::new();
+        Ok(names.filter(|name| known.insert(name.clone())).collect())
+    }
+
+    /// The needed inputs that are not given and whose number of dimensions is unknown.
+    ///
+    /// # Errors
+    /// As [`Self::open_dims`].
+    pub fn unranked(&self, inputs: &Inputs) -> Result<Vec<&str>, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        Ok(self.missing(inputs).filter(|input| sizes.dims(input).is_none()).map(|input| &*input.name).collect())
+    }
+
+    /// The tensors that are needed and not given.
+    fn missing(&self, inputs: &Inputs) -> impl Iterator<Item = &Input> {
+        let is_needed = |input: &&Input| input.kind.is_tensor() && !input.optional;
+        self.model().inputs.iter().filter(is_needed).filter(|input| inputs.given(&input.name).is_none())
+    }
+
+    /// The known sizes: from the options, from `more`, and from the given inputs.
+    fn sizes(&self, inputs: &Inputs, more: &BTreeMap<String, usize>) -> Result<Sizes<'_>, SessionError> {
+        // A compiled model has numbers in the place of the dimensions that the options named.
+        let mut dims = if self.precompiled.is_some() { BTreeMap::new() } else { self.options.dims.clone() };
+        dims.extend(more.iter().map(|(name, size)| (name.clone(), *size)));
+        let model = self.model();
+        let mut sizes = Sizes::named(&model.inputs, &dims)?;
+        for input in &model.inputs {
+            if let Some(given) = inputs.given(&input.name).filter(|_| input.kind.is_tensor()) {
+                sizes.learn(input, &given.spec().shape)?;
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Sees that the host may hold tensors like these all at once.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_room<'a>(
+        &self,
+        tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
+    ) -> Result<(), SessionError> {
+        let mut needed = 0u64;
+        tensors.into_iter().try_for_each(|(name, spec)| {
+            needed = needed.saturating_add(spec.bytes() as u64);
+            self.check_bytes(name, needed)
+        })
+    }
+
+    /// Sees that the host may hold so many bytes, which are for this node or input.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn check_bytes(&self, name: &str, needed: u64) -> Result<(), SessionError> {
+        let Some(host) = self.inventory.devices().next() else { return Ok(()) };
+        let (device, limit) = (host.name().to_owned(), host.memory());
+        if needed <= limit {
+            Ok(())
+        } else {
+            Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into())
+        }
+    }
+}
+
+/// The shape of an input whose dimensions all have sizes.
+fn concrete(input: &Input, sizes: &Sizes<'_>) -> Result<Shape, InputError> {
+    let name = || input.name.clone();
+    let dims: Option<Vec<usize>> = sizes.dims(input).and_then(|dims| dims.into_iter().collect());
+    let unknown = || {
+        let open = match &input.dims {
+            Some(_) => open_names(input, sizes).collect(),
+            None => vec![format!("{}[0]", input.name), "and each further axis".to_owned()],
+        };
+        InputError::Shape { name: name(), dims: dims_text(input.dims.as_deref()), open }
+    };
+    Shape::new(dims.ok_or_else(unknown)?).map_err(|problem| InputError::TooLarge { name: name(), problem })
+}
+
+/// The names of an input's dimensions without a size.
+fn open_names(input: &Input, sizes: &Sizes<'_>) -> impl Iterator<Item = String> {
+    let dims = input.dims.iter().flatten().enumerate().filter(|(axis, _)| sizes.size(input, *axis).is_none());
+    dims.filter_map(|(axis, dim)| dim.open_name(&input.name, axis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionOptions;
+    use anabranch_device::DetectOptions;
+    use anabranch_onnx::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+    use ndarray::array;
+
+    #[test]
+    fn what_is_on_a_gpu_takes_no_room_on_the_host() {
+        let value = |name: &str| ValueInfoProto::f32s(name, &[1000]);
+        let graph = GraphProto {
+            node: vec![NodeProto::of("Add", &["state", "x"], &["y"])],
+            input: vec![value("state"), value("x")],
+            output: vec![value("y")],
+            ..GraphProto::default()
+        };
+        let devices = DetectOptions::default().without_gpu().with_memory("cpu0", 6000);
+        let options = SessionOptions::default().with_devices(devices);
+        let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
+        let state = Tensor::from_elements(Shape::new([1000]).expect("small"), &[0f32; 1000]).expect("as many");
+        let on_host = Inputs::new().tensor("state", state.clone());
+        session.fill_random(on_host, 0).expect_err("twice 4000 bytes");
+        let given = Given::Device(DeviceTensor::on_host("gpu0", state));
+        let away = Inputs { given: BTreeMap::from([("state".to_owned(), given)]) };
+        assert_eq!(session.fill_random(away, 0).expect("4000 bytes").len(), 2);
+    }
+
+    #[test]
+    fn elements_are_assigned_in_place_where_that_is_possible() {
+        let mut inputs = Inputs::new().array("x", &array![1f32, 2.0]).expect("small");
+        let place = |inputs: &Inputs| inputs.find("x").expect("given").bytes().as_ptr();
+        let first = place(&inputs);
+        inputs.assign("x", &array![3f32, 4.0]).expect("small");
+        assert_eq!(place(&inputs), first);
+        let held = inputs.clone();
+        inputs.assign("x", &array![5f32, 6.0]).expect("small");
+        assert_eq!(held.find("x").and_then(|x| x.elements::<f32>()), Some(&[3.0, 4.0][..]));
+        assert_eq!(inputs.find("x").and_then(|x| x.elements::<f32>()), Some(&[5.0, 6.0][..]));
+        inputs.assign("x", &array![7i64, 8, 9]).expect("small");
+        assert_eq!(inputs.find("x").and_then(|x| x.elements::<i64>()), Some(&[7, 8, 9][..]));
+    }
+}

@@ -1,0 +1,48 @@
+//! The library's face: open a model, describe it, run arrays through it.
+
+#![deny(unsafe_code)]
+
+mod array;
+mod budget;
+mod cache;
+pub mod compiled;
+mod dynamic;
+mod error;
+mod event_json;
+mod inputs;
+pub mod lent;
+mod loss;
+mod open;
+mod options;
+mod outputs;
+mod parts;
+mod phases;
+mod plausible;
+mod precompiled;
+mod prepare;
+mod run;
+mod settings;
+mod steps;
+mod value_info;
+mod whole;
+
+pub use budget::Charge;
+pub use run::ordered;
+
+pub use anabranch_base::error_kind::ErrorKind;
+pub use anabranch_ir::random::random_tensor;
+pub use array::{ArrayError, tensor, view};
+pub use dynamic::Dynamic;
+pub use error::SessionError;
+pub use event_json::events_json;
+pub use inputs::Inputs;
+pub use loss::OnDeviceLoss;
+pub use open::Session;
+pub use options::SessionOptions;
+pub use outputs::{OutputError, OutputKey, Outputs};
+pub use phases::{HostStep, Later, LaterRun};
+pub use prepare::Prepared;
+pub use run::Run;
+pub use settings::{SETTINGS, SettingError};
+pub use value_info::ValueInfo;
+pub use whole::{Part, RunPrediction};

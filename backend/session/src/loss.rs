@@ -1,0 +1,187 @@
+//! What becomes of a session that loses a GPU.
+
+use super::error::SessionError;
+use super::open::Session;
+use super::prepare::Prepared;
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::lock::lock;
+use anabranch_placement::platform::DeviceId;
+use anabranch_planning::{PlanChoice, Strategy};
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+/// What a run does that loses a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDeviceLoss {
+    /// It fails and names the GPU. The next run opens that again.
+    #[default]
+    Fail,
+    /// The model is placed again on the devices that are left, and the run is made again there, as are all later ones. It fails only where
+    /// that cannot be: a tensor or a pinned node has to be on the GPU, or what is left has no room. Applies to
+    /// [`Session::run`](super::Session::run), [`run_into`](super::Session::run_into) and [`run_with`](super::Session::run_with); who runs
+    /// plans of its own does so within [`Session::outlasting`](super::Session::outlasting).
+    Replace,
+}
+
+/// The names of the GPUs that a session does without. It only grows.
+#[derive(Debug, Default)]
+pub(super) struct Lost(Mutex<BTreeSet<String>>);
+
+impl Lost {
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        lock(&self.0).clone()
+    }
+}
+
+impl Session {
+    /// The GPUs that were lost and that nothing is placed on any more ([`OnDeviceLoss::Replace`]).
+    pub fn lost_devices(&self) -> Vec<String> {
+        self.lost.names().into_iter().collect()
+    }
+
+    /// Whether `error` tells of a GPU that the session does without from now on, because its options want that: plans made from now on are
+    /// for the devices that are left, so that it is worth preparing the run again.
+    pub fn replaces(&self, error: &SessionError) -> bool {
+        if self.options.on_device_loss == OnDeviceLoss::Fail || error.kind() != ErrorKind::DeviceFailure {
+            return false;
+        }
+        let gpu = self.inventory.gpus.iter().find(|gpu| error.device() == Some(&*gpu.name));
+        let Some(gpu) = gpu else { return false };
+        lock(&self.lost.0).insert(gpu.name.clone());
+        let at = self.machine_devices.iter().position(|device| device.name == gpu.name);
+        if let Some(device) = at.map(|at| DeviceId(at as u32)) {
+            for plans in [&self.prepared, &self.later_prepared] {
+                while plans.forget_one(|prepared| uses(prepared, device)).is_some() {}
+            }
+        }
+        true
+    }
+
+    /// Makes a run, and where that loses a GPU that the session can do without makes it again: what [`run`](Self::run) does, for who runs plans
+    /// of its own. `run` prepares its plan each time; a failure that is not the session's, and that making the run again would not mend, is
+    /// a `T` of its own.
+    ///
+    /// # Errors
+    /// What the last run fails with.
+    pub fn outlasting<T>(&self, mut run: impl FnMut() -> Result<T, SessionError>) -> Result<T, SessionError> {
+        // Each GPU is lost once; what another caller has planned meanwhile may use it once more.
+        for _ in 0..2 * self.inventory.gpus.len() {
+            match run() {
+                Err(error) if self.replaces(&error) => {}
+                result => return result,
+            }
+        }
+        run()
+    }
+
+    /// How plans are made on what is left: a strategy for a device that is gone gives way to a search.
+    pub(super) fn choice_for_the_rest(&self) -> PlanChoice {
+        let choice = self.options.choice();
+        let bound =
+            matches!(choice.strategy, Strategy::Device(_) | Strategy::PlanFile(_)) || choice.strategy == Strategy::GPU;
+        match bound && !self.lost.names().is_empty() {
+            true => PlanChoice { strategy: Strategy::AUTO, ..choice },
+            false => choice,
+        }
+    }
+}
+
+/// Whether a plan has a node or a tensor of the caller on a device.
+fn uses(prepared: &Prepared, device: DeviceId) -> bool {
+    let (plan, program) = (prepared.plan(), &prepared.program);
+    program.node_ids().any(|node| plan.device_of(node) == device)
+        || (0..program.inputs.len()).any(|at| plan.input_device(at) == device)
+        || (0..program.outputs.len()).any(|at| plan.output_device(at) == device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Inputs, Outputs, SessionOptions};
+    use anabranch_device::{CpuGranularity, DetectOptions};
+    use anabranch_execute::RunOptions;
+    use anabranch_execute::lose_at_submission;
+
+    const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx");
+
+    /// A session that places by this strategy, and inputs; none without any GPU.
+    fn session(strategy: Strategy, on_loss: OnDeviceLoss) -> Option<(Session, Inputs)> {
+        let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).with_software_gpu(true);
+        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);
+        let session = Session::open(MODEL, options.with_strategy(strategy).with_on_device_loss(on_loss));
+        let session = session.expect("a model");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        (!session.inventory().gpus.is_empty()).then_some((session, inputs))
+    }
+
+    /// What a CPU makes of the same inputs.
+    fn expected() -> Outputs {
+        let devices = DetectOptions::default().without_gpu();
+        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);
+        let session = Session::open(MODEL, options).expect("a model");
+        session.run(&session.fill_random(Inputs::new(), 0).expect("known shapes")).expect("runs")
+    }
+
+    fn assert_right(outputs: &Outputs) {
+        for ((name, tensor), (_, expected)) in outputs.iter().zip(expected().iter()) {
+            let (got, want) = (tensor.elements::<f32>().expect("floats"), expected.elements::<f32>().expect("floats"));
+            let near = got.iter().zip(want).all(|(got, want)| (got - want).abs() <= 1e-5 * want.abs().max(1.0));
+            assert!(near && got.len() == want.len(), "{name}: {got:?} not {want:?}");
+        }
+    }
+
+    /// Loses the GPU before the next run, or at its first submission.
+    fn lose(session: &Session, inputs: &Inputs, during: bool) {
+        let gpu = session.pool.gpu(DeviceId(1)).expect("it is open");
+        if !during {
+            return gpu.device().destroy();
+        }
+        let prepared = session.prepare(inputs).expect("it was before");
+        lose_at_submission(&prepared.executor, gpu);
+    }
+
+    #[test]
+    fn a_lost_gpu_fails_the_run_and_is_opened_again() {
+        for during in [false, true] {
+            let Some((session, inputs)) = session(Strategy::GPU, OnDeviceLoss::Fail) else { return };
+            assert_right(&session.run(&inputs).expect("the GPU is there"));
+            lose(&session, &inputs, during);
+            let error = session.run(&inputs).map(drop).expect_err("the GPU is gone");
+            assert_eq!((error.kind(), error.device()), (ErrorKind::DeviceFailure, Some("gpu0")), "{error}");
+            assert_right(&session.run(&inputs).expect("it is opened again"));
+            assert!(session.lost_devices().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_lost_gpu_is_replaced_by_what_is_left() {
+        for (strategy, during) in
+            [(Strategy::GPU, false), (Strategy::GPU, true), (Strategy::Device("gpu0".into()), true)]
+        {
+            let Some((session, inputs)) = session(strategy, OnDeviceLoss::Replace) else { return };
+            assert_right(&session.run(&inputs).expect("the GPU is there"));
+            let prepared = session.prepare(&inputs).expect("it was");
+            assert!(uses(&prepared, DeviceId(1)));
+            lose(&session, &inputs, during);
+            let run = session.run_with(&inputs, &RunOptions::default()).expect("the CPU is left");
+            assert_right(&run.outputs);
+            assert!(!uses(&run.prepared, DeviceId(1)));
+            assert_eq!(session.lost_devices(), ["gpu0"]);
+            assert_right(&session.run(&inputs).expect("the CPU is left"));
+        }
+    }
+
+    #[test]
+    fn what_must_be_on_the_lost_gpu_is_named() {
+        let Some((session, _)) = session(Strategy::HEFT, OnDeviceLoss::Replace) else { return };
+        let mut options = session.options.clone();
+        options.constraints = options.constraints.with_pin("*", "gpu0");
+        let session = Session::open(MODEL, options).expect("a model");
+        let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
+        session.run(&inputs).expect("the GPU is there");
+        lose(&session, &inputs, false);
+        let error = session.run(&inputs).map(drop).expect_err("the nodes are pinned");
+        assert_eq!((error.kind(), error.device()), (ErrorKind::Constraint, Some("gpu0")), "{error}");
+        assert!(error.to_string().contains("was lost"), "{error}");
+    }
+}

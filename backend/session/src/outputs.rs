@@ -1,0 +1,223 @@
+//! Named tensors that come out of a run.
+
+use super::array::{self, ArrayError};
+use anabranch_execute::{DeviceTensor, RunOutput};
+use anabranch_kernels::Tensor;
+use anabranch_kernels::dtype::Element;
+use anabranch_onnx::item::Item;
+use anabranch_onnx::part::Part;
+use anabranch_plan::{HOST, Plan};
+use ndarray::{ArrayD, ArrayViewD};
+use std::fmt;
+use std::mem;
+use std::sync::Arc;
+
+/// The tensors that a run made, in the order of the model's outputs. Of an output that is a sequence or an optional they are its parts
+/// ([`Inputs::sequence`](super::Inputs::sequence)), under their names: [`Self::item`] puts them together.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    names: Arc<[String]>,
+    /// Those on the host.
+    tensors: Vec<Tensor>,
+    /// The places of those on GPUs, ascending.
+    resident: Vec<usize>,
+    /// These themselves, and the other parts of a run's result, empty, to be used again.
+    spare: RunOutput,
+}
+
+/// What finds one of the outputs: its name, or its place in the model's order.
+pub trait OutputKey: fmt::Display + Copy {
+    /// The place of the output among `names`.
+    fn place(self, names: &[String]) -> Option<usize>;
+}
+
+impl OutputKey for &str {
+    fn place(self, names: &[String]) -> Option<usize> {
+        names.iter().position(|name| name == self)
+    }
+}
+
+impl OutputKey for &String {
+    fn place(self, names: &[String]) -> Option<usize> {
+        self.as_str().place(names)
+    }
+}
+
+impl OutputKey for usize {
+    fn place(self, names: &[String]) -> Option<usize> {
+        (self < names.len()).then_some(self)
+    }
+}
+
+/// An output that is not there, not on the host, or not of the type asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OutputError(String);
+
+impl Outputs {
+    /// Tensors under their names, in the model's order.
+    pub fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
+        debug_assert_eq!(names.len(), tensors.len());
+        Self { names, tensors, ..Self::default() }
+    }
+
+    /// Tensors for the next run to leave its outputs in, in the model's order, where they are of the same size and nothing else holds
+    /// them: see [`Session::run_into`](super::Session::run_into).
+    pub fn over(tensors: Vec<Tensor>) -> Self {
+        Self { tensors, ..Self::default() }
+    }
+
+    /// The outputs on the host, in the model's order.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// Takes everything out, so that a run can use its memory again.
+    pub(super) fn take(&mut self) -> RunOutput {
+        self.names = Arc::default();
+        self.resident.clear();
+        RunOutput { outputs: mem::take(&mut self.tensors), ..mem::take(&mut self.spare) }
+    }
+
+    /// Puts the result of a plan's run in.
+    pub(super) fn put(&mut self, plan: &Plan, names: &Arc<[String]>, mut result: RunOutput) {
+        self.resident.extend((0..names.len()).filter(|place| plan.output_device(*place) != HOST));
+        self.tensors = mem::take(&mut result.outputs);
+        self.spare = result;
+        self.names = Arc::clone(names);
+    }
+
+    /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth values are read
+    /// as `u8`.
+    ///
+    /// # Errors
+    /// If there is no such output, or its elements are not of type `T`.
+    pub fn view<T: Element>(&self, key: impl OutputKey) -> Result<ArrayViewD<'_, T>, OutputError> {
+        let place = self.place(key)?;
+        array::view(self.at(place)?).map_err(|error| self.refused(place, &error))
+    }
+
+    /// A copy of an output's elements as an array.
+    ///
+    /// # Errors
+    /// As [`Self::view`].
+    pub fn array<T: Element>(&self, key: impl OutputKey) -> Result<ArrayD<T>, OutputError> {
+        Ok(self.view(key)?.to_owned())
+    }
+
+    /// Copies an output's elements, in row-major order, to a slice of as many.
+    ///
+    /// # Errors
+    /// As [`Self::view`]; also if the slice has another length.
+    pub fn copy_to_slice<T: Element>(&self, key: impl OutputKey, slice: &mut [T]) -> Result<(), OutputError> {
+        let place = self.place(key)?;
+        let elements = array::elements::<T>(self.at(place)?).map_err(|error| self.refused(place, &error))?;
+        if elements.len() != slice.len() {
+            let text = format!("there are {} elements, but room for {}", elements.len(), slice.len());
+            return Err(self.refused(place, &ArrayError(text)));
+        }
+        slice.copy_from_slice(elements);
+        Ok(())
+    }
+
+    /// An output.
+    ///
+    /// # Errors
+    /// If there is no such output, or it is on a GPU.
+    pub fn tensor(&self, key: impl OutputKey) -> Result<&Tensor, OutputError> {
+        self.at(self.place(key)?)
+    }
+
+    /// An output as what it is: a tensor, a sequence, or an optional that holds nothing. O(outputs).
+    ///
+    /// # Errors
+    /// If there is no such output, or it is on a GPU.
+    pub fn item(&self, name: &str) -> Result<Item, OutputError> {
+        if name.place(&self.names).is_some() {
+            return Ok(Item::Tensor(self.tensor(name)?.clone()));
+        }
+        let mut elements = Vec::new();
+        let mut is_there = false;
+        for (place, own) in self.names.iter().enumerate() {
+            match Part::of(own).filter(|(of, _)| *of == name) {
+                Some((_, Part::Element(_))) => elements.push(self.tensor(place)?.clone()),
+                Some((_, Part::Absent)) => return Ok(Item::Absent),
+                Some((_, Part::Empty)) => {}
+                None => continue,
+            }
+            is_there = true;
+        }
+        match is_there {
+            true => Ok(Item::Sequence(Arc::new(elements))),
+            false => Err(self.unknown(name)),
+        }
+    }
+
+    /// An output where it is, to be the input of another run there. One on the host is given likewise.
+    ///
+    /// # Errors
+    /// If there is no such output.
+    pub fn device_tensor(&self, key: impl OutputKey) -> Result<DeviceTensor, OutputError> {
+        let place = self.place(key)?;
+        match self.resident.binary_search(&place) {
+            Ok(at) => Ok(self.spare.resident[at].clone()),
+            Err(before) => Ok(DeviceTensor::on_host("the host", self.tensors[place - before].clone())),
+        }
+    }
+
+    /// The output of a place, if it is on the host.
+    fn at(&self, place: usize) -> Result<&Tensor, OutputError> {
+        match self.resident.binary_search(&place) {
+            Ok(at) => {
+                let (name, device) = (&self.names[place], self.spare.resident[at].device());
+                let text = format!("output `{name}` stays on {device}; take it with `device_tensor`, and read that");
+                Err(OutputError(text))
+            }
+            Err(before) => Ok(&self.tensors[place - before]),
+        }
+    }
+
+    /// The names and tensors of the outputs on the host, in the model's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        let on_host = |(place, _): &(usize, &String)| self.resident.binary_search(place).is_err();
+        let names = self.names.iter().enumerate().filter(on_host).map(|(_, name)| name.as_str());
+        names.zip(&self.tensors)
+    }
+
+    fn place(&self, key: impl OutputKey) -> Result<usize, OutputError> {
+        key.place(&self.names).ok_or_else(|| self.unknown(key))
+    }
+
+    fn unknown(&self, key: impl OutputKey) -> OutputError {
+        OutputError(format!("the model has no output `{key}`; its outputs are {}", self.names.join(", ")))
+    }
+
+    fn refused(&self, place: usize, error: &ArrayError) -> OutputError {
+        OutputError(format!("output `{}`: {error}", self.names[place]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_found_by_name_place_and_type() {
+        let outputs = Outputs::new(Arc::new(["y".to_owned()]), vec![Tensor::from_i64s(&[1, 2])]);
+        assert_eq!(outputs.array::<i64>("y").expect("there").as_slice(), Some(&[1, 2][..]));
+        let view = outputs.view::<i64>(0).expect("there");
+        assert_eq!(view.as_ptr().cast(), outputs.tensor("y").expect("there").bytes().as_ptr());
+        let mut slice = [0i64; 2];
+        outputs.copy_to_slice("y", &mut slice).expect("as long");
+        assert_eq!(slice, [1, 2]);
+        assert!(outputs.copy_to_slice("y", &mut [0i64; 3]).is_err());
+        assert!(outputs.view::<f32>("y").expect_err("integers").to_string().contains("`y`"));
+        for missing in [outputs.tensor("z"), outputs.tensor(1)] {
+            let missing = missing.expect_err("no such output").to_string();
+            assert!(missing.contains("are y"), "{missing}");
+        }
+        let mut taken = outputs;
+        drop(taken.take());
+        assert!(taken.view::<i64>("y").is_err() && taken.tensor(0).is_err(), "a run that failed leaves nothing");
+    }
+}

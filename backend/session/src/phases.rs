@@ -1,0 +1,287 @@
+//! Runs of models whose shapes follow from computed values: what comes after the first phase's plan.
+
+use super::error::{InputError, SessionError};
+use super::inputs::Inputs;
+use super::open::Session;
+use super::parts::{self, Named};
+use super::run::Run;
+use super::whole::RunPrediction;
+use anabranch_execute::{Deadline, RunOptions, RunOutput};
+use anabranch_onnx::import::{Node, ValueIndex};
+use anabranch_onnx::item::Item;
+use anabranch_onnx::lower::{LowerError, Phase, Rest};
+use anabranch_planning::{PlanChoice, Planned, Strategy};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Events of later phases that a profiled run keeps, steps, and nodes of plans, at most: loops have no end of them.
+const MOST_KEPT: usize = 100_000;
+
+/// Weight of a plan beside its nodes, in events.
+const PLAN: usize = 100;
+
+/// What a run did after the plan of its first phase, because only computed values told the shapes.
+///
+/// Each phase has a plan of its own, which is kept like those of whole models. Between them values are on the host.
+#[derive(Default)]
+pub struct Later {
+    /// The plans' runs, in order; those of a loop's body in each pass. Only of runs with a profile.
+    pub runs: Vec<LaterRun>,
+    /// Operators that were computed on the host, in order, without branches and loops. Only of runs with a profile.
+    pub host_steps: Vec<HostStep>,
+    /// How many plans' runs are not in `runs`, because there were too many.
+    pub left_out: usize,
+    /// How many there were in all.
+    pub phases: usize,
+    /// From the calls of all these until their last workers were done.
+    pub in_plans: Duration,
+    /// Operators that were computed on the host in between.
+    pub steps: usize,
+    /// The time for these, without that of graphs within them.
+    pub in_steps: Duration,
+    /// The time to find or make the plans.
+    pub planning: Duration,
+    /// The time of the whole run, with the first phase.
+    pub took: Duration,
+    /// Whether one of these was its plan's first run.
+    pub cold: bool,
+    /// By device, the most bytes that a plan has taken there.
+    pub peaks: Vec<u64>,
+    /// Sum of the plans' predictions.
+    pub(super) predicted: RunPrediction,
+    /// Time of the run before on the host, if its inputs had the same shapes.
+    pub(super) host_before: Option<Duration>,
+    /// Events, steps and nodes of plans that are kept.
+    kept: usize,
+    /// Whether something did not fit.
+    full: bool,
+}
+
+/// A run of the plan of a later phase.
+pub struct LaterRun {
+    /// The plan. Nothing is held for it.
+    pub planned: Arc<Planned>,
+    /// When what happened, and how much memory it took.
+    pub measured: RunOutput,
+    /// Whether it was the plan's first.
+    pub cold: bool,
+    /// From the whole run's start until this plan was run.
+    pub begun: Duration,
+    /// Time to find or make the plan before that.
+    pub planning: Duration,
+}
+
+/// An operator that was computed on the host between two plans.
+#[derive(Clone, Debug)]
+pub struct HostStep {
+    /// The node's name.
+    pub name: String,
+    /// Its operator.
+    pub operator: String,
+    /// Names of the values that it read.
+    pub reads: Vec<String>,
+    /// Names of the values that it made.
+    pub makes: Vec<String>,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// From the whole run's start.
+    pub begun: Duration,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Later {
+    /// Time of the run beside its plans and the search for them: steps, and values that are handed on.
+    pub fn on_host(&self, first: &Run) -> Duration {
+        self.took.saturating_sub(first.measured.makespan + self.in_plans + self.planning)
+    }
+
+    /// What the run took beside its plans, steps and planning: values that are handed on.
+    pub fn between(&self, first: &Run) -> Duration {
+        self.on_host(first).saturating_sub(self.in_steps)
+    }
+
+    /// Counts a run of a plan.
+    fn count(&mut self, run: &Run) {
+        self.phases += 1;
+        self.in_plans += run.measured.makespan;
+        self.cold |= run.cold;
+        self.predicted = self.predicted.then(RunPrediction::of(&run.prepared));
+        self.peaks.resize(self.peaks.len().max(run.measured.peaks.len()), 0);
+        for (most, peak) in self.peaks.iter_mut().zip(&run.measured.peaks) {
+            *most = (*most).max(*peak);
+        }
+    }
+
+    /// Whether there is room for so many more events, steps and nodes of plans. Nothing is kept after the first that does not fit.
+    fn keeps(&mut self, more: usize) -> bool {
+        self.full |= self.kept.saturating_add(more) > MOST_KEPT;
+        self.kept += if self.full { 0 } else { more };
+        !self.full
+    }
+}
+
+/// Values by where the model has them.
+pub(super) type Values = BTreeMap<ValueIndex, Item>;
+
+/// A run under way.
+pub(super) struct Course<'r> {
+    pub(super) session: &'r Session,
+    pub(super) options: &'r RunOptions,
+    /// The choice with which later phases are planned.
+    choice: PlanChoice,
+    pub(super) later: &'r mut Later,
+    /// When the whole run began.
+    pub(super) begun: Instant,
+}
+
+/// When a plan was run.
+struct When {
+    begun: Duration,
+    planning: Duration,
+}
+
+impl Session {
+    /// The model's outputs with their names, from what its first phase made: sequences and optionals in parts.
+    pub(super) fn go_on(
+        &self,
+        rest: &Arc<Rest>,
+        inputs: &Inputs,
+        first: &Run,
+        options: &RunOptions,
+        later: &mut Later,
+        begun: Instant,
+    ) -> Result<Named, SessionError> {
+        let given = rest.model().inputs.iter().filter(|input| input.kind.is_tensor());
+        let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
+        let choice = later_choice(&first.prepared.choice);
+        let mut course = Course { session: self, options, choice, later, begun };
+        let values = course.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
+        let outputs = course.finish(Arc::clone(&rest.next), values)?;
+        let mut named = Named::new();
+        for (item, output) in outputs.into_iter().zip(&self.whole.model.outputs) {
+            named.extend(parts::made(item, output)?);
+        }
+        Ok(named)
+    }
+}
+
+impl Course<'_> {
+    /// Runs phase after phase, and gives what the graph's outputs are.
+    pub(super) fn finish(&mut self, mut phase: Arc<Phase>, mut values: Values) -> Result<Vec<Item>, SessionError> {
+        while !phase.is_over() {
+            let (run, when) = self.run(&phase, &values)?;
+            let rest = run.prepared.rest.clone().ok_or(InputError::Undecided)?;
+            values = self.after(&rest, values, &run)?;
+            self.keep(run, when);
+            phase = Arc::clone(&rest.next);
+        }
+        let item = |value| Ok(values.get(&value).cloned().or(constant(&phase, value)?));
+        let outputs = phase.model.outputs.iter().map(|output| {
+            let missing = || InputError::Unmade { name: output.name.clone() }.into();
+            item(output.value).and_then(|item: Option<Item>| item.ok_or_else(missing))
+        });
+        outputs.collect()
+    }
+
+    /// Runs a phase's plan.
+    fn run(&mut self, phase: &Arc<Phase>, values: &Values) -> Result<(Run, When), SessionError> {
+        let mut inputs = Inputs::new();
+        for value in phase.reads() {
+            if let Some(Item::Tensor(tensor)) = values.get(value) {
+                inputs = inputs.tensor(phase.model.value_name(*value), tensor.clone());
+            }
+        }
+        self.session.check_room(inputs.specs())?;
+        let asked = Instant::now();
+        let prepared =
+            self.session.find_or_prepare(phase, &inputs, Some(&self.choice), &Deadline::new(self.options, asked))?;
+        let when = When { begun: self.begun.elapsed(), planning: asked.elapsed() };
+        self.later.planning += when.planning;
+        let run = self.session.run_plan(&prepared, &inputs, self.options)?;
+        self.later.count(&run);
+        Ok((run, when))
+    }
+
+    /// Keeps what can be learned from a run. Its plan's memory is free for others.
+    fn keep(&mut self, run: Run, When { begun, planning }: When) {
+        if !self.options.profile {
+            return;
+        }
+        let (planned, cold) = (Arc::clone(run.prepared.planned()), run.cold);
+        let is_known = self.later.runs.last().is_some_and(|last| Arc::ptr_eq(&last.planned, &planned));
+        let plan = if is_known { 0 } else { PLAN + planned.program.nodes.len() };
+        if self.later.keeps(1 + run.measured.events.len() + plan) {
+            self.later.runs.push(LaterRun { planned, measured: run.measured, cold, begun, planning });
+        } else {
+            self.later.left_out += 1;
+        }
+    }
+
+    /// Keeps when an operator was computed on the host.
+    pub(super) fn keep_step(&mut self, phase: &Phase, node: &Node, begun: Instant, bytes: u64) {
+        if self.options.profile && self.later.keeps(1) {
+            let named = |values: &[Option<ValueIndex>]| {
+                values.iter().flatten().map(|value| phase.model.value_name(*value).to_owned()).collect()
+            };
+            self.later.host_steps.push(HostStep {
+                name: node.name.clone(),
+                operator: node.op_type.clone(),
+                reads: named(&node.inputs),
+                makes: named(&node.outputs),
+                bytes,
+                begun: begun.saturating_duration_since(self.begun),
+                took: begun.elapsed(),
+            });
+        }
+    }
+
+    /// The values that the next phase reads: what a plan made, and what the steps after it make.
+    fn after(&mut self, rest: &Rest, mut values: Values, run: &Run) -> Result<Values, SessionError> {
+        for (place, value) in rest.made.iter().enumerate() {
+            let tensor = run.outputs.tensor(place).map_err(|_| InputError::Resident)?;
+            values.insert(*value, Item::Tensor(tensor.clone()));
+        }
+        for at in &rest.steps {
+            let node = &rest.model().nodes[*at as usize];
+            let made = self.step(rest, *at, &values)?;
+            let named = node.outputs.iter().zip(made).filter_map(|(value, item)| Some(((*value)?, item)));
+            values.extend(named);
+        }
+        values.retain(|value, _| rest.next.keeps(*value));
+        Ok(values)
+    }
+
+    /// Ends a run that is cancelled or takes too long.
+    pub(super) fn look(&self) -> Result<(), SessionError> {
+        Deadline::new(self.options, Instant::now()).verdict().map_or(Ok(()), |verdict| Err(verdict.into()))
+    }
+}
+
+/// The choice of later phases: a plan file is of the first one alone.
+fn later_choice(first: &PlanChoice) -> PlanChoice {
+    match first.strategy {
+        Strategy::PlanFile(_) => PlanChoice { strategy: Strategy::default(), ..first.clone() },
+        _ => first.clone(),
+    }
+}
+
+/// A value that is the same in each run.
+pub(super) fn constant(phase: &Phase, value: ValueIndex) -> Result<Option<Item>, SessionError> {
+    let Some(constant) = phase.constant(value) else { return Ok(None) };
+    Ok(Some(Item::Tensor(constant.load().map_err(LowerError::from)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_after_the_first_that_does_not_fit() {
+        let mut later = Later::default();
+        assert!(later.keeps(MOST_KEPT - 1));
+        assert!(!later.keeps(2) && !later.keeps(1));
+        assert_eq!(later.kept, MOST_KEPT - 1);
+    }
+}

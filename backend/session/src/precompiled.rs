@@ -1,0 +1,216 @@
+//! Sessions of compiled models: what is written, what is opened where it cannot be used, and what takes the place of lowering and planning.
+
+use super::error::{InputError, SessionError, within_memory};
+use super::inputs::Inputs;
+use super::open::Session;
+use super::options::SessionOptions;
+use super::plausible;
+use crate::compiled::{self, About, Compilation, Compiled, CompiledError, CompiledFile, Source};
+use anabranch_base::error_kind::ErrorKind;
+use anabranch_device::{detect, detect_cpus};
+use anabranch_ir::constant::{Constant, ConstantError};
+use anabranch_ir::program::Program;
+use anabranch_onnx::import;
+use anabranch_onnx::lower::Rest;
+use anabranch_planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a session of a compiled model has in the place of a graph.
+pub(super) struct Precompiled {
+    compiled: Compiled,
+    program: Arc<Program>,
+    /// Whether devices and constraints are those of its plan.
+    same: bool,
+}
+
+impl Session {
+    /// Compiles the model for inputs like these, and writes it to a file: [`Self::open`] opens that without lowering or planning. `build` is kept
+    /// in it to be shown. If the model runs in phases, the file has the plan of the first one, and the operators of later ones as they are.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; if the model is compiled already, or is planned for devices of a platform file; and if the file cannot be written.
+    pub fn compile(&self, inputs: &Inputs, path: &Path, build: &str) -> Result<About, SessionError> {
+        let refused = |problem: String| SessionError::from(CompiledError::io(path, problem));
+        if self.precompiled.is_some() {
+            let source = self.compiled().and_then(|about| about.source.as_ref());
+            let source = source.map_or_else(String::new, |source| format!(", {}", source.display()));
+            return Err(refused(format!("the model is compiled already; name its source{source}")));
+        }
+        if self.options.platform.is_some() {
+            return Err(refused("a plan for the devices of a platform file is run by nobody; leave it out".into()));
+        }
+        if self.source.as_ref().is_some_and(|(model, stamp)| compiled::stamp(model) != *stamp) {
+            return Err(refused("the model's file was changed since it was opened; open it again".into()));
+        }
+        if let Some(value) = self.inputs().iter().chain(self.outputs()).find(|value| !value.kind().is_tensor()) {
+            return Err(refused(format!(
+                "`{value}` is not a tensor; compile takes tensors only, so run the model itself"
+            )));
+        }
+        within_memory(|| {
+            let (lowered, machine) = (self.lowered(&self.whole, inputs)?, self.machine_here()?);
+            let (planner, choice) = (self.planner(&lowered, &machine), self.choice());
+            let planned = planner.plan(&choice)?;
+            let plan = KeptPlan::of(&planned, &choice.plan);
+            let again = planner.restore(&plan, &choice)?;
+            if !again.is_same_plan(&planned) || again.plan().memory() != planned.plan().memory() {
+                return Err(refused("the plan does not come back as it was, which is a fault of Anabranch".into()));
+            }
+            let order = self.whole.model.inputs.iter();
+            let given = order.filter_map(|input| Some((input.name.clone(), inputs.given(&input.name)?.spec().clone())));
+            let shared = planned.plan().memory().devices().iter().flat_map(|device| &device.shared);
+            let packed = shared.filter_map(|kept| planned.program.constant(kept.value).zip(kept.layout.as_ref()));
+            let compilation = Compilation {
+                model: &self.whole.model,
+                file: self.source.as_ref().map(|(model, _)| model.as_path()),
+                options: &self.options,
+                inventory: &self.inventory,
+                build,
+                inputs: given.collect(),
+                program: &lowered.program,
+                rest: lowered.rest.as_deref(),
+                tables: plausible::tables(&self.whole.model),
+                packed: packed.collect(),
+                plan,
+            };
+            Ok(compilation.write(path)?)
+        })
+    }
+
+    /// Opens a compiled model; one that is of no use here from its source, if that is unchanged, with a note.
+    pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
+        let file = CompiledFile::open(path)?;
+        let (options, same) = file.adopted(options)?;
+        // No graphics driver is loaded where none would find anything.
+        let known = if same && file.knows_no_gpu() { detect_cpus(&options.devices).ok() } else { None };
+        let inventory = known.map_or_else(|| detect(&options.devices), Ok)?;
+        let mut session = Self::on(inventory, file.model(), Vec::new(), options.clone());
+        // A file decides of no more memory than there is.
+        let host = session.inventory.host.memory;
+        let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
+        let beyond = is_beyond.then(|| "was compiled for more memory than there is here".to_owned());
+        if let Some(why) = file.unfit(&session.inventory, same).or(beyond) {
+            return Self::open_source(path, &file, &why, options);
+        }
+        let mut compiled = file.read()?;
+        let program = Arc::new(std::mem::take(&mut compiled.program));
+        session.precompiled = Some(Precompiled { compiled, program, same });
+        Ok(session)
+    }
+
+    fn open_source(path: &Path, file: &CompiledFile, why: &str, options: SessionOptions) -> Result<Self, SessionError> {
+        let Some(source) = file.source() else {
+            let text = format!("{why}, and the model that it was made of is gone or another by now");
+            return Err(CompiledError::elsewhere(path, text).into());
+        };
+        let stamp = compiled::stamp(source);
+        let mut session = Self::surveyed(import::load_within(source, &options.limits)?, Vec::new(), options)?;
+        session.source = Some((source.to_owned(), stamp));
+        let (name, source) = (path.display(), source.display());
+        session.inventory.notes.push(format!(
+            "{name} {why}: the model is lowered and planned anew from {source}; `anabranch compile` makes it again for here"
+        ));
+        Ok(session)
+    }
+
+    /// What made the model, if it is a compiled one.
+    pub fn compiled(&self) -> Option<&About> {
+        self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.about)
+    }
+
+    /// The file that is open, if it is a compiled model.
+    pub fn compiled_file(&self) -> Option<&Path> {
+        self.precompiled.as_ref().map(|precompiled| precompiled.compiled.file.as_path())
+    }
+
+    /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read, and only
+    /// where the file's time of modification says that it was written to, or copied. Does nothing for other models, whose files have none.
+    ///
+    /// # Errors
+    /// If one is not as it was written, or cannot be read.
+    pub fn verify_weights(&self) -> Result<(), ConstantError> {
+        self.constants().for_each(Constant::doubt);
+        self.constants().try_for_each(Constant::verify_all)
+    }
+
+    /// The same unless the file's time of modification says that all are as they were written.
+    pub(crate) fn verify_doubtful_weights(&self) -> Result<(), ConstantError> {
+        self.constants().try_for_each(Constant::verify_all)
+    }
+
+    /// The constants of a compiled model.
+    fn constants(&self) -> impl Iterator<Item = &Constant> {
+        self.precompiled.iter().flat_map(|precompiled| &precompiled.compiled.constants)
+    }
+
+    /// Whether the files that a compiled model was made of are there as they were, if they are known. Reads them.
+    pub fn has_source(&self) -> Option<bool> {
+        self.precompiled.as_ref()?.compiled.source.as_ref().map(Source::is_unchanged)
+    }
+
+    /// The plan of a phase that `choice` makes here and now: the compiled one, if it is of this phase and choice.
+    pub(super) fn planned(&self, lowered: &Lowered, choice: &PlanChoice) -> Result<Planned, SessionError> {
+        if let Some(precompiled) = self.precompiled.as_ref().filter(|known| known.is_of(lowered, choice))
+            && self.lost.names().is_empty()
+        {
+            // Devices are not calibrated for a plan that is there.
+            let machine = Machine::present(&self.inventory, self.costs().here());
+            match self.planner(lowered, &machine).restore(&precompiled.compiled.plan, choice) {
+                // The devices may hold less by now.
+                Err(error) if error.kind() == ErrorKind::Memory => {}
+                Err(error) => return Err(CompiledError::elsewhere(&precompiled.compiled.file, error).into()),
+                Ok(planned) => return Ok(planned),
+            }
+        }
+        Ok(self.planner(lowered, &self.machine_here()?).plan(choice)?)
+    }
+}
+
+impl Precompiled {
+    fn is_of(&self, lowered: &Lowered, choice: &PlanChoice) -> bool {
+        self.same && Arc::ptr_eq(&self.program, &lowered.program) && self.compiled.choice == *choice
+    }
+
+    /// Returns the rest of the model after its program.
+    pub(super) fn rest(&self) -> Option<&Arc<Rest>> {
+        self.compiled.rest.as_ref()
+    }
+
+    /// The program, if these are inputs for it.
+    pub(super) fn program(&self, inputs: &Inputs) -> Result<&Arc<Program>, InputError> {
+        let file = || self.compiled.file.display().to_string();
+        let wrong = self
+            .compiled
+            .inputs
+            .iter()
+            .find(|(name, spec)| inputs.given(name).is_none_or(|given| given.spec() != *spec));
+        if let Some((name, spec)) = wrong {
+            let (name, expected) = (name.clone(), spec.to_string());
+            return Err(match inputs.given(&name) {
+                None => InputError::Missing { name, expected },
+                Some(given) => InputError::Compiled { name, given: given.spec().clone(), expected, file: file() },
+            });
+        }
+        let other = self
+            .program
+            .fixed
+            .iter()
+            .find(|(name, fixed)| !inputs.find(name).is_some_and(|given| given.same_bits(fixed)));
+        match other {
+            Some((name, _)) => Err(InputError::CompiledFixed { name: name.clone(), file: file() }),
+            None => Ok(&self.program),
+        }
+    }
+
+    /// Rows of the tables that inputs choose from, by the inputs' names.
+    pub(super) fn tables(&self) -> &BTreeMap<String, u64> {
+        &self.compiled.tables
+    }
+
+    /// The elements that an input must have.
+    pub(super) fn fixed(&self, name: &str) -> Option<&anabranch_kernels::Tensor> {
+        self.program.fixed.get(name)
+    }
+}

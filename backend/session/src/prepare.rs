@@ -1,0 +1,413 @@
+//! From input shapes to plans that are ready to run, and what is kept of them.
+
+use super::budget::{Charge, Demand};
+use super::cache::Cache;
+use super::error::{InputError, SessionError, within_memory};
+use super::inputs::Inputs;
+use super::open::{PHASES, Session};
+use super::parts;
+use crate::lent;
+use anabranch_execute::{Deadline, Executor, RunOptions, verify_devices};
+use anabranch_ir::program::Program;
+use anabranch_kernels::{KernelError, Shape, Tensor};
+use anabranch_onnx::import::ValueIndex;
+use anabranch_onnx::lower::{LowerOptions, Phase, is_small};
+use anabranch_placement::format::LoadedProblem;
+use anabranch_plan::{HOST, PlanOptions};
+use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A program with its plan and the executor that runs it.
+pub struct Prepared {
+    planned: Arc<Planned>,
+    #[doc(hidden)]
+    pub executor: Executor,
+    /// Names of the outputs, in the model's order.
+    pub(crate) output_names: Arc<[String]>,
+    /// Whether a run has been made: the first is cold.
+    pub(super) warm: AtomicBool,
+    /// Time of the last run on the host between plans, if this is the first plan of several.
+    pub(super) on_host: Mutex<Option<Duration>>,
+    /// Given back last.
+    _charge: Charge,
+}
+
+/// For which inputs something was made.
+pub(super) struct Key {
+    /// Of which phase.
+    phase: u64,
+    /// Their shapes, by name.
+    shapes: BTreeMap<String, Shape>,
+    /// The elements of those that decide shapes and are small, by name.
+    fixed: BTreeMap<String, Tensor>,
+}
+
+impl Key {
+    fn of(phase: &Phase, inputs: &Inputs, deciding: &BTreeSet<String>) -> Self {
+        let fixed = inputs.iter().filter(|(name, tensor)| deciding.contains(*name) && is_small(tensor));
+        let specs = inputs.specs().filter(|(name, _)| !phase.is_part(name));
+        Self {
+            phase: phase.id,
+            shapes: specs.map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
+            fixed: fixed.map(|(name, tensor)| (name.to_owned(), lent::kept(tensor))).collect(),
+        }
+    }
+
+    /// Whether inputs are such. Allocates nothing.
+    fn fits(&self, phase: &Phase, inputs: &Inputs) -> bool {
+        let shapes = self.shapes.iter().map(|(name, shape)| (&**name, shape));
+        let same = |(name, tensor): (&String, &Tensor)| inputs.find(name).is_some_and(|given| given.same_bits(tensor));
+        phase.id == self.phase
+            && shapes
+                .eq(inputs.specs().filter(|(name, _)| !phase.is_part(name)).map(|(name, spec)| (name, &spec.shape)))
+            && self.fixed.iter().all(same)
+    }
+}
+
+impl Prepared {
+    /// The plan that is ready.
+    pub fn planned(&self) -> &Arc<Planned> {
+        &self.planned
+    }
+}
+
+impl Deref for Prepared {
+    type Target = Planned;
+
+    fn deref(&self) -> &Planned {
+        &self.planned
+    }
+}
+
+impl Session {
+    /// Compiles the model for the shapes of these inputs, and the elements of those small ones that decide further shapes, or finds it
+    /// compiled. Where shapes follow from computed values it is the plan of what comes before them: see [`Planned::rest`].
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, or there is no plan within the constraints.
+    pub fn prepare(&self, inputs: &Inputs) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
+        self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
+    }
+
+    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the wait for memory and for plans that
+    /// others make.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
+    pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
+        self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
+    }
+
+    /// [`Self::prepare`] for a phase, planned like this or as the session's own plans are, by a caller that is counted as active.
+    pub(super) fn find_or_prepare(
+        &self,
+        phase: &Arc<Phase>,
+        inputs: &Inputs,
+        choice: Option<&PlanChoice>,
+        deadline: &Deadline<'_>,
+    ) -> Result<Arc<Prepared>, SessionError> {
+        // Who waits for another caller's plan must not keep that caller waiting for memory.
+        let pause = || self.budget.pause();
+        let cache = if phase.is_whole() { &self.prepared } else { &self.later_prepared };
+        loop {
+            let deciding = phase.deciding.known();
+            let prepared = cached(cache, phase, inputs, &deciding, pause, || {
+                let lowered = self.lowered(phase, inputs)?;
+                if !phase.deciding.is(&deciding) {
+                    return Err(InputError::Undecided.into());
+                }
+                // From this lowering and no later one, which may have fixed more than the key holds.
+                let choice = choice.cloned().unwrap_or_else(|| self.choice());
+                let planned = self.planned(&lowered, &choice)?;
+                self.make_ready(&Arc::new(planned), deadline)
+            });
+            match prepared {
+                // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
+                Err(error) if error.is_interruption() => match deadline.verdict() {
+                    None => {}
+                    Some(own) => return Err(own.into()),
+                },
+                // What was just found to decide shapes belongs into the key.
+                // Whoever waited may know it by now: each name is found once, so this ends.
+                Err(error) if error.is_undecided() || !phase.deciding.is(&deciding) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
+    /// seconds: nothing is placed.
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
+    pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
+        Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).problem()?)
+    }
+
+    /// Lowers the model for inputs of these shapes, which shows whether their sizes are possible; nothing is placed. Whether it runs in
+    /// phases: see [`Later`](super::Later).
+    ///
+    /// # Errors
+    /// If shapes are missing or impossible, or something of the model cannot be lowered.
+    pub fn check(&self, inputs: &Inputs) -> Result<bool, SessionError> {
+        within_memory(|| Ok(self.lowered(&self.whole, inputs)?.rest.is_some()))
+    }
+
+    /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
+    /// no device.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`]; also if the platform file does not fit this machine.
+    pub fn plan(&self, inputs: &Inputs) -> Result<Planned, SessionError> {
+        let lowered = self.lowered(&self.whole, inputs)?;
+        match self.options.platform {
+            None => self.planned(&lowered, &self.choice()),
+            Some(_) => Ok(self.planner(&lowered, &self.machine()?).plan(&self.choice())?),
+        }
+    }
+
+    /// For each node of a program, why a GPU has no kernel for it: one of those that are there, or a usual one where there is none.
+    pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
+        Machine::present(&self.inventory, self.costs().here()).gpu_refusals(program)
+    }
+
+    /// How the session's own plans are made.
+    pub fn choice(&self) -> PlanChoice {
+        self.choice_for_the_rest()
+    }
+
+    /// Places and plans the model for inputs of these shapes as `choice` says, with the costs known by now. Readies nothing:
+    /// see [`Self::ready`]. If the model runs in phases, `choice` is also that of later phases in runs of this plan.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn plan_with(&self, inputs: &Inputs, choice: &PlanChoice) -> Result<Arc<Planned>, SessionError> {
+        let mut planned = self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?).plan(choice)?;
+        planned.rest = planned.rest.map(|rest| Arc::new(rest.apart()));
+        Ok(Arc::new(planned))
+    }
+
+    /// The same plan with the prediction that the costs known by now make of it.
+    ///
+    /// # Errors
+    /// If the plan does not fit the devices any more.
+    pub fn predict(
+        &self,
+        inputs: &Inputs,
+        planned: &Planned,
+        options: &PlanOptions,
+    ) -> Result<Arc<Planned>, SessionError> {
+        Ok(Arc::new(
+            self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine_here()?)
+                .predict_again(planned, options)?,
+        ))
+    }
+
+    /// Takes the memory and starts the threads that a plan needs, beside what the session has: threads, opened GPUs, and weights in
+    /// the layouts that kernels read. Where memory is short, plans that the session keeps and nobody runs are forgotten for it.
+    ///
+    /// # Errors
+    /// If a device or a kernel cannot be readied, or the plan does not fit beside those in use.
+    pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
+        let _active = self.budget.enter();
+        within_memory(|| self.make_ready(planned, &Deadline::none()).map(Arc::new))
+    }
+
+    /// Keeps the memory of several plans at a time, whose devices are, or are parts of, those of the session (`homes`), and `passing` bytes
+    /// more on the host. Gives the bytes of each of the session's devices as well; what plans share counts once.
+    ///
+    /// # Errors
+    /// If it does not fit beside what is in use.
+    pub fn hold(&self, plans: &[(Arc<Planned>, Vec<usize>)], passing: u64) -> Result<(Charge, Vec<u64>), SessionError> {
+        let mut demand = Demand::default();
+        plans.iter().for_each(|(planned, homes)| demand.add(planned, homes));
+        demand.take(HOST.index(), passing);
+        let bytes = demand.bytes(self.machine_devices.len());
+        let _active = self.budget.enter();
+        Ok((self.budget.charge(demand, || self.forget_idle(), &Deadline::none())?, bytes))
+    }
+
+    fn make_ready(&self, planned: &Arc<Planned>, deadline: &Deadline<'_>) -> Result<Prepared, SessionError> {
+        verify_devices(planned.plan().devices(), self.pool.devices())?;
+        let charge = self.budget.charge(Demand::of(planned), || self.forget_idle(), deadline);
+        let _charge =
+            charge.map_err(|shortage| deadline.verdict().map_or_else(|| shortage.into(), SessionError::from))?;
+        let executor = Executor::new(Arc::clone(planned.plan()), Arc::new(planned.kernels()), &self.pool)?;
+        let output_names = planned.program.outputs.iter().map(|output| output.name.clone()).collect();
+        let warm = AtomicBool::new(false);
+        Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm, on_host: Mutex::default(), _charge })
+    }
+
+    /// Forgets the plan of those that nobody runs or holds that has gone unused longest, and what only it used of the weights.
+    fn forget_idle(&self) -> bool {
+        let idle = |prepared: &Arc<Prepared>| Arc::strong_count(prepared) == 1;
+        let forgotten = self.later_prepared.forget_one(idle).or_else(|| self.prepared.forget_one(idle));
+        let some = forgotten.is_some();
+        drop(forgotten);
+        self.weights.trim();
+        some
+    }
+
+    pub(crate) fn planner<'a>(&'a self, lowered: &'a Lowered, machine: &'a Machine) -> Planner<'a> {
+        let constraints = if lowered.rest.is_some() { &self.of_parts } else { &self.options.constraints };
+        Planner { lowered, machine, constraints }
+    }
+
+    /// A phase lowered for the shapes of these inputs, and the elements of those that decide further shapes.
+    pub fn lowered(&self, phase: &Arc<Phase>, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
+        let cache = if phase.is_whole() { &self.lowered } else { &self.later_lowered };
+        loop {
+            let deciding = phase.deciding.known();
+            let lowered = cached(cache, phase, inputs, &deciding, || (), || self.lower(phase, inputs, &deciding));
+            match lowered {
+                // What another caller has found meanwhile counts as well.
+                Err(_) if !phase.deciding.is(&deciding) => {}
+                lowered => return lowered,
+            }
+        }
+    }
+
+    fn lower(&self, phase: &Arc<Phase>, inputs: &Inputs, deciding: &BTreeSet<String>) -> Result<Lowered, SessionError> {
+        if let Some(precompiled) = self.precompiled.as_ref().filter(|_| phase.is_whole()) {
+            self.check_names(inputs)?;
+            let (program, rest) = (Arc::clone(precompiled.program(inputs)?), precompiled.rest().cloned());
+            self.check_resident(rest.is_some())?;
+            return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest });
+        }
+        let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+        let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
+        let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
+        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget };
+        if !phase.is_whole() {
+            // All later phases of a model share what a whole one may fold.
+            options.budget /= PHASES;
+        }
+        let given = |value: &ValueIndex| Some((*value, inputs.given(phase.model.value_name(*value))?.spec().clone()));
+        let given: Vec<_> = match phase.is_whole() {
+            true => self.check_names(inputs).map(|()| Vec::new())?,
+            false => phase.reads().iter().filter_map(given).collect(),
+        };
+        let learn = |wanted: &[Vec<String>]| phase.deciding.learn(wanted, |name| inputs.find(name));
+        match phase.lower(&options, &given) {
+            Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
+            Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
+            Ok((program, rest)) => {
+                if phase.is_whole() && rest.is_none() {
+                    parts::require_tensors(&self.model().outputs)?;
+                }
+                self.check_resident(rest.is_some())?;
+                let (program, weights) = (Arc::new(program), Arc::clone(&self.weights));
+                Ok(Lowered { program, weights, rest: rest.map(Arc::new) })
+            }
+            Err(error) => {
+                learn(error.wanted());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Sees that nothing stays on a device from run to run if there are phases.
+    fn check_resident(&self, in_phases: bool) -> Result<(), InputError> {
+        match in_phases && !self.options.constraints.resident.is_empty() {
+            true => Err(InputError::Resident),
+            false => Ok(()),
+        }
+    }
+
+    /// Sees that all names are the model's, and that sequences and optionals are given as such.
+    fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
+        let unknown = inputs.specs().find(|(name, _)| self.input_info(name).is_none());
+        match unknown {
+            None => self.items(inputs).map(drop),
+            Some((name, _)) => Err(SessionError::from(InputError::Unknown {
+                name: name.to_owned(),
+                known: self.inputs().iter().map(|input| input.name()).collect::<Vec<_>>().join(", "),
+            })),
+        }
+    }
+}
+
+/// What a cache keeps for such inputs, made if it is not there.
+fn cached<V, P>(
+    cache: &Cache<Key, V, SessionError>,
+    phase: &Phase,
+    inputs: &Inputs,
+    deciding: &BTreeSet<String>,
+    pause: impl FnOnce() -> P,
+    make: impl FnOnce() -> Result<V, SessionError>,
+) -> Result<Arc<V>, SessionError> {
+    let make = || within_memory(make);
+    cache.get_or_make(|key| key.fits(phase, inputs), || Key::of(phase, inputs, deciding), pause, make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionOptions;
+    use anabranch_base::error_kind::ErrorKind;
+    use anabranch_device::{CpuGranularity, DetectOptions};
+    use anabranch_execute::CancelToken;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    fn session() -> Session {
+        let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
+        let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
+        Session::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx"), options).expect("a model")
+    }
+
+    /// Why a run fails that waits for another caller's plan, which `make` makes once it is waited for.
+    fn failure_behind(
+        make: impl FnOnce(&Session, &Inputs) -> Result<Prepared, SessionError> + Send,
+        options: &RunOptions,
+    ) -> SessionError {
+        let session = &session();
+        let inputs = &session.fill_random(Inputs::new(), 0).expect("known shapes");
+        let (tell, begun) = channel();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let once_awaited = || {
+                    tell.send(()).expect("awaited");
+                    while session.budget.waiting() == 0 {
+                        thread::yield_now();
+                    }
+                    make(session, inputs)
+                };
+                let (whole, deciding) = (&session.whole, session.whole.deciding.known());
+                cached(&session.prepared, whole, inputs, &deciding, || (), once_awaited).map(drop)
+            });
+            begun.recv().expect("the plan is being made");
+            session.run_with(inputs, options).map(drop).expect_err("it must not run")
+        })
+    }
+
+    #[test]
+    fn who_waited_for_anothers_plan_is_told_its_own_end() {
+        let token = CancelToken::new();
+        let cancel = token.clone();
+        let out_of_time = move |_: &Session, _: &Inputs| {
+            cancel.cancel();
+            let theirs = RunOptions::default().with_timeout(Duration::ZERO);
+            Err(Deadline::new(&theirs, Instant::now()).verdict().expect("no time").into())
+        };
+        let error = failure_behind(out_of_time, &RunOptions::default().with_cancel(token));
+        assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
+    }
+
+    #[test]
+    fn the_time_for_a_plan_counts() {
+        let late = |session: &Session, inputs: &Inputs| {
+            thread::sleep(Duration::from_millis(600));
+            session.make_ready(&session.plan_with(inputs, &session.choice())?, &Deadline::none())
+        };
+        // Enough for the run alone.
+        let error = failure_behind(late, &RunOptions::default().with_timeout(Duration::from_millis(500)));
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
+}

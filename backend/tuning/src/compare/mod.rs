@@ -1,0 +1,400 @@
+//! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
+//!
+//! All ways are planned first and then run in turn, so that what drifts on the machine touches all alike. Makespans are
+//! measured without profile, because profiling a GPU costs time; node times, traffic and utilisation come from runs of their
+//! own. A scheduler without any plan ([`DynamicExecutor`](anabranch_execute::DynamicExecutor)) takes part unless it is left out.
+
+#![forbid(unsafe_code)]
+
+mod agreement;
+pub(crate) mod contest;
+mod difference;
+mod latencies;
+mod load;
+mod median;
+pub(crate) mod nearest;
+mod outcome;
+mod ratio;
+mod series;
+mod together;
+mod tolerance;
+
+pub use agreement::Agreement;
+pub use difference::{Difference, Top1, Worst};
+pub use latencies::{Latencies, runs_per_second};
+pub use load::Load;
+pub use median::Median;
+pub use outcome::{DeviceOutcome, Outcome};
+pub use ratio::Ratio;
+pub use series::{Series, SeriesOptions, measure};
+pub use together::{Together, together};
+pub use tolerance::{Tolerance, floats};
+
+use anabranch_execute::RunOptions;
+use anabranch_plan::{PlanDevice, StreamMode};
+use anabranch_planning::{Order, PlanChoice, Planned, PlanningError};
+use anabranch_session::{Inputs, Outputs, Run, Session, SessionError};
+use contest::{Contender, Contest, Ran};
+use load::LoadMeter;
+use outcome::Tally;
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The name of the scheduler at run time among the ways.
+pub const DYNAMIC: &str = "dynamic";
+
+/// Profiled runs of each way or plan, after the measured ones.
+pub(crate) const PROFILED: u32 = 3;
+
+/// What is compared, and how thoroughly.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CompareOptions {
+    /// The model's name for people.
+    pub model: String,
+    /// The ways. The first is the reference of all outputs.
+    pub ways: Vec<PlanChoice>,
+    /// Measured runs of each, ≥ 1; of several callers, by each of them.
+    pub repeat: u32,
+    /// For how long each is measured, in place of a number of runs.
+    pub duration: Option<Duration>,
+    /// Callers that run each at the same time. Runs of a session follow each other: what is measured is what a caller waits, and what
+    /// becomes of the throughput.
+    pub callers: NonZeroU32,
+    /// Whether the scheduler at run time takes part.
+    pub dynamic: bool,
+    /// Runs of each before, which do not count.
+    pub warmup: u32,
+    /// Rounds of running all ways and learning from it before they are placed for the comparison.
+    pub refine: u32,
+    /// Cancellation and time limit of each run.
+    pub run: RunOptions,
+}
+
+/// A way that was compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// Strategy, device, plan file, or [`DYNAMIC`].
+    pub place: String,
+    /// Order of ready nodes; `None` for the dynamic scheduler.
+    pub order: Option<Order>,
+    /// What is streamed; `None` for the dynamic scheduler.
+    pub stream: Option<StreamMode>,
+}
+
+/// What is known of all ways. Times in milliseconds, sizes in bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The model.
+    pub model: String,
+    /// Nodes of the lowered model, with those of all phases.
+    pub nodes: usize,
+    /// Measured runs of each way; of several callers, by each of them.
+    pub repeat: u32,
+    /// Callers at the same time.
+    pub callers: NonZeroU32,
+    /// Runs of each way before.
+    pub warmup: u32,
+    /// Rounds of learning before.
+    pub refine: u32,
+    /// Whether all plans had their memory at the same time; else each was readied anew, and run once, before each measured run.
+    pub side_by_side: bool,
+    /// The devices.
+    pub devices: Vec<PlanDevice>,
+    /// What was measured of each way; the dynamic scheduler comes last, if it takes part and fits the devices.
+    pub outcomes: Vec<Outcome>,
+    /// Ways without a plan, and the dynamic scheduler where it does not fit, and why.
+    pub failed: Vec<(Way, String)>,
+    /// What the inventory notes.
+    pub notes: Vec<String>,
+    /// Load of the machine during the measured runs.
+    #[serde(default)]
+    pub load: Load,
+}
+
+impl CompareOptions {
+    /// Compares these ways, and the scheduler at run time: twenty runs of each after two that do not count, with what is known of the
+    /// costs.
+    pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
+        let (model, run) = (model.into(), RunOptions::default());
+        Self {
+            model,
+            ways,
+            repeat: 20,
+            duration: None,
+            callers: NonZeroU32::MIN,
+            dynamic: true,
+            warmup: 2,
+            refine: 0,
+            run,
+        }
+    }
+
+    /// The same with the scheduler at run time, or without it.
+    pub fn with_dynamic(self, dynamic: bool) -> Self {
+        Self { dynamic, ..self }
+    }
+
+    /// The same with each measured for so long.
+    pub fn with_duration(self, duration: Option<Duration>) -> Self {
+        Self { duration, ..self }
+    }
+
+    /// The same with so many callers at the same time.
+    pub fn with_callers(self, callers: NonZeroU32) -> Self {
+        Self { callers, ..self }
+    }
+
+    /// The same with so many measured runs of each way, after so many that do not count.
+    pub fn with_runs(self, repeat: u32, warmup: u32) -> Self {
+        Self { repeat, warmup, ..self }
+    }
+
+    /// The same with so many rounds of learning before.
+    pub fn with_refine(self, refine: u32) -> Self {
+        Self { refine, ..self }
+    }
+
+    /// The same with runs made like this.
+    pub fn with_run(self, run: RunOptions) -> Self {
+        Self { run, ..self }
+    }
+
+    /// The number of runs, or of rounds of several callers, each of which is one step of progress; with a duration, of those that do not
+    /// count for it.
+    pub fn steps(&self) -> u64 {
+        let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
+        let measured = if self.duration.is_some() { 0 } else { self.rounds() };
+        learning + u64::from(self.warmup + measured + PROFILED) * (self.ways.len() as u64 + u64::from(self.dynamic))
+    }
+
+    /// Rounds of a number of runs.
+    fn rounds(&self) -> u32 {
+        self.repeat.div_ceil(self.each())
+    }
+
+    /// Runs of a caller in a round.
+    fn each(&self) -> u32 {
+        if self.callers.get() > 1 { TOGETHER.min(self.repeat) } else { 1 }
+    }
+}
+
+impl Comparison {
+    /// The outcome of least median.
+    pub fn best(&self) -> Option<&Outcome> {
+        self.outcomes.iter().min_by(|a, b| a.measured_ms.median.total_cmp(&b.measured_ms.median))
+    }
+
+    /// The outcome of least median, if its interval lies below those of all other plans; `None` if intervals overlap, or rest on too few runs.
+    pub fn fastest(&self) -> Option<&Outcome> {
+        let best = self.best()?;
+        let is_other =
+            |outcome: &&Outcome| outcome.way != best.way && (best.plan.is_none() || outcome.plan != best.plan);
+        let is_slower = |outcome: &Outcome| outcome.measured_ms.is_above(&best.measured_ms);
+        self.outcomes.iter().filter(is_other).all(is_slower).then_some(best)
+    }
+
+    /// The outcomes that no interval tells from that of least median, which comes first. Ways of one plan count once.
+    pub fn equally_fast(&self) -> Vec<&Outcome> {
+        let Some(best) = self.best() else { return Vec::new() };
+        let mut equal = vec![best];
+        for outcome in &self.outcomes {
+            let known =
+                |other: &&Outcome| other.way == outcome.way || (other.plan.is_some() && other.plan == outcome.plan);
+            if !outcome.measured_ms.is_above(&best.measured_ms) && !equal.iter().any(known) {
+                equal.push(outcome);
+            }
+        }
+        equal
+    }
+
+    /// The median of a way over the least of all others: below 1 it is the fastest. `None` if it was not compared, or is alone.
+    pub fn against_others(&self, place: &str) -> Option<f64> {
+        let own = self.outcomes.iter().filter(|outcome| outcome.way.place == place);
+        let own = own.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
+        let others = self.outcomes.iter().filter(|outcome| outcome.way.place != place);
+        let others = others.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
+        Some(own / others)
+    }
+}
+
+impl Way {
+    fn of(choice: &PlanChoice) -> Self {
+        Self { place: choice.strategy.to_string(), order: Some(choice.order), stream: Some(choice.plan.streaming) }
+    }
+
+    fn dynamic() -> Self {
+        Self { place: DYNAMIC.into(), order: None, stream: None }
+    }
+}
+
+/// Runs of each way that are learned from in one round.
+const LEARNING: u32 = 3;
+
+/// Runs of each of several callers in one round, so that most of them begin while others are under way.
+const TOGETHER: u32 = 5;
+
+/// Compares; `step` is called after each run.
+///
+/// # Errors
+/// If no way has a plan, or a run fails.
+pub fn compare(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+) -> Result<Comparison, SessionError> {
+    compare_seen(session, inputs, options, step, &mut |_, _| {})
+}
+
+/// The same; `see` is given profiled runs with their plans' numbers ([`Outcome::plan`]): each run that is nearer to its plan's median than those
+/// before, so that the last is the one that the outcome tells of.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_seen(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+    see: &mut dyn FnMut(usize, &Run),
+) -> Result<Comparison, SessionError> {
+    for _ in 0..options.refine {
+        learn(session, inputs, options, step)?;
+    }
+    let (plans, mut failed) = plan_all(session, inputs, options)?;
+    let Distinct { plans: distinct, of } = Distinct::of(&plans);
+    let contenders = distinct.into_iter().map(Contender::plan);
+    let contenders: Vec<_> = contenders.chain(options.dynamic.then_some(Contender::Dynamic(None))).collect();
+    let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
+    // A run counts for all ways of the same plan; the dynamic scheduler is alone.
+    let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
+    let mut contest = Contest::new(session, inputs, &options.run, contenders);
+    contest.play(options.warmup, false, &mut |at, _| step(at))?;
+    let (each, begun, mut rounds) = (options.each(), Instant::now(), 0);
+    let limit = options.duration.map(|duration| duration.saturating_mul(tallies.len() as u32));
+    let meter = LoadMeter::start();
+    while limit.map_or(rounds < options.rounds(), |limit| rounds == 0 || begun.elapsed() < limit) {
+        if options.callers.get() == 1 {
+            contest.play_round(rounds, false, &mut |at, ran| {
+                step(at);
+                tallies[at].add(&ran);
+            })?;
+        } else {
+            contest.play_together(rounds, options.callers, each, &mut |at, made| {
+                step(at);
+                tallies[at].add_together(made);
+            })?;
+        }
+        rounds += 1;
+    }
+    let load = meter.stop();
+    let mut reference: Option<Outputs> = None;
+    contest.play(PROFILED, true, &mut |at, ran| {
+        step(at);
+        let nearest = tallies[at].add_profiled(&ran, reference.get_or_insert_with(|| ran.outputs().clone()));
+        if let (true, Ran::Planned(run)) = (nearest, &ran) {
+            see(at, run);
+        }
+    })?;
+    let first = &plans[0].1;
+    let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
+    let planned = plans.iter().enumerate().filter_map(|(at, (way, planned))| {
+        Some(Outcome {
+            same_plan_as: same(at),
+            plan: Some(of[at]),
+            ..tallies[of[at]].outcome(way.clone(), Some(planned))?
+        })
+    });
+    failed.extend(contest.refused().map(|error| (Way::dynamic(), error.to_string())));
+    let dynamic = tallies.last().filter(|_| options.dynamic && contest.refused().is_none());
+    let dynamic = dynamic.and_then(|tally| tally.outcome(Way::dynamic(), None));
+    let outcomes: Vec<Outcome> = planned.chain(dynamic).collect();
+    // A model in phases has the nodes of later plans, too.
+    let ran = |outcome: &Outcome| outcome.devices.iter().map(|device| device.nodes).sum();
+    let nodes = outcomes.first().map_or(0, ran).max(first.program.nodes.len());
+    Ok(Comparison {
+        model: options.model.clone(),
+        nodes,
+        repeat: rounds * each,
+        callers: options.callers,
+        warmup: options.warmup,
+        refine: options.refine,
+        side_by_side: contest.alive,
+        devices: first.plan().devices().to_vec(),
+        outcomes,
+        failed,
+        notes: session.inventory().notes.clone(),
+        load,
+    })
+}
+
+type Plans = Vec<(Way, Arc<Planned>)>;
+
+/// The plans that differ, and for each way which of them is its own: equal plans are run, and measured, once.
+struct Distinct {
+    plans: Vec<Arc<Planned>>,
+    of: Vec<usize>,
+}
+
+impl Distinct {
+    fn of(ways: &Plans) -> Self {
+        let mut distinct = Self { plans: Vec::new(), of: Vec::new() };
+        for (_, planned) in ways {
+            let found = distinct.plans.iter().position(|other| other.is_same_plan(planned));
+            distinct.of.push(found.unwrap_or(distinct.plans.len()));
+            if found.is_none() {
+                distinct.plans.push(Arc::clone(planned));
+            }
+        }
+        distinct
+    }
+}
+
+/// Plans every way. A way that finds no placement within the constraints fails alone.
+fn plan_all(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+) -> Result<(Plans, Vec<(Way, String)>), SessionError> {
+    let (mut plans, mut failed, mut first) = (Plans::new(), Vec::new(), None);
+    for choice in &options.ways {
+        let way = Way::of(choice);
+        match session.plan_with(inputs, choice) {
+            Ok(planned) => plans.push((way, planned)),
+            Err(error) if error.is_infeasible() => {
+                failed.push((way, error.to_string()));
+                first.get_or_insert(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match first {
+        Some(error) if plans.is_empty() => Err(error),
+        None if plans.is_empty() => Err(PlanningError::no_plan().into()),
+        _ => Ok((plans, failed)),
+    }
+}
+
+/// One round of running every way and learning from it; first runs only warm up.
+fn learn(
+    session: &Session,
+    inputs: &Inputs,
+    options: &CompareOptions,
+    step: &mut dyn FnMut(),
+) -> Result<(), SessionError> {
+    let (plans, _) = plan_all(session, inputs, options)?;
+    let Distinct { plans, of } = Distinct::of(&plans);
+    let contenders = plans.into_iter().map(Contender::plan).collect();
+    let mut step = |at: usize| of.iter().filter(|plan| **plan == at).for_each(|_| step());
+    let mut contest = Contest::new(session, inputs, &options.run, contenders);
+    contest.play(1, false, &mut |at, _| step(at))?;
+    contest.play(LEARNING, true, &mut |at, ran| {
+        step(at);
+        if let Ran::Planned(run) = &ran {
+            session.learn(run);
+        }
+    })
+}
