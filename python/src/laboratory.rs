@@ -3,7 +3,7 @@
 use super::failure::{Failure, Result};
 use super::work::watched;
 use anabranch_placement::format::{Loaded, LoadedProblem, parse, read};
-use anabranch_report::show::{Tried, TryOptions, try_problem};
+use anabranch_report::trial::{Tried, TryOptions, try_problem};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 

@@ -76,13 +76,13 @@ impl Plan {
     fn data(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
         released(py, || -> Result<_> {
             let (facts, nodes) = (self.facts().to_string(), serde_json::to_string(&self.nodes())?);
-            Ok((facts, nodes, serde_json::to_string_pretty(&show::plan_file(&self.planned))?))
+            Ok((facts, nodes, serde_json::to_string_pretty(&anabranch_report::plan::plan_file(&self.planned))?))
         })
     }
 
     /// The program in Graphviz' language.
     fn dot(&self, py: Python<'_>) -> PyResult<String> {
-        released(py, || Ok(show::dot(&self.planned)))
+        released(py, || Ok(anabranch_report::plan::dot(&self.planned)))
     }
 
     /// The page that `anabranch place --report` writes.
