@@ -7,11 +7,11 @@ use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::waiting;
 use super::{CliError, Output, platform, say, write_file};
-use anabranch::compare::{CompareOptions, Comparison};
+use anabranch::compare::{CompareOptions, Comparison, Outcome};
 use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{Residency, StreamMode};
-use anabranch::planning::{Order, Strategy};
+use anabranch::planning::{Order, PlatformFile, Strategy};
 use anabranch::profile::CostStore;
 use anabranch::session::{Inputs, Session, SessionOptions};
 use anabranch_report::comparison::Compared;
@@ -30,8 +30,11 @@ const PAGE: &str = "anabranch-demo.html";
 const SLOWDOWN: f64 = 2.0;
 /// Rounds of learning between the two comparisons.
 const ROUNDS: u32 = 2;
-/// Memory limits to try, as shares of what the network takes on one device.
-const SHARES: [f64; 3] = [0.75, 0.85, 0.95];
+/// Memory limits to try, as shares of what the network takes on one device, the highest first.
+const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
+
+/// How many times as long as `auto` a device may take alone to be compared again after learning: a software GPU takes minutes.
+const SLOW: f64 = 20.0;
 
 /// Show on this machine what planning brings, with a network that is built in
 #[derive(Args, Clone, Debug)]
@@ -67,9 +70,9 @@ struct Findings {
 struct Limited {
     /// Bytes that each device may fill.
     limit_bytes: u64,
-    /// The error of the plan for one device alone.
-    refused: String,
-    /// The run of `auto`.
+    /// The errors of the plans for each device alone, by device.
+    refused: Vec<(String, String)>,
+    /// The run of HEFT's plan.
     comparison: Comparison,
 }
 
@@ -93,14 +96,15 @@ impl DemoCommand {
         steps.begin("look for devices");
         let devices = self.devices()?;
         steps.begin("measure the devices, and plan");
-        let session = waiting(output, "measuring the devices", || open(&devices, CostStore::default()))?;
+        let session = waiting(output, "measuring the devices", || open(&devices, CostStore::default(), None))?;
         let demo = Demo { inputs: session.fill_random(Inputs::new(), 0)?, session, devices, run, output };
         steps.begin("run every plan, predicted from the devices' rates alone");
-        let before = demo.compare(0, 3)?.comparison;
+        let places = names(demo.session.inventory());
+        let before = demo.compare(places, 0, 3)?.comparison;
         steps.begin("learn from two rounds of runs, plan again, and run every plan");
-        let after = demo.compare(ROUNDS, 9)?;
+        let after = demo.compare(demo.quick(&before), ROUNDS, 9)?;
         steps.begin("lower the memory limit until no device can hold the network alone");
-        let limited = demo.limited(&after.comparison)?;
+        let limited = demo.limited(&before)?;
         let elsewhere = demo.elsewhere()?;
         let findings = Findings { before, after: after.comparison.clone(), limited, elsewhere };
         let story = Story::of(&findings, demo.session.inventory());
@@ -140,8 +144,10 @@ impl Steps {
     }
 }
 
-fn open(devices: &DetectOptions, costs: CostStore) -> Result<Session, CliError> {
-    let options = SessionOptions::default().with_devices(devices.clone()).with_calibration(true);
+/// A session that places by `auto`, on a platform that is not here if one is given.
+fn open(devices: &DetectOptions, costs: CostStore, platform: Option<PlatformFile>) -> Result<Session, CliError> {
+    let mut options = SessionOptions::default().with_devices(devices.clone()).with_calibration(platform.is_none());
+    options.platform = platform;
     Ok(Session::from_bytes(NETWORK, options.with_strategy(Strategy::AUTO).with_costs(costs))?)
 }
 
@@ -155,32 +161,46 @@ struct Demo {
 }
 
 impl Demo {
-    /// Runs `auto`, HEFT, MITE and each device alone, in turn.
-    fn compare(&self, rounds: u32, runs: u32) -> Result<Compared, CliError> {
-        let devices = names(self.session.inventory());
+    /// Runs `auto`, HEFT, MITE and each of these devices alone, in turn.
+    fn compare(&self, devices: Vec<String>, rounds: u32, runs: u32) -> Result<Compared, CliError> {
         let places = ["auto", "heft", "mite"].into_iter().map(str::to_owned).chain(devices);
         let options = options(places, &self.run)?.with_runs(runs, 1).with_refine(rounds);
         compare::measured(&self.session, &self.inputs, &options, self.output, true)
     }
 
-    /// Runs `auto` under the lowest of some limits that it can keep, but no device alone.
-    fn limited(&self, after: &Comparison) -> Result<Option<Limited>, CliError> {
+    /// Returns the devices that took alone at most [`SLOW`] times as long as `auto`.
+    fn quick(&self, before: &Comparison) -> Vec<String> {
+        let took = |place: &str| {
+            let outcome = before.outcomes.iter().find(|outcome| outcome.way.place == place);
+            outcome.map(|outcome| outcome.measured_ms.median)
+        };
+        let most = took("auto").map_or(f64::INFINITY, |auto| auto * SLOW);
+        let mut devices = names(self.session.inventory());
+        devices.retain(|device| took(device).is_none_or(|ms| ms <= most));
+        devices
+    }
+
+    /// Runs HEFT's plan under the highest of some limits that no device can keep alone. `auto` compares many plans, which takes long where each has
+    /// to be made to fit.
+    fn limited(&self, before: &Comparison) -> Result<Option<Limited>, CliError> {
         let names = names(self.session.inventory());
-        let Some(alone) = peak_alone(after, &names) else { return Ok(None) };
+        let Some(alone) = peak_alone(before, &names) else { return Ok(None) };
         for share in SHARES {
-            let limit = (alone as f64 * share) as u64;
-            let devices = names.iter().fold(self.devices.clone(), |all, name| all.with_memory(name, limit));
-            let session = open(&devices, self.session.costs())?;
-            let options = options(["auto".to_owned(), names[0].clone()].into_iter(), &self.run)?.with_runs(9, 1);
-            let options = options.with_dynamic(false);
-            // A limit that no plan keeps is an error, and the next limit is higher.
-            let Ok(compared) = compare::measured(&session, &self.inputs, &options, self.output, false) else {
-                continue;
+            let limit_bytes = (alone as f64 * share) as u64;
+            let devices = names.iter().fold(self.devices.clone(), |all, name| all.with_memory(name, limit_bytes));
+            let session = open(&devices, self.session.costs(), None)?;
+            let places = std::iter::once("heft".to_owned()).chain(names.iter().cloned());
+            let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
+            let comparison = match compare::measured(&session, &self.inputs, &options, self.output, false) {
+                Ok(compared) => compared.comparison,
+                Err(error) if error.is_interruption() => return Err(error),
+                // No plan keeps the limit, nor lower ones.
+                Err(_) => return Ok(None),
             };
-            let comparison = compared.comparison;
-            let refused = comparison.failed.iter().find(|(way, _)| way.place == names[0]);
-            if let (Some((_, refused)), false) = (refused, comparison.outcomes.is_empty()) {
-                return Ok(Some(Limited { limit_bytes: limit, refused: refused.clone(), comparison }));
+            let failed = comparison.failed.iter().map(|(way, error)| (way.place.clone(), error.clone()));
+            let refused: Vec<_> = failed.filter(|(place, _)| names.contains(place)).collect();
+            if refused.len() == names.len() {
+                return Ok(Some(Limited { limit_bytes, refused, comparison }));
             }
         }
         Ok(None)
@@ -189,10 +209,7 @@ impl Demo {
     /// Predicts the network on the built-in platforms.
     fn elsewhere(&self) -> Result<Vec<Elsewhere>, CliError> {
         let predicted = |example: &platform::Example| {
-            let mut options = SessionOptions::default().with_devices(self.devices.clone());
-            options.platform = Some(example.file()?);
-            let options = options.with_strategy(Strategy::AUTO).with_costs(self.session.costs());
-            let session = Session::from_bytes(NETWORK, options)?;
+            let session = open(&self.devices, self.session.costs(), Some(example.file()?))?;
             let predicted_ms = session.plan(&self.inputs)?.plan().predicted().makespan * 1e3;
             Ok(Elsewhere { platform: example.name, about: example.about, predicted_ms })
         };
@@ -214,7 +231,7 @@ fn options(places: impl Iterator<Item = String>, run: &RunOptions) -> Result<Com
 /// Bytes that the network takes at least on one device alone.
 fn peak_alone(comparison: &Comparison, names: &[String]) -> Option<u64> {
     let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.way.place));
-    let peak = |outcome: &anabranch::compare::Outcome| {
+    let peak = |outcome: &Outcome| {
         let at = names.iter().position(|name| *name == outcome.way.place)?;
         outcome.devices.get(at)?.predicted_peak_bytes
     };

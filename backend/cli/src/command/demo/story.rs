@@ -35,9 +35,11 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn of(found: &Findings, inventory: &Inventory) -> Self {
         let single = fastest_device(&found.after, inventory);
-        let mut outcomes: Vec<&Outcome> = found.after.outcomes.iter().collect();
-        outcomes.sort_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
-        let rows = outcomes.iter().map(|outcome| row(outcome, of_way(&found.before, &outcome.way.place), single));
+        let again = |place: &str| of_way(&found.after, place);
+        let mut outcomes: Vec<[Option<&Outcome>; 2]> =
+            found.before.outcomes.iter().map(|before| [Some(before), again(&before.way.place)]).collect();
+        outcomes.sort_by(|one, other| latest_ms(one).total_cmp(&latest_ms(other)));
+        let rows = outcomes.iter().filter_map(|outcome| row(*outcome, single));
         let mut findings = Vec::new();
         findings.extend(auto(found, single, inventory));
         findings.extend(learned(found));
@@ -97,20 +99,26 @@ fn fastest_device<'a>(comparison: &'a Comparison, inventory: &Inventory) -> Opti
     alone.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median))
 }
 
-fn row(after: &Outcome, before: Option<&Outcome>, single: Option<&Outcome>) -> [String; 8] {
+/// The time that was measured last, of the outcomes before and after learning.
+fn latest_ms([before, after]: &[Option<&Outcome>; 2]) -> f64 {
+    after.or(*before).map_or(f64::INFINITY, |outcome| outcome.measured_ms.median)
+}
+
+fn row(outcome: [Option<&Outcome>; 2], single: Option<&Outcome>) -> Option<[String; 8]> {
     let ms = |ms: f64| duration(ms * 1e-3);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-    let name = if after.way.place == DYNAMIC { "run-time scheduler".to_owned() } else { after.way.place.clone() };
-    [
-        name,
-        or_dash(before.and_then(|before| before.predicted_ms).map(ms)),
-        or_dash(before.map(|before| ms(before.measured_ms.median))),
-        or_dash(before.and_then(|before| before.error_percent).map(error)),
-        or_dash(after.predicted_ms.map(ms)),
-        ms(after.measured_ms.median),
-        or_dash(after.error_percent.map(error)),
-        or_dash(single.map(|single| format!("{:.2}", single.measured_ms.median / after.measured_ms.median))),
-    ]
+    let place = &outcome[1].or(outcome[0])?.way.place;
+    let name = if place == DYNAMIC { "run-time scheduler".to_owned() } else { place.clone() };
+    let figures = outcome.map(|outcome| {
+        [
+            or_dash(outcome.and_then(|outcome| outcome.predicted_ms).map(ms)),
+            or_dash(outcome.map(|outcome| ms(outcome.measured_ms.median))),
+            or_dash(outcome.and_then(|outcome| outcome.error_percent).map(error)),
+        ]
+    });
+    let speed_up = or_dash(single.map(|single| format!("{:.2}", single.measured_ms.median / latest_ms(&outcome))));
+    let [[predicted, measured, off], [predicted_again, measured_again, off_again]] = figures;
+    Some([name, predicted, measured, off, predicted_again, measured_again, off_again, speed_up])
 }
 
 /// Returns the speed of `auto` over the fastest device alone, and its nodes on each device.
@@ -141,13 +149,13 @@ fn learned(found: &Findings) -> Option<(&'static str, String)> {
 
 fn limited(limited: &Limited) -> (&'static str, String) {
     let limit = format_bytes(limited.limit_bytes);
-    let Some(auto) = of_way(&limited.comparison, "auto") else {
+    let Some(heft) = of_way(&limited.comparison, "heft") else {
         return ("memory", format!("with {limit} for each device, no plan was found"));
     };
-    let predicted = auto.predicted_ms.map_or(String::new(), |ms| format!(" (predicted {})", duration(ms * 1e-3)));
-    let took = duration(auto.measured_ms.median * 1e-3);
+    let predicted = heft.predicted_ms.map_or(String::new(), |ms| format!(" (predicted {})", duration(ms * 1e-3)));
+    let took = duration(heft.measured_ms.median * 1e-3);
     let text = format!(
-        "with {limit} for each device, no device holds the network alone; auto still runs it, in {took}{predicted}"
+        "with {limit} for each device, no device holds the network alone; heft divides it and runs it in {took}{predicted}"
     );
     ("memory", text)
 }
