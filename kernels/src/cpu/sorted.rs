@@ -6,9 +6,12 @@
 use super::Team;
 use bytemuck::Pod;
 use std::cmp::Ordering;
+use std::ops::{BitOr, Shl, Shr};
 
 /// A key with the position of its element: it is less if the key is, or if the keys are equal and the position is.
-pub trait Ranked: Ord + Pod + Send + Sync {
+pub trait Ranked:
+    Ord + Pod + Send + Sync + BitOr<Output = Self> + Shl<u32, Output = Self> + Shr<u32, Output = Self>
+{
     /// The greatest.
     const LAST: Self;
 

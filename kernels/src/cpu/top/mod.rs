@@ -1,27 +1,34 @@
 //! Top-k: the greatest or least elements along an axis, in order, with their indices.
 //!
-//! Short rows are parts of a run of the team. A long row is cut into parts, each of which finds its own first elements; the first of
-//! all are among these. An index makes every pair of key and index another, so the order is one whatever the algorithm does.
+//! Short rows are parts of a run of the team, and a long row is cut into parts. Few elements are found by the least of each block
+//! (`tournament`), more by the digits of their keys (`digits`); most of a row are found by sorting all of it. An index makes every
+//! pair of key and index different, so the order is one whatever the algorithm does.
+
+mod digits;
+mod tournament;
 
 use super::elements::{elements, elements_mut};
 use super::sorted::{Ranked, sort};
 use super::team::{Grid, with_workspace};
-use super::vector::{Isa, Loop, vectorised};
 use super::{Call, CpuKernel, Team, order};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, TopK};
 use bytemuck::Pod;
-use std::ops::Range;
 
-/// Elements of a part, at least. Few in tests, so that short rows have parts.
+/// Elements of a part: a millisecond or two. Few in tests, so that short rows have parts.
 const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 
-/// Elements that are compared with a bound before any is looked at by itself.
+/// Elements whose pairs are made at a time, on the stack.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
-/// Candidates of a part beyond those that are kept, at least: they are thinned out when there are so many.
-const BEYOND: usize = 4 * BLOCK;
+/// The algorithm for a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Method {
+    Sort,
+    Tournament,
+    Digits,
+}
 
 /// Selects along one axis of `count` elements the first `kept` in order.
 struct TopKernel {
@@ -51,23 +58,23 @@ impl TopKernel {
         self.count > PART
     }
 
-    /// Whether so many elements are kept that all are sorted.
-    fn sorts_all(&self) -> bool {
-        self.kept.saturating_mul(4) > self.count
-    }
-
-    /// Elements of a part of a long row, and the number of its candidates.
-    fn part(&self) -> (usize, usize) {
-        (PART.max(self.kept.saturating_mul(64)), self.kept + self.kept.max(BEYOND))
+    /// The algorithm that takes least: most of a row are sorted with the rest; few are in few blocks.
+    fn method(&self) -> Method {
+        let few = self.kept.saturating_mul(4);
+        match few > self.count {
+            true => Method::Sort,
+            false if few <= self.blocks() => Method::Tournament,
+            false => Method::Digits,
+        }
     }
 
     /// Pairs in the scratch memory.
     fn scratch_pairs(&self) -> usize {
-        let (part, candidates) = self.part();
-        match (self.is_long(), self.sorts_all()) {
-            (false, _) => 0,
-            (true, true) => 2 * self.count,
-            (true, false) => self.count.div_ceil(part) * candidates,
+        match self.method() {
+            _ if !self.is_long() => 0,
+            Method::Sort => 2 * self.count,
+            Method::Tournament => self.tournament_pairs(),
+            Method::Digits => self.digits_pairs(),
         }
     }
 
@@ -125,14 +132,14 @@ impl TopKernel {
                 let pairs: &mut [R] = bytemuck::cast_slice_mut(workspace);
                 if inner == 1 {
                     for (row, group) in tile.rows.clone().enumerate() {
-                        let first = self.first_of_short(source, group, pairs);
+                        let first = self.first_of_short(team, source, group, pairs);
                         let places = tile.row(row).iter_mut().zip(first);
                         places.for_each(|(place, pair)| *place = pair.position() as i64);
                     }
                     return;
                 }
                 for (at, column) in tile.columns.clone().enumerate() {
-                    let first = self.first_of_short(source, tile.matrix * inner + column, pairs);
+                    let first = self.first_of_short(team, source, tile.matrix * inner + column, pairs);
                     for (row, pair) in first.iter().enumerate() {
                         tile.row(row)[at] = pair.position() as i64;
                     }
@@ -141,63 +148,41 @@ impl TopKernel {
         });
     }
 
-    /// The first pairs of a row, in order.
-    fn first_of_short<'p, R: Ranked>(&self, source: &[u8], group: usize, pairs: &'p mut [R]) -> &'p [R] {
-        self.pairs(source, group, 0, pairs);
-        if self.kept < self.count {
-            pairs.select_nth_unstable(self.kept - 1);
+    /// The first pairs of a row that is not cut, in order.
+    fn first_of_short<'p, R: Ranked>(&self, team: &Team, source: &[u8], group: usize, pairs: &'p mut [R]) -> &'p [R] {
+        if self.method() == Method::Tournament {
+            return self.by_tournament(team, source, group, pairs);
         }
-        pairs[..self.kept].sort_unstable();
-        &pairs[..self.kept]
+        self.pairs(source, group, 0, pairs);
+        self.sorted_first(team, pairs, &mut [])
     }
 
     /// The first pairs of a row that is cut into parts, in order.
     fn first_of_long<'p, R: Ranked>(&self, team: &Team, source: &[u8], group: usize, scratch: &'p mut [R]) -> &'p [R] {
-        let (part, candidates) = self.part();
-        if self.sorts_all() {
-            let (pairs, spare) = scratch.split_at_mut(self.count);
-            team.run_pieces(pairs, PART, &|index, piece| self.pairs(source, group, index * PART, piece));
-            sort(team, pairs, spare, PART, R::cmp);
-            return &pairs[..self.kept];
+        match self.method() {
+            Method::Tournament => self.by_tournament(team, source, group, scratch),
+            Method::Digits => self.by_digits(team, source, group, scratch),
+            Method::Sort => {
+                let (pairs, spare) = scratch.split_at_mut(self.count);
+                team.run_pieces(pairs, PART, &|index, piece| self.pairs(source, group, index * PART, piece));
+                self.sorted_first(team, pairs, spare)
+            }
         }
-        team.run_pieces(scratch, candidates, &|index, piece| {
-            let range = index * part..self.count.min((index + 1) * part);
-            self.first_of_part(source, group, range, piece);
-        });
-        let parts = scratch.len() / candidates;
-        (1..parts).for_each(|index| {
-            scratch.copy_within(index * candidates..index * candidates + self.kept, index * self.kept)
-        });
-        let (pairs, spare) = scratch.split_at_mut(parts * self.kept);
-        pairs.select_nth_unstable(self.kept - 1);
-        sort(team, &mut pairs[..self.kept], &mut spare[..self.kept], PART, R::cmp);
-        &pairs[..self.kept]
     }
 
-    /// Leaves the first pairs of a part at the front of `piece`, in any order; if there are fewer, the greatest follow.
-    fn first_of_part<R: Ranked>(&self, source: &[u8], group: usize, range: Range<usize>, piece: &mut [R]) {
-        let (last, mut filled, mut bound) = (self.kept - 1, 0, R::LAST);
-        let mut block = [R::LAST; BLOCK];
-        for start in range.clone().step_by(BLOCK) {
-            let block = &mut block[..BLOCK.min(range.end - start)];
-            if !vectorised(Look { kernel: self, source, group, start, count: block.len(), bound }) {
-                continue;
+    /// The first of these pairs, in order. `spare` is as long if they are more than a part. An interruption may have left too few.
+    fn sorted_first<'p, R: Ranked>(&self, team: &Team, pairs: &'p mut [R], spare: &mut [R]) -> &'p [R] {
+        let kept = self.kept.min(pairs.len());
+        if pairs.len() > PART {
+            let spare = &mut spare[..pairs.len()];
+            sort(team, pairs, spare, PART, R::cmp);
+        } else {
+            if kept < pairs.len() {
+                pairs.select_nth_unstable(kept - 1);
             }
-            self.pairs(source, group, start, block);
-            for pair in block.iter().filter(|pair| **pair < bound) {
-                piece[filled] = *pair;
-                filled += 1;
-            }
-            // A block always finds room.
-            if filled + BLOCK > piece.len() {
-                bound = *piece[..filled].select_nth_unstable(last).1;
-                filled = self.kept;
-            }
+            pairs[..kept].sort_unstable();
         }
-        match piece[..filled].get(self.kept) {
-            Some(_) => _ = piece[..filled].select_nth_unstable(last),
-            None => piece[filled..self.kept].fill(R::LAST),
-        }
+        &pairs[..kept]
     }
 
     /// Copies the selected elements.
@@ -211,34 +196,6 @@ impl TopKernel {
                 source.get(from).into_iter().for_each(|element| *value = *element);
             }
         });
-    }
-}
-
-/// Whether a block of a row may have a pair below a bound. Keys of one row that stand side by side and have 32 bits are compared.
-struct Look<'a, R> {
-    kernel: &'a TopKernel,
-    source: &'a [u8],
-    group: usize,
-    start: usize,
-    count: usize,
-    bound: R,
-}
-
-impl<R: Ranked> Loop for Look<'_, R> {
-    type Output = bool;
-
-    #[inline(always)]
-    fn run<I: Isa>(self) -> bool {
-        let Self { kernel, source, group, start, count, bound } = self;
-        if kernel.inner > 1 || size_of::<R>() > size_of::<u64>() {
-            return true;
-        }
-        let (size, mut keys) = (kernel.dtype.size(), [0u32; BLOCK]);
-        let (row, keys) = (&source[(group * kernel.count + start) * size..][..count * size], &mut keys[..count]);
-        let flipped = if kernel.largest { u32::MAX } else { 0 };
-        order::keys(kernel.dtype, row, keys, |_, key| key as u32 ^ flipped);
-        let bound = bound.key() as u32;
-        keys.iter().fold(0, |any, key| any | u32::from(*key <= bound)) != 0
     }
 }
 
@@ -320,5 +277,90 @@ mod tests {
         assert_eq!(made[1].elements::<i64>(), Some(&[1, 0][..]));
         let unsigned = Tensor::from_elements(shape(&[2]), &[1u64, u64::MAX]).expect("two");
         assert_eq!(top(&unsigned, 0, true, &[1])[1].elements::<i64>(), Some(&[1][..]));
+    }
+
+    /// Indices of the first `kept` elements in order: NaN is the greatest, and the first of equals comes first.
+    fn first(values: &[f64], largest: bool, kept: usize) -> Vec<i64> {
+        let mut order: Vec<usize> = (0..values.len()).collect();
+        let compared = |a: &usize, b: &usize| {
+            let (a, b) = (values[*a], values[*b]);
+            let order = a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()));
+            if largest { order.reverse() } else { order }
+        };
+        order.sort_by(compared);
+        order[..kept].iter().map(|index| *index as i64).collect()
+    }
+
+    #[test]
+    fn any_share_of_a_row_of_any_order_agrees_with_a_stable_sort() {
+        // With parts of 32 and blocks of 4 elements: one part, several, and blocks that are larger.
+        for count in [13usize, 32, 33, 100, 300, 1000] {
+            let orders: [(&str, &dyn Fn(usize) -> f64); 6] = [
+                ("mixed", &|i| ((i * 7919) % 1009) as f64 - 500.0),
+                ("rising", &|i| i as f64),
+                ("falling", &|i| -(i as f64)),
+                ("equal", &|_| 1.0),
+                ("few", &|i| [0.0, -0.0, 1.0, -1.0][i * 7 % 4]),
+                ("special", &|i| [f64::NAN, f64::INFINITY, 0.5, f64::NEG_INFINITY, -0.0][(i * i) % 5]),
+            ];
+            for ((about, value), dtype) in orders.iter().flat_map(|order| {
+                [DType::F32, DType::F64, DType::F16, DType::I64, DType::U8].map(|dtype| (order, dtype))
+            }) {
+                if dtype == DType::U8 && *about != "equal" || dtype == DType::I64 && *about == "special" {
+                    continue;
+                }
+                let input = tensor(dtype, &[count], value);
+                let values: Vec<f64> = crate::cpu::testing::numbers(&input);
+                for kept in
+                    [1, 2, 5, count / 16, count / 9, count / 5, count / 3, count].map(|kept| kept.clamp(1, count))
+                {
+                    for largest in [true, false] {
+                        let made = top(&input, 0, largest, &[kept]);
+                        let want = first(&values, largest, kept);
+                        let about = format!("{kept} of {count} {dtype} {about}, largest {largest}");
+                        assert_eq!(made[1].elements::<i64>(), Some(&want[..]), "{about}");
+                        let picked = want.iter().map(|index| values[*index as usize].to_bits());
+                        assert!(
+                            picked.eq(crate::cpu::testing::numbers(&made[0]).into_iter().map(f64::to_bits)),
+                            "{about}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_interruption_at_any_look_ends_the_selection() {
+        use crate::cpu::{Call, Team};
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let input = tensor(DType::F32, &[1000], |i| ((i * 7919) % 1009) as f64);
+        for kept in [1, 7, 100, 200, 600] {
+            let outputs = [DType::F32, DType::I64].map(|dtype| TensorSpec::new(dtype, shape(&[kept]))).to_vec();
+            let op = Op::TopK(TopK { axis: 0, largest: true });
+            let node = NodeSpec { op, inputs: vec![input.spec().clone()], outputs };
+            let Op::TopK(op) = &node.op else { unreachable!("made above") };
+            let kernel = super::prepare(&node, op);
+            let mut scratch = crate::Buffer::zeroed(kernel.scratch_bytes());
+            for most in 0..200 {
+                let looks = Arc::new(AtomicUsize::new(0));
+                let asked = Arc::clone(&looks);
+                let team = Team::solo();
+                let _watched = team.watch(Arc::new(move || asked.fetch_add(1, Ordering::Relaxed) >= most));
+                let mut made: Vec<_> = node.outputs.iter().map(|spec| crate::Buffer::zeroed(spec.bytes())).collect();
+                let mut outputs: Vec<_> = made.iter_mut().map(crate::Buffer::bytes_mut).collect();
+                let inputs = [input.bytes()];
+                let call = Call {
+                    inputs: &inputs,
+                    outputs: &mut outputs,
+                    rows: 0..1,
+                    scratch: scratch.bytes_mut(),
+                    team: &team,
+                };
+                kernel.run(call).expect("no panic and no error");
+                assert!(looks.load(Ordering::Relaxed) > 20, "few looks");
+            }
+        }
     }
 }
