@@ -22,18 +22,22 @@ pub fn slices(
     let (bytes, along) = (tensor.bytes(), dims[axis]);
     // Slices of no bytes make nothing.
     if let Some(together) = PART.checked_div(inner).map(|slices| slices.max(1)) {
-        work.pieces(made.bytes_mut(), together * inner, |piece, target| {
-            let first = piece * together;
-            let mut rows = (first..first + target.len() / inner).map(|row| row / count * along + place(row % count));
-            match inner {
-                1 => copy::<1>(bytes, target, rows),
-                2 => copy::<2>(bytes, target, rows),
-                4 => copy::<4>(bytes, target, rows),
-                8 => copy::<8>(bytes, target, rows),
-                _ => {
-                    let targets = target.chunks_exact_mut(inner).zip(&mut rows);
-                    targets.for_each(|(target, row)| target.copy_from_slice(&bytes[row * inner..][..inner]));
+        work.pieces(made.bytes_mut(), together * inner, |piece, mut target| {
+            let mut row = piece * together;
+            while !target.is_empty() {
+                let (outer, at) = (row / count, row % count);
+                let rows = (count - at).min(target.len() / inner);
+                let source = &bytes[outer * along * inner..][..along * inner];
+                let (own, rest) = target.split_at_mut(rows * inner);
+                let places = (at..at + rows).map(&place);
+                match inner {
+                    1 => copy::<1>(source, own, places),
+                    2 => copy::<2>(source, own, places),
+                    4 => copy::<4>(source, own, places),
+                    8 => copy::<8>(source, own, places),
+                    _ => copy_runs(source, own, inner, places),
                 }
+                (target, row) = (rest, row + rows);
             }
         })?;
     }
@@ -44,6 +48,21 @@ pub fn slices(
 fn copy<const SIZE: usize>(bytes: &[u8], target: &mut [u8], rows: impl Iterator<Item = usize>) {
     let (from, to) = (bytes.as_chunks::<SIZE>().0, target.as_chunks_mut::<SIZE>().0);
     to.iter_mut().zip(rows).for_each(|(to, row)| *to = from[row]);
+}
+
+/// Copies slices of `inner` bytes, those that follow each other in both at once.
+fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl Iterator<Item = usize>) {
+    let mut next = places.next();
+    while let Some(first) = next {
+        let mut end = first;
+        while next == Some(end) {
+            end += 1;
+            next = places.next();
+        }
+        let (run, rest) = target.split_at_mut((end - first) * inner);
+        run.copy_from_slice(&bytes[first * inner..end * inner]);
+        target = rest;
+    }
 }
 
 /// Tensors side by side along an axis, which is a `new` one or theirs. O(bytes).
