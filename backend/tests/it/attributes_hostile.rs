@@ -250,9 +250,11 @@ fn what_would_be_unrolled_without_end_is_refused_before_it_is() {
         lower(&model, &LowerOptions::default()).map(|program| program.nodes.len()).map_err(|error| error.to_string())
     };
     assert!(regions(2).is_ok_and(|nodes| nodes < 200), "{:?}", regions(2));
-    for points in [1024, 1 << 32, i64::MAX] {
-        let error = regions(points).expect_err("too many points");
-        assert!(error.contains("the_node") && error.contains("at most 1024"), "{error}");
+    for (points, why) in
+        [(0, "on the host"), (33, "on the host"), (1 << 32, "65536"), (i64::MAX, "65536"), (-1, "0 to")]
+    {
+        let error = regions(points).expect_err("points that are no nodes");
+        assert!(error.contains("the_node") && error.contains(why), "{error}");
     }
     let strides = |step: i64| AttributeProto::ints("strides", &[1, step]);
     // A window of 300 × 300: one sum for each of its rows, and of its columns.

@@ -5,6 +5,7 @@
 
 mod bits;
 mod boxes;
+mod regions;
 mod select;
 mod sequence;
 pub mod slices;
@@ -13,6 +14,7 @@ mod tests;
 mod unique;
 mod work;
 
+pub use regions::Settings as RegionSettings;
 pub use slices::{side_by_side, slices};
 pub use work::Work;
 
@@ -41,6 +43,7 @@ const TABLE: &[(&str, Step)] = &[
     ("Compress", select::compress),
     ("Unique", unique::unique),
     ("NonMaxSuppression", boxes::suppress),
+    (REGIONS, regions::align),
     ("Identity", sequence::same),
     ("Optional", sequence::optional),
     ("OptionalGetElement", sequence::element),
@@ -55,6 +58,9 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
+/// The operator whose points are lowered if the model says how many they are, and few: else it is a step.
+const REGIONS: &str = "RoiAlign";
+
 /// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
 pub const MAP: &str = "SequenceMap";
 
@@ -66,7 +72,8 @@ pub const TENSOR: usize = 256;
 
 /// Returns the function of a node without graphs; `None` if the host does not compute it.
 pub fn step(node: &Node) -> Option<Step> {
-    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
+    let (name, step) = TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type)?;
+    (*name != REGIONS || regions::is_step(node)).then_some(*step)
 }
 
 /// Whether a node can be a step, whatever it is given: branches and loops are steps only if they cannot be lowered.

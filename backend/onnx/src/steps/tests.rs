@@ -1,5 +1,7 @@
 //! Random inputs for every step, against plain definitions: the same bits on any number of threads, and an interruption at every look.
 
+mod regions;
+
 use super::work::Work;
 use super::{Call, Item, step};
 use crate::import::{Attribute, Node, ValueIndex};
@@ -436,7 +438,12 @@ fn large() -> Vec<Case> {
     let boxes = random.tensor(DType::F32, &[2, 60, 4], Kind::Different);
     let scores = random.tensor(DType::F32, &[2, 2, 60], Kind::Different);
     let parts = Item::Sequence(Arc::new(vec![x.clone(), x.clone()]));
+    let image = random.tensor(DType::F32, &[1, 3, 9, 9], Kind::Different);
+    let corners: Vec<f32> = (0..9).flat_map(|at| [at as f32, 0.0, 9.0, at as f32 + 1.0]).collect();
+    let corners = Tensor::from_elements(Shape::new([9, 4]).expect("small"), &corners).expect("as many");
+    let size = [("output_height", 3), ("output_width", 3)];
     vec![
+        Case::of_tensors("RoiAlign", &size, &[&image, &corners, &Tensor::from_i64s(&[0; 9])]),
         Case::of_tensors("Unique", &[], &[&x]),
         Case::of_tensors("Unique", &[("sorted", 0)], &[&random.tensor(DType::I64, &[200], Kind::Few)]),
         Case::of_tensors("Unique", &[("axis", 0), ("sorted", 0)], &[&x]),

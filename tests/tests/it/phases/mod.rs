@@ -1,6 +1,7 @@
 //! Shapes that follow from computed values: such models run in phases, each of which is placed and kept like a model.
 
 mod compiled;
+mod lengths;
 mod parts;
 
 use anabranch::device::{CpuGranularity, DetectOptions};

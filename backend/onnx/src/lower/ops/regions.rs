@@ -2,6 +2,7 @@
 //! in its part of the region, and each point a weighted sum of the four elements around it.
 
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
+use crate::steps::RegionSettings;
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Unary};
 
@@ -13,15 +14,6 @@ struct Around {
     weights: [View; 2],
 }
 
-/// How regions lie in images.
-struct Regions {
-    /// Points along each axis of an output.
-    points: usize,
-    scale: f64,
-    /// Whether a region's corners are between elements, so that it may be smaller than one.
-    half_pixel: bool,
-}
-
 fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let (regions, images) = (operator.typed(1, x.dtype())?, operator.typed(2, DType::I64)?);
@@ -31,23 +23,28 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     if *images.dims() != [count] || x.elements() == 0 || height.max(width) >= 1 << 24 {
         return Err(Fault::invalid(format!("{} images for {count} regions in {}", images.shape(), x.shape())));
     }
-    let size = [operator.size("output_height", 1, 1)?, operator.size("output_width", 1, 1)?];
-    let greatest = match operator.string("mode", "avg")? {
-        "avg" => false,
-        "max" => true,
-        other => return Err(Fault::attribute("mode", other, "avg or max")),
-    };
-    let how = Regions::read(operator)?;
+    let how = RegionSettings::of(operator.node)?;
+    if !how.is_unrolled() {
+        return Err(Fault::unsupported("its points are found on the host, between two programs"));
+    }
+    let (size, greatest) = (how.size, how.greatest);
     let regions = builder.as_working(regions)?;
     let table = builder.as_working(x)?;
     let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
     let image = images.reshaped(vec![count, 1, 1])?;
-    Builder::require_few(how.points.saturating_mul(how.points), "points of a region's part")?;
-    let mut around = |axis: usize, sizes: [usize; 2]| {
-        (0..how.points).map(|number| how.around(builder, &regions, axis, number, sizes)).collect::<Result<Vec<_>, _>>()
+    // What is no image is refused as a place beyond all; a product with it could be a place.
+    let image = builder.map(Domain::I64, [&image], DType::I64, |[image]| {
+        let is_image =
+            image.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, image.with(Binary::Less, batch as f64));
+        is_image.select(image, batch as f64)
+    })?;
+    let mut along = |axis: usize, sizes: [usize; 2]| {
+        (0..how.points)
+            .map(|number| around(&how, builder, &regions, axis, number, sizes))
+            .collect::<Result<Vec<_>, _>>()
     };
-    let (all_rows, all_columns) = (around(1, [size[0], height])?, around(0, [size[1], width])?);
+    let (all_rows, all_columns) = (along(1, [size[0], height])?, along(0, [size[1], width])?);
     let mut result: Option<View> = None;
     for (rows, columns) in all_rows.iter().flat_map(|rows| all_columns.iter().map(move |columns| (rows, columns))) {
         for corner in 0..4 {
@@ -76,66 +73,46 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(vec![builder.cast(&moved, x.dtype())?])
 }
 
-impl Regions {
-    fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
-        let points = operator.size("sampling_ratio", 0, 0)?;
-        if points == 0 {
-            return Err(Fault::unsupported("`sampling_ratio` 0: as many points as each region's size says"));
-        }
-        let usual = if operator.opset < 16 { "output_half_pixel" } else { "half_pixel" };
-        let half_pixel = match operator.string("coordinate_transformation_mode", usual)? {
-            "half_pixel" => true,
-            "output_half_pixel" => false,
-            other => {
-                let known = "half_pixel or output_half_pixel";
-                return Err(Fault::attribute("coordinate_transformation_mode", other, known));
-            }
-        };
-        Ok(Self { points, scale: f64::from(operator.float("spatial_scale", 1.0)?), half_pixel })
-    }
-
-    /// What is around the point of this number in each of `outputs` parts of the regions, along an axis (0 for columns, 1 for rows) of
-    /// `size` elements.
-    fn around(
-        &self,
-        builder: &mut Builder,
-        regions: &View,
-        axis: usize,
-        number: usize,
-        [outputs, size]: [usize; 2],
-    ) -> Result<Around, Fault> {
-        let along = if axis == 1 { 1 } else { 2 };
-        let (domain, work) = (domain_of(regions.dtype()), regions.dtype());
-        let first = builder.part(regions, 1, axis, 1)?.reshaped(vec![regions.dims()[0], 1, 1])?;
-        let last = builder.part(regions, 1, axis + 2, 1)?.reshaped(first.dims())?;
-        let output = builder.indices(work, outputs, along, 3)?;
-        let offset = if self.half_pixel { 0.5 } else { 0.0 };
-        let within = (number as f64 + 0.5) / self.points as f64;
-        let at = builder.map(domain, [&first, &last, &output], work, |[first, last, output]| {
-            let start = first * self.scale - offset;
-            let length = last * self.scale - offset - start;
-            let length = if self.half_pixel { length } else { length.with(Binary::Max, 1.0) };
-            start + (output + within) * (length / outputs as f64)
-        })?;
-        let (size, end) = (size as f64, size as f64 - 1.0);
-        let place = |builder: &mut Builder, step: f64| {
-            builder.map(domain, [&at], work, |[at]| {
-                let low = at.with(Binary::Max, 0.0).apply(Unary::Floor).with(Binary::Min, end);
-                (low + step).with(Binary::Min, end)
-            })
-        };
-        let weight = |builder: &mut Builder, second: bool| {
-            builder.map(domain, [&at], work, |[at]| {
-                let inside =
-                    at.with(Binary::GreaterOrEqual, -1.0).with(Binary::And, at.with(Binary::LessOrEqual, size));
-                let at = at.with(Binary::Max, 0.0).with(Binary::Min, end);
-                let fraction = at - at.apply(Unary::Floor);
-                let weight = if second { fraction } else { fraction * -1.0 + 1.0 };
-                inside.select(weight, 0.0)
-            })
-        };
-        let places = [place(builder, 0.0)?, place(builder, 1.0)?];
-        let weights = [weight(builder, false)?, weight(builder, true)?];
-        Ok(Around { places, weights })
-    }
+/// What is around the point of this number in each of `outputs` parts of the regions, along an axis (0 for columns, 1 for rows) of
+/// `size` elements.
+fn around(
+    how: &RegionSettings,
+    builder: &mut Builder,
+    regions: &View,
+    axis: usize,
+    number: usize,
+    [outputs, size]: [usize; 2],
+) -> Result<Around, Fault> {
+    let along = if axis == 1 { 1 } else { 2 };
+    let (domain, work) = (domain_of(regions.dtype()), regions.dtype());
+    let first = builder.part(regions, 1, axis, 1)?.reshaped(vec![regions.dims()[0], 1, 1])?;
+    let last = builder.part(regions, 1, axis + 2, 1)?.reshaped(first.dims())?;
+    let output = builder.indices(work, outputs, along, 3)?;
+    let offset = if how.half_pixel { 0.5 } else { 0.0 };
+    let within = (number as f64 + 0.5) / how.points as f64;
+    let at = builder.map(domain, [&first, &last, &output], work, |[first, last, output]| {
+        let start = first * how.scale - offset;
+        let length = last * how.scale - offset - start;
+        let length = if how.half_pixel { length } else { length.with(Binary::Max, 1.0) };
+        start + (output + within) * (length / outputs as f64)
+    })?;
+    let (size, end) = (size as f64, size as f64 - 1.0);
+    let place = |builder: &mut Builder, step: f64| {
+        builder.map(domain, [&at], work, |[at]| {
+            let low = at.with(Binary::Max, 0.0).apply(Unary::Floor).with(Binary::Min, end);
+            (low + step).with(Binary::Min, end)
+        })
+    };
+    let weight = |builder: &mut Builder, second: bool| {
+        builder.map(domain, [&at], work, |[at]| {
+            let inside = at.with(Binary::GreaterOrEqual, -1.0).with(Binary::And, at.with(Binary::LessOrEqual, size));
+            let at = at.with(Binary::Max, 0.0).with(Binary::Min, end);
+            let fraction = at - at.apply(Unary::Floor);
+            let weight = if second { fraction } else { fraction * -1.0 + 1.0 };
+            inside.select(weight, 0.0)
+        })
+    };
+    let places = [place(builder, 0.0)?, place(builder, 1.0)?];
+    let weights = [weight(builder, false)?, weight(builder, true)?];
+    Ok(Around { places, weights })
 }
