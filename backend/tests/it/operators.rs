@@ -320,3 +320,92 @@ fn no_rows_are_unpooled_to_a_step_less_than_a_window() {
     assert_eq!(unpooled(2).expect("an empty one").shape().dims(), [1, 1, 0, 4]);
     assert!(unpooled(3).is_err(), "less than nothing");
 }
+
+/// A border around elements of a row that count from 1.
+fn padded(mode: &str, count: usize, pads: [i64; 2]) -> Result<Vec<f32>, String> {
+    let elements: Vec<f32> = (1..=count).map(|at| at as f32).collect();
+    let node = node("Pad", &["x", "pads"]).with(AttributeProto::string("mode", mode));
+    let made = answer(node, vec![f("x", &[count as i64], &elements), i("pads", &[2], &pads)])?;
+    Ok(made.elements().expect("f32").to_vec())
+}
+
+/// The results of ONNX Runtime 1.31.
+#[test]
+fn a_border_may_cut_more_than_there_is_if_it_puts_back_one_value() {
+    for (pads, want) in [
+        ([-4, 2], &[0.0][..]),
+        ([-4, 4], &[0.0; 3]),
+        ([4, -4], &[0.0; 3]),
+        ([5, -4], &[0.0; 4]),
+        ([-3, 0], &[]),
+        ([2, -3], &[0.0; 2]),
+        ([-5, 7], &[0.0; 5]),
+        ([-1, 2], &[2.0, 3.0, 0.0, 0.0]),
+        ([2, -2], &[0.0, 0.0, 1.0]),
+    ] {
+        assert_eq!(padded("constant", 3, pads).as_deref(), Ok(want), "{pads:?}");
+        if pads.iter().min() < Some(&-3) {
+            for mode in ["edge", "reflect", "wrap"] {
+                assert!(
+                    padded(mode, 3, pads).is_err_and(|error| error.contains("cuts more than the 3")),
+                    "{mode} {pads:?}"
+                );
+            }
+        }
+    }
+    for mode in ["constant", "edge", "reflect", "wrap"] {
+        for pads in [[-2, -2], [-4, 0], [i64::MIN, 0], [i64::MIN, i64::MIN], [i64::MAX, i64::MAX], [i64::MIN, i64::MAX]]
+        {
+            assert!(padded(mode, 3, pads).is_err(), "{mode} {pads:?}");
+        }
+    }
+}
+
+/// The results of ONNX Runtime 1.31.
+#[test]
+fn what_is_mirrored_or_repeated_is_what_was_not_cut() {
+    for (mode, pads, want) in [
+        ("edge", [-1, 2], &[2.0, 3.0, 3.0, 3.0][..]),
+        ("edge", [2, -2], &[1.0; 3]),
+        ("reflect", [1, -1], &[2.0, 1.0, 2.0]),
+        ("wrap", [-1, 2], &[2.0, 3.0, 2.0, 3.0]),
+        ("wrap", [1, -1], &[2.0, 1.0, 2.0]),
+        ("wrap", [-2, 7], &[3.0; 8]),
+        ("wrap", [4, 5], &[3.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 2.0]),
+        ("wrap", [0, 7], &[1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]),
+    ] {
+        assert_eq!(padded(mode, 3, pads).as_deref(), Ok(want), "{mode} {pads:?}");
+    }
+    for (mode, count, pads) in [
+        ("reflect", 3, [-1, 2]),
+        ("reflect", 3, [2, -2]),
+        ("reflect", 3, [-3, 3]),
+        ("edge", 3, [-3, 3]),
+        ("wrap", 3, [2, -3]),
+        ("wrap", 0, [1, 1]),
+        ("wrap", 1, [0, 100_000]),
+    ] {
+        assert!(padded(mode, count, pads).is_err(), "{mode} {pads:?}");
+    }
+}
+
+#[test]
+fn a_region_of_an_image_that_is_not_there_is_refused() {
+    let aligned = |image: i64| {
+        let node = node("RoiAlign", &["x", "regions", "images"]).with(AttributeProto::int("sampling_ratio", 1));
+        let inputs = vec![
+            counted("x", &[2, 1, 2, 2]),
+            f("regions", &[1, 4], &[0.0, 0.0, 2.0, 2.0]),
+            i("images", &[1], &[image]),
+        ];
+        answer(node, inputs)
+    };
+    for (image, want) in [(0, 1.5), (1, 5.5)] {
+        let made = aligned(image).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(made.elements::<f32>(), Some(&[want][..]));
+    }
+    // Four elements an image: a product with 2⁶² would begin again at 0.
+    for image in [-1, -2, 2, 1 << 62, i64::MIN, i64::MAX] {
+        assert!(aligned(image).is_err(), "image {image} of 2");
+    }
+}

@@ -8,21 +8,64 @@ pub(super) const TABLE: &[Entry] = &[("Pad", pad)];
 /// Elements added before and after along each axis; negative counts cut.
 type Border = Vec<(isize, isize)>;
 
-/// Border and value are attributes before version 11, inputs from there on.
+/// Border and value are attributes before version 11, inputs from there on. What a negative count cuts is gone before the rest is
+/// mirrored or repeated, as in ONNX Runtime.
 fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let border = border(operator, builder, x)?;
     let dims = padded_dims(x, &border)?;
-    let before = border.iter().map(|(before, _)| *before).collect();
     let mode = match operator.string("mode", "constant")? {
-        "constant" => PadMode::Constant(fill(operator, builder, x)?),
-        "edge" => PadMode::Edge,
-        "reflect" => PadMode::Reflect,
-        "wrap" => return Ok(vec![wrapped(builder, x, &border)?]),
+        "constant" => return Ok(vec![filled(operator, builder, x, border, dims)?]),
+        "edge" => Some(PadMode::Edge),
+        "reflect" => Some(PadMode::Reflect),
+        "wrap" => None,
         other => return Err(Fault::attribute("mode", other, "constant, edge, reflect or wrap")),
     };
-    check_source(x, &border, mode)?;
-    Ok(vec![builder.padded(x, mode, before, dims)?])
+    let (x, border) = cut(builder, x, &border)?;
+    let Some(mode) = mode else { return Ok(vec![wrapped(builder, &x, &border)?]) };
+    check_source(&x, &border, mode)?;
+    let before = border.iter().map(|(before, _)| *before).collect();
+    Ok(vec![builder.padded(&x, mode, before, dims)?])
+}
+
+/// A border of one value. Where more is cut than there is, that value is all that is left.
+fn filled(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    x: &View,
+    border: Border,
+    dims: Vec<usize>,
+) -> Result<View, Fault> {
+    let mode = PadMode::Constant(fill(operator, builder, x)?);
+    let (mut x, mut starts) = (x.clone(), Vec::with_capacity(border.len()));
+    for (axis, (before, after)) in border.into_iter().enumerate() {
+        let is_gone = kept(x.dims()[axis], before, after).is_none();
+        starts.push(if is_gone { dims[axis] as isize } else { before });
+        if is_gone {
+            x = builder.part(&x, axis, 0, 0)?;
+        }
+    }
+    builder.padded(&x, mode, starts, dims)
+}
+
+/// The elements that negative counts leave of `dim`; `None` if they cut more.
+fn kept(dim: usize, before: isize, after: isize) -> Option<usize> {
+    dim.checked_sub(before.min(0).unsigned_abs())?.checked_sub(after.min(0).unsigned_abs())
+}
+
+/// What negative counts leave, and the border around that.
+fn cut(builder: &mut Builder, x: &View, border: &Border) -> Result<(View, Border), Fault> {
+    let mut left = x.clone();
+    for (axis, (before, after)) in border.iter().enumerate() {
+        let dim = x.dims()[axis];
+        let kept = kept(dim, *before, *after).ok_or_else(|| {
+            Fault::invalid(format!("a border of {before} and {after} cuts more than the {dim} elements"))
+        })?;
+        if kept < dim {
+            left = builder.part(&left, axis, before.min(&0).unsigned_abs(), kept)?;
+        }
+    }
+    Ok((left, border.iter().map(|(before, after)| (*before.max(&0), *after.max(&0))).collect()))
 }
 
 fn border(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Border, Fault> {
@@ -42,9 +85,8 @@ fn border(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Border
 
 fn padded_dims(x: &View, border: &Border) -> Result<Vec<usize>, Fault> {
     let dim = |(dim, (before, after)): (&usize, &(isize, isize))| {
-        dim.checked_add_signed(*before)
-            .and_then(|dim| dim.checked_add_signed(*after))
-            .ok_or_else(|| Fault::invalid(format!("a border of {before} and {after} around {dim} elements")))
+        usize::try_from(*dim as i128 + *before as i128 + *after as i128)
+            .map_err(|_| Fault::invalid(format!("a border of {before} and {after} around {dim} elements")))
     };
     x.dims().iter().zip(border).map(dim).collect()
 }
@@ -75,22 +117,24 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
 }
 
-/// A border that continues with the other end, axis by axis.
+/// A border that continues with the other end, axis by axis, as often as it takes.
 fn wrapped(builder: &mut Builder, x: &View, border: &Border) -> Result<View, Fault> {
     let mut result = x.clone();
     for (axis, (before, after)) in border.iter().enumerate() {
-        let dim = result.dims()[axis];
-        let (lead, trail) = (before.max(&0).unsigned_abs(), after.max(&0).unsigned_abs());
-        let (cut_lead, cut_trail) = (before.min(&0).unsigned_abs(), after.min(&0).unsigned_abs());
-        if lead > dim || trail > dim {
-            return Err(Fault::unsupported(format!("a border of {lead} and {trail} wrapped around {dim} elements")));
+        let (dim, lead, trail) = (result.dims()[axis], before.unsigned_abs(), after.unsigned_abs());
+        if lead == 0 && trail == 0 {
+            continue;
         }
-        let kept = dim.checked_sub(cut_lead).and_then(|kept| kept.checked_sub(cut_trail));
-        let kept = kept.ok_or_else(|| Fault::invalid(format!("{before} and {after} cut more than {dim} elements")))?;
-        let body = builder.part(&result, axis, cut_lead, kept)?;
-        let start = builder.part(&result, axis, dim - lead, lead)?;
-        let end = builder.part(&result, axis, 0, trail)?;
-        result = builder.concatenated(&[start, body, end], axis)?;
+        if dim == 0 {
+            return Err(Fault::invalid(format!("a border of {} elements cannot be made from none", lead.max(trail))));
+        }
+        let whole = lead / dim + 1 + trail / dim;
+        Builder::require_few(whole, "repetitions of what is wrapped")?;
+        let start = builder.part(&result, axis, dim - lead % dim, lead % dim)?;
+        let end = builder.part(&result, axis, 0, trail % dim)?;
+        let repeated = std::iter::repeat_n(result, whole);
+        let parts: Vec<_> = std::iter::once(start).chain(repeated).chain([end]).collect();
+        result = builder.concatenated(&parts, axis)?;
     }
     Ok(result)
 }
