@@ -413,14 +413,19 @@ pub(super) fn named_once<T: Clone + Display>(
 
 pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
     let (name, size) = text.rsplit_once('=').ok_or("write NAME=N, for example batch=4 or 'x[1]=576'")?;
-    Ok((name.to_owned(), size.parse().map_err(|e| format!("{size} is no size: {e}"))?))
+    Ok((name.to_owned(), parse_size(size)?))
+}
+
+/// A number of elements, nodes or the like.
+pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("`{text}` is no size; write a whole number, such as 4"))
 }
 
 /// Longest time that a flag takes: more than a year means nothing to anybody.
 const MOST_SECONDS: f64 = 3.2e7;
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|error| format!("{text} is no number of seconds: {error}"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds; write one, such as 1.5"))?;
     match seconds > 0.0 && seconds <= MOST_SECONDS {
         true => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
         false => Err("write more than 0 seconds, and less than a year".into()),
@@ -448,13 +453,14 @@ pub(super) fn parse_positive(text: &str) -> Result<f64, String> {
 
 fn parse_slowdown(text: &str) -> Result<(String, f64), String> {
     let (device, times) = text.split_once('=').ok_or("write DEVICE=TIMES, for example cpu1=4")?;
-    Ok((device.to_owned(), times.parse().map_err(|e| format!("{times} is no number: {e}"))?))
+    let times = times.parse().map_err(|_| format!("`{times}` is no number; write one, such as 4"))?;
+    Ok((device.to_owned(), times))
 }
 
 fn parse_chunk(text: &str) -> Result<ChunkRule, String> {
     let some = |size: usize| if size > 0 { Ok(size) } else { Err("a chunk has at least one byte or row".to_owned()) };
     if let Some(rows) = text.strip_suffix("rows").or_else(|| text.strip_suffix("row")) {
-        let rows = rows.trim().parse().map_err(|error| format!("{text} is no number of rows: {error}"))?;
+        let rows = rows.trim().parse().map_err(|_| format!("`{text}` is no number of rows; write one, as in 7rows"))?;
         return some(rows).map(ChunkRule::Rows);
     }
     let bytes = parse_bytes(text).map_err(|error| format!("{error}; or a number of rows, as in 7rows"))?;

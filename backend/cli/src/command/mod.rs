@@ -349,8 +349,60 @@ fn ended(error: &CliError) -> ExitCode {
 
 /// Prints help, the version, or what is wrong with the arguments.
 fn told(usage: &clap::Error) -> ExitCode {
+    let code = ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
+    if usage.use_stderr() && usage.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        say(format_args!("anabranch: {}", usage_error(&usage.render().to_string())));
+        return code;
+    }
     match finish(usage.print()) {
-        Ok(()) => ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2)),
+        Ok(()) => code,
         Err(error) => ended(&error),
+    }
+}
+
+/// What is wrong with the arguments, in one line: the parser takes several.
+fn usage_error(text: &str) -> String {
+    let (mut said, mut help) = (String::new(), String::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"))
+    {
+        if let Some(usage) = line.strip_prefix("Usage: ") {
+            let command: Vec<_> = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
+            help = format!("; `{} --help` lists all options", command.join(" "));
+            continue;
+        }
+        let between = if said.is_empty() {
+            ""
+        } else if line.starts_with("tip: ") {
+            "; "
+        } else {
+            " "
+        };
+        said = format!("{said}{between}{}", line.trim_start_matches("error: ").trim_start_matches("tip: "));
+    }
+    said + &help
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_usage_error_is_one_line() {
+        let refused = |arguments: &[&str]| {
+            let error = Cli::try_parse_from(arguments).err().expect("refused arguments");
+            usage_error(&error.render().to_string())
+        };
+        for (arguments, parts) in [
+            (&["anabranch", "run", "m.onnx", "--dim", "N=N"][..], &["--dim", "`N` is no size", "such as 4"][..]),
+            (&["anabranch", "run", "m.onnx", "--dim", "4"], &["--dim", "write NAME=N"]),
+            (&["anabranch", "run", "m.onnx", "--repaet", "2"], &["--repaet", "--repeat", "; `anabranch run --help`"]),
+            (&["anabranch", "comprae"], &["comprae", "compare"]),
+            (&["anabranch", "run", "m.onnx", "--stream", "alwais"], &["alwais", "[possible values: ", "always"]),
+            (&["anabranch", "inspect", "a.onnx", "b.onnx"], &["b.onnx", "; `anabranch inspect --help`"]),
+        ] {
+            let said = refused(arguments);
+            assert!(!said.contains('\n') && !said.contains("error: "), "{said}");
+            assert!(parts.iter().all(|part| said.contains(part)), "{said}");
+        }
     }
 }

@@ -230,6 +230,12 @@ fn inputs_are_read_from_the_files_that_people_have() {
     command.refuses(&run("x.bin"), &["x.bin"]);
     fs::write(command.path("cut.safetensors"), &bytes[..bytes.len() - 1]).expect("writable");
     command.refuses(&run("cut.safetensors"), &["cut.safetensors", "announces"]);
+    // A tensor's file that is cut short or holds something else is no model, and not called one.
+    let whole = fs::read(command.path("x.pb")).expect("written above");
+    for (damaged, why) in [(&whole[..whole.len() - 1], "claims"), (b"garbage\xff\xff", "wire type 7")] {
+        fs::write(command.path("cut.pb"), damaged).expect("writable");
+        command.refuses(&run("x=cut.pb"), &["cut.pb", "is no ONNX tensor: ", why, "check that the file is complete"]);
+    }
     fs::write(command.path("x.txt"), "1 2 3").expect("writable");
     command.refuses(&run("x=x.txt"), &["x.txt", ".safetensors"]);
     // Where there are several inputs, a file has to be told which it is.

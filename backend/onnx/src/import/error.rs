@@ -20,6 +20,8 @@ struct Problem {
     node: Option<String>,
     limit: Option<&'static str>,
     text: String,
+    /// Where in the text what is wrong with the node begins, behind its name, which may hold anything.
+    detail: usize,
 }
 
 /// What a model was refused for.
@@ -40,7 +42,7 @@ pub(crate) type Result<T> = std::result::Result<T, ImportError>;
 
 impl ImportError {
     pub(super) fn new(kind: ImportErrorKind, text: impl Into<String>) -> Self {
-        Self { problem: Box::new(Problem { kind, file: None, node: None, limit: None, text: text.into() }) }
+        Self { problem: Box::new(Problem { kind, file: None, node: None, limit: None, text: text.into(), detail: 0 }) }
     }
 
     pub(super) fn limit(text: impl Into<String>) -> Self {
@@ -69,6 +71,7 @@ impl ImportError {
     /// The same error in other words.
     pub(super) fn map(mut self, words: impl FnOnce(&str) -> String) -> Self {
         self.problem.text = words(&self.problem.text);
+        self.problem.detail = 0;
         self
     }
 
@@ -79,7 +82,9 @@ impl ImportError {
 
     /// The error as one of a node.
     pub(super) fn of_node(self, name: &str, op_type: &str) -> Self {
-        let mut error = self.map(|text| format!("node {} ({}): {text}", Name(name), Name(op_type)));
+        let node = format!("node {} ({}): ", Name(name), Name(op_type));
+        let mut error = self.map(|text| format!("{node}{text}"));
+        error.problem.detail = node.len();
         error.problem.node = Some(name.to_owned());
         error
     }
@@ -102,6 +107,11 @@ impl ImportError {
     /// What is wrong, without the file.
     pub fn reason(&self) -> &str {
         &self.problem.text
+    }
+
+    /// What is wrong, without the file and the [node](Self::node).
+    pub fn detail(&self) -> &str {
+        &self.problem.text[self.problem.detail..]
     }
 
     /// The field of [`Limits`](super::Limits) that is exceeded, if a greater one would admit the file.
@@ -153,6 +163,11 @@ mod tests {
         let error = ImportError::malformed("is wrong").of_node("conv_1", "Conv").in_file(Path::new("m.onnx"));
         assert_eq!(error.to_string(), "m.onnx: node `conv_1` (`Conv`): is wrong");
         assert_eq!((error.node(), error.file()), (Some("conv_1"), Some(Path::new("m.onnx"))));
+        for name in ["conv_1", "a: b", "`: "] {
+            let error = ImportError::malformed("one: is wrong").of_node(name, "Op: er").in_file(Path::new("m.onnx"));
+            assert_eq!((error.node(), error.detail()), (Some(name), "one: is wrong"));
+        }
+        assert_eq!(ImportError::malformed("one: is wrong").detail(), "one: is wrong");
         assert_eq!([23, -1, 99].map(element_type_name), ["float4e2m1", "number -1", "number 99"]);
     }
 }

@@ -40,11 +40,8 @@ impl Obstacle {
         let node = problem.node().map(str::to_owned);
         let limit = problem.limit_name();
         let found = session.model().nodes.iter().find(|known| Some(&known.name) == node.as_ref());
-        // The reason begins with node and operator, which stand in their own places here.
-        let reason = match (&node, problem.reason().split_once(": ")) {
-            (Some(_), Some((_, rest))) => rest,
-            _ => problem.reason(),
-        };
+        // Node and operator stand in their own places here.
+        let reason = problem.detail();
         let (problem, next) = in_two(reason).unwrap_or((reason, "export the model again without it"));
         let next = limit.map_or_else(|| next.to_owned(), raised);
         let operator = found.map(|node| node.op_type.clone());
@@ -83,9 +80,11 @@ impl Obstacle {
     }
 }
 
-/// What is wrong, and what an error says to do about it.
+/// What is wrong, and what an error says to do about it: the last part, but for semicolons in names, which stand in backquotes.
 fn in_two(text: &str) -> Option<(&str, &str)> {
-    text.rsplit_once("; ")
+    let is_between = |at: &usize| text[*at..].matches('`').count() % 2 == 0;
+    let at = text.rmatch_indices("; ").map(|(at, _)| at).find(is_between)?;
+    Some((&text[..at], &text[at + 2..]))
 }
 
 impl fmt::Display for Obstacle {
@@ -97,5 +96,20 @@ impl fmt::Display for Obstacle {
         }
         write!(f, "{}", self.problem)?;
         if self.next.is_empty() { Ok(()) } else { write!(f, " → {}", self.next) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_to_do_is_the_part_behind_the_last_semicolon_that_is_in_no_name() {
+        assert_eq!(in_two("one; two; three"), Some(("one; two", "three")));
+        assert_eq!(
+            in_two("tensor `a; b` is wrong; export `c; d` again"),
+            Some(("tensor `a; b` is wrong", "export `c; d` again"))
+        );
+        assert_eq!(in_two("tensor `a; b` is wrong"), None);
     }
 }

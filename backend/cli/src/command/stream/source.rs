@@ -1,6 +1,6 @@
 //! Where a canonical graph comes from: a file of its own, a model, or a generator.
 
-use super::super::args::named_once;
+use super::super::args::{named_once, parse_size};
 use super::super::{CliError, read_file};
 use super::SourceArgs;
 use anabranch::canonical::{CanonicalProgram, Granularity, residual_network};
@@ -30,7 +30,7 @@ impl Source {
         let refuse = |error: &dyn std::fmt::Display| CliError::input(format!("{text}: {error}"));
         let path = Path::new(text);
         if let (false, Some((name, size))) = (path.exists(), text.split_once(':')) {
-            let size: u32 = size.parse().map_err(|error| refuse(&format!("{size} is no size: {error}")))?;
+            let size: u32 = parse_size(size).map_err(|error| refuse(&error))?;
             if name == "residual" {
                 let program = residual_network(size)
                     .ok_or_else(|| refuse(&"there are residual networks of 50, 101 and 152 layers"))?;

@@ -1,6 +1,7 @@
 //! What a sweep runs on: graphs from files and families, on platforms from files and families.
 
 use super::super::CliError;
+use super::super::args::parse_size;
 use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, read as read_file};
 use anabranch_placement::generate::{Devices, FAMILIES, GenerateError, Heterogeneity, Sweep, graph_by_name};
 use anabranch_placement::platform::Platform;
@@ -125,7 +126,7 @@ fn read_graphs(text: &str) -> Result<Vec<Read>, CliError> {
         if !FAMILIES.iter().any(|(family, _)| *family == name) {
             return Err(unknown_family(name));
         }
-        let size = size.parse().map_err(|error| CliError::input(format!("{text}: {size} is no size: {error}")))?;
+        let size = parse_size(size).map_err(|error| CliError::input(format!("{text}: {error}")))?;
         return Ok(vec![Read::Graph(text.into(), GraphSource::Family { name: name.into(), size })]);
     }
     match read_file(text)? {

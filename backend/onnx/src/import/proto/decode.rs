@@ -78,7 +78,7 @@ pub(super) fn decode<M: Message>(reader: Reader<'_>, limits: &Limits) -> Result<
     let within = Vec::new();
     let mut decoder = Decoder { reader, limits, within, structure: 0, fields: 0, nodes: 0, counting: true };
     let decoded = decoder.pass(true).and_then(|_: M| decoder.pass(false));
-    decoded.map_err(|error| decoder.described(error))
+    decoded.map_err(|error| decoder.described(M::NAME, error))
 }
 
 impl Decoder<'_> {
@@ -143,8 +143,8 @@ impl Decoder<'_> {
         count(&mut self.structure, bytes as u64, most, "bytes of decoded structure", "structure_bytes")
     }
 
-    /// The error with the place where it was found.
-    fn described(&self, error: ImportError) -> ImportError {
+    /// The error with the place where it was found, in what should be a `message`.
+    fn described(&self, message: &str, error: ImportError) -> ImportError {
         const SHOWN: usize = 8;
         let shown: String = self.within.iter().take(SHOWN).map(|name| format!(" › {name}")).collect();
         let more = if self.within.len() > SHOWN { " › …" } else { "" };
@@ -152,9 +152,9 @@ impl Decoder<'_> {
         match error.kind() {
             ImportErrorKind::Io => error,
             ImportErrorKind::Malformed => error.map(|text| {
-                format!("is no ONNX model: {text}, at {place}; check that the file is complete, or export it again")
+                format!("is no ONNX {message}: {text}, at {place}; check that the file is complete, or export it again")
             }),
-            _ => error.map(|text| format!("is refused as an ONNX model: {text}, at {place}")),
+            _ => error.map(|text| format!("is refused as an ONNX {message}: {text}, at {place}")),
         }
     }
 }
