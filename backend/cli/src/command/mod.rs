@@ -389,7 +389,7 @@ mod tests {
     #[test]
     fn a_usage_error_is_one_line() {
         let refused = |arguments: &[&str]| {
-            let error = Cli::try_parse_from(arguments).err().expect("refused arguments");
+            let error = Cli::try_parse_from(arguments).expect_err("refused arguments");
             usage_error(&error.render().to_string())
         };
         for (arguments, parts) in [

@@ -14,7 +14,7 @@ mod tests;
 mod unique;
 mod work;
 
-pub use regions::Settings as RegionSettings;
+pub(crate) use regions::Settings as RegionSettings;
 pub use slices::{side_by_side, slices};
 pub use work::Work;
 

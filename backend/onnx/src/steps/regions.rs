@@ -173,7 +173,7 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let spec = TensorSpec::new(x.dtype(), Shape::new(vec![count, channels, rows, columns])?);
     let buffer = Arc::new(work.buffer(spec.bytes())?);
     let mut made = Tensor::new(spec, buffer).expect("the buffer was made with the spec's size");
-    let all = Regions {
+    let all = Regions::<T> {
         settings,
         x: x.elements().expect("the type was matched"),
         dims: [channels, height, width],
