@@ -1,8 +1,6 @@
 //! What the threads of the executor and of flows synchronise with: the standard library's primitives. With `--cfg shuttle` they are a model
 //! checker's, which explores the orders in which threads can go on (`scripts/schedules`).
 
-use std::sync::PoisonError;
-
 #[cfg(shuttle)]
 pub use checked::*;
 #[cfg(not(shuttle))]
@@ -10,6 +8,7 @@ pub use standard::*;
 
 #[cfg(not(shuttle))]
 mod standard {
+    pub use crate::lock::lock;
     pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
     pub use std::sync::mpsc::{Receiver, Sender, channel};
     pub use std::sync::{Condvar, Mutex, MutexGuard};
@@ -24,18 +23,19 @@ mod checked {
     pub use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub use shuttle::thread::{self, JoinHandle, Thread, park};
     pub use shuttle::thread_local;
+    use std::sync::PoisonError;
     use std::time::Duration;
+
+    /// Locks a mutex as [`crate::lock::lock`] does.
+    pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Yields if the clock would end the sleep soon. A sleep of seconds counts as one that no clock ends, so that the checker finds the wake-ups
     /// that are lost.
     pub fn park_timeout(most: Duration) {
         if most < Duration::from_secs(1) { thread::yield_now() } else { park() }
     }
-}
-
-/// Locks a mutex whose data is whole whatever its last holder did, as [`crate::lock::lock`] does.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts a thread that ends within the scope. The standard library's thread has this name.

@@ -4,11 +4,8 @@
 //! sleeps. All four accesses are sequentially consistent, so that one of the two sees the other and no wake-up is lost.
 //! `unpark` before `park` counts, and a sleep that ends for another reason only leads to another look.
 
-use crate::sync::AtomicBool;
-use crate::sync::lock;
-use crate::sync::{Mutex, Thread, park, park_timeout, thread};
+use crate::sync::{AtomicBool, Mutex, Thread, lock, park, park_timeout, thread};
 use std::sync::atomic::Ordering;
-
 use std::time::{Duration, Instant};
 
 /// Looks between two looks at the clock, which takes longer than a look at what is waited for.

@@ -1,6 +1,6 @@
 //! Small placed programs for the tests of plans and of the executor.
 
-use super::{KernelNeeds, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
+use super::{KernelNeeds, MachineDevice, Needs, Plan, PlanDevice, PlanError, PlanOptions, Residency};
 use crate::HOST;
 use crate::tasks::{NodeLimits, ProgramTasks, Residence};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -194,4 +194,10 @@ pub fn random_residency(u: &mut Unstructured<'_>, placed: &Placed) -> Result<Res
     let devices = (0..placed.devices.len() as u32).map(DeviceId);
     let within = devices.map(|device| Ok((device, u.int_in_range(0..=3u64)? * 60))).collect::<Result<_>>()?;
     Ok(if u.arbitrary()? { Residency::Within(within) } else { Residency::Auto })
+}
+
+/// A CPU device with two threads and 1 MiB of cache each.
+pub fn cpu_device(name: &str) -> MachineDevice {
+    let (kind, key) = (DeviceKind::Cpu, name.to_owned());
+    MachineDevice { name: name.to_owned(), kind, key, memory: u64::MAX, times: 1.0, threads: 2, cache: 1 << 20 }
 }

@@ -20,6 +20,8 @@ mod phases;
 mod plausible;
 mod precompiled;
 mod prepare;
+#[cfg(test)]
+mod read_faults;
 mod run;
 mod settings;
 mod steps;

@@ -1,19 +1,9 @@
 //! What comes of reads of models and their data that fail.
 
-use super::file::ConstantFile;
-use anabranch_device::DetectOptions;
 use crate::{Inputs, Outputs, Session, SessionOptions};
-use std::io;
+use anabranch_device::DetectOptions;
+use anabranch_ir::constant::faults::failing;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// What `work` gives while the `n`th read beneath `folder` fails, and whether it came so far.
-fn failing<T>(folder: &Path, n: usize, work: impl FnOnce() -> T) -> (T, bool) {
-    *fault() = Some((folder.display().to_string(), n));
-    let result = work();
-    let met = fault().take().is_some_and(|(_, left)| left > n);
-    (result, met)
-}
 
 /// A product with a weight that stays in its file.
 fn model() -> Vec<u8> {

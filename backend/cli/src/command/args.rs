@@ -418,7 +418,10 @@ pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
 
 /// A number of elements, nodes or the like.
 pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|_| format!("`{text}` is no size; write a whole number, such as 4"))
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let problem =
+        if is_number { "is too great a size; write a lower number" } else { "is no size; write a whole number" };
+    text.parse().map_err(|_| format!("`{text}` {problem}"))
 }
 
 /// Longest time that a flag takes: more than a year means nothing to anybody.

@@ -11,9 +11,9 @@ use anabranch::compare::{CompareOptions, Comparison, Outcome};
 use anabranch::device::{CpuGranularity, DetectOptions, Inventory, detect};
 use anabranch::execute::RunOptions;
 use anabranch::plan::{Residency, StreamMode};
-use anabranch::planning::{Order, PlatformFile, Strategy};
+use anabranch::planning::{Order, PlanChoice, PlatformFile, Strategy};
 use anabranch::profile::CostStore;
-use anabranch::session::{Inputs, Session, SessionOptions};
+use anabranch::session::{ErrorKind, Inputs, Session, SessionOptions};
 use anabranch_report::comparison::Compared;
 use clap::Args;
 use serde::Serialize;
@@ -193,9 +193,9 @@ impl Demo {
             let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
             let comparison = match compare::measured(&session, &self.inputs, &options, self.output, false) {
                 Ok(compared) => compared.comparison,
-                Err(error) if error.is_interruption() => return Err(error),
-                // No plan keeps the limit, nor lower ones.
-                Err(_) => return Ok(None),
+                // Where no plan keeps the limit, none keeps lower ones.
+                Err(_) if is_infeasible(&session, &self.inputs) => return Ok(None),
+                Err(error) => return Err(error),
             };
             let failed = comparison.failed.iter().map(|(way, error)| (way.place.clone(), error.clone()));
             let refused: Vec<_> = failed.filter(|(place, _)| names.contains(place)).collect();
@@ -215,6 +215,13 @@ impl Demo {
         };
         platform::EXAMPLES.iter().map(predicted).collect()
     }
+}
+
+/// Whether HEFT finds no plan within the memory of the devices.
+fn is_infeasible(session: &Session, inputs: &Inputs) -> bool {
+    let choice = PlanChoice { strategy: Strategy::HEFT, ..session.choice() };
+    let planned = session.plan_with(inputs, &choice);
+    planned.is_err_and(|error| matches!(error.kind(), ErrorKind::Memory | ErrorKind::Infeasible))
 }
 
 fn names(inventory: &Inventory) -> Vec<String> {

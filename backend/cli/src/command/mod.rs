@@ -393,7 +393,7 @@ mod tests {
             usage_error(&error.render().to_string())
         };
         for (arguments, parts) in [
-            (&["anabranch", "run", "m.onnx", "--dim", "N=N"][..], &["--dim", "`N` is no size", "such as 4"][..]),
+            (&["anabranch", "run", "m.onnx", "--dim", "N=N"][..], &["--dim", "`N` is no size", "whole number"][..]),
             (&["anabranch", "run", "m.onnx", "--dim", "4"], &["--dim", "write NAME=N"]),
             (&["anabranch", "run", "m.onnx", "--repaet", "2"], &["--repaet", "--repeat", "; `anabranch run --help`"]),
             (&["anabranch", "comprae"], &["comprae", "compare"]),

@@ -1,19 +1,20 @@
 //! What is computed in blocks has the bits of what is computed node by node.
 
-use super::*;
-use crate::tests::{devices, gpu, inputs};
+use super::{devices, inputs};
 use crate::{DevicePool, Executor, Kernels, RunOptions};
-use anabranch_plan::test_programs::Placed;
-use anabranch_plan::{self, PlanDevice, PlanOptions};
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Tensor, cpu};
+use anabranch_placement::platform::DeviceKind;
+use anabranch_plan::blocks::{BlockMembers, Forming, check, contract, form};
+use anabranch_plan::test_programs::{Placed, cpu_device, random_program};
+use anabranch_plan::{self as plan, ChunkRule, MachineDevice, PlanDevice, PlanOptions, StreamMode};
 use arbtest::arbitrary::{Result, Unstructured};
 use std::sync::Arc;
 
 /// Whether the CPU, or the GPU if there is one, has a kernel for a block.
 fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
-    match (device.kind, gpu()) {
+    match (device.kind, super::gpu()) {
         (DeviceKind::Cpu, _) => cpu::prepare(spec, &vec![false; spec.inputs.len()]).is_ok(),
         (_, Some(gpu)) => gpu::supports(spec, constant, gpu.facts() as &GpuLimits).is_ok(),
         (_, None) => false,
@@ -97,7 +98,7 @@ fn blocks_on_cpus_have_the_bits_of_their_nodes() {
 
 #[test]
 fn blocks_over_cpus_and_a_gpu_have_the_bits_of_their_nodes() {
-    let Some(_) = gpu() else { return };
+    let Some(_) = super::gpu() else { return };
     let mut on_gpu = 0;
     arbtest::arbtest(|u| {
         let placed = callers_on_host(&random_program(u, 2)?.maps_on_gpus());

@@ -1,5 +1,6 @@
 //! What executors promise, on made-up kernels and on whatever GPU is there.
 
+mod blocks;
 mod dynamic;
 mod failures;
 mod faults;

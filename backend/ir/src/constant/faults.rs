@@ -2,11 +2,20 @@
 
 use super::file::ConstantFile;
 use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Whose reads fail, by what their names begin with, and how many go well before one does. There is one for the process: sessions read on several
 /// threads.
 static FAULT: Mutex<Option<(String, usize)>> = Mutex::new(None);
+
+/// What `work` gives while the `n`th read beneath `folder` fails, and whether it came so far.
+pub fn failing<T>(folder: &Path, n: usize, work: impl FnOnce() -> T) -> (T, bool) {
+    *fault() = Some((folder.display().to_string(), n));
+    let result = work();
+    let met = fault().take().is_some_and(|(_, left)| left > n);
+    (result, met)
+}
 
 fn fault() -> MutexGuard<'static, Option<(String, usize)>> {
     FAULT.lock().unwrap_or_else(PoisonError::into_inner)

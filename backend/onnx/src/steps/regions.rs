@@ -195,15 +195,15 @@ impl<T: Number> Regions<'_, T> {
         let together = PART.div_ceil(plane);
         // An element is in at most three of the cells that follow each other.
         let cells = height.saturating_add(width).saturating_add(rows).saturating_add(columns).saturating_mul(3);
-        let parts = outputs.len().div_ceil(together * plane);
+        let parts = outputs.len().div_ceil(together * plane).min(work.threads());
         work.charge(cells.saturating_mul(size_of::<Cell>()).saturating_mul(parts))?;
         work.pieces(outputs, together * plane, |piece, outputs| {
-            let (mut axes, mut seen, mut known) = ([Axis::default(), Axis::default()], 0, usize::MAX);
+            let (mut axes, mut pace, mut known) = ([Axis::default(), Axis::default()], Pace::new(work), usize::MAX);
             for (at, output) in (piece * together..).zip(outputs.chunks_mut(plane)) {
                 let region = at / channels;
                 if region != known {
                     known = region;
-                    if !self.read(work, region, &mut axes) {
+                    if !self.read(&mut pace, region, &mut axes) {
                         // The least one is named, whoever finds it.
                         refused.fetch_min(region, Ordering::Relaxed);
                         return;
@@ -213,18 +213,14 @@ impl<T: Number> Regions<'_, T> {
                 let image = &self.x[image..][..height * width];
                 for (place, output) in output.iter_mut().enumerate() {
                     let (row, column) = (axes[0].line(place / columns), axes[1].line(place % columns));
-                    seen += row.cells.len() * column.cells.len() + 1;
-                    if seen >= PART {
-                        seen = 0;
-                        if work.look().is_err() {
-                            return;
-                        }
-                    }
                     *output = T::of(if self.settings.greatest {
-                        greatest(image, width, &row, &column)
+                        greatest(image, width, &row, &column, &mut pace)
                     } else {
-                        mean(image, width, &row, &column)
+                        mean(image, width, &row, &column, &mut pace)
                     });
+                    if !pace.goes_on(1) {
+                        return;
+                    }
                 }
             }
         })?;
@@ -241,14 +237,37 @@ impl<T: Number> Regions<'_, T> {
     }
 
     /// Finds what is under the grids of a region. Whether its points can be counted.
-    fn read(&self, work: &Work<'_>, region: usize, axes: &mut [Axis; 2]) -> bool {
+    fn read(&self, pace: &mut Pace<'_>, region: usize, axes: &mut [Axis; 2]) -> bool {
         let ([left, top, right, bottom], [_, height, width]) = (self.corners[region], self.dims);
         let [rows, columns] = self.settings.size;
         let mut read = |axis: usize, ends, outputs, size| {
             let narrow = |number: f64| if T::IS_NARROW { f64::from(number as f32) } else { number };
-            axes[axis].read(work, &self.settings, ends, outputs, size, narrow)
+            axes[axis].read(pace, &self.settings, ends, outputs, size, narrow)
         };
         read(0, [top, bottom], rows, height) && read(1, [left, right], columns, width)
+    }
+}
+
+/// Work that was done since the clock and the token were last looked at.
+struct Pace<'a> {
+    work: &'a Work<'a>,
+    done: usize,
+    is_left: bool,
+}
+
+impl<'a> Pace<'a> {
+    fn new(work: &'a Work<'a>) -> Self {
+        Self { work, done: 0, is_left: false }
+    }
+
+    /// Counts so many elements or points. Whether the step goes on.
+    fn goes_on(&mut self, done: usize) -> bool {
+        self.done += done;
+        if self.done >= PART {
+            self.done = 0;
+            self.is_left |= self.work.look().is_err();
+        }
+        !self.is_left
     }
 }
 
@@ -288,7 +307,7 @@ impl Axis {
     /// Finds the elements around the points of each output. Each step is rounded as ONNX Runtime's. Whether the points can be counted.
     fn read(
         &mut self,
-        work: &Work<'_>,
+        pace: &mut Pace<'_>,
         settings: &Settings,
         [first, last]: [f64; 2],
         outputs: usize,
@@ -307,7 +326,6 @@ impl Axis {
         self.points = points as usize;
         self.cells.clear();
         self.outputs.clear();
-        let mut seen = 0;
         for output in 0..outputs {
             let (from, low) = (self.cells.len(), narrow(start + narrow(output as f64 * bin)));
             let mut is_outside = false;
@@ -320,14 +338,10 @@ impl Axis {
                 }
             }
             self.outputs.push((self.cells.len(), is_outside));
-            seen += self.points + 1;
-            if seen >= PART {
-                seen = 0;
-                if work.look().is_err() {
-                    // The step ends after this; until then nothing is under the other outputs.
-                    self.outputs.resize(outputs, (self.cells.len(), false));
-                    return true;
-                }
+            if !pace.goes_on(self.points + 1) {
+                // The step ends after this; until then nothing is under the other outputs.
+                self.outputs.resize(outputs, (self.cells.len(), false));
+                return true;
             }
         }
         true
@@ -354,16 +368,21 @@ impl Axis {
 }
 
 /// The mean of the points of one output; 0 of none.
-fn mean<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>) -> f64 {
-    let line = |row: &Cell| {
+fn mean<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>, pace: &mut Pace<'_>) -> f64 {
+    // The sum of nothing by `sum` is −0.
+    let mut all = 0.0;
+    for row in rows.cells {
         let line = &image[row.place * width..][..width];
-        row.sum * columns.cells.iter().map(|cell| cell.sum * line[cell.place].read()).sum::<f64>()
-    };
-    rows.cells.iter().map(line).sum::<f64>() / (rows.points * columns.points).max(1) as f64
+        all += row.sum * columns.cells.iter().fold(0.0, |sum, cell| sum + cell.sum * line[cell.place].read());
+        if !pace.goes_on(columns.cells.len()) {
+            break;
+        }
+    }
+    all / (rows.points * columns.points).max(1) as f64
 }
 
 /// The greatest product of an element and its weights; 0 of none. What is not a number is greater than all.
-fn greatest<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>) -> f64 {
+fn greatest<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>, pace: &mut Pace<'_>) -> f64 {
     let is_outside = rows.is_outside && columns.points > 0 || columns.is_outside && rows.points > 0;
     let mut found: Option<f64> = is_outside.then_some(0.0);
     for row in rows.cells {
@@ -376,6 +395,9 @@ fn greatest<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Lin
                 Some(other) if other >= product || other.is_nan() => other,
                 _ => product,
             });
+        }
+        if !pace.goes_on(columns.cells.len()) {
+            break;
         }
     }
     found.unwrap_or(0.0)

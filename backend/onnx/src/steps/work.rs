@@ -28,6 +28,11 @@ impl<'a> Work<'a> {
         Self { team, interrupt, limit, left: AtomicU64::new(limit) }
     }
 
+    /// Threads that work at the same time.
+    pub(super) fn threads(&self) -> usize {
+        self.team.threads()
+    }
+
     /// Sees that the run goes on.
     ///
     /// # Errors

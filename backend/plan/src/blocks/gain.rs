@@ -109,10 +109,10 @@ fn widest(costs: &[NodeCost]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::cpu_device;
     use super::super::{Readers, block_node};
     use super::*;
     use crate::test_programs::chain;
+    use crate::test_programs::cpu_device;
     use anabranch_costs::{DeviceCosts, MachineCosts, Sample};
 
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };

@@ -240,13 +240,12 @@ mod tests {
 
     #[test]
     fn every_axis_of_random_shapes_agrees_with_a_stable_sort() {
-        for (seed, dims) in
-            [[1, 7, 5], [3, 1, 4], [2, 13, 1], [4, 5, 17], [1, 2, 300], [3, 99, 2]].into_iter().enumerate()
-        {
+        let shapes = [[1, 7, 5], [3, 1, 4], [2, 13, 1], [4, 5, 17], [1, 2, 300], [3, 99, 2], [3, 400, 2], [5, 2, 400]];
+        for (seed, dims) in shapes.into_iter().enumerate() {
             let value = |i: usize| ((i * 7919 + seed * 31) % 23) as f64 - 11.0;
             let input = tensor(DType::F32, &dims, value);
             let strides = [dims[1] * dims[2], dims[2], 1];
-            let cases = (0..3).flat_map(|axis| [1, 2, 3, 9].map(|part| (axis, part)));
+            let cases = (0..3).flat_map(|axis| [1, 2, 3, 9, 40].map(|part| (axis, part)));
             for ((axis, part), largest) in cases.flat_map(|case| [(case, true), (case, false)]) {
                 let kept = dims[axis].div_ceil(part);
                 let mut made = dims;

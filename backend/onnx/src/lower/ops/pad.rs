@@ -117,7 +117,7 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
 }
 
-/// A border that continues with the other end, axis by axis, as often as it takes.
+/// A border that continues with the other end, axis by axis.
 fn wrapped(builder: &mut Builder, x: &View, border: &Border) -> Result<View, Fault> {
     let mut result = x.clone();
     for (axis, (before, after)) in border.iter().enumerate() {

@@ -1,17 +1,11 @@
 //! Which nodes become blocks, and what contracted programs promise.
 
 use super::*;
-use crate::test_programs::{Maker, add, chain, map, random_program, relu};
+use crate::test_programs::{Maker, add, chain, cpu_device, map, random_program, relu};
 use crate::{ChunkRule, MachineDevice, StreamMode};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, NodeSpec, Op, Reduce, ReduceKind, Step, Unary};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-
-/// A CPU device with two threads and 1 MiB of cache each.
-pub(super) fn cpu_device(name: &str) -> MachineDevice {
-    let (kind, key) = (DeviceKind::Cpu, name.to_owned());
-    MachineDevice { name: name.to_owned(), kind, key, memory: u64::MAX, times: 1.0, threads: 2, cache: 1 << 20 }
-}
+use anabranch_placement::platform::DeviceId;
 
 fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<BlockMembers> {
     let device_of: Vec<DeviceId> = device_of.iter().map(|device| DeviceId(*device)).collect();
