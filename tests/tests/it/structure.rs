@@ -1,0 +1,100 @@
+//! What compilers do not keep by themselves: which crates are beneath others, that each file is compiled, and that documents name tests that exist.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// All files beneath a folder with this ending, but for what builds make.
+fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder of the repository").map(|entry| entry.expect("an entry")) {
+            let (path, name) = (entry.path(), entry.file_name());
+            match entry.file_type().expect("a kind").is_dir() {
+                true if name == "target" || name.to_string_lossy().starts_with('.') => {}
+                true => folders.push(path),
+                false if path.extension().is_some_and(|found| found == ending) => found.push(path),
+                false => {}
+            }
+        }
+    }
+    found
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The file that has to name a module, of those that could.
+fn is_named(file: &Path) -> bool {
+    let (mut name, mut folder) = (file.with_extension(""), file.parent().expect("in a folder").to_owned());
+    if file.file_name().is_some_and(|name| name == "mod.rs") {
+        name = folder.clone();
+        folder = folder.parent().expect("in a crate").to_owned();
+    }
+    let name = name.file_name().expect("a name").to_string_lossy().into_owned();
+    let parents = [folder.join("mod.rs"), folder.with_extension("rs"), folder.join("lib.rs"), folder.join("main.rs")];
+    let names = |line: &str| {
+        let words: Vec<_> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        words.windows(2).any(|pair| *pair == ["mod", &name])
+    };
+    parents.iter().filter(|parent| parent.exists()).any(|parent| text(parent).lines().any(names))
+}
+
+#[test]
+fn every_source_file_is_compiled() {
+    let is_root = |file: &Path| {
+        let name = file.file_name().expect("a name").to_string_lossy();
+        matches!(&*name, "lib.rs" | "main.rs")
+    };
+    let in_crate = |file: &Path| {
+        let path = file.display().to_string();
+        path.contains("/src/") || path.contains("/tests/it/")
+    };
+    let all = files(&root(), "rs");
+    let lost: Vec<_> = all.iter().filter(|file| in_crate(file) && !is_root(file) && !is_named(file)).collect();
+    assert!(all.len() > 500 && lost.is_empty(), "no `mod` names {lost:?}");
+}
+
+#[test]
+fn every_test_that_documents_name_is_there() {
+    let sources = ["rs", "py", "c"].into_iter().flat_map(|ending| files(&root(), ending));
+    let sources: Vec<_> = sources.map(|file| text(&file)).collect();
+    let mut named = 0;
+    for document in ["SECURITY.md", "tests/README.md"] {
+        let content = text(&root().join(document));
+        let quoted = content.split('`').skip(1).step_by(2);
+        let is_test = |name: &&str| {
+            name.matches('_').count() >= 3 && name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '_'))
+        };
+        for name in quoted.filter(is_test) {
+            let function = [format!("fn {name}("), format!("def {name}("), format!("int {name}(")];
+            let is_there = |source: &String| function.iter().any(|function| source.contains(function));
+            assert!(sources.iter().any(is_there), "{document} names the test {name}, and no source has it");
+            named += 1;
+        }
+    }
+    assert!(named > 200, "{named}");
+}
+
+#[test]
+fn models_are_imported_and_lowered_without_gpus_and_schedulers() {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--package", "anabranch-onnx", "--edges", "normal", "--prefix", "none", "--locked", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs this test");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).expect("UTF-8");
+    let names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains(&"anabranch-ir"), "{tree}");
+    for above in ["wgpu", "anabranch-placement", "anabranch-plan", "anabranch-device", "anabranch-execute"] {
+        assert!(!names.contains(&above), "{above} is beneath anabranch-onnx:\n{tree}");
+    }
+}
