@@ -97,24 +97,202 @@
 //! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all. [`flow`] runs graphs
 //! of a user's functions instead.
 
-pub use anabranch_base::files;
-pub use anabranch_costs as profile;
-pub use anabranch_device as device;
-pub use anabranch_execute as execute;
-pub use anabranch_flow as flow;
-pub use anabranch_flow::drops;
-pub use anabranch_ir::{constant, program};
-pub use anabranch_lab::canonical;
-pub use anabranch_learning as learning;
-pub use anabranch_onnx::{Item, Part, import, lower};
-pub use anabranch_pipeline as pipeline;
-pub use anabranch_plan::{self as plan, blocks, plan_file, tasks};
-pub use anabranch_planning as planning;
-pub use anabranch_session::{self as session, compiled, lent};
-pub use anabranch_tuning::{compare, refine};
+pub mod blocks {
+    //! Streaming blocks on one device: nodes that are computed together, chunk of rows by chunk of rows, as one node.
+
+    pub use anabranch_plan::blocks::{
+        BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Contraction, Fault, Forming, Readers, block_node,
+        check, chunk_rows, contract, form,
+    };
+}
+
+pub mod canonical {
+    //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): what streams through a dataflow device.
+
+    pub use anabranch_lab::canonical::{CanonicalProgram, ConversionError, Granularity, residual_network};
+}
+
+pub mod compare {
+    //! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
+
+    pub use anabranch_tuning::compare::{
+        Agreement, CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Difference, Latencies, Load, Median, Outcome,
+        Ratio, Series, SeriesOptions, Together, Tolerance, Top1, Way, Worst, compare, compare_seen, floats, measure,
+        runs_per_second, together,
+    };
+}
+
+pub mod compiled {
+    //! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`), from which a session runs without lowering or
+    //! planning anything.
+
+    pub use anabranch_session::compiled::{About, Cache, CompiledError, Course, Kept, is_compiled};
+}
+
+pub mod constant {
+    //! Constants: type and shape at once, elements when somebody asks for them.
+
+    pub use anabranch_ir::constant::{Constant, ConstantError};
+}
+
+pub mod device {
+    //! What this machine computes with: its CPU devices, its GPUs, and where they stand to each other.
+
+    pub use anabranch_device::{
+        CacheSummary, CpuDevice, CpuGranularity, DetectError, DetectOptions, DeviceRef, GpuDevice, GpuFeatures,
+        GpuKind, GpuLimits, Host, Inventory, MemorySource, NumaNode, PciAddress, SizeError, Source, affinity, detect,
+        exact_bytes, format_bytes, format_list, parse_bytes, parse_memory_override,
+    };
+}
+
+pub mod drops {
+    //! Drops: physical graphs of DALiuGE that run for real (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the astronomical
+    //! data deluge"). Applications are shell commands or a few functions, data are files or memory.
+
+    pub use anabranch_flow::drops::{
+        DropReport, DropsError, Failed, Naming, Outcome, Prepared, Reason, Recipe, State, end_all,
+    };
+}
+
+pub mod execute {
+    //! Execution: a plan followed by its caller's thread, or one that stands in for it, and one thread for each further device and each link.
+
+    pub use anabranch_execute::{
+        Activity, CancelToken, ComputeDevice, CpuTeam, DevicePool, DeviceTensor, DynamicExecutor, Event, ExecError,
+        Executor, Forecast, GpuOpener, Kernels, Lane, RunOptions, RunOutput, Weights,
+    };
+}
+
+pub mod files {
+    //! Files of users: read within bounds and only if they are files, written whole or not at all.
+
+    pub use anabranch_base::files::{
+        MOST_BYTES, abandon, append, json_problem, make_directory, may_write, open, read, read_text, write,
+    };
+}
+
+pub mod flow {
+    //! Flows: dataflow graphs whose nodes are functions of a user's, run by workers in the manner of Sucuri (Silva et al. 2016, "Task Scheduling
+    //! in Sucuri Dataflow Library").
+
+    pub use anabranch_flow::{
+        Allocation, AllocationError, Collected, Crew, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs,
+        Links, NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerReport, programs,
+    };
+}
+
+pub mod import {
+    //! ONNX files to [`Model`]s.
+
+    pub use anabranch_onnx::import::{
+        Attribute, AttributeError, Dim, ImportError, ImportErrorKind, Input, Kind, Labels, LimitError, Limits, Model,
+        Node, OPSETS, Output, Subgraph, ValueIndex, attribute, data_files, element_type, error, from_bytes,
+        from_bytes_within, from_message, item_in_file, load, load_within, model, proto, survey, tensor_to_bytes,
+    };
+}
+
+pub mod learning {
+    //! What runs teach: calibration by probes, the times of profiled runs into the cost store, and how well runs were predicted.
+
+    pub use anabranch_learning::{
+        Accuracy, CalibrationError, CalibrationStep, Calibrator, Compared, Learned, LinkAccuracy, NodeAccuracy,
+        ProfiledRun, calibrate, record,
+    };
+}
+
+pub mod lent {
+    //! Memory of callers in other languages as tensors: where a run reads its inputs and leaves its outputs.
+
+    pub use anabranch_session::lent::{SMALL, borrowed, kept, leave, room};
+}
+
+pub mod lower {
+    //! Lowers a model to a program: every shape a number, every operator a few ops of the op set, constants folded, and
+    //! neighbouring ops fused.
+
+    pub use anabranch_onnx::lower::{
+        LowerError, LowerOptions, Obstacle, Rest, Rewrite, Rewrites, UnknownRewrite, lower, operators,
+    };
+}
+
+pub mod pipeline {
+    //! Streams of data sets: a model as a pipeline of stages that work at the same time on different devices.
+
+    pub use anabranch_pipeline::{
+        Among, Finished, Goal, LatencyShares, Measured, MeasuredReplica, MeasuredStage, Pipeline, PipelineError,
+        PipelineOptions, PipelinePlan, StageCosts, StageDevices, StageMapping, StagePlan, StageSpan, Tried,
+    };
+}
+
+pub mod plan {
+    //! The plan: what every device and link will do, in which order, and in which memory.
+
+    pub use anabranch_plan::{
+        Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Held, Holding, KernelNeeds, LinkPlan, MachineDevice,
+        MemoryPlan, MemoryShortage, Moved, Needs, PackedConstant, Plan, PlanDevice, PlanError, PlanOptions, Predicted,
+        Residency, Ring, Route, SharedConstant, Step, Stream, StreamMode, Traffic, Transfer, TransferId, Violation,
+        check,
+    };
+}
+
+pub mod plan_file {
+    //! The plan as a file that a person reads and edits (in the manner of Sucuri's allocation file).
+
+    pub use anabranch_plan::plan_file::{FileError, ListedBlock, PlanFile};
+}
+
+pub mod planning {
+    //! From a lowered program to a plan: the machine and its costs, constraints, placement, streaming blocks, prediction, and fitting all
+    //! of it into the devices' memory.
+
+    pub use anabranch_planning::{
+        Algorithm, BlockSource, Constraints, DeviceEntry, LinkEntry, Lowered, Machine, MachineDevice, Order, Pin,
+        Placed, PlacementRequest, Placing, PlanChoice, Planned, Planner, PlanningError, PlatformFile, Resident,
+        Strategy, compute_devices, link, machine_devices, name_matches,
+    };
+}
+
+pub mod profile {
+    //! What runs cost: histories of measured times, the store that keeps them, and the model that predicts from them.
+
+    pub use anabranch_costs::{
+        Cold, CostSource, CostStore, DeviceCosts, Estimate, Exchange, ExchangeError, FORMAT_VERSION, History,
+        LinkCosts, Loaded, MachineCosts, NodeCost, NodeCosts, Predictor, RECENT, Rates, RunCosts, Sample, Slowdown,
+        StoreError, interval,
+    };
+}
+
+pub mod program {
+    //! The lowered program: nodes that kernels compute, on values of known types and shapes.
+
+    pub use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
+}
+
+pub mod refine {
+    //! Runs, learns, and places again: until the plan is as good as what was measured lets it be.
+
+    pub use anabranch_tuning::refine::{Measured, RefineOptions, Refined, Refinement, Round, Verdict, refine};
+}
+
+pub mod session {
+    //! The library's face: open a model, describe it, run arrays through it.
+
+    pub use anabranch_session::{
+        ArrayError, Dynamic, ErrorKind, HostStep, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
+        Outputs, Part, Prepared, Run, RunPrediction, SETTINGS, Session, SessionError, SessionOptions, SettingError,
+        ValueInfo, events_json, random_tensor, tensor, view,
+    };
+}
+
+pub mod tasks {
+    //! The task graph of a program: what placement decides over.
+
+    pub use anabranch_plan::tasks::{NodeLimits, ProgramTasks, Residence, Role};
+}
 
 pub use anabranch_base::suggest::did_you_mean;
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+pub use anabranch_onnx::{Item, Part};
 pub use anabranch_placement::platform::{DeviceId, DeviceKind};
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
