@@ -140,6 +140,7 @@ fn regions_follow_their_definition() {
                     (made - wanted).abs() <= error * wanted.abs().max(1.0),
                     "{given:?} {dtype} {at}: {made}, not {wanted}"
                 );
+                assert!(given.greatest || *made != 0.0 || made.is_sign_positive(), "{given:?} {dtype} {at}: -0");
                 grids += usize::from(*made != 0.0);
             }
         }
@@ -164,8 +165,6 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
         let fault = refused(given, [0.0, 0.0, 3.0, end], 0);
         assert!(fault.contains("region 1 from (0, 0)") && fault.contains("65536 points"), "{fault}");
     }
-    let fault = refused(Given { points: 65_537, ..given }, [0.0; 4], 0);
-    assert!(fault.contains("sampling_ratio") && fault.contains("65536"), "{fault}");
     // A region far away, and one of as many points as there may be.
     for corners in [[1e6, 1e6, 1e6 + 4.0, 1e6 + 4.0], [0.0, 0.0, 65_536.0, 3.0]] {
         let inputs = [&x, &made(DType::F32, &[1, 4], &corners), &Tensor::from_i64s(&[0])];
