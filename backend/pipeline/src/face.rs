@@ -25,7 +25,12 @@ use std::time::Duration;
 /// devices of a stage are of one kind, results are those of [`Session::run`](anabranch_session::Session::run) on that kind, bit for bit.
 ///
 /// ```
-/// # mod anabranch { pub use anabranch_pipeline as pipeline; pub use anabranch_session::{Inputs, Session, SessionOptions}; }
+/// # mod anabranch {
+/// #     pub mod pipeline {
+/// #         pub use anabranch_pipeline::*;
+/// #     }
+/// #     pub use anabranch_session::{Inputs, Session, SessionOptions};
+/// # }
 /// use anabranch::pipeline::{Pipeline, PipelineError, PipelineOptions};
 /// use anabranch::{Inputs, Session, SessionOptions};
 /// use ndarray::array;

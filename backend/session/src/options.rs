@@ -13,6 +13,7 @@ use std::num::NonZeroUsize;
 /// Options of a [`Session`](super::Session). Start from [`Default`] and name what differs:
 ///
 /// ```
+/// # mod anabranch { pub use anabranch_planning::Strategy; pub use anabranch_session::SessionOptions; }
 /// use anabranch::{SessionOptions, Strategy};
 /// let options = SessionOptions::default().with_strategy(Strategy::AUTO).with_dim("batch", 4);
 /// ```
@@ -104,6 +105,11 @@ impl SessionOptions {
     /// nothing crosses a bus. CPU devices share the host's memory. The device's name is one of the inventory's.
     ///
     /// ```
+    /// # mod anabranch {
+    /// #     pub use anabranch_kernels::{Shape, Tensor};
+    /// #     pub use anabranch_onnx::import;
+    /// #     pub use anabranch_session::{Inputs, Session, SessionOptions};
+    /// # }
     /// use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
     /// use anabranch::{Inputs, Session, SessionOptions, Shape, Tensor};
     ///

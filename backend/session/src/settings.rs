@@ -43,13 +43,14 @@ impl SessionOptions {
     /// Sets the option of this name, one of [`SETTINGS`]; lists are separated by commas.
     ///
     /// ```
+    /// # mod anabranch { pub use anabranch_planning::Strategy; pub use anabranch_session::SessionOptions; }
     /// use anabranch::{SessionOptions, Strategy};
     /// let mut options = SessionOptions::default();
     /// options.set("strategy", "auto")?;
     /// options.set("dims", "batch=4")?;
     /// assert!(options.strategy == Strategy::AUTO && options.dims["batch"] == 4);
     /// assert!(options.set("speed", "11").is_err());
-    /// # Ok::<(), anabranch::session::SettingError>(())
+    /// # Ok::<(), anabranch_session::SettingError>(())
     /// ```
     ///
     /// # Errors
