@@ -113,7 +113,7 @@ pub fn write_known(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<
     write_at(&Way::of(path)?, |out| emit(out).map(|()| None))
 }
 
-/// Writes a file as [`write()`] does. `emit` returns the nanoseconds of the file's time of modification, which whoever changes it moves. The file has
+/// Writes a file as [`write()`] does. `emit` returns the nanoseconds of the file's time of modification, which a later change moves. The file has
 /// no others where the file system counts in larger steps.
 pub fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

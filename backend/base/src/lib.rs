@@ -1,4 +1,4 @@
-//! What all layers use: kinds of errors, files that are written whole, sizes in bytes, locks, waiting and cancellation.
+//! Tools of all layers: kinds of errors, files that are written whole, sizes in bytes, locks, waiting and cancellation.
 //!
 //! This crate is a part of `anabranch` and no public interface.
 

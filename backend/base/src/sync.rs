@@ -1,4 +1,4 @@
-//! What the threads of the executor and of flows synchronise with: the standard library's primitives. With `--cfg shuttle` they are a model
+//! Primitives with which threads of the executor and of flows synchronise: the standard library's. With `--cfg shuttle` they are a model
 //! checker's, which explores the orders in which threads can go on (`scripts/schedules`).
 
 #[cfg(shuttle)]

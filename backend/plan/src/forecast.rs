@@ -1,8 +1,8 @@
-//! What a scheduler at run time goes by.
+//! Predicted times for the scheduler at run time.
 
 use anabranch_placement::cost::TransferCurve;
 
-/// What is predicted: the scheduler goes by nothing else.
+/// Predicted times of nodes and transfers. The scheduler uses nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
     /// Seconds of each node on each device; `None` where it must not or cannot run.

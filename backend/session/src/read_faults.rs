@@ -1,4 +1,4 @@
-//! What comes of reads of models and their data that fail.
+//! Tests: each read of a model and of its data fails once.
 
 use crate::{Inputs, Outputs, Session, SessionOptions};
 use anabranch_device::DetectOptions;

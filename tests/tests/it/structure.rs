@@ -1,4 +1,4 @@
-//! What compilers do not keep by themselves: which crates are beneath others, that each file is compiled, and that documents name tests that exist.
+//! Tests of the repository's structure: the crates beneath others, that each file is compiled, and that documents name tests that exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};

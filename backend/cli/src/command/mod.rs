@@ -360,7 +360,7 @@ fn told(usage: &clap::Error) -> ExitCode {
     }
 }
 
-/// What is wrong with the arguments, in one line: the parser takes several.
+/// Returns the parser's error in one line; the parser takes several.
 fn usage_error(text: &str) -> String {
     let (mut said, mut help) = (String::new(), String::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"))

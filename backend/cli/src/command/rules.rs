@@ -5,7 +5,7 @@ use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
 use anabranch_report::trial::rules;
 use clap::{Args, ValueEnum};
 
-/// What counts beside tasks and transfers.
+/// Options of the model of links and memory.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Rules")]
 pub(super) struct RuleArgs {
@@ -15,17 +15,17 @@ pub(super) struct RuleArgs {
     /// Let a link carry one transfer at a time; without this, transfers do not disturb each other
     #[arg(long)]
     pub(super) contention: bool,
-    /// What counts against a device's memory [default: what the file says]
+    /// Bytes that count against a device's memory [default: as the file says]
     #[arg(long, value_enum)]
     pub(super) memory_rule: Option<Memory>,
 }
 
-/// What counts against a device's memory.
+/// Bytes that count against a device's memory.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
-    /// What stays there
+    /// Resident bytes
     Resident,
-    /// What stays there, and each task's inputs and outputs
+    /// Resident bytes, and each task's inputs and outputs
     SizeEstimate,
     /// Nothing
     Ignore,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// threads.
 static FAULT: Mutex<Option<(String, usize)>> = Mutex::new(None);
 
-/// What `work` gives while the `n`th read beneath `folder` fails, and whether it came so far.
+/// Runs `work` while the `n`th read beneath `folder` fails. Returns its result, and whether that read was met.
 pub fn failing<T>(folder: &Path, n: usize, work: impl FnOnce() -> T) -> (T, bool) {
     *fault() = Some((folder.display().to_string(), n));
     let result = work();

@@ -138,7 +138,7 @@ macro_rules! halves {
 
 halves!(f16, bf16);
 
-/// What the outputs are computed from.
+/// Inputs of the computation.
 struct Regions<'a, T> {
     settings: Settings,
     x: &'a [T],
@@ -280,7 +280,7 @@ struct Cell {
     most: f64,
 }
 
-/// What is under the grids of a region along an axis.
+/// Elements under the grids of a region along an axis.
 #[derive(Default)]
 struct Axis {
     cells: Vec<Cell>,
@@ -290,7 +290,7 @@ struct Axis {
     points: usize,
 }
 
-/// What is under the grid of one output along an axis.
+/// Elements under the grid of one output along an axis.
 struct Line<'a> {
     cells: &'a [Cell],
     is_outside: bool,

@@ -36,7 +36,7 @@ pub struct TryOptions {
     pub send_ops: f64,
     /// Whether a link carries one transfer at a time; default no.
     pub contention: bool,
-    /// What counts against a device's memory; by default what the problem says.
+    /// Bytes that count against a device's memory; by default as the problem says.
     pub memory_rule: Option<MemoryRule>,
 }
 

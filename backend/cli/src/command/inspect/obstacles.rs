@@ -80,7 +80,7 @@ impl Obstacle {
     }
 }
 
-/// What is wrong, and what an error says to do about it: the last part, but for semicolons in names, which stand in backquotes.
+/// Divides an error into its problem and its next step: the last part, but for semicolons in names, which stand in backquotes.
 fn in_two(text: &str) -> Option<(&str, &str)> {
     let is_between = |at: &usize| text[*at..].matches('`').count().is_multiple_of(2);
     let at = text.rmatch_indices("; ").map(|(at, _)| at).find(is_between)?;

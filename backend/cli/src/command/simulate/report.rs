@@ -1,4 +1,4 @@
-//! What `simulate` reports as text.
+//! The text that `simulate` prints.
 
 use super::SimulateCommand;
 use anabranch::device::format_bytes;
