@@ -3,9 +3,9 @@
 //!
 //! *Start*: `r(t, d)` is the earliest time at which all inputs of `t` can be on `d`, as in [`join`](super::join). A
 //! predecessor `p` may be on `d` too. Then it starts at `r(p, d)` or later and shares `d` with the other predecessors
-//! there. Or `p` is on another device `e`. Then the task waits for the sum of `r(p, e)`, the time of `p` on `e` and
-//! the transfer of its data from `e` to `d`; `e` is the device with the least sum. A predecessor that must share its device with `t` is
-//! never elsewhere. By induction along the graph, no schedule with `t` on `d` starts it before `r(t, d)`.
+//! there. Or `p` is on another device `e`. Then the task waits for the sum of `r(p, e)`, the time of `p` on `e` and the
+//! transfer of its data from `e` to `d`; `e` is the device with the least sum. A predecessor that must share its device
+//! with `t` is never elsewhere. By induction along the graph, no schedule with `t` on `d` starts it before `r(t, d)`.
 //!
 //! *Tail*: `q(t, d)` is the same quantity with time and edges reversed: every schedule with `t` on `d` ends at least
 //! `q(t, d)` after `t` does.

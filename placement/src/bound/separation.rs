@@ -3,9 +3,9 @@
 //! Take a connected set of tasks. Suppose that no device is feasible for all their units and has memory for all of them
 //! in addition to the units that can be nowhere else. Then the tasks are on at least two devices, and some edge between
 //! them has its ends on different devices. Let it be the edge of a datum of `p` to `c`, with `p` on `d` and `c` on `e`.
-//! Then the makespan is at least the sum of three times: the head and time of `p` on `d`, the transfer from `d` to `e`, and
-//! the time and tail of `c` on `e`. The edge is unknown, so the bound is the least value over all edges and all pairs of
-//! different devices.
+//! Then the makespan is at least the sum of three times: the head and time of `p` on `d`, the transfer from `d` to `e`,
+//! and the time and tail of `c` on `e`. The edge is unknown, so the bound is the least value over all edges and all
+//! pairs of different devices.
 
 use super::Paths;
 use crate::graph::{DatumId, TaskId, UnitId};

@@ -3,7 +3,8 @@
 //! Give each device `d` a weight `w(d) ≥ 0`, with a sum of 1. In a schedule of makespan `T` each device works for at
 //! most `T`, so
 //!
-//! `T = Σ w(d) T ≥ Σ w(d) load(d) = Σ over units u of w(d(u)) time(u, d(u)) ≥ Σ over units u of min over d of w(d) time(u, d)`,
+//! `T = Σ w(d) T ≥ Σ w(d) load(d) = Σ over units u of w(d(u)) time(u, d(u)) ≥ Σ over units u of min over d of w(d)
+//! time(u, d)`,
 //!
 //! with the minimum over the devices that are feasible for `u`. Every choice of weights gives a bound. These bounds are
 //! the dual of the division of units in pieces (the linear relaxation of makespan scheduling on unrelated machines,

@@ -1,4 +1,5 @@
-//! Batch split: ranges of equally important tasks, the most important range on the fastest device (Laich 2017, section 4.4).
+//! Batch split: ranges of equally important tasks, the most important range on the fastest device (Laich 2017, section
+//! 4.4).
 //!
 //! Tasks are sorted by decreasing operations rank and cut into one range per device. The lengths of the ranges differ
 //! by at most one task. The first range goes to the fastest device, the second to the second fastest, and so on. If the

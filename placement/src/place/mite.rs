@@ -6,10 +6,10 @@
 //! rank of its members over the greatest rank of any task (equation 4.16).
 //!
 //! Choices that the text leaves open: groups go by decreasing mean upward rank of their members, the most urgent first.
-//! Single tasks go in topological order, so that most of a task's producers have been placed. Nine orders of the groups were
-//! tried with eight orders of single tasks. With this order of groups alone, no result on the thesis' three graphs is
-//! worse than in its evaluation. If memory has no limit or does not count, its factor is constant and the other three
-//! decide.
+//! Single tasks go in topological order, so that most of a task's producers have been placed. Nine orders of the groups
+//! were tried with eight orders of single tasks. With this order of groups alone, no result on the thesis' three graphs
+//! is worse than in its evaluation. If memory has no limit or does not count, its factor is constant and the other
+//! three decide.
 //!
 //! Time: `O(V log V + V × devices + E × devices)`.
 

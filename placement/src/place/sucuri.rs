@@ -1,5 +1,5 @@
-//! Sucuri's list scheduling: a task follows its heaviest incident node (Silva et al. 2016, "Task Scheduling in Sucuri Dataflow
-//! Library", section III).
+//! Sucuri's list scheduling: a task follows its heaviest incident node (Silva et al. 2016, "Task Scheduling in Sucuri
+//! Dataflow Library", section III).
 //!
 //! A worker is a device and belongs to a machine. Tasks go in topological order. Tasks without incident nodes
 //! (predecessors) take workers in turn, machine by machine. Any other task goes

@@ -69,7 +69,8 @@ impl Timeline {
         unreachable!("the last gap has no end, and ready and duration are finite")
     }
 
-    /// Occupies `duration` from the start of `slot`, which [`Timeline::earliest`] must have found since the last change.
+    /// Occupies `duration` from the start of `slot`, which [`Timeline::earliest`] must have found since the last
+    /// change.
     pub(crate) fn occupy(&mut self, slot: Slot, duration: f64) {
         let block = &mut self.blocks[slot.block];
         let gap = block.gaps[slot.gap];
