@@ -9,11 +9,11 @@ use std::collections::BinaryHeap;
 pub struct ListSchedule {
     /// Start of each node; for memory, the time when it is full.
     pub start: Vec<u64>,
-    /// Processing element of each node; 0 for memory.
+    /// End of each node.
     pub end: Vec<u64>,
-    /// End of the last task.
+    /// Processing element of each node; 0 for memory.
     pub element: Vec<u32>,
-    /// When the last task ends.
+    /// End of the last task.
     pub makespan: u64,
 }
 
