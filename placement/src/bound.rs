@@ -74,7 +74,7 @@ pub struct LowerBound {
     pub kind: BoundKind,
 }
 
-/// Returns the greatest bound; of equal ones the first in the order of [`BoundKind`]. Complexity as [`lower_bounds`].
+/// Returns the greatest bound; on a tie, the first in the order of [`BoundKind`]. Complexity as [`lower_bounds`].
 pub fn lower_bound(problem: &Problem<'_>) -> LowerBound {
     let start = LowerBound { value: 0.0, kind: BoundKind::Path };
     lower_bounds(problem).into_iter().fold(start, |best, bound| if bound.value > best.value { bound } else { best })

@@ -1,7 +1,7 @@
 //! Synthetic graphs and platforms, reproducible on every machine from a seed.
 //!
-//! * [`Layered`]: random graphs of levels with colocation and device constraints, and [`Devices`], random platforms for them
-//!   (Laich 2017, chapter 6), with the parameters of its six graphs.
+//! * [`Layered`]: random graphs of levels with colocation and device constraints, and [`Devices`], random platforms for
+//!   them (Laich 2017, chapter 6), with the parameters of its six graphs.
 //! * [`Random dags`](RandomDag): the random graphs of Topcuoglu 2002, section 5.
 //! * [`Shape`]: chains, trees, forks and joins, wavefronts, FFT, Gaussian elimination and Cholesky factorisation.
 //! * [`RandomVolumes`]: canonical task graphs of these shapes with random volumes (De Matteis et al. 2023, section 7).

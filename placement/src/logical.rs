@@ -26,7 +26,8 @@
 //!
 //! * Links join drops by their indices in the groups that their nodes share. The reference joins them by their order,
 //!   which is equivalent if every group is complete.
-//! * A loop-aware link goes into the first iteration, or out of the last. The reference looks for the loop at the wrong end.
+//! * A loop-aware link goes into the first iteration, or out of the last. The reference looks for the loop at the wrong
+//!   end.
 //! * Groups of a group-by are sorted by their numeric index; the reference sorts the indices as strings, so that `10`
 //!   comes before `2`.
 //! * The inputs of a gather go to all of the applications that start it; the reference uses the first one only.

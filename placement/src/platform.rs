@@ -170,7 +170,8 @@ pub enum PlatformError {
 
 /// Validated devices and links.
 ///
-/// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate infinite.
+/// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate
+/// infinite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Platform {
     devices: Vec<Device>,

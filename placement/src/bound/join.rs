@@ -8,8 +8,8 @@
 //! Sort the producers by decreasing remote arrival. In any schedule let the first producer that is not on `d` be at
 //! position `k`, so that all before it are on `d`. Then the task starts no sooner than the remote arrival at `k`. It
 //! also starts no sooner than the end of the one-machine schedule of the producers before `k`. As `k` is unknown, the
-//! bound is the least value over all `k`; no other set of producers on `d` has a lower one. If a few producers must be
-//! far from each other's data, this bound is much greater than the longest path.
+//! bound is the least value over all `k`; no other set of producers on `d` has a lower bound. If a few producers must
+//! be far from each other's data, this bound is much greater than the longest path.
 
 /// Producer of an input, seen from the device of the task that waits for it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -12,7 +12,7 @@
 //!   starts there may continue another;
 //! * end → start of each successor, and start → end of the task itself, without bounds.
 //!
-//! The weight of the antichain is the weight of all tasks minus the maximum flow. Its tasks are those whose end is
+//! The weight of the antichain is the weight of all tasks minus the maximum flow. It consists of the tasks whose end is
 //! still reachable from the source, but whose start is not. `O(V + E)` memory, and the time of [`flow`](super::flow).
 //!
 //! The chains prove that no antichain weighs more, because a chain meets an antichain at most once. A [`Cover`] holds

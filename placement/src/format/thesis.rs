@@ -1,8 +1,8 @@
 //! CSV files of graphs and devices of the thesis (Laich 2017, section 3.1.1).
 //!
-//! A graph row is `id, successors;.., predecessors;.., colocated;.., tensor size, operations, memory, {NO|CPU|GPU|TPU}, name`.
-//! An edge may be listed at either end; the two lists are united. Every task produces one datum of its tensor size for
-//! all its successors. A device row is `id, memory, operations per time unit, rate to each device of a higher
+//! A graph row is `id, successors;.., predecessors;.., colocated;.., tensor size, operations, memory, {NO|CPU|GPU|TPU},
+//! name`. An edge may be listed at either end; the two lists are united. Every task produces one datum of its tensor
+//! size for all its successors. A device row is `id, memory, operations per time unit, rate to each device of a higher
 //! position;.., kind`. Links are symmetric and have no latency. Files have a heading. Ids may come in any order; tasks
 //! and devices are numbered by their ids.
 

@@ -6,10 +6,10 @@
 //! tasks refer to each other by name.
 //!
 //! A task's operations are the seconds that it took, so a device of speed 1 is like the original machine. Each file and
-//! task that writes it make a datum for the file's readers. If several tasks write the file, a reader gets it from
-//! those that are its parents, and from all if none is. If a child reads nothing of a parent, the parent sends it a
-//! datum of 0 bytes. Files that no task writes are available everywhere. Data about machines, cores and memory are not
-//! used: the memory of a process does not stay on a device after its end.
+//! task that writes it make a datum for the file's readers. If several tasks write the file, a reader gets it from the
+//! writers that are its parents, and from all writers if none is. If a child reads nothing of a parent, the parent
+//! sends it a datum of 0 bytes. Files that no task writes are available everywhere. Data about machines, cores and
+//! memory are not used: the memory of a process does not stay on a device after its end.
 
 use super::Refusal;
 use super::amount::bytes;

@@ -15,7 +15,8 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T: Copy> Rows<T> {
-    /// Groups `pairs` of (row, item) into `rows` rows, keeping the order of the pairs within each row. `O(rows + pairs)`.
+    /// Groups `pairs` of (row, item) into `rows` rows, keeping the order of the pairs within each row. `O(rows +
+    /// pairs)`.
     ///
     /// Every row index must be below `rows`, and there must be fewer than 2³² pairs.
     pub(crate) fn group(rows: usize, pairs: impl Iterator<Item = (usize, T)> + Clone) -> Self {

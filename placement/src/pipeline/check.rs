@@ -233,8 +233,8 @@ fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec
     results
 }
 
-/// Seconds of all messages of one datum, one after the other; of the slowest message if the datum is sent as a whole.
-/// `None` is the outside.
+/// Seconds of all messages of one datum, one after the other; seconds of the slowest message if the datum is sent as a
+/// whole. `None` is the outside.
 fn message_seconds(problem: &Problem, from: Option<&Unit>, to: Option<&Unit>, datum: usize) -> f64 {
     let ports = |unit: Option<&Unit>| match unit {
         Some(Unit { parts, as_one, .. }) => {

@@ -5,7 +5,7 @@
 //! bytes are live. Of equals it takes the task that could run last, so that a branch is followed to its end.
 //!
 //! The number of cuts is then reduced to the number of stages. First the work is divided into many equal parts, and the
-//! position with the fewest bytes is kept in each part. Then positions are removed one by one, first those that
+//! position with the fewest bytes is kept in each part. Then positions are removed one by one, first the positions that
 //! separate the least work and that many bytes pass. A position stays if no processor can run both sides of it.
 
 use super::stages::{Stage, Stages};
@@ -15,7 +15,7 @@ use crate::total::Total;
 /// Options of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutOptions {
-    /// Most stages, not counting cuts between tasks that need different processors.
+    /// Most stages, unless tasks that need different processors force more.
     pub stages: usize,
     /// Bytes of one input of the chain.
     pub input: u64,

@@ -11,8 +11,8 @@ pub(super) struct Estimate<'a> {
     pub(super) problem: &'a Problem,
     /// Seconds in and out, by processor and position in the chain.
     transfers: Vec<Vec<(f64, f64)>>,
-    /// Processors by seconds of all stages, fastest first. A processor that cannot run some stages comes after those
-    /// that can run more.
+    /// Processors by seconds of all stages, fastest first. A processor that cannot run some stages comes after the
+    /// processors that can run more.
     pub(super) by_speed: Vec<usize>,
 }
 

@@ -87,8 +87,8 @@ fn same_order(problem: &Problem) -> bool {
     })
 }
 
-/// Seconds of work of each processor. Each stage goes to the processors of least weighted time, shared among those
-/// within a tenth of it.
+/// Seconds of work of each processor. Each stage goes to the processors of least weighted time, shared among the
+/// processors within a tenth of the least.
 fn loads(problem: &Problem, weights: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; weights.len()];
     for stage in &problem.stages().stages {

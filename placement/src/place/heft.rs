@@ -4,7 +4,7 @@
 //! Tasks go by decreasing upward rank. Each goes to the feasible device with enough free memory where it finishes
 //! first, in the first gap that is long enough; on a tie, to the smallest device id. Means range over feasible devices.
 //!
-//! The text leaves two choices open, and neither answer is always better. In these cases the schedule is built with
+//! The text leaves two choices open, and no answer is always better. In these cases the schedule is built with
 //! each answer, and the shortest is kept. The length is as planned, or as simulated if the problem has rules that list
 //! schedules ignore.
 //! - If constraints exclude tasks from devices: means range over feasible devices or over
