@@ -50,9 +50,9 @@
 //!   devices than necessary. Here all paths of the whole graph count, also paths that leave the partition and return,
 //!   because tasks on such a path never run at the same time.
 //! * The reference reports the cap of a partition, not its parallelism.
-//! * In the reference, an edge that comes to lie within a partition through other edges keeps its weight. Its
-//!   completion and movement are then too great (in 11 of the 60 random cases of the tests). Here an edge within a
-//!   partition costs nothing.
+//! * In the reference, an edge that comes to lie within a partition through other edges keeps its weight. The
+//!   completion and movement of the reference are then too great (in 11 of the 60 random cases of the tests). Here an
+//!   edge within a partition costs nothing.
 //! * The further step of the reference, which merges partitions down to a number, counts partitions that do not exist.
 //! * Theorem 1 says *strictly non-increasing*. Its proof shows, correctly, that merging never lengthens the completion.
 //! * Algorithm 2 uses a minimum-cost flow on the transitive closure, with `O(V²)` arcs. For one antichain, a maximum

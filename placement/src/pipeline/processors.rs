@@ -4,7 +4,7 @@
 /// A link in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Time before the first byte arrives, in seconds.
+    /// Time before the first byte moves, in seconds.
     pub latency: f64,
     /// Bandwidth in bytes per second; infinite if a transfer takes its latency only.
     pub bandwidth: f64,
