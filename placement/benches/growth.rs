@@ -1,10 +1,11 @@
-//! How does the time that a strategy takes grow with the tasks of a graph and with the devices of a platform?
+//! Growth of the time of each strategy with the tasks of a graph and with the devices of a platform.
 //!
-//! Layered graphs like the synthetic graph 4 of Laich 2017, Table 7.1 (about four edges a task), of 1,000 to 8,000 tasks on 16
-//! devices, and of 2,000 tasks on 4 to 64 devices. Where a strategy's documentation says `O(V × devices)`, its time doubles
-//! with either; `V log V` and searches for gaps add a little. The simulator and the lower bounds are beside them.
+//! The graphs are layered, like the synthetic graph 4 of Laich 2017, Table 7.1 (about four edges per task). They have
+//! 1,000 to 8,000 tasks on 16 devices, and 2,000 tasks on 4 to 64 devices. If a strategy's documentation says `O(V ×
+//! devices)`, its time doubles with either; `V log V` and searches for gaps add a little. The bench also measures the
+//! simulator and the lower bounds.
 //!
-//! It is here and not among the benches of the workspace because it needs nothing but placement to compile.
+//! It is here and not among the benches of the workspace, because it needs only the placement crate.
 
 use anabranch_placement::bound::lower_bound;
 use anabranch_placement::format::LoadedProblem;
@@ -18,7 +19,7 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::time::Duration;
 
-/// Levels of the graph; each has 50 tasks in the mean.
+/// Levels of the graph; each has 50 tasks on average.
 const LEVELS: [u32; 4] = [20, 40, 80, 160];
 const DEVICES: [u32; 5] = [4, 8, 16, 32, 64];
 

@@ -1,7 +1,8 @@
-//! How long does it take to choose a mapping of 60 stages on 17 processors? It is done when a session opens, and should stay near 10 ms.
+//! Time to choose a mapping of 60 stages on 17 processors. A session does this when it opens, so it should stay near 10
+//! ms.
 //!
-//! Processors are alike, 16 alike and one other, two classes of 8 and one other, or all different; links within a class are
-//! faster than between classes.
+//! Processors are identical, 16 identical and one other, two classes of 8 and one other, or all different. Links within
+//! a class are faster than between classes.
 
 use anabranch_placement::generate::Random;
 use anabranch_placement::pipeline::{
@@ -12,7 +13,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 const STAGES: usize = 60;
 const PROCESSORS: usize = 17;
 
-/// The class of a processor.
+/// Function that returns the class of a processor.
 type Class = fn(usize) -> usize;
 
 fn problem(class: Class) -> Problem {

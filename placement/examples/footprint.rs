@@ -1,8 +1,9 @@
-//! What footprints are worth on generated graphs, as the tables of `bench/FOOTPRINT.md`.
+//! Evaluation of footprints on generated graphs, as the tables of `bench/FOOTPRINT.md`.
 //!
-//! * `footprint figures`: cores, devices and partitions that keep a deadline, with their bounds, and edge zeroing against HEFT on as many devices. Follows
-//!   from the seeds.
-//! * `footprint times`: how long antichains, edge zeroing and bounds of memory take on graphs of some thousand tasks. Build with `--release`.
+//! * `footprint figures`: cores, devices and partitions that keep a deadline, with their bounds. Also edge zeroing
+//!   against HEFT on an equal number of devices. The figures depend on the seeds only.
+//! * `footprint times`: time of antichains, edge zeroing and memory bounds on graphs of some thousand tasks. Build with
+//!   `--release`.
 
 use anabranch_placement::cost::CostTable;
 use anabranch_placement::evaluate::{Baseline, Metrics};
@@ -45,12 +46,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A graph of a family, with seed 1.
+/// Generates a graph of a family, with seed 1.
 fn generated(name: &str, size: u32) -> Result<TaskGraph, Box<dyn Error>> {
     Ok(graph_by_name(name, size, 1).ok_or("no such family")??)
 }
 
-/// Tasks of one core, whose mean time is 1; the mean transfer of an edge takes as long.
+/// Creates a problem with tasks of one core and a mean time of 1; the mean transfer of an edge takes as long.
 fn problem(graph: &TaskGraph, cores: u64) -> Result<Problem<'_>, Box<dyn Error>> {
     let operations: f64 = graph.tasks().iter().map(|task| task.operations).sum();
     let scale = if operations > 0.0 { graph.task_count() as f64 / operations } else { 1.0 };
@@ -109,10 +110,11 @@ fn figures() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Edge zeroing on the fewest devices of one core that it needs for twice the longest path, and HEFT on as many.
+/// Compares edge zeroing with HEFT, on the fewest devices of one core that edge zeroing needs for twice the longest
+/// path.
 fn against_heft(name: &str, size: u32) -> Result<(), Box<dyn Error>> {
     let graph = generated(name, size)?;
-    // What is colocated and beside each other fits on no device of one core.
+    // Colocated tasks that run in parallel do not fit on a device of one core.
     let Ok(footprint) = problem(&graph, 1) else { return Ok(()) };
     let path = footprint.longest_path(|_, _| false);
     let found = fewest_devices(&footprint, &merge_rest(&footprint), 2.0 * path)?;

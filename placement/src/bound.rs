@@ -1,16 +1,18 @@
-//! Lower bounds of the makespan: what no placement and no order can beat, so that gaps can be told from below.
+//! Lower bounds of the makespan, which hold for every placement and every order. They limit how far a schedule can be
+//! from the optimum.
 //!
-//! Throughout, a device runs one task at a time, a task runs on one feasible device once all its data are there, and data take
-//! the transfer's time between devices. Whatever adds to that, such as contention of links or work for sends, only
-//! lengthens a schedule, so that the bounds hold for it as well. They are proven where they are computed:
+//! In all bounds a device runs one task at a time. A task runs on one feasible device once all its data are there, and
+//! data take the transfer's time between devices. Contention of links and work for sends only lengthen a schedule, so
+//! the bounds hold for them too. Each bound is proven where it is computed:
 //!
-//! * [`BoundKind::Path`]: some way through the graph, on the best devices, with the transfers that it cannot avoid and the
-//!   work that must be beside it to avoid others;
-//! * [`BoundKind::Work`]: all work, shared out over the devices as if tasks could be cut in pieces;
-//! * [`BoundKind::Window`]: the work that lies between what must come before it and what must come after it;
-//! * [`BoundKind::Separation`]: where things that hang together fit on no one device, some datum must be sent.
+//! * [`BoundKind::Path`]: the longest path through the graph, on the best devices. It includes unavoidable transfers,
+//!   and the work that has to share a device to avoid other transfers;
+//! * [`BoundKind::Work`]: all work, divided among the devices as if tasks could be cut in pieces;
+//! * [`BoundKind::Window`]: the work that lies between a head, which must come before it, and a tail, which must come
+//!   after it;
+//! * [`BoundKind::Separation`]: if connected tasks fit on no single device, some datum must be sent.
 //!
-//! Values are sums of rounded numbers: they are below the optimum up to a relative error of about 1e-12.
+//! Values are sums of rounded numbers: they exceed the optimum by a relative error of at most about 1e-12.
 //!
 //! ```
 //! use anabranch_placement::bound::{BoundKind, lower_bound};
@@ -37,14 +39,14 @@ use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How a bound came about.
+/// Method that gave a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BoundKind {
-    /// The longest way.
+    /// Longest path.
     Path,
-    /// All work over all devices.
+    /// All work, divided among all devices.
     Work,
     /// Work between a head and a tail.
     Window,
@@ -63,25 +65,25 @@ impl fmt::Display for BoundKind {
     }
 }
 
-/// A time that no schedule of a problem can beat.
+/// Lower bound of the makespan of all schedules of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct LowerBound {
-    /// The time.
+    /// Time, in the unit of the costs.
     pub value: f64,
-    /// Why.
+    /// Method that gave the bound.
     pub kind: BoundKind,
 }
 
-/// The best of all bounds: the greatest, and of equals the first in the order of [`BoundKind`]. Time as [`lower_bounds`].
+/// Returns the greatest bound; on a tie, the first in the order of [`BoundKind`]. Complexity as [`lower_bounds`].
 pub fn lower_bound(problem: &Problem<'_>) -> LowerBound {
     let start = LowerBound { value: 0.0, kind: BoundKind::Path };
     lower_bounds(problem).into_iter().fold(start, |best, bound| if bound.value > best.value { bound } else { best })
 }
 
-/// Every kind of bound, in the order of [`BoundKind`].
+/// Returns one bound of each kind, in the order of [`BoundKind`].
 ///
-/// Takes `O(edges × devices²)` in the worst case for the ways, but `O(edges × devices × log devices)` where ends differ more than
-/// transfers take, and at most the time of some hundred million steps for the work.
+/// The path takes `O(edges × devices²)` in the worst case, but `O(edges × devices × log devices)` if end times differ
+/// by more than transfers take. The work takes the time of some hundred million steps at most.
 pub fn lower_bounds(problem: &Problem<'_>) -> Vec<LowerBound> {
     let paths = Paths::new(problem);
     let weights = Weights::of(problem);

@@ -1,8 +1,8 @@
-//! The independent checker: says what is wrong with a placement or a schedule.
+//! Independent checker: lists the faults of a placement or a schedule.
 //!
-//! Written from the definitions (Laich 2017, sections 4.1 and 5.1); shares no code with the strategies, the orders, the
-//! transfer sets and the simulator whose results it judges. It reads the graph, the platform and the cost model, and derives
-//! everything else anew. An empty list means that nothing was found.
+//! It is written from the definitions (Laich 2017, sections 4.1 and 5.1). It shares no code with the strategies, the
+//! orders, the transfer sets and the simulator that it checks. It reads the graph, the platform and the cost model, and
+//! derives everything else itself. An empty list means that no fault was found.
 
 mod alone;
 mod placement;

@@ -1,30 +1,32 @@
-//! What running a task and moving a datum cost: one trait, and the two models that need nothing from outside.
+//! Costs of running a task and moving a datum: one trait, and two models that work without measurements of a runtime.
 //!
-//! Times are `f64` in any one unit; the runtime uses seconds, the thesis its execution units.
+//! Times are `f64` in any one unit. The runtime uses seconds, the thesis uses its execution units.
 
 use crate::graph::{TaskGraph, TaskId};
 use crate::platform::{DeviceId, Platform};
 
 /// Time of every task on every device and of every transfer over every link.
 ///
-/// Whoever implements it promises that times are finite and not negative, that the same question always has the same answer,
-/// and that a transfer from a device to itself takes no time. [`Problem`](crate::problem::Problem) verifies the tasks' times
-/// and samples the transfers'.
+/// An implementation promises that times are finite and not negative, and that equal questions have equal answers. A
+/// transfer from a device to itself takes no time. [`Problem`](crate::problem::Problem) verifies the tasks' times and
+/// samples the transfers' times.
 pub trait CostModel: Sync {
-    /// Time that `task` takes on `device`; `None` where it cannot run there.
+    /// Time of `task` on `device`; `None` if it cannot run there.
     fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64>;
 
-    /// Time from the start of sending `bytes` until all of them can be used.
+    /// Time from the start of a transfer of `bytes` until all of them can be used.
     fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64;
 
-    /// Time that `task` takes on `device`, or would take if it were allowed there; `None` where nobody knows. Only what is said of a
-    /// task on all devices alike, such as [`Problem::work`](crate::problem::Problem::work), asks for it.
+    /// Time of `task` on `device`, or the time that it would take if it were allowed there; `None` if unknown (default:
+    /// [`task_time`](Self::task_time)).
+    ///
+    /// It serves only quantities over all devices, such as [`Problem::work`](crate::problem::Problem::work).
     fn nominal_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
         self.task_time(task, device)
     }
 }
 
-/// Operations over speed, size over rate: the model of Laich 2017, section 2.2. Every device can run every task.
+/// Model of Laich 2017, section 2.2: operations over speed, size over rate. Every device can run every task.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationsOverSpeed<'a> {
     graph: &'a TaskGraph,
@@ -32,7 +34,7 @@ pub struct OperationsOverSpeed<'a> {
 }
 
 impl<'a> OperationsOverSpeed<'a> {
-    /// The costs of `graph` on `platform`.
+    /// Creates the costs of `graph` on `platform`.
     pub fn new(graph: &'a TaskGraph, platform: &'a Platform) -> Self {
         OperationsOverSpeed { graph, platform }
     }
@@ -48,7 +50,7 @@ impl CostModel for OperationsOverSpeed<'_> {
     }
 }
 
-/// A time that a table cannot hold.
+/// Error for a time that a table cannot hold.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
     "{task} is said to take {time} on {device}; a time is finite and not negative (leave it out where the task cannot run)"
@@ -58,33 +60,36 @@ pub struct CostError {
     pub task: TaskId,
     /// The device.
     pub device: DeviceId,
-    /// What was given.
+    /// The time that was given.
     pub time: f64,
 }
 
-/// Time of a transfer by its size: a line through measured points, which never falls, and an affine law beyond them.
+/// Time of a transfer as a function of its size. It is a non-decreasing line through measured points, and affine beyond
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransferCurve {
-    /// Ascending in bytes; times do not fall.
+    /// Points (bytes, time), ascending in bytes; times never decrease.
     points: Vec<(u64, f64)>,
     latency: f64,
     rate: f64,
 }
 
 impl TransferCurve {
-    /// The law `latency + bytes / rate`.
+    /// Creates the affine curve `latency + bytes / rate`.
     pub fn affine(latency: f64, rate: f64) -> Self {
         TransferCurve { points: Vec::new(), latency, rate }
     }
 
-    /// The line through `points` (bytes, time); beyond them parallel to `latency + bytes / rate`. Where larger transfers were
-    /// measured to take less time than smaller ones, all of them take their median: isotonic regression for least absolute
-    /// deviations by pooling neighbours, which a single wild point does not move. `O(p² log p)`.
+    /// Creates the line through `points` (bytes, time); beyond the points it is parallel to `latency + bytes / rate`.
+    ///
+    /// If larger transfers were faster than smaller ones, all of them get their median time. This is isotonic
+    /// regression for least absolute deviations by pooling of neighbours; a single outlier does not move it. `O(p² log
+    /// p)`.
     pub fn through(points: impl IntoIterator<Item = (u64, f64)>, latency: f64, rate: f64) -> Self {
         let mut points: Vec<(u64, f64)> = points.into_iter().collect();
         points.sort_by_key(|&(bytes, _)| bytes);
         points.dedup_by_key(|&mut (bytes, _)| bytes);
-        // Blocks of sorted times, whose medians ascend.
+        // Blocks of sorted times, with ascending medians.
         let mut blocks: Vec<Vec<f64>> = Vec::with_capacity(points.len());
         for &(_, time) in &points {
             let mut block = vec![time];
@@ -99,21 +104,21 @@ impl TransferCurve {
         TransferCurve { points, latency, rate }
     }
 
-    /// The same with each transfer longer by so much time, which is finite and not negative.
+    /// Adds `time` to each transfer; it must be finite and not negative.
     pub fn delayed(mut self, time: f64) -> Self {
         self.points.iter_mut().for_each(|point| point.1 += time);
         TransferCurve { latency: self.latency + time, ..self }
     }
 
-    /// The same with each transfer longer by what another curve says of its size; beyond all points parallel to this curve's law.
-    /// `O(p log p)` for the points of both.
+    /// Adds the time of another curve to each transfer. Beyond all points the sum is parallel to this curve's affine
+    /// part. `O(p log p)` for the points of both.
     pub fn plus(&self, other: &TransferCurve) -> Self {
         let mut points: Vec<(u64, f64)> = self.points.iter().chain(&other.points).copied().collect();
         points.iter_mut().for_each(|(bytes, time)| *time = self.time(*bytes) + other.time(*bytes));
         TransferCurve::through(points, self.latency, self.rate)
     }
 
-    /// The time of a transfer of `bytes`. `O(log p)`.
+    /// Returns the time of a transfer of `bytes`. `O(log p)`.
     pub fn time(&self, bytes: u64) -> f64 {
         let slope = |from: u64, to: u64| (to - from) as f64 / self.rate;
         let after = self.points.partition_point(|&(size, _)| size < bytes);
@@ -128,24 +133,24 @@ impl TransferCurve {
     }
 }
 
-/// The median of sorted times, of which there is one at least.
+/// Median of sorted times, which must not be empty.
 fn middle(sorted: &[f64]) -> f64 {
     (sorted[(sorted.len() - 1) / 2] + sorted[sorted.len() / 2]) / 2.0
 }
 
-/// A time for each task and device; none where the task cannot run.
+/// Table with a time for each task and device; tasks have no time on devices that cannot run them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeTable {
     devices: usize,
-    /// Task-major; infinite where the task cannot run.
+    /// Times by task, then device; infinite if the task cannot run there.
     times: Vec<f64>,
 }
 
 impl TimeTable {
-    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
+    /// Calls `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
     ///
     /// # Errors
-    /// The first time that is negative, infinite or not a number.
+    /// Returns the first time that is negative, infinite or not a number.
     pub fn from_fn(
         tasks: usize,
         devices: usize,
@@ -164,12 +169,12 @@ impl TimeTable {
         Ok(TimeTable { devices, times })
     }
 
-    /// The times of `task` by device; infinite where it cannot run.
+    /// Returns the times of `task` by device; infinite if it cannot run there.
     pub(crate) fn row(&self, task: TaskId) -> &[f64] {
         &self.times[task.index() * self.devices..][..self.devices]
     }
 
-    /// Time of `task` on `device`; `None` where it cannot run, and for what the table does not know.
+    /// Returns the time of `task` on `device`; `None` if it cannot run there, or if the table does not have the pair.
     pub fn time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
         let known = device.index() < self.devices;
         let time = known.then(|| self.times.get(task.index() * self.devices + device.index())).flatten();
@@ -177,20 +182,20 @@ impl TimeTable {
     }
 }
 
-/// One time for each task and device, and the links of a platform.
+/// Costs from a table of times for each task and device, and from the links of a platform.
 #[derive(Debug, Clone)]
 pub struct CostTable<'a> {
     platform: &'a Platform,
     times: TimeTable,
-    /// By sender and receiver; empty where the platform's latencies and rates hold.
+    /// Curves by sender and receiver; empty if the platform's latencies and rates apply.
     links: Vec<TransferCurve>,
 }
 
 impl<'a> CostTable<'a> {
-    /// Asks `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
+    /// Calls `time` for every task and device, task by task. `O(tasks × devices)` time and memory.
     ///
     /// # Errors
-    /// The first time that is negative, infinite or not a number.
+    /// Returns the first time that is negative, infinite or not a number.
     pub fn from_fn(
         graph: &TaskGraph,
         platform: &'a Platform,
@@ -200,8 +205,8 @@ impl<'a> CostTable<'a> {
         Ok(CostTable { platform, times, links: Vec::new() })
     }
 
-    /// The same table with transfers from one device to another as `curve` says, in the place of the platform's latencies and
-    /// rates. Its times must be finite and not negative.
+    /// Sets a curve for each pair of devices (default: the platform's latencies and rates). The times of the curves
+    /// must be finite and not negative.
     pub fn with_links(mut self, mut curve: impl FnMut(DeviceId, DeviceId) -> TransferCurve) -> Self {
         let pairs = self.platform.device_ids().flat_map(|from| self.platform.device_ids().map(move |to| (from, to)));
         self.links = pairs.map(|(from, to)| curve(from, to)).collect();

@@ -2,7 +2,7 @@
 
 use crate::platform::DeviceId;
 
-/// As many sets of devices as wanted.
+/// Several sets of devices, numbered from 0.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DeviceSets {
     words: usize,
@@ -20,7 +20,7 @@ impl DeviceSets {
         self.bits.fill(0);
     }
 
-    /// Becomes equal to `other` without new memory.
+    /// Copies `other` into the memory of this value.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.words = other.words;
         self.bits.clone_from(&other.bits);

@@ -1,7 +1,8 @@
-//! What a schedule is worth: its length against what others reach and what none can beat, its traffic, its devices' load.
+//! Metrics of a schedule: its makespan against references and bounds, its traffic, and the load of its devices.
 //!
-//! What depends on the problem alone is computed once, as a [`Baseline`]; [`Metrics`] compare a schedule with it. A schedule's
-//! placement is in it, so that simulated, planned and optimal schedules are measured alike.
+//! A [`Baseline`] holds the figures that depend on the problem alone; it is computed once. [`Metrics`] compare a
+//! schedule with it. A schedule contains its placement, so simulated, planned and optimal schedules are measured in the
+//! same way.
 //!
 //! ```
 //! use anabranch_placement::evaluate::{Baseline, Metrics};
@@ -32,53 +33,55 @@ use crate::problem::Problem;
 use crate::schedule::Schedule;
 use serde::Serialize;
 
-/// Everything that is measured of a schedule. Times are in the problem's unit, sizes in bytes.
+/// Metrics of a schedule. Times are in the problem's unit, sizes in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metrics {
-    /// When the last task ends.
+    /// End of the last task.
     pub makespan: f64,
-    /// What no schedule can beat.
+    /// Lower bound of the makespan.
     pub bound: LowerBound,
-    /// By how much the makespan is above the bound, as a part of it: 0 is optimal. `None` where only the bound is 0.
+    /// Relative excess of the makespan over the bound: 0 is optimal. `None` if the bound is 0 but the makespan is not.
     pub gap: Option<f64>,
-    /// Schedule length ratio: the makespan over [`Baseline::critical_path`] (Topcuoglu 2002, section 5.1). `None` where that is 0.
+    /// Schedule length ratio: the makespan over [`Baseline::critical_path`] (Topcuoglu 2002, section 5.1). `None` if
+    /// the path is 0.
     pub slr: Option<f64>,
-    /// [`Baseline::single_device`] over the makespan (Topcuoglu 2002, section 5.1). `None` where there is no such device, or the
-    /// makespan is 0.
+    /// [`Baseline::single_device`] over the makespan (Topcuoglu 2002, section 5.1). `None` if no single device can run
+    /// everything, or if the makespan is 0.
     pub speedup: Option<f64>,
-    /// Transfers: one for each datum and target device.
+    /// Number of transfers: one for each datum and target device.
     pub sends: usize,
-    /// Uses of a datum on another device than its producer's.
+    /// Number of uses of a datum on another device than its producer's.
     pub cut_edges: usize,
     /// Bytes of all transfers.
     pub traffic: u64,
     /// Bytes of all cut edges (Laich 2017, equation 2.2).
     pub traffic_per_edge: u64,
-    /// Mean of the devices' utilisations.
+    /// Mean utilisation of the devices.
     pub utilisation: f64,
-    /// By device id.
+    /// Metrics of each device, indexed by [`DeviceId`].
     pub devices: Vec<DeviceMetrics>,
 }
 
-/// What is measured of one device.
+/// Metrics of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceMetrics {
-    /// Which.
+    /// The device.
     pub device: DeviceId,
-    /// Tasks on it.
+    /// Number of tasks on the device.
     pub tasks: usize,
-    /// Time that it spends on tasks and sends.
+    /// Time that the device spends on tasks and sends.
     pub busy: f64,
-    /// Its busy time over the makespan; 0 where that is 0.
+    /// Busy time over the makespan; 0 if the makespan is 0.
     pub utilisation: f64,
-    /// Most bytes that it holds at a time, see [`memory_over_time`].
+    /// Most bytes that the device holds at a time, see [`memory_over_time`].
     pub peak_memory: u64,
-    /// Mean number of executable tasks over its [`decisions`]; 0 where it makes none.
+    /// Mean number of executable tasks over the device's [`decisions`]; 0 if it makes none.
     pub executable: f64,
 }
 
 impl Metrics {
-    /// Measures `schedule`, a schedule of `problem`; `baseline` is that of the same problem. Time as [`memory_over_time`].
+    /// Computes the metrics of `schedule`; `baseline` must belong to the same problem. Complexity as
+    /// [`memory_over_time`].
     pub fn of(problem: &Problem<'_>, baseline: &Baseline, schedule: &Schedule) -> Self {
         let makespan = schedule.makespan;
         let devices = device_metrics(problem, schedule);
@@ -103,12 +106,12 @@ impl Metrics {
         }
     }
 
-    /// Devices that have at least one task.
+    /// Returns the number of devices that have at least one task.
     pub fn used_devices(&self) -> usize {
         self.devices.iter().filter(|device| device.tasks > 0).count()
     }
 
-    /// The greatest peak of any device.
+    /// Returns the greatest peak memory of a device, in bytes.
     pub fn peak_memory(&self) -> u64 {
         self.devices.iter().map(|device| device.peak_memory).max().unwrap_or(0)
     }
@@ -118,7 +121,7 @@ fn ratio(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }
 
-/// Cut edges, and their bytes; saturates.
+/// Returns the number of cut edges, and their bytes; saturates.
 fn cut(problem: &Problem<'_>, schedule: &Schedule) -> (usize, u64) {
     let graph = problem.graph();
     let device = |task: TaskId| schedule.tasks[task.index()].device;
@@ -161,7 +164,7 @@ mod tests {
     use crate::sample;
     use crate::simulate::simulate;
 
-    /// Task 0 sends one datum of 40 bytes to device 1, where tasks 1 and 2 read it; task 3 stays.
+    /// Task 0 sends one datum of 40 bytes to device 1, which runs its readers 1 and 2; task 3 stays on device 0.
     #[test]
     fn metrics_of_a_small_schedule() {
         let mut builder = sample::tasks(&[2.0, 4.0, 4.0, 6.0]);
@@ -172,8 +175,8 @@ mod tests {
         let device_of = [0, 1, 1, 0].map(DeviceId);
         let schedule = simulate(&problem, &device_of, &Pct).unwrap();
         let metrics = Metrics::of(&problem, &Baseline::of(&problem), &schedule);
-        // Device 0 works from 0 to 8; the datum arrives at 6, and device 1 works from 6 to 10. Alone, device 1 takes 8; the
-        // longest way takes 1 + 3 there.
+        // Device 0 works from 0 to 8; the datum arrives at 6, and device 1 works from 6 to 10. Alone, device 1 takes 8;
+        // the longest path takes 1 + 3 there.
         assert_eq!((metrics.makespan, metrics.slr, metrics.speedup), (10.0, Some(2.5), Some(0.8)));
         assert_eq!(metrics.gap, Some(10.0 / metrics.bound.value - 1.0));
         assert_eq!((metrics.sends, metrics.cut_edges, metrics.traffic, metrics.traffic_per_edge), (1, 2, 40, 80));

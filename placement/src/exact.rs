@@ -1,18 +1,18 @@
-//! The optimum of small problems, so that gaps of strategies are told from what is possible and not from another guess.
+//! Optimum of small problems, to measure the gaps of strategies against the best possible schedule.
 //!
-//! Branch and bound over placement and order together. A node of the search is a schedule of some tasks; its children append one
-//! more task whose predecessors are all there to one device, as early as data and device permit. Appending the tasks of any
-//! schedule by their start times gives each task no later a start than it had, so some sequence of appends reaches the optimum,
-//! and it may be looked for among sequences in which starts never decrease.
+//! The method is branch and bound over placement and order together. A node of the search is a schedule of some tasks.
+//! Its children append one more task, whose predecessors are all scheduled, to one device as early as data and device
+//! permit. If the tasks of any schedule are appended by their start times, no task starts later than before. So some
+//! sequence of appends reaches the optimum, and sequences in which starts never decrease suffice.
 //!
-//! Of sequences that say the same, one is followed: tasks that start together on different devices and do not need each other
-//! come in the order of their ids, and of devices that are alike in everything and unused the first is taken. A node is
-//! left where nothing below it can beat the best schedule that is known: by the longest way from where things are now, and by the
-//! work that is left, shared over the devices from when they are free (as in [`bound`](crate::bound)). The best
-//! schedule of all strategies is known from the start.
+//! Symmetric sequences are followed once. Independent tasks that start together on different devices come in the order
+//! of their ids. Of unused identical devices the first is taken. A node is pruned if nothing below it can beat the best
+//! known schedule. One bound is the longest path from the current state; the other is the remaining work, divided among
+//! the devices from their free times (as in [`bound`](crate::bound)). The search starts from the best schedule of all
+//! strategies.
 //!
-//! Transfers take their time and do not contend; a device may be idle although it could run something. Constraints, colocation
-//! and memory are kept.
+//! Transfers take their time and do not contend. A device may be idle even if it could run something. The search keeps
+//! constraints, colocation and memory limits.
 
 mod partial_bound;
 mod search;
@@ -28,17 +28,17 @@ use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use search::Search;
 
-/// Most tasks that are searched for. A dozen takes a fraction of a second; more take long, unless bounds are close.
+/// Most tasks of a problem. A dozen tasks take a fraction of a second; more take long, unless the bounds are tight.
 pub const MAX_TASKS: usize = 64;
-/// Most devices.
+/// Most devices of a problem.
 pub const MAX_DEVICES: usize = 64;
-/// Most data.
+/// Most data of a problem.
 pub const MAX_DATA: usize = 1024;
 
-/// How far a search goes.
+/// Limits of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExactOptions {
-    /// Nodes after which it stops.
+    /// Nodes after which the search stops (default: a million).
     pub nodes: u64,
 }
 
@@ -49,51 +49,53 @@ impl Default for ExactOptions {
     }
 }
 
-/// Why a search ended.
+/// Reason why a search ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Nothing is better.
+    /// The schedule is proven to be optimal.
     Proven,
-    /// The allowed nodes are used up; something may be better.
+    /// The allowed nodes are used up; a better schedule may exist.
     NodeLimit,
 }
 
-/// The best schedule that was found.
+/// Best schedule that was found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optimum {
-    /// By task id.
+    /// Device of each task, indexed by [`TaskId`].
     pub device_of: Vec<DeviceId>,
-    /// When everything happens.
+    /// The schedule.
     pub schedule: Schedule,
-    /// What no schedule can beat: the makespan where that is proven, up to a part in 10^12, else what is known without search.
+    /// Lower bound of all schedules: the makespan if it is proven, up to a part in 10^12; else the bound that is known
+    /// without search.
     pub lower_bound: f64,
-    /// Nodes that were visited.
+    /// Number of visited nodes.
     pub nodes: u64,
-    /// Why the search ended.
+    /// Reason why the search ended.
     pub stop: StopReason,
 }
 
-/// Why there is no result.
+/// Reason why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum ExactError {
-    /// A problem that is not small.
+    /// A problem that is too large.
     #[error("{count} {what} are too many for an exact search; it takes at most {limit}")]
     TooLarge { what: &'static str, count: usize, limit: usize },
-    /// Memory leaves no placement at all.
+    /// No placement fits into the devices' memory.
     #[error("no placement fits into the devices' memory")]
     NoPlacement,
-    /// Nothing was found within the allowed nodes.
+    /// No placement was found within the allowed nodes.
     #[error("no placement was found in {nodes} nodes; allow more")]
     Unfinished { nodes: u64 },
 }
 
-/// Searches for the schedule of least makespan. Takes time exponential in the number of tasks, at most in proportion to
-/// [`ExactOptions::nodes`].
+/// Searches for the schedule with the least makespan. Takes time exponential in the number of tasks, but at most
+/// proportional to [`ExactOptions::nodes`].
 ///
 /// # Errors
-/// Too many tasks, devices or data, no placement at all, or none within the allowed nodes.
+/// Returns an error for too many tasks, devices or data, if no placement exists, or if none was found within the
+/// allowed nodes.
 pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum, ExactError> {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let sizes = [
@@ -123,7 +125,7 @@ pub fn optimum(problem: &Problem<'_>, options: &ExactOptions) -> Result<Optimum,
     }
 }
 
-/// What every strategy does, as sequences of appends.
+/// Returns the schedules of all strategies as sequences of appends.
 fn known_sequences(problem: &Problem<'_>) -> Vec<Vec<(TaskId, DeviceId)>> {
     let strategies = STRATEGIES.iter().filter_map(|(name, _)| strategy_by_name(name));
     let placements = strategies.filter_map(|strategy: Box<dyn Placer>| strategy.place(problem).ok());
@@ -146,7 +148,7 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// Topcuoglu 2002, figure 2: HEFT reaches 80, and nothing is better than 73.
+    /// Topcuoglu 2002, figure 2: HEFT reaches 80, and the optimum is 73.
     #[test]
     fn the_example_of_heft_has_a_better_schedule() {
         let bytes = include_bytes!("../tests/data/formats/unrelated.json");

@@ -1,15 +1,19 @@
-//! The smallest machine that keeps up: how many cores, devices and bytes a graph takes at least, after Wu et al., *Partitioning SKA Dataflows for Optimal
-//! Graph Execution*, 2018 (DALiuGE).
+//! Smallest machine for a graph: the least number of cores, devices and bytes with which it runs without delay or
+//! within a deadline.
 //!
-//! A [`Problem`] is a graph whose tasks take cores and time, and what one of many alike devices has. Asked of it are
+//! The source is Wu et al., *Partitioning SKA Dataflows for Optimal Graph Execution*, 2018 (DALiuGE).
 //!
-//! * its degree of parallelism, the most cores that any order takes at a time: [`heaviest_antichain`];
-//! * partitions that never take more than a device has and move few bytes: [`zero_edges`], the paper's algorithm 1;
-//! * the fewest partitions, the fewest cores of one device, and the fewest devices that keep a deadline: [`fewest_partitions`], [`fewest_cores`],
-//!   [`fewest_devices`], each with a bound;
+//! A [`Problem`] is a graph whose tasks take cores and time, and the capacity of one of many identical devices. The
+//! module finds
+//!
+//! * its degree of parallelism, the most cores that any order uses at a time: [`heaviest_antichain`];
+//! * partitions that never exceed a device's capacity and move few bytes: [`zero_edges`], the paper's algorithm 1;
+//! * the least number of partitions, of cores of one device, and of devices that keep a deadline, each with a bound:
+//!   [`fewest_partitions`], [`fewest_cores`], [`fewest_devices`];
 //! * the most bytes that its data take in any order: [`live_bytes`].
 //!
-//! Of a problem with a platform of its own, [`fewest_of_platform`] says which devices do. [`mod@check`] judges every result by itself.
+//! For a problem with a platform of its own, [`fewest_of_platform`] returns a subset of devices that suffices.
+//! [`mod@check`] checks every result independently.
 //!
 //! ```
 //! use anabranch_placement::footprint::{Capacity, Problem, fewest_cores, zero_edges};
@@ -39,18 +43,22 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where the paper and its reference are wrong or silent
+//! # Errors and gaps in the paper and its reference implementation
 //!
-//! * The reference counts the parallelism of a merged partition on a graph that lacks the partition's inner edges, so that tasks count beside each other
-//!   that follow each other: caps refuse mergings that they allow, and more devices are asked for than are needed. Here all paths of the
-//!   whole graph count, those that leave the partition and return as well: what they order never runs at the same time either.
-//! * What it says of a partition is the cap, not the parallelism.
-//! * An edge that comes to lie within a partition through other edges keeps its weight in the reference, so that its completion and movement are too
-//!   great (in 11 of the 60 random cases that the tests know). Here what is within a partition costs nothing.
-//! * Its further step, which merges partitions down to a number, counts partitions that it does not have.
-//! * Theorem 1 says *strictly non-increasing*; what it proves, and what holds, is that merging lengthens nothing.
-//! * Algorithm 2 takes a minimum-cost flow on the transitive closure, of `O(V²)` arcs. For one antichain, a maximum flow on `O(V + E)` arcs does.
-//! * Memory as a weight in antichains means that tasks give it back when they end. What stays is a sum over a partition; data have live ranges.
+//! * The reference counts the parallelism of a merged partition on a graph without the partition's inner edges. Tasks
+//!   that follow each other then count as parallel. So caps reject mergings that they allow, and the result needs more
+//!   devices than necessary. Here all paths of the whole graph count, also paths that leave the partition and return,
+//!   because tasks on such a path never run at the same time.
+//! * The reference reports the cap of a partition, not its parallelism.
+//! * In the reference, an edge that comes to lie within a partition through other edges keeps its weight. The
+//!   completion and movement of the reference are then too great (in 11 of the 60 random cases of the tests). Here an
+//!   edge within a partition costs nothing.
+//! * The further step of the reference, which merges partitions down to a number, counts partitions that do not exist.
+//! * Theorem 1 says *strictly non-increasing*. Its proof shows, correctly, that merging never lengthens the completion.
+//! * Algorithm 2 uses a minimum-cost flow on the transitive closure, with `O(V²)` arcs. For one antichain, a maximum
+//!   flow on `O(V + E)` arcs suffices.
+//! * Memory as a weight in antichains means that tasks release it when they end. Permanent memory is a sum over a
+//!   partition; data have live ranges.
 
 mod antichain;
 mod assign;

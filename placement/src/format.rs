@@ -1,4 +1,4 @@
-//! Graphs, platforms and problems from files, and back into files.
+//! Reading and writing of graphs, platforms and problems.
 //!
 //! | format | read | written | module |
 //! |---|---|---|---|
@@ -11,8 +11,8 @@
 //! | physical graphs of DALiuGE | | yes | [`logical`] |
 //! | DOT | | yes | [`dot`] |
 //!
-//! [`read`] tells by its content which of them a file is. Whatever the file holds, the answer is a value or a
-//! [`FormatError`] that names file and place: sizes are checked before anything is allocated for them.
+//! [`read`] detects the format of a file by its content. For any content it returns a value or a [`FormatError`] that
+//! names file and position. Sizes are checked before anything is allocated for them.
 
 mod amount;
 mod detect;
@@ -37,22 +37,23 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest file that is read, in bytes.
+/// Greatest length of a file, in bytes.
 pub const MAX_BYTES: u64 = 1 << 28;
 
-/// Most pairs of a task and a device that the problems of one file may have together.
+/// Most pairs of a task and a device in all problems of one file.
 pub const MAX_CELLS: u64 = 1 << 27;
 
 /// Reads a file of any format that [`detect()`] knows.
 ///
 /// # Errors
-/// A file that cannot be read, is longer than [`MAX_BYTES`], of no known format, or not as its format wants it.
+/// Returns an error if a file cannot be read, is longer than [`MAX_BYTES`], has an unknown format, or does not follow
+/// its format.
 pub fn read(path: impl AsRef<Path>) -> Result<Loaded, FormatError> {
     let (name, bytes) = load(path.as_ref())?;
     parse(&name, &bytes)
 }
 
-/// What errors call a file, and up to a byte more of it than is read.
+/// Returns the name of a file for errors, and its bytes: at most one more than the limit.
 pub(crate) fn load(path: &Path) -> Result<(String, Vec<u8>), FormatError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
@@ -63,8 +64,8 @@ pub(crate) fn load(path: &Path) -> Result<(String, Vec<u8>), FormatError> {
     }
 }
 
-/// Reads what stands in `bytes`. `name` is what errors call the file; what its content leaves without a name is called after
-/// it, without folders and extension.
+/// Parses the contents of a file. `name` is the file's name in errors. Parts without a name in the file are called
+/// `name` without folders and extension.
 ///
 /// # Errors
 /// As [`read`].
@@ -107,18 +108,19 @@ fn parse_content(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     Ok(loaded)
 }
 
-/// Reads several files and makes problems of them: graphs each on the one platform that is among them, and what is a problem
-/// already.
+/// Reads several files and combines them into problems: problems as they are, and each graph on the one platform among
+/// the files.
 ///
 /// # Errors
-/// As [`read`]; graphs without a platform, several platforms, or nothing that is a problem.
+/// Returns the errors of [`read`], and an error for graphs without a platform, several platforms, or files without any
+/// problem.
 pub fn read_problems<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<LoadedProblem>, FormatError> {
     let parts = paths.iter().map(read).collect::<Result<Vec<Loaded>, FormatError>>()?;
     let names: Vec<String> = paths.iter().map(|path| path.as_ref().display().to_string()).collect();
     loaded::combine(parts).map_err(|refusal| FormatError::new(&names.join(", "), refusal))
 }
 
-/// A path without folders and extension.
+/// Returns the file name of a path, without its extension.
 pub(crate) fn stem(name: &str) -> String {
     Path::new(name).file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy().into_owned())
 }
@@ -144,7 +146,7 @@ mod tests {
         assert!(error.starts_with("broken.json: ") && error.contains("line 3"), "{error}");
     }
 
-    /// Whatever is cut off, doubled or overwritten, the answer is a value or an error.
+    /// If a file is cut off, doubled or overwritten anywhere, parsing returns a value or an error.
     #[test]
     fn damaged_files_never_panic() {
         let sources: [&[u8]; 6] = [

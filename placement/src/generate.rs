@@ -1,11 +1,12 @@
-//! Synthetic graphs and platforms, the same on every machine for the same seed.
+//! Synthetic graphs and platforms, reproducible on every machine from a seed.
 //!
-//! * [`Layered`]: random graphs of levels with colocation and device constraints, and [`Devices`], random platforms for them
-//!   (Laich 2017, chapter 6), with the parameters of its six graphs.
+//! * [`Layered`]: random graphs of levels with colocation and device constraints, and [`Devices`], random platforms for
+//!   them (Laich 2017, chapter 6), with the parameters of its six graphs.
 //! * [`Random dags`](RandomDag): the random graphs of Topcuoglu 2002, section 5.
 //! * [`Shape`]: chains, trees, forks and joins, wavefronts, FFT, Gaussian elimination and Cholesky factorisation.
 //! * [`RandomVolumes`]: canonical task graphs of these shapes with random volumes (De Matteis et al. 2023, section 7).
-//! * [`Sweep`]: times on heterogeneous devices and links of a wanted weight for any graph, after Topcuoglu 2002, section 5.
+//! * [`Sweep`]: times on heterogeneous devices and links of a given weight for any graph, after Topcuoglu 2002, section
+//!   5.
 //!
 //! ```
 //! use anabranch_placement::generate::{Grain, Shape, Sweep};
@@ -16,8 +17,8 @@
 //! # Ok::<(), anabranch_placement::generate::GenerateError>(())
 //! ```
 //!
-//! Everything is drawn with integer arithmetic and the five operations of IEEE 754 that are exactly rounded, so that equal seeds
-//! give equal bits everywhere.
+//! All drawing uses integer arithmetic and the five IEEE 754 operations that are exactly rounded, so equal seeds give
+//! equal bits everywhere.
 
 mod canonical;
 mod dag;
@@ -47,12 +48,12 @@ use crate::streaming::CanonicalError;
 pub const MAX_TASKS: u64 = 1 << 22;
 /// Most edges that a generated graph may have.
 pub const MAX_EDGES: u64 = 1 << 25;
-/// Most pairs of tasks that a random graph may draw for: the time that it takes.
+/// Most pairs of tasks that a random graph may draw for, which bounds its time.
 pub const MAX_PAIRS: u64 = 1 << 31;
-/// Most devices that a generated platform may have: its links are the square of it.
+/// Most devices of a generated platform: its links need the square of this number.
 pub const MAX_DEVICES: u64 = 1 << 12;
 
-/// Why nothing was generated.
+/// Reason why nothing was generated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
@@ -60,7 +61,7 @@ pub enum GenerateError {
     /// A parameter outside its range.
     #[error("{parameter} is {value}, and should be {expected}")]
     Parameter { parameter: &'static str, value: f64, expected: &'static str },
-    /// A result that is too large.
+    /// A result that exceeds a limit.
     #[error("this would make {count} {what}; at most {limit} are made")]
     TooLarge {
         /// Tasks, edges, devices, or pairs to draw for.
@@ -68,21 +69,21 @@ pub enum GenerateError {
         count: u64,
         limit: u64,
     },
-    /// The parts do not make a graph.
+    /// Parts that do not form a graph.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// The parts do not make a platform.
+    /// Parts that do not form a platform.
     #[error(transparent)]
     Platform(#[from] PlatformError),
-    /// A time that is none.
+    /// A time that is negative or not finite.
     #[error(transparent)]
     Cost(#[from] CostError),
-    /// The parts do not make a canonical task graph.
+    /// Parts that do not form a canonical task graph.
     #[error(transparent)]
     Canonical(#[from] CanonicalError),
 }
 
-/// Refuses counts beyond what is made.
+/// Rejects counts beyond the limits.
 fn check_size(tasks: u128, edges: u128) -> Result<(), GenerateError> {
     for (what, count, limit) in [("tasks", tasks, MAX_TASKS), ("edges", edges, MAX_EDGES)] {
         check_count(what, count, limit)?;
@@ -97,7 +98,7 @@ fn check_count(what: &'static str, count: u128, limit: u64) -> Result<(), Genera
     Ok(())
 }
 
-/// Refuses a parameter that is not in `range`.
+/// Rejects a parameter that is not in `range`.
 fn check_parameter(
     parameter: &'static str,
     value: f64,

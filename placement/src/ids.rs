@@ -1,9 +1,9 @@
-//! What all numbers of things have in common.
+//! Methods that all ids share.
 
 macro_rules! id {
     ($type:ident, $word:literal) => {
         impl $type {
-            /// The position as an index.
+            /// Returns the position as an index.
             pub fn index(self) -> usize {
                 self.0 as usize
             }

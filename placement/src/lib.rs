@@ -1,20 +1,21 @@
-//! Which device runs which task of a dataflow graph, and when.
+//! Placement and scheduling of dataflow graphs on heterogeneous devices.
 //!
-//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same input gives
-//! the same result.
+//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. Equal inputs
+//! give equal results.
 //!
-//! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
-//! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let
-//! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
-//! schedules independently of how they came about.
+//! A typical use has these steps: build a [`graph::TaskGraph`] and a [`platform::Platform`], and describe costs by a
+//! [`cost::CostModel`]. Verify all three together as a [`problem::Problem`] under its [`rules::Rules`]. A
+//! [`place::Placer`] then chooses devices. [`simulate::simulate`] predicts the activity of the devices over time, under
+//! an [`order::Order`]. [`check`] checks placements and schedules, and is independent of the code that made them.
 //!
-//! Around that is a laboratory: [`mod@format`] reads and writes what others have and use, [`generate`] makes graphs, platforms and
-//! whole problems from seeds, [`bound`] says what no schedule can beat, [`exact`] finds the optimum of small problems, and
-//! [`evaluate`] measures schedules.
+//! Further modules form a placement simulator. [`mod@format`] reads and writes the files of other tools; [`generate`]
+//! makes graphs, platforms and whole problems from seeds. [`bound`] computes lower bounds of the makespan; [`exact`]
+//! finds the optimum of small problems; [`evaluate`] computes metrics of schedules.
 //!
-//! Where tasks pass elements on while they run, [`streaming`] says which of them share the processing elements, and when. Where many
-//! data sets follow each other, [`pipeline`] says which devices run which stages, how often results leave and how long each takes. How many cores, devices
-//! and bytes a graph takes at least, [`footprint`] says; [`logical`] unrolls DALiuGE's logical graphs.
+//! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
+//! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,
+//! for a short period or a short latency. [`footprint`] finds the least number of cores, devices and bytes for a graph.
+//! [`logical`] unrolls DALiuGE's logical graphs.
 //!
 //! ```
 //! use anabranch_placement::check::{check_placement, check_schedule};

@@ -1,10 +1,12 @@
-//! DALiuGE's logical graphs: what a pipeline does, whatever it runs on, as the editor EAGLE writes it; and the physical graphs that they unroll to.
+//! Logical graphs of DALiuGE, in the format of its editor EAGLE, and the physical graphs that they unroll to.
 //!
-//! In a logical graph applications and data are nodes, and groups of them are constructs: a *scatter* is there in so many copies, a *gather* once for
-//! so many of its inputs, a *group-by* once for each index of a scatter, and a *loop* runs so often. [`parse`] reads one,
-//! [`LogicalGraph::unroll`] makes a drop of every copy of every node ([`PhysicalGraph`]), and [`PhysicalGraph::workload`] makes a task of every
-//! drop, for [`footprint`](crate::footprint) and for every strategy. [`PhysicalGraph::write`] writes the drops in DALiuGE's form, which
-//! [`parse_template`] reads.
+//! A logical graph describes a workflow independently of any machine.
+//!
+//! Its nodes are applications and data, and constructs group them. A *scatter* is repeated for each of its copies, a
+//! *gather* once per group of its inputs, a *group-by* once for each index of a scatter, and a *loop* once per
+//! iteration. [`parse`] reads a logical graph. [`LogicalGraph::unroll`] makes a drop of every copy of every node
+//! ([`PhysicalGraph`]). [`PhysicalGraph::workload`] makes a task of every drop, for [`footprint`](crate::footprint) and
+//! for every strategy. [`PhysicalGraph::write`] writes the drops in DALiuGE's form, which [`parse_template`] reads.
 //!
 //! ```
 //! use anabranch_placement::logical::parse;
@@ -20,14 +22,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is unlike the reference
+//! # Differences from the reference
 //!
-//! * Links join drops by their indices in the groups that their nodes share. The reference joins them by their order, which is the same where every
-//!   group is complete.
-//! * A loop-aware link goes into the first iteration, or out of the last. The reference looks for the loop at the wrong end.
-//! * Groups of a group-by stand in the order of their index; the reference sorts the indices as texts, so that `10` comes before `2`.
-//! * What a gather has gathered goes to all of the applications that start it; the reference takes the first alone.
-//! * MKN, MPI and service constructs, group-bys of group-bys, and links from a gather to another group are refused by name.
+//! * Links join drops by their indices in the groups that their nodes share. The reference joins them by their order,
+//!   which is equivalent if every group is complete.
+//! * A loop-aware link goes into the first iteration, or out of the last. The reference looks for the loop at the wrong
+//!   end.
+//! * Groups of a group-by are sorted by their numeric index; the reference sorts the indices as strings, so that `10`
+//!   comes before `2`.
+//! * The inputs of a gather go to all of the applications that start it; the reference uses the first one only.
+//! * MKN, MPI and service constructs, group-bys of group-bys, and links from a gather to another group are rejected
+//!   with an error that names them.
 
 mod document;
 mod node;

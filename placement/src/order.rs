@@ -1,7 +1,8 @@
-//! Orders: which of the ready items of a device runs next.
+//! Orders: rules that choose which ready item of a device runs next.
 //!
-//! An [`Order`] looks at a [`PlacedGraph`] once and gives a [`Rule`]; the simulator applies it at every decision. Ties of ranks go to
-//! sends, by datum and target, because another device waits for each of them, and then to tasks, by id.
+//! An [`Order`] reads a [`PlacedGraph`] once and returns a [`Rule`]; the simulator applies it at every decision. On
+//! equal ranks sends come first, by datum and target, because another device waits for each of them. Tasks follow, by
+//! id.
 
 mod fifo;
 mod frugal;
@@ -18,37 +19,38 @@ pub use path::{Pct, path_computation_times};
 pub use placed_graph::PlacedGraph;
 pub use planned::{InOrder, Planned};
 
-/// A scheduling strategy for what is ready on a device.
+/// Scheduling strategy for the ready items of a device.
 pub trait Order: Sync {
-    /// Its short name, as typed on a command line.
+    /// Returns the short name of the order, as typed on a command line.
     fn name(&self) -> &'static str;
 
-    /// How it ranks the items of `placed`.
+    /// Returns the ranks of the items of `placed`.
     fn rule(&self, placed: &PlacedGraph<'_>) -> Rule;
 }
 
-/// How ready items are ranked. Vectors are indexed by item, see [`PlacedGraph`].
+/// Rule that ranks ready items. Vectors are indexed by item, see [`PlacedGraph`].
 #[derive(Debug, Clone)]
 pub enum Rule {
     /// The item that became ready first.
     Earliest {
-        /// Seed of the order in which those go that became ready at the same time.
+        /// Seed that shuffles items that became ready at the same time.
         shuffle: u64,
     },
-    /// The item of the greatest number.
+    /// The item with the greatest number.
     Greatest(Vec<f64>),
-    /// Of all tasks of the device that have not run the one of the greatest number, once it is ready; sends before.
+    /// The device waits for its unfinished task with the greatest number, and runs it once it is ready. Sends come
+    /// first.
     InOrder(Vec<f64>),
-    /// The item of the greatest successor rank at the moment of the decision (see [`Msr`]), and among these of the greatest
-    /// number.
+    /// The item with the greatest successor rank at the moment of the decision (see [`Msr`]); on equal ranks the one
+    /// with the greatest number.
     SuccessorRank {
-        /// Breaks ties between ranks.
+        /// Numbers that break ties between ranks.
         otherwise: Vec<f64>,
     },
 }
 
 impl Rule {
-    /// The number of an item, where it has one that stays.
+    /// Returns the fixed number of an item; 0 if the rule has none.
     pub(crate) fn rank(&self, item: usize) -> f64 {
         match self {
             Rule::Earliest { .. } => 0.0,
@@ -57,10 +59,10 @@ impl Rule {
     }
 }
 
-/// Every order that [`order_by_name`] knows.
+/// Names of the orders that [`order_by_name`] knows.
 pub const ORDERS: &[&str] = &["pct", "msr", "fifo", "frugal"];
 
-/// The order called `name`, if there is one.
+/// Returns the order called `name`, if there is one.
 pub fn order_by_name(name: &str) -> Option<Box<dyn Order>> {
     match name {
         "pct" => Some(Box::new(Pct)),

@@ -1,27 +1,33 @@
-//! Streams of data sets through a chain of stages: which processors run which stages, so that results leave often (the *period*) and
-//! each takes little time (the *latency*), after Benoit and Robert, *Mapping skeleton workflows onto heterogeneous platforms*, 2007.
+//! Mappings of a chain of stages to processors, for inputs that stream through the chain.
 //!
-//! A chain of `n` stages is cut into intervals of consecutive stages. Each interval has processors of its own, which share it in one
-//! of three ways: one processor runs it alone; several run it *replicated*, taking the data sets in turn; or several run it
-//! *data-parallel*, each a part of every data set. With `q` replicas in interval `j`, `c_j` the time of its slowest replica, and `t_j` the
-//! time of the slowest transfer from its processors to the next interval's,
+//! A good mapping has a short *period* (time between two results) and a short *latency* (time of one input through the
+//! chain). The model is that of Benoit and Robert, *Mapping skeleton workflows onto heterogeneous platforms*, 2007. The
+//! paper and our messages call the inputs data sets.
 //!
-//! * the period is `max (t_{j−1} + c_j + t_j) / q_j` where a processor receives, computes or sends at any time
-//!   ([`Communication::OnePort`], the paper's model), and `max (t_{j−1}, c_j, t_j) / q_j` where it does all three at a time
-//!   ([`Communication::Overlapped`]);
+//! A chain of `n` stages is cut into intervals of consecutive stages. Each interval has processors of its own, which
+//! share it in one of three ways. One processor runs it alone; several run it *replicated*, taking the inputs in turn;
+//! or several run it *data-parallel*, each a part of every input. Interval `j` has `q_j` replicas. Let `c_j` be the
+//! time of its slowest replica, and `t_j` the time of the slowest transfer from its processors to those of the next
+//! interval. Then
+//!
+//! * the period is the maximum over `j` of the cycle of interval `j`. The cycle is `(t_{j−1} + c_j + t_j) / q_j` if a
+//!   processor receives, computes or sends at any time ([`Communication::OnePort`], the paper's model). It is
+//!   `max (t_{j−1}, c_j, t_j) / q_j` if a processor does all three at once ([`Communication::Overlapped`]);
 //! * the latency is `t_0 + Σ (c_j + t_j)`.
 //!
-//! A data-parallel group takes the inverse of the sum of its rates; with a share `f_s` of stage `s` that it does not divide
-//! ([`Stage::serial`]; Amdahl, *Validity of the single processor approach*, 1967), on equal processors `Σ t_s (f_s + (1 − f_s) / p)`. Its
-//! processors get and give their parts one after the other, or a datum as one where they share a memory ([`Processors::with_team`]).
+//! The time of a data-parallel group is the inverse of the sum of its rates. If the group does not divide a share `f_s`
+//! of stage `s` ([`Stage::serial`]), the time on equal processors is `Σ t_s (f_s + (1 − f_s) / p)` (Amdahl, *Validity
+//! of the single processor approach*, 1967). Its processors receive and send their parts one after the other. If they
+//! share a memory, the datum is transferred as a whole ([`Processors::with_team`]).
 //!
-//! [`evaluate()`] computes both and [`mod@check`] plays mappings out, data set by data set. For mappings whose intervals are joined by
-//! transfers of one duration both say the same period; where replicas hang on different links, or the slow replicas of several intervals never
-//! meet in one data set, the formula is an upper bound.
+//! [`evaluate()`] computes both by formula, and [`mod@check`] simulates a mapping input by input. If all transfers
+//! between intervals take the same time, both find the same period. The formula is an upper bound in two cases: if
+//! replicas use links of different speeds, and if the slow replicas of several intervals never meet in one input.
 //!
-//! The way through the module: a [`Problem`] is [`Stages`] on [`Processors`] under [`Rules`]; [`choose()`] gives a mapping for a [`Goal`] in
-//! some milliseconds, with a bound; [`front()`] gives the mappings that none beats in both; [`exact`] proves the best; [`heuristics()`] are the
-//! paper's, for comparison in its [`experiment`]s; [`mod@cut`] makes a chain of a graph, and [`document`] reads one from a file.
+//! Parts of the module: a [`Problem`] is [`Stages`] on [`Processors`] under [`Rules`]. [`choose()`] returns a mapping
+//! for a [`Goal`] within some milliseconds, with a bound. [`front()`] returns the Pareto front of period and latency,
+//! and [`exact`] proves an optimum. [`heuristics()`] are the heuristics of the paper, for comparison in its
+//! [`experiment`]s. [`mod@cut`] makes a chain of a graph, and [`document`] reads a chain from a file.
 //!
 //! ```
 //! use anabranch_placement::pipeline::{Goal, Link, Problem, Processors, Rules, Stage, Stages, choose};
@@ -35,16 +41,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where the slides are wrong or silent
+//! # Errors and gaps in the slides
 //!
-//! * The recurrence for the latency under a period divides by `(j − i) s_i` where `P_i … P_j` are `j − i + 1` processors; its initialisation divides
-//!   by zero at `i = j`, which another line saves. [`equal`] has it mended, and enumeration agrees with it.
-//! * Of three replicas the third takes data sets 3, 6, 9, not "3, 5, 9" (*Replication*).
-//! * With communication, replication has no formula. Several senders and receivers on different links can be slower than each of them
-//!   alone, so that the mean over processors is no period that can be kept; the greatest transfer of all pairs gives one that can.
-//! * *Fixed intervals of length L* (H1 to H5) leave `L` open; here it is the number of stages over that of processors, rounded up.
-//!   That leaves processors idle: 50 stages on 40 processors make 25 intervals.
-//! * H7 does not say which of several processors takes an interval; here it is the slowest that reaches as far.
+//! * The recurrence for the latency under a period divides by `(j − i) s_i`, although `P_i … P_j` are `j − i + 1`
+//!   processors. Its initialisation divides by zero at `i = j`, which another line prevents. [`equal`] corrects it, and
+//!   enumeration agrees with [`equal`].
+//! * The third of three replicas takes inputs 3, 6, 9, not "3, 5, 9" (*Replication*).
+//! * There is no formula for replication with communication. Several senders and receivers on different links can be
+//!   slower than each of them alone, so that the mean over processors is not a feasible period. The slowest transfer of
+//!   all pairs gives a feasible period.
+//! * *Fixed intervals of length L* (H1 to H5) leaves `L` open. Here it is the number of stages divided by the number of
+//!   processors, rounded up. This length leaves processors idle: 50 stages on 40 processors make 25 intervals.
+//! * H7 does not say which of several processors takes an interval. Here the slowest processor that reaches as far
+//!   takes it.
 
 mod bound;
 mod classes;

@@ -1,4 +1,4 @@
-//! Placement strategies: which device runs which task.
+//! Placement strategies: they choose a device for every task.
 
 mod assignment;
 mod auto;
@@ -52,33 +52,33 @@ use crate::platform::{DeviceId, DeviceKind};
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 
-/// A placement strategy. The same problem always gives the same placement.
+/// Placement strategy. Equal problems always get equal placements.
 pub trait Placer: Sync {
-    /// Its short name, as typed on a command line.
+    /// Returns the short name of the strategy, as typed on a command line.
     fn name(&self) -> &'static str;
 
     /// Places every task.
     ///
     /// # Errors
-    /// Where the strategy finds no device with room for some unit, although each unit alone would fit.
+    /// Returns an error if no device has enough free memory for some unit, although each unit alone would fit.
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError>;
 }
 
-/// A device for every task, and why.
+/// Device of every task, with the reasons.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// Name of the strategy.
     pub strategy: &'static str,
-    /// By task id.
+    /// Device of each task, indexed by [`TaskId`](crate::graph::TaskId).
     pub device_of: Vec<DeviceId>,
-    /// Why the task is there; by task id.
+    /// Reason for each task's device, indexed by [`TaskId`](crate::graph::TaskId).
     pub reasons: Vec<Reason>,
-    /// The schedule that the strategy planned while it placed, if it plans one. [`Schedule::order`] of it is an order to run in.
+    /// Schedule that the strategy planned while it placed, if any. Its [`Schedule::order`] is an order to run in.
     pub planned: Option<Schedule>,
 }
 
 impl Placement {
-    /// The same placement, with reasons that name the strategy, for one that takes it over ([`Reason::credited`]).
+    /// Adds the name of the strategy to all reasons, for a strategy that adopts this placement ([`Reason::credited`]).
     #[must_use]
     pub fn credited(mut self) -> Self {
         self.reasons = self.reasons.into_iter().map(|reason| reason.credited(self.strategy)).collect();
@@ -86,34 +86,34 @@ impl Placement {
     }
 }
 
-/// Why a strategy could not place a problem.
+/// Reason why a strategy could not place a problem.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlaceError {
-    /// Every feasible device is too full.
+    /// Every feasible device is too full for some unit.
     #[error(
         "no feasible device has room for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
          which has most room, has {available} of its {memory} left; give a device more memory or allow more devices"
     )]
     NoRoom { task: String, device: String, needed: u64, available: u64, memory: u64 },
-    /// Machines for another number of devices.
+    /// The number of machines differs from the number of devices.
     #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
     Machines { given: usize, devices: usize },
-    /// No device of the machine that a task must be on can take it.
+    /// No device of the machine that a task is bound to can take it.
     #[error("no device of machine {machine} can take task {task:?}; give the task another machine or no manual rank")]
     Machine {
         task: String,
-        /// Its manual rank, or the machine that the task is bound to against that rank.
+        /// The task's manual rank, or the machine that the task is bound to in spite of that rank.
         machine: u32,
     },
-    /// A given assignment breaks a constraint.
+    /// The given assignment breaks a constraint.
     #[error("the given placement does not fit the problem: {0}")]
     Violation(crate::check::Violation),
 }
 
-/// Every strategy that places once, with a line on what it does. [`strategy_by_name`] knows `auto` beside these, which tries all
-/// of them and then searches.
+/// Names and descriptions of the strategies that place once. [`strategy_by_name`] also knows `auto`, which tries all of
+/// them and then searches.
 pub const STRATEGIES: &[(&str, &str)] = &[
     ("heft", "each task where it would finish first, the most urgent task first"),
     ("cpop", "the critical path on one device, the rest where it would finish first"),
@@ -134,13 +134,13 @@ pub const STRATEGIES: &[(&str, &str)] = &[
     ("gpu", "everything on the fastest GPU device, as far as it can run there"),
 ];
 
-/// The names that [`strategy_by_name`] knows.
+/// Returns the names that [`strategy_by_name`] knows.
 pub fn strategy_names() -> Vec<&'static str> {
     let listed = STRATEGIES.iter().map(|&(name, _)| name);
     listed.chain(["auto"]).collect()
 }
 
-/// The strategy called `name`, if there is one.
+/// Returns the strategy called `name`, if there is one.
 pub fn strategy_by_name(name: &str) -> Option<Box<dyn Placer>> {
     match name {
         "auto" => Some(Box::new(Auto::default())),

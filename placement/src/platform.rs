@@ -1,16 +1,16 @@
-//! The machine that a graph is placed on: devices with a kind, a memory and a speed, and a link between every two of them.
+//! Machine that a graph is placed on: devices with a kind, a memory and a speed, and a link between any two of them.
 
 use crate::ids::id;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A device, by its position in the [`Platform`].
+/// Position of a device in its [`Platform`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId(pub u32);
 
 id!(DeviceId, "device");
 
-/// The family that a device belongs to.
+/// Kind of hardware of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
@@ -35,7 +35,7 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// A set of device kinds: where a task may run. By default all; as JSON a list of kinds.
+/// Set of device kinds on which a task may run (default: all). In JSON it is a list of kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<DeviceKind>", into = "Vec<DeviceKind>")]
 pub struct DeviceKinds(u8);
@@ -47,7 +47,7 @@ impl Default for DeviceKinds {
 }
 
 impl DeviceKinds {
-    /// No kind at all.
+    /// The empty set.
     pub const NONE: DeviceKinds = DeviceKinds(0);
     /// Processors only.
     pub const CPU: DeviceKinds = DeviceKinds(1);
@@ -60,12 +60,12 @@ impl DeviceKinds {
     /// Every kind.
     pub const ALL: DeviceKinds = DeviceKinds(15);
 
-    /// The kinds in either set.
+    /// Returns the kinds in either set.
     pub const fn union(self, other: DeviceKinds) -> DeviceKinds {
         DeviceKinds(self.0 | other.0)
     }
 
-    /// The kinds in both sets.
+    /// Returns the kinds in both sets.
     pub const fn intersection(self, other: DeviceKinds) -> DeviceKinds {
         DeviceKinds(self.0 & other.0)
     }
@@ -75,7 +75,7 @@ impl DeviceKinds {
         self.0 & DeviceKinds::from(kind).0 != 0
     }
 
-    /// Whether the set holds nothing.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -116,14 +116,14 @@ impl fmt::Display for DeviceKinds {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Device {
-    /// What people call it.
+    /// Name of the device.
     pub name: String,
-    /// Its family.
+    /// Kind of the device.
     pub kind: DeviceKind,
-    /// Bytes that it can hold; `None` where there is no limit.
+    /// Capacity in bytes; `None` means no limit.
     #[serde(default)]
     pub memory: Option<u64>,
-    /// Operations a time unit, greater than zero. Read only by models that divide operations by speed.
+    /// Operations per time unit, greater than zero. Only models that divide operations by speed read it.
     #[serde(default = "one")]
     pub speed: f64,
 }
@@ -133,34 +133,34 @@ fn one() -> f64 {
 }
 
 impl Device {
-    /// A device of speed 1 without a memory limit.
+    /// Creates a device of speed 1 without a memory limit.
     pub fn new(name: impl Into<String>, kind: DeviceKind) -> Self {
         Device { name: name.into(), kind, memory: None, speed: 1.0 }
     }
 
-    /// The same device with a memory of `bytes`.
+    /// Sets the memory in bytes (default: no limit).
     pub fn with_memory(self, bytes: u64) -> Self {
         Device { memory: Some(bytes), ..self }
     }
 
-    /// The same device with another speed.
+    /// Sets the speed in operations per time unit (default: 1).
     pub fn with_speed(self, speed: f64) -> Self {
         Device { speed, ..self }
     }
 }
 
-/// Why a platform was refused.
+/// Reason why a platform is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlatformError {
-    /// A speed is not a positive finite number.
+    /// A speed that is not a positive finite number.
     #[error("device {device:?} has speed {speed}; a speed is a finite number greater than zero")]
     Speed { device: String, speed: f64 },
-    /// A link's latency is negative or not finite.
+    /// A latency that is negative or not finite.
     #[error("the link from {from:?} to {to:?} has latency {latency}; a latency is finite and not negative")]
     Latency { from: String, to: String, latency: f64 },
-    /// A link's rate is zero, negative or not a number.
+    /// A rate that is zero, negative or not a number.
     #[error("the link from {from:?} to {to:?} has rate {rate}; a rate is greater than zero")]
     Rate { from: String, to: String, rate: f64 },
     /// More devices than an id can number.
@@ -168,9 +168,10 @@ pub enum PlatformError {
     TooMany(usize),
 }
 
-/// Devices and links, validated.
+/// Validated devices and links.
 ///
-/// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate infinite.
+/// Links are two full matrices, so that the two directions may differ. On the diagonal the latency is 0 and the rate
+/// infinite.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Platform {
     devices: Vec<Device>,
@@ -179,14 +180,16 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Most devices that a platform may have: its matrices hold the square of it.
+    /// Most devices of a platform: its matrices hold the square of this number.
     pub const MAX_DEVICES: usize = 65_536;
 
-    /// Builds a platform whose link from `a` to `b` has the (latency, rate) that `link(a, b)` says, in time units and bytes a
-    /// time unit. `link` is asked only for different devices. `O(devices²)`.
+    /// Builds a platform from its devices and a function for its links.
+    ///
+    /// `link(a, b)` returns the (latency, rate) of the link from `a` to `b`, in time units and bytes per time unit. It
+    /// is called for pairs of different devices only. `O(devices²)`.
     ///
     /// # Errors
-    /// A speed, latency or rate outside its range, or too many devices.
+    /// Returns an error for a speed, latency or rate outside its range, or for too many devices.
     pub fn new(
         devices: Vec<Device>,
         mut link: impl FnMut(DeviceId, DeviceId) -> (f64, f64),
@@ -211,7 +214,7 @@ impl Platform {
         Ok(Platform { devices, latency, rate })
     }
 
-    /// Builds a platform whose links are all alike.
+    /// Builds a platform whose links are all identical.
     ///
     /// # Errors
     /// As [`Platform::new`].
@@ -219,22 +222,22 @@ impl Platform {
         Self::new(devices, |_, _| (latency, rate))
     }
 
-    /// Number of devices.
+    /// Returns the number of devices.
     pub fn device_count(&self) -> usize {
         self.devices.len()
     }
 
-    /// Every device's id, ascending.
+    /// Returns the ids of all devices, ascending.
     pub fn device_ids(&self) -> impl ExactSizeIterator<Item = DeviceId> + Clone + use<> {
         (0..self.devices.len() as u32).map(DeviceId)
     }
 
-    /// All devices, in id order.
+    /// Returns all devices, in id order.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The device `id`, which must belong to this platform.
+    /// Returns the device `id`, which must belong to this platform.
     pub fn device(&self, id: DeviceId) -> &Device {
         &self.devices[id.index()]
     }
@@ -244,17 +247,17 @@ impl Platform {
         id.index() < self.devices.len()
     }
 
-    /// Time that a transfer takes before its first byte moves.
+    /// Returns the time that a transfer takes before its first byte moves.
     pub fn latency(&self, from: DeviceId, to: DeviceId) -> f64 {
         self.latency[from.index() * self.devices.len() + to.index()]
     }
 
-    /// Bytes a time unit; infinite from a device to itself.
+    /// Returns the rate in bytes per time unit; infinite from a device to itself.
     pub fn rate(&self, from: DeviceId, to: DeviceId) -> f64 {
         self.rate[from.index() * self.devices.len() + to.index()]
     }
 
-    /// Latency plus `bytes` over rate; 0 from a device to itself.
+    /// Returns the latency plus `bytes` over the rate; 0 from a device to itself.
     pub fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
         self.latency(from, to) + bytes as f64 / self.rate(from, to)
     }

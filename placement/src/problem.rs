@@ -1,4 +1,4 @@
-//! A placement problem: a graph, a platform, costs and a memory rule, verified to be solvable unit by unit.
+//! Placement problem: a graph, a platform, costs and a memory rule. Each unit is verified to have a feasible device.
 
 mod error;
 
@@ -11,24 +11,24 @@ use crate::platform::{DeviceId, Platform};
 use crate::rules::Rules;
 use serde::{Deserialize, Serialize};
 
-/// What counts against a device's memory.
+/// Rule that decides which bytes count against a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryRule {
-    /// For each task its resident memory, its outputs and its inputs (`size_est` of Laich 2017, Table 2.2).
+    /// The resident memory, outputs and inputs of each task (`size_est` of Laich 2017, Table 2.2).
     SizeEstimate,
-    /// For each task its resident memory only; buffers are planned elsewhere.
+    /// Only the resident memory of each task; buffers are planned elsewhere.
     #[default]
     Resident,
     /// Nothing.
     Ignore,
 }
 
-/// A verified problem and what every strategy asks about it.
+/// Verified problem, with the figures that strategies share.
 ///
-/// A device is *feasible* for an assignment unit where the unit's kinds and pin admit it, every member can run on it and the
-/// unit alone fits into its memory. A problem in which some unit has no feasible device is refused here, before anything is
-/// placed. Takes `O(tasks × devices)` time and memory.
+/// A device is *feasible* for an assignment unit under three conditions: the unit's kinds and pin admit it, every
+/// member can run on it, and the unit alone fits into its memory. If a unit has no feasible device, [`Problem::new`]
+/// rejects the problem before anything is placed. Takes `O(tasks × devices)` time and memory.
 #[derive(Clone)]
 pub struct Problem<'a> {
     graph: &'a TaskGraph,
@@ -37,7 +37,7 @@ pub struct Problem<'a> {
     memory_rule: MemoryRule,
     rules: Rules,
     times: TimeTable,
-    /// By task.
+    /// Mean time of each task, see [`Problem::work`].
     work: Vec<f64>,
     is_restricted: bool,
     demand: Vec<u64>,
@@ -50,8 +50,8 @@ impl<'a> Problem<'a> {
     /// Verifies the costs and finds the feasible devices of every unit.
     ///
     /// # Errors
-    /// A time that is negative, infinite or not a number, or times whose sum is; a pin to an unknown device; a unit without a
-    /// feasible device.
+    /// Returns an error for a time that is negative, infinite or not a number, and for times with such a sum. Also
+    /// returns an error for a pin to an unknown device, and for a unit without a feasible device.
     pub fn new(
         graph: &'a TaskGraph,
         platform: &'a Platform,
@@ -86,10 +86,11 @@ impl<'a> Problem<'a> {
         Ok(problem)
     }
 
-    /// The same problem under other rules than the default ones.
+    /// Sets the rules (default: [`Rules::default`]).
     ///
     /// # Errors
-    /// Send costs, delays or slowdowns that are none, or delays or slowdowns of another number of devices.
+    /// Returns an error for invalid send costs, delays or slowdowns, or if delays or slowdowns are for another number
+    /// of devices.
     pub fn under(self, rules: Rules) -> Result<Self, ProblemError> {
         let devices = self.platform.device_count();
         if rules.send_costs.is_valid() && rules.delays.is_valid(devices) && rules.slowdowns.is_valid(devices) {
@@ -115,78 +116,78 @@ impl<'a> Problem<'a> {
         Ok(())
     }
 
-    /// Whether some task is not feasible on some device although its time there is known, in as many places as `known` says.
+    /// Whether some task has fewer feasible devices than devices with a known time, whose number is `known`.
     fn excludes_any(&self, known: &[usize]) -> bool {
         self.graph.task_ids().any(|task| self.feasible(self.graph.unit(task)).count() < known[task.index()])
     }
 
-    /// The graph to be placed.
+    /// Returns the graph to be placed.
     pub fn graph(&self) -> &'a TaskGraph {
         self.graph
     }
 
-    /// The devices to place it on.
+    /// Returns the devices to place it on.
     pub fn platform(&self) -> &'a Platform {
         self.platform
     }
 
-    /// The cost model.
+    /// Returns the cost model.
     pub fn costs(&self) -> &'a dyn CostModel {
         self.costs
     }
 
-    /// What holds beside times.
+    /// Returns the rules for sends, links and slowdowns.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
 
-    /// What counts against memory.
+    /// Returns the memory rule.
     pub fn memory_rule(&self) -> MemoryRule {
         self.memory_rule
     }
 
-    /// Time of `task` on `device`; infinite where it cannot run. A look-up.
+    /// Returns the time of `task` on `device`; infinite if it cannot run there. `O(1)`.
     pub fn time(&self, task: TaskId, device: DeviceId) -> f64 {
         self.times.row(task)[device.index()]
     }
 
-    /// Time of all members of `unit` on `device`, one after the other.
+    /// Returns the time of all members of `unit` on `device`, one after the other.
     pub fn unit_time(&self, unit: UnitId, device: DeviceId) -> f64 {
         self.graph.members(unit).iter().map(|&task| self.time(task, device)).sum()
     }
 
-    /// Mean time of `task` over the devices that are feasible for it: the weight of a task in list scheduling.
+    /// Returns the mean time of `task` over its feasible devices: the weight of a task in list scheduling.
     pub fn mean_time(&self, task: TaskId) -> f64 {
         mean(self.feasible(self.graph.unit(task)).map(|device| self.time(task, device)))
     }
 
-    /// Whether constraints or memory keep some task from a device on which its time is known.
+    /// Whether constraints or memory exclude some task from a device on which its time is known.
     pub fn is_restricted(&self) -> bool {
         self.is_restricted
     }
 
-    /// Mean time of `task` over all devices that could run it, whatever its constraints. A look-up.
+    /// Returns the mean time of `task` over all devices that could run it, without regard to its constraints. `O(1)`.
     ///
-    /// Where time is operations over speed this is the task's operations times one constant of the platform, so it stands for
-    /// the number of operations wherever an algorithm compares those, and it is as well defined where only times are known.
+    /// If time is operations over speed, this is the task's operations times a constant of the platform. It replaces
+    /// the number of operations in algorithms that compare operations, and is also defined if only times are known.
     pub fn work(&self, task: TaskId) -> f64 {
         self.work[task.index()]
     }
 
-    /// Time to move `bytes` from a device to another; 0 to itself.
+    /// Returns the time to move `bytes` from one device to another; 0 from a device to itself.
     pub fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
         if from == to { 0.0 } else { self.costs.transfer_time(bytes, from, to) }
     }
 
-    /// Mean time to move `bytes` over the pairs of different devices; 0 on a platform of one device.
+    /// Returns the mean time to move `bytes` over the pairs of different devices; 0 on a platform of one device.
     ///
-    /// Affine in `bytes`, through the mean of sending nothing and the mean of sending the graph's largest datum: exact where
+    /// The mean is affine in `bytes`, through the means for no bytes and for the graph's largest datum. It is exact if
     /// every link has a latency and a rate, and an estimate for other models.
     pub fn mean_transfer_time(&self, bytes: u64) -> f64 {
         self.mean_latency + self.mean_time_a_byte * bytes as f64
     }
 
-    /// Bytes that `unit` takes on its device under the memory rule; saturates at the greatest `u64`.
+    /// Returns the bytes that `unit` takes on its device under the memory rule; saturates at `u64::MAX`.
     pub fn demand(&self, unit: UnitId) -> u64 {
         self.demand[unit.index()]
     }
@@ -196,12 +197,12 @@ impl<'a> Problem<'a> {
         self.feasible.contains(unit.index(), device)
     }
 
-    /// The feasible devices of `unit`, ascending; never empty.
+    /// Returns the feasible devices of `unit`, ascending; never empty.
     pub fn feasible(&self, unit: UnitId) -> impl Iterator<Item = DeviceId> + Clone + '_ {
         self.feasible.iter(unit.index())
     }
 
-    /// The device that `unit` must be on, where only one is feasible.
+    /// Returns the device of `unit` if only one is feasible.
     pub fn only_feasible(&self, unit: UnitId) -> Option<DeviceId> {
         let mut feasible = self.feasible(unit);
         feasible.next().filter(|_| feasible.next().is_none())
@@ -221,11 +222,11 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// What is known of the tasks' times, constraints left aside.
+/// Known times of the tasks, without regard to constraints.
 struct Nominal {
-    /// Mean time of each task over the devices where it is known.
+    /// Mean time of each task over the devices with a known time.
     means: Vec<f64>,
-    /// The number of those.
+    /// Number of devices with a known time, for each task.
     known: Vec<usize>,
 }
 
@@ -249,14 +250,14 @@ impl Nominal {
     }
 }
 
-/// How long it takes to move so many bytes, over the ordered pairs of different devices; 0 where there are none.
+/// Times to move a number of bytes, over the ordered pairs of different devices; 0 if there are none.
 struct Transfers {
     mean: f64,
     longest: f64,
 }
 
 impl Transfers {
-    /// Asks for every pair, and verifies the answers.
+    /// Queries the cost model for every pair, and verifies its answers.
     fn of(platform: &Platform, costs: &dyn CostModel, bytes: u64) -> Result<Self, ProblemError> {
         let (mut sum, mut longest, mut pairs) = (0.0, 0.0f64, 0u64);
         for from in platform.device_ids() {
@@ -274,7 +275,7 @@ impl Transfers {
     }
 }
 
-/// Refuses times whose sum is no number any more, so that no strategy ever has to compare infinities.
+/// Rejects times whose sum overflows, so that no strategy has to compare infinities.
 fn refuse_overflow(
     graph: &TaskGraph,
     platform: &Platform,

@@ -1,21 +1,25 @@
-//! Ranks of tasks before anything is placed: how long the ways to the sinks and from the sources are.
+//! Ranks of tasks before placement: lengths of the paths to the sinks and from the sources.
 
 use crate::graph::TaskId;
 use crate::problem::Problem;
 
-/// The upward rank of every task (Topcuoglu 2002, section 4.1): its mean time over its feasible devices plus the longest way
-/// from there to a sink, mean transfers included. `O(V + E)`, and `O(V × devices)` for the means.
+/// Returns the upward rank of every task (Topcuoglu 2002, section 4.1).
 ///
-/// A rank is never below that of a successor.
+/// The rank is the task's mean time over its feasible devices plus the longest path from there to a sink, with mean
+/// transfers. `O(V + E)`, and `O(V × devices)` for the means.
+///
+/// A rank is at least the rank of each successor.
 pub fn upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
     upward(problem, |task| problem.mean_time(task), |bytes| problem.mean_transfer_time(bytes))
 }
 
-/// Upward ranks as if nothing were decided by constraints: a task's time is its [work](Problem::work), and transfers are means over
-/// the pairs of devices that two tasks may be on, that of a device with itself included. `O(V + E)`.
+/// Returns upward ranks that ignore constraints.
+///
+/// A task's time is its [work](Problem::work). Transfers are means over the pairs of devices that two tasks may be on,
+/// including the pair of a device with itself. `O(V + E)`.
 pub fn unrestricted_upward_ranks(problem: &Problem<'_>) -> Vec<f64> {
     let devices = problem.platform().device_count() as f64;
-    // Of `n (n + 1) / 2` pairs without order, `n` are a device with itself.
+    // There are `n (n + 1) / 2` unordered pairs, and `n` of them pair a device with itself.
     let apart = (devices - 1.0) / (devices + 1.0);
     upward(problem, |task| problem.work(task), |bytes| apart * problem.mean_transfer_time(bytes))
 }
@@ -36,8 +40,10 @@ fn upward(problem: &Problem<'_>, time: impl Fn(TaskId) -> f64, transfer: impl Fn
     ranks
 }
 
-/// The downward rank of every task (Topcuoglu 2002, section 4.1): the longest way from a source to its start, in mean times over
-/// feasible devices and mean transfers. `O(V + E)`, and `O(V × devices)` for the means.
+/// Returns the downward rank of every task (Topcuoglu 2002, section 4.1).
+///
+/// The rank is the longest path from a source to the start of the task, in mean times over feasible devices and mean
+/// transfers. `O(V + E)`, and `O(V × devices)` for the means.
 pub fn downward_ranks(problem: &Problem<'_>) -> Vec<f64> {
     let graph = problem.graph();
     let mut ranks = vec![0.0f64; graph.task_count()];
@@ -54,8 +60,8 @@ pub fn downward_ranks(problem: &Problem<'_>) -> Vec<f64> {
     ranks
 }
 
-/// The static level of every task: the greatest sum of `time` on a way from it to a sink, itself included and transfers left
-/// out. `O(V + E)`.
+/// Returns the static level of every task: the greatest sum of `time` on a path from it to a sink, itself included and
+/// transfers excluded. `O(V + E)`.
 pub fn static_levels(problem: &Problem<'_>, time: impl Fn(TaskId) -> f64) -> Vec<f64> {
     let graph = problem.graph();
     let mut levels = vec![0.0f64; graph.task_count()];
@@ -66,21 +72,22 @@ pub fn static_levels(problem: &Problem<'_>, time: impl Fn(TaskId) -> f64) -> Vec
     levels
 }
 
-/// Every task by decreasing rank; equal ranks in topological order. `O(V log V)`.
+/// Returns the tasks by decreasing rank; equal ranks in topological order. `O(V log V)`.
 ///
-/// Where no rank is below that of a successor, this is a topological order too.
+/// If every rank is at least the rank of each successor, this is a topological order too.
 pub fn by_decreasing_rank(problem: &Problem<'_>, ranks: &[f64]) -> Vec<TaskId> {
     let mut sorted = problem.graph().topological().to_vec();
     sorted.sort_by(|one, other| ranks[other.index()].total_cmp(&ranks[one.index()]));
     sorted
 }
 
-/// The path of greatest upward rank: from the task of the greatest rank, each time to the successor over which that rank came.
+/// Returns the path of greatest upward rank: from the task of greatest rank, always to the successor that gave the
+/// rank.
 ///
-/// Empty only for an empty graph.
+/// The path is empty only for an empty graph.
 pub fn critical_path(problem: &Problem<'_>, ranks: &[f64]) -> Vec<TaskId> {
     let graph = problem.graph();
-    // Of equal ways the first found is taken: data by id, consumers by id.
+    // The first of equal paths is taken: data by id, consumers by id.
     let first_greatest = |ways: &mut dyn Iterator<Item = (f64, TaskId)>| {
         ways.reduce(|best, way| if way.0 > best.0 { way } else { best }).map(|(_, task)| task)
     };
@@ -98,8 +105,8 @@ pub fn critical_path(problem: &Problem<'_>, ranks: &[f64]) -> Vec<TaskId> {
     path
 }
 
-/// The operations rank of every task (Laich 2017, section 4.4.1): the most work on a way through it from a source to a sink,
-/// transfers left out. Work is [`Problem::work`]. `O(V × devices + E)`.
+/// Returns the operations rank of every task (Laich 2017, section 4.4.1): the most work on a path through it from a
+/// source to a sink, transfers excluded. Work is [`Problem::work`]. `O(V × devices + E)`.
 pub fn operations_ranks(problem: &Problem<'_>) -> Vec<f64> {
     let graph = problem.graph();
     let work: Vec<f64> = graph.task_ids().map(|task| problem.work(task)).collect();
@@ -117,7 +124,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// A diamond whose lower arm is heavier in work and whose upper arm is longer with its transfers.
+    /// A diamond whose lower arm has more work and whose upper arm is longer with its transfers.
     #[test]
     fn ranks_of_a_diamond() {
         let graph = sample::graph(&[4.0, 2.0, 8.0, 6.0], &[(0, 1, 30), (0, 2, 0), (1, 3, 10), (2, 3, 0)]);

@@ -1,4 +1,4 @@
-//! A schedule: when and where every task runs and every datum travels.
+//! Schedules: device and times of every task and every transfer.
 
 use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
@@ -7,56 +7,56 @@ use crate::total::Total;
 use crate::transfer::{Send, Sends};
 use serde::{Deserialize, Serialize};
 
-/// A task's stay on its device.
+/// Time of a task on its device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Where.
+    /// The device.
     pub device: DeviceId,
-    /// When it starts.
+    /// Start of the task.
     pub start: f64,
-    /// When it has finished.
+    /// End of the task.
     pub end: f64,
 }
 
-/// One transfer of one datum to one device.
+/// Transfer of one datum to one device.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TransferSpan {
-    /// What travels.
+    /// The datum.
     pub datum: DatumId,
-    /// The device that has it.
+    /// Device that sends the datum.
     pub from: DeviceId,
-    /// The device that wants it.
+    /// Device that receives the datum.
     pub to: DeviceId,
-    /// Its size.
+    /// Size of the datum.
     pub bytes: u64,
-    /// When the sending device starts to work on the send.
+    /// Time when the sending device starts to work on the send.
     pub send_start: f64,
-    /// When the sending device has finished that work; equal to `send_start` where sends cost nothing.
+    /// Time when the sending device has finished that work; equal to `send_start` if sends cost nothing.
     pub send_end: f64,
-    /// When the transfer takes the link; later than `send_end` only where links are contended.
+    /// Time when the transfer takes the link; later than `send_end` only if links are contended.
     pub start: f64,
-    /// When all of it has arrived.
+    /// Time when the whole datum has arrived.
     pub end: f64,
 }
 
-/// Every task's and every transfer's times under one placement.
+/// Times of all tasks and transfers under one placement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Schedule {
-    /// By task id.
+    /// Times of the tasks, indexed by [`TaskId`].
     pub tasks: Vec<Span>,
-    /// By datum, then by target device.
+    /// Transfers, sorted by datum, then by target device.
     pub transfers: Vec<TransferSpan>,
-    /// All tasks in the order in which they start; each after its predecessors.
+    /// All tasks in the order of their starts; each after its predecessors.
     pub order: Vec<TaskId>,
-    /// When the last task ends; 0 for an empty graph.
+    /// End of the last task; 0 for an empty graph.
     pub makespan: f64,
     /// Bytes of all transfers together.
     pub traffic: u64,
 }
 
 impl Schedule {
-    /// The schedule of tasks at `spans`, with every transfer as soon as its datum is there. Of tasks at the same instant those
-    /// without duration come first in its order, and these in topological order.
+    /// Builds the schedule of tasks at `spans`, with every transfer as soon as its datum is ready. Of tasks at the same
+    /// instant, tasks without duration come first, in topological order.
     pub(crate) fn of_spans(problem: &Problem<'_>, spans: Vec<Span>) -> Self {
         let graph = problem.graph();
         let device_of: Vec<DeviceId> = spans.iter().map(|span| span.device).collect();
@@ -77,9 +77,9 @@ impl Schedule {
         }
     }
 
-    /// Each device's tasks in the order in which it runs them. `O(tasks)`.
+    /// Returns each device's tasks in the order in which it runs them. `O(tasks)`.
     ///
-    /// Following these orders, every device can run without deadlock: together they agree with [`Schedule::order`].
+    /// Devices that follow these orders run without deadlock: together the orders agree with [`Schedule::order`].
     pub fn device_orders(&self, device_count: usize) -> Vec<Vec<TaskId>> {
         let mut orders = vec![Vec::new(); device_count];
         for &task in &self.order {
@@ -90,7 +90,7 @@ impl Schedule {
         orders
     }
 
-    /// Time that each device spends on tasks and sends.
+    /// Returns the time that each device spends on tasks and sends.
     pub fn busy(&self, device_count: usize) -> Vec<f64> {
         let mut busy = vec![0.0; device_count];
         let tasks = self.tasks.iter().map(|span| (span.device, span.end - span.start));

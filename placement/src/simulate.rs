@@ -1,10 +1,10 @@
-//! Discrete-event execution of a placed graph: what the devices will do and when, under a given order.
+//! Discrete-event simulation of a placed graph: it predicts the activity of the devices over time, under a given order.
 //!
-//! A device does one item at a time and is never interrupted. It is never idle while one of its items is ready, unless the order
-//! must be kept ([`InOrder`](crate::order::InOrder)). When several
-//! things happen at the same time all of them are known before any device decides, and items that take no time are done before
-//! those that do. A task is ready as soon as all its inputs are on its device; a transfer starts as soon as its datum is there
-//! (and its send has been worked on, where sends cost something) and goes on beside computation.
+//! A device does one item at a time and is never interrupted. It is never idle while one of its items is ready, unless
+//! the order must be kept ([`InOrder`](crate::order::InOrder)). All events of one instant are processed before any
+//! device decides, and items without duration run before all others. A task is ready as soon as all its inputs are on
+//! its device. A transfer starts as soon as its datum is ready, or, if sends cost something, when the work on its send
+//! is done. It proceeds in parallel with computation.
 
 mod engine;
 mod links;
@@ -19,35 +19,38 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 
-/// Why a placement cannot be simulated.
+/// Reason why a placement cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum SimulateError {
-    /// Not one device for each task.
+    /// The number of devices differs from the number of tasks.
     #[error("the placement names {given} devices for {tasks} tasks; it needs one for each task")]
     Length { tasks: usize, given: usize },
-    /// A device that is not there.
+    /// A device that does not exist.
     #[error("task {task:?} is placed on {device}, but the platform has only {count} devices")]
     UnknownDevice { task: String, device: DeviceId, count: usize },
     /// A device that cannot run its task.
     #[error("task {task:?} is placed on device {device:?}, which cannot run it")]
     CannotRun { task: String, device: String },
-    /// An order in which some task never comes to be next on its device.
+    /// An order in which some task never becomes the next one on its device.
     #[error(
         "task {task:?} never comes to be next on device {device:?}; give an order in which every task stands behind its inputs"
     )]
     Stuck { task: String, device: String },
 }
 
-/// Executes `problem` with task `t` on `device_of[t]`. `O((V + E) log (V + E))`; under [`Msr`](crate::order::Msr) each decision also
-/// looks at every set of devices that a ready item would wake.
+/// Simulates `problem` with task `t` on `device_of[t]`.
 ///
-/// Only what running needs is verified here: that every task has a device that can run it. Whether the placement also keeps
-/// kinds, pins, colocation and memory is for [`check_placement`](crate::check::check_placement) to say.
+/// `O((V + E) log (V + E))`; under [`Msr`](crate::order::Msr) each decision also examines every set of devices that a
+/// ready item would wake.
+///
+/// Only the conditions of execution are verified: every task has a device that can run it.
+/// [`check_placement`](crate::check::check_placement) verifies kinds, pins, colocation and memory.
 ///
 /// # Errors
-/// A missing, unknown or unable device, or an order that cannot be followed to the end.
+/// Returns an error for a missing or unknown device, for a device that cannot run its task, or for an order that cannot
+/// be completed.
 pub fn simulate(problem: &Problem<'_>, device_of: &[DeviceId], order: &dyn Order) -> Result<Schedule, SimulateError> {
     validate(problem, device_of)?;
     let placed = PlacedGraph::new(problem, device_of);
@@ -89,7 +92,7 @@ mod tests {
     use crate::rules::{Delays, LinkContention, Rules, SendCosts, Slowdowns};
     use crate::sample;
 
-    /// What takes no time is done at once, and what it sets free is known before a device starts something longer.
+    /// A task without duration ends at once, and its successors are ready before a device starts a longer task.
     #[test]
     fn instant_tasks_come_before_decisions() {
         // Tasks 0 and 1 take no time on device 0. Device 1 can start 2 after 0, or the more urgent 3 after 1.
@@ -101,7 +104,7 @@ mod tests {
         assert_eq!((schedule.makespan, schedule.busy(2)), (10.0, vec![0.0, 10.0]));
     }
 
-    /// The transfer of greater path computation time goes first where both are ready at the same time.
+    /// If two transfers are ready at the same time, the one with the greater path computation time goes first.
     #[test]
     fn serial_links_take_the_most_urgent_of_what_is_ready_together() {
         let graph = sample::graph(&[1.0, 1.0, 5.0], &[(0, 1, 10), (0, 2, 10)]);
@@ -141,7 +144,7 @@ mod tests {
         }
     }
 
-    /// A device that must keep an order waits for what is next in it, though something else is ready.
+    /// A device that must keep an order waits for the next task in it, even if another task is ready.
     #[test]
     fn an_order_that_must_be_kept_is() {
         let graph = sample::graph(&[1.0, 4.0, 2.0, 3.0], &[(1, 2, 0)]);
@@ -157,7 +160,7 @@ mod tests {
         assert!(matches!(stuck, Err(SimulateError::Stuck { .. })));
     }
 
-    /// Both at half speed until the shorter is done at 2; then one second of the longer is left.
+    /// Both tasks run at half speed until the shorter one ends at 2; then one second of the longer one is left.
     #[test]
     fn what_runs_beside_another_takes_longer_for_as_long() {
         let loaded = sample::problem(sample::graph(&[2.0, 1.0, 1.0], &[(1, 2, 10)]), &[1.0; 2]);
@@ -166,7 +169,7 @@ mod tests {
         let device_of = [0, 1, 1].map(DeviceId);
         let schedule = simulate(&problem, &device_of, &Pct).unwrap();
         let ends: Vec<f64> = schedule.tasks.iter().map(|span| span.end).collect();
-        // Task 2 follows task 1 at once, and is slowed down by what is left of task 0, which it slows down in turn.
+        // Task 2 follows task 1 at once; it and the rest of task 0 slow each other down.
         assert_eq!((ends, schedule.makespan), (vec![4.0, 2.0, 4.0], 4.0));
         assert_eq!(check_schedule(&problem, &device_of, &schedule), []);
     }

@@ -1,4 +1,4 @@
-//! Numbers that are compared in total order, so that what holds them can derive its own.
+//! Floating-point numbers in total order, so that types that contain them can derive `Ord`.
 
 use std::cmp::Ordering;
 

@@ -1,36 +1,37 @@
-//! Send and receive insertion: which data cross between devices, once for each datum and target (Laich 2017, section 2.4).
+//! Insertion of sends and receives: the data that cross between devices, once for each datum and target (Laich 2017,
+//! section 2.4).
 
 use crate::graph::{DatumId, Rows, TaskGraph, TaskId};
 use crate::platform::DeviceId;
 use std::ops::Range;
 
-/// One datum on its way to one device.
+/// Transfer of one datum to one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Send {
-    /// What is sent.
+    /// The datum.
     pub datum: DatumId,
-    /// The producer's device.
+    /// Device of the producer.
     pub from: DeviceId,
-    /// The device of at least one consumer.
+    /// Device of at least one consumer.
     pub to: DeviceId,
-    /// The datum's size.
+    /// Size of the datum.
     pub bytes: u64,
 }
 
-/// All sends of a placement, by datum and then by target, and who waits for what.
+/// All sends of a placement, by datum and then by target, with the tasks that wait for them.
 #[derive(Debug, Clone, Default)]
 pub struct Sends {
     sends: Vec<Send>,
-    /// Sends of datum `d` are those from `first[d]` to `first[d + 1]`.
+    /// First send of each datum: the sends of datum `d` are those from `first[d]` to `first[d + 1]`.
     first: Vec<u32>,
     receivers: Rows<TaskId>,
     local: Rows<TaskId>,
-    /// Kept for its memory.
+    /// Scratch memory of `fill`, kept between calls.
     remote: Vec<(DeviceId, TaskId)>,
 }
 
 impl Sends {
-    /// The sends of `graph` when task `t` is on `device_of[t]`. `O(V + E log E)`.
+    /// Returns the sends of `graph` with task `t` on `device_of[t]`. `O(V + E log E)`.
     ///
     /// `device_of` must have an entry for every task.
     pub fn of(graph: &TaskGraph, device_of: &[DeviceId]) -> Self {
@@ -39,7 +40,7 @@ impl Sends {
         sends
     }
 
-    /// As [`Sends::of`], in the memory of what was described before.
+    /// Replaces the contents, as [`Sends::of`], but reuses their memory.
     pub(crate) fn fill(&mut self, graph: &TaskGraph, device_of: &[DeviceId]) {
         let Sends { sends, first, receivers, local, remote } = self;
         sends.clear();
@@ -62,49 +63,50 @@ impl Sends {
         first.push(sends.len() as u32);
     }
 
-    /// All sends.
+    /// Returns all sends.
     pub fn all(&self) -> &[Send] {
         &self.sends
     }
 
-    /// Number of sends.
+    /// Returns the number of sends.
     pub fn count(&self) -> usize {
         self.sends.len()
     }
 
-    /// The positions of a datum's sends in [`Sends::all`].
+    /// Returns the positions of a datum's sends in [`Sends::all`].
     pub fn of_datum(&self, datum: DatumId) -> Range<usize> {
         self.first[datum.index()] as usize..self.first[datum.index() + 1] as usize
     }
 
-    /// The position of the send of `datum` to `target`, if there is one.
+    /// Returns the position of the send of `datum` to `target`, if there is one.
     pub fn to(&self, datum: DatumId, target: DeviceId) -> Option<usize> {
         let range = self.of_datum(datum);
         let place = self.sends[range.clone()].binary_search_by_key(&target, |send| send.to).ok()?;
         Some(range.start + place)
     }
 
-    /// The tasks that wait for the send at `position`.
+    /// Returns the tasks that wait for the send at `position`.
     pub fn receivers(&self, position: usize) -> &[TaskId] {
         self.receivers.row(position)
     }
 
-    /// The consumers of a datum that are on the device where it is produced.
+    /// Returns the consumers of a datum on the device that produces it.
     pub fn local_consumers(&self, datum: DatumId) -> &[TaskId] {
         self.local.row(datum.index())
     }
 
-    /// Bytes that cross, each datum counted once for each target device; saturates.
+    /// Returns the bytes of all sends, each datum counted once for each target device; saturates.
     pub fn traffic(&self) -> u64 {
         self.sends.iter().fold(0, |sum, send| sum.saturating_add(send.bytes))
     }
 
-    /// Number of edges (uses of a datum by a task) between different devices.
+    /// Returns the number of edges (uses of a datum by a task) between different devices.
     pub fn cut_edges(&self) -> usize {
         self.receivers.item_count()
     }
 
-    /// Bytes of all edges between different devices, a datum counted once for each consumer (Laich 2017, equation 2.2); saturates.
+    /// Returns the bytes of all edges between different devices, a datum counted once for each consumer (Laich 2017,
+    /// equation 2.2); saturates.
     pub fn traffic_by_edge(&self) -> u64 {
         self.sends.iter().enumerate().fold(0, |sum, (position, send)| {
             sum.saturating_add(send.bytes.saturating_mul(self.receivers(position).len() as u64))

@@ -1,8 +1,8 @@
-//! Seconds that work takes, on a machine that does other things too.
+//! Clock for the seconds of work, on a machine that also does other things.
 
 use std::time::Instant;
 
-/// Processor time of this thread where the system tells it (Linux), else the time that has passed.
+/// Processor time of this thread if the system reports it (Linux), else wall time.
 pub(crate) struct Clock {
     start: Instant,
     busy: Option<f64>,
@@ -13,7 +13,7 @@ impl Clock {
         Clock { start: Instant::now(), busy: busy_seconds() }
     }
 
-    /// Seconds since the start.
+    /// Returns the seconds since the start.
     pub(crate) fn seconds(&self) -> f64 {
         match (self.busy, busy_seconds()) {
             (Some(before), Some(now)) => now - before,
@@ -22,7 +22,7 @@ impl Clock {
     }
 }
 
-/// What this thread has run so far.
+/// Returns the processor time of this thread so far, in seconds.
 fn busy_seconds() -> Option<f64> {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let nanoseconds: u64 = line.split(' ').next()?.parse().ok()?;

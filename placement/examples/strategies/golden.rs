@@ -1,4 +1,4 @@
-//! What the thesis' own evaluation reaches, from runs of its public code.
+//! Results of the thesis' own evaluation, from runs of its public code.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 
-/// Makespans under PCT by graph, devices and strategy; means where there are several runs.
+/// Makespans under PCT by graph, devices and strategy; the mean of several runs if there are several.
 #[derive(Default)]
 pub(crate) struct Golden {
     makespans: BTreeMap<(String, String, String), f64>,
 }
 
-/// A distribution over runs on 50 devices.
+/// Distribution over runs on 50 devices.
 #[derive(Deserialize)]
 struct Distribution {
     graph: String,
@@ -47,7 +47,7 @@ struct Synthetic {
     makespan: f64,
 }
 
-/// How the published code calls its strategies, and what they are called here.
+/// Names of strategies in the published code, with our names.
 const NAMES: [(&str, &str); 15] = [
     ("Hash", "hash"),
     ("Hashing", "hash"),
@@ -67,7 +67,7 @@ const NAMES: [(&str, &str); 15] = [
 ];
 
 impl Golden {
-    /// Reads what is there of the three files.
+    /// Reads the files that exist, out of three.
     pub(crate) fn read(directory: &Path) -> Result<Self, Box<dyn Error>> {
         let mut golden = Golden::default();
         for run in read::<Assignment>(&directory.join("thesis/assignments.json"))? {
@@ -93,13 +93,13 @@ impl Golden {
         }
     }
 
-    /// What `strategy` reaches.
+    /// Returns the makespan of `strategy`.
     pub(crate) fn makespan(&self, graph: &str, devices: &str, strategy: &str) -> Option<f64> {
         self.makespans.get(&(key(graph), devices.into(), strategy.into())).copied()
     }
 }
 
-/// The files call their graphs a little differently.
+/// Normalises a graph's name, which differs slightly between the files.
 fn key(graph: &str) -> String {
     let graph = graph.trim_end_matches(".csv").trim_end_matches("_seed0").trim_end_matches("_graph");
     match graph.strip_prefix("graph") {

@@ -1,15 +1,16 @@
-//! Tables of every strategy under every order: makespans, traffic, gaps to the lower bound, and how long placing takes.
+//! Tables of every strategy under every order: makespans, traffic, gaps to the lower bound, and times of placing.
 //!
 //! ```text
 //! cargo run --release -p anabranch-placement --example strategies -- [DIR] [--auto] [--json] [--only NAME,..]
 //! ```
 //!
-//! `DIR` holds `thesis/graphs/*.csv` (graphs, and `devices_*.csv`), figures of the thesis' own evaluation beside them in
-//! `thesis/fig7_4_50_devices.json`, `thesis/assignments.json` and `thesis/synthetic_100_devices.json`, and profiled networks in
-//! `schedulers/dnn/*.json`. What is missing is left out. Without `DIR` the graphs come from this crate: its test data, and
-//! synthetic graphs made anew. `--only` restricts the strategies; `--auto` adds the one that searches, which takes minutes.
+//! `DIR` holds `thesis/graphs/*.csv` (graphs, and `devices_*.csv`) and profiled networks in `schedulers/dnn/*.json`.
+//! Figures of the thesis' own evaluation are in `thesis/fig7_4_50_devices.json`, `thesis/assignments.json` and
+//! `thesis/synthetic_100_devices.json`. Missing files are skipped. Without `DIR` the graphs are this crate's test data
+//! and generated synthetic graphs. `--only` restricts the strategies; `--auto` adds the strategy with a search, which
+//! takes minutes.
 //!
-//! It is an example of this crate and no binary of the benches because it needs nothing but placement to compile.
+//! It is an example of this crate and not a binary of the benches, because it needs only the placement crate.
 
 mod clock;
 mod golden;
@@ -23,7 +24,7 @@ use sources::Case;
 use std::error::Error;
 use std::path::PathBuf;
 
-/// What the command line asks for.
+/// Arguments of the command line.
 struct Arguments {
     directory: Option<PathBuf>,
     json: bool,

@@ -1,4 +1,4 @@
-//! Places, simulates, checks and measures.
+//! Placement, simulation, checks and metrics.
 
 use crate::clock::Clock;
 use crate::sources::Case;
@@ -11,17 +11,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::error::Error;
 
-/// Which strategies are measured.
+/// Strategies to measure.
 #[derive(Default)]
 pub(crate) struct Selection {
-    /// Whether the one that searches is among them.
+    /// Whether `auto`, which searches, is included.
     pub(crate) auto: bool,
-    /// Only these.
+    /// Names of the strategies to include (default: all).
     pub(crate) only: Option<Vec<String>>,
 }
 
 impl Selection {
-    /// The strategies, with the search last.
+    /// Returns the strategies, with the search last.
     fn strategies(&self) -> Vec<Box<dyn Placer>> {
         let wanted = |name: &&str| self.only.as_ref().is_none_or(|only| only.iter().any(|wanted| wanted == name));
         let listed = STRATEGIES.iter().map(|&(name, _)| name).filter(wanted).filter_map(strategy_by_name);
@@ -29,7 +29,7 @@ impl Selection {
     }
 }
 
-/// What was measured of one problem.
+/// Measurements of one problem.
 #[derive(Serialize)]
 pub(crate) struct Survey {
     pub(crate) graph: String,
@@ -37,31 +37,31 @@ pub(crate) struct Survey {
     pub(crate) tasks: usize,
     pub(crate) edges: usize,
     pub(crate) baseline: Baseline,
-    /// Seconds for the baseline, nearly all of them for the bound.
+    /// Seconds for the baseline, almost all of them for the bound.
     pub(crate) baseline_seconds: f64,
-    /// What the thesis' HEFT reaches once mended, where that is known.
+    /// Makespan of the thesis' HEFT after a correction, if known.
     pub(crate) corrected_heft: Option<f64>,
     pub(crate) rows: Vec<Row>,
 }
 
-/// What was measured of one strategy.
+/// Measurements of one strategy.
 #[derive(Serialize)]
 pub(crate) struct Row {
     pub(crate) strategy: String,
-    /// What the thesis' evaluation reaches under PCT, where that is known.
+    /// Makespan of the thesis' evaluation under PCT, if known.
     pub(crate) reference: Option<f64>,
     pub(crate) place_seconds: f64,
     #[serde(flatten)]
     pub(crate) outcome: Outcome,
 }
 
-/// What came of it.
+/// Result of one strategy.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// Under each order.
+    /// Results under each order.
     Runs(BTreeMap<String, Run>),
-    /// Why nothing came of it.
+    /// Reason why the strategy placed nothing.
     Refused(String),
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Run {
 }
 
 impl Row {
-    /// The run under `order`, if there is one.
+    /// Returns the run under `order`, if there is one.
     pub(crate) fn run(&self, order: &str) -> Option<&Metrics> {
         match &self.outcome {
             Outcome::Runs(runs) => runs.get(order).map(|run| &run.metrics),
@@ -82,7 +82,7 @@ impl Row {
         }
     }
 
-    /// The smallest makespan under any order.
+    /// Returns the smallest makespan under any order.
     pub(crate) fn best(&self) -> Option<f64> {
         match &self.outcome {
             Outcome::Runs(runs) => runs.values().map(|run| run.metrics.makespan).reduce(f64::min),
@@ -124,7 +124,7 @@ fn row(case: &Case, problem: &Problem<'_>, baseline: &Baseline, strategy: &dyn P
     Ok(Row { strategy: strategy.name().into(), reference: None, place_seconds, outcome })
 }
 
-/// Under every order, and where the strategy plans a schedule in the order of that too.
+/// Simulates under every order, and under the order of the planned schedule if there is one.
 fn runs(
     case: &Case,
     problem: &Problem<'_>,

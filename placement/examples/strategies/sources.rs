@@ -1,4 +1,4 @@
-//! Which problems are measured, and how they are simulated.
+//! Problems to measure, and their simulation rules.
 
 use anabranch_placement::format::{LoadedProblem, read_problems};
 use anabranch_placement::generate::{Devices, Layered};
@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 
 /// One problem.
 pub(crate) struct Case {
-    /// What the graph is called.
+    /// Name of the graph.
     pub(crate) graph: String,
-    /// What the devices are called.
+    /// Name of the devices.
     pub(crate) devices: String,
     /// Graph, devices and costs.
     pub(crate) problem: LoadedProblem,
-    /// What sends cost, and how links are shared.
+    /// Costs of sends and contention of links.
     pub(crate) rules: Rules,
 }
 
-/// The thesis' graphs that are there, those of TensorFlow on 7 and 50 devices and synthetic ones on 100, and all profiled networks.
+/// Returns the problems of a folder: TensorFlow graphs of the thesis on 7 and 50 devices, synthetic graphs on 100, and
+/// all profiled networks.
 pub(crate) fn in_directory(directory: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     let graphs = directory.join("thesis/graphs");
     let mut cases = Vec::new();
@@ -42,7 +43,7 @@ pub(crate) fn in_directory(directory: &Path) -> Result<Vec<Case>, Box<dyn Error>
     Ok(cases)
 }
 
-/// The thesis' smallest graph, and its synthetic graphs made anew; graph 5 has the parameters of graph 4.
+/// Returns the thesis' smallest graph, and newly generated synthetic graphs; graph 5 has the parameters of graph 4.
 pub(crate) fn of_this_crate() -> Result<Vec<Case>, Box<dyn Error>> {
     let data = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let graph = data.join("convolutional_network_graph.csv");
@@ -73,7 +74,7 @@ fn of_network(network: &Path) -> Result<Vec<Case>, Box<dyn Error>> {
     Ok(read_problems(&[network])?.into_iter().map(case).collect())
 }
 
-/// The files of a folder that end like this, by name; none where there is no such folder.
+/// Returns the files of a folder with this suffix, by name; none if the folder does not exist.
 fn files(folder: &Path, suffix: &str) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut found = Vec::new();
     if folder.is_dir() {

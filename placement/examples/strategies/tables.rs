@@ -1,10 +1,10 @@
-//! Markdown.
+//! Tables in Markdown.
 
 use crate::measure::{Outcome, Row, Survey};
 use anabranch_placement::evaluate::Metrics;
 use std::fmt::Write;
 
-/// One problem's table.
+/// Returns the table of one problem.
 pub(crate) fn of_survey(survey: &Survey) -> String {
     let baseline = &survey.baseline;
     let mut text = format!(
@@ -64,7 +64,7 @@ fn choices(run: &Metrics) -> f64 {
     sum / tasks.max(1) as f64
 }
 
-/// The best makespan of every strategy on every problem.
+/// Returns a table with the best makespan of every strategy on every problem.
 pub(crate) fn summary(surveys: &[Survey]) -> String {
     let names: Vec<&str> =
         surveys.first().map_or(&[][..], |survey| &survey.rows).iter().map(|row| row.strategy.as_str()).collect();

@@ -1,9 +1,10 @@
-//! What streaming schedules are worth, and how long they take to find.
+//! Evaluation of streaming schedules, and the time to find them.
 //!
-//! * `streaming figures [GRAPHS]`: median speedups and length ratios over seeded random graphs of the paper's four shapes, which
-//!   are the medians of figures 10 and 11 of De Matteis et al. 2023, and how many schedules were simulated element by element.
-//! * `streaming file GRAPH.json ELEMENTS`: one graph, as `placement::streaming::parse_canonical` reads it.
-//! * `streaming large TASKS ELEMENTS`: a layered graph of so many tasks with memory between its layers, and its time.
+//! * `streaming figures [GRAPHS]`: median speedups and length ratios over seeded random graphs of the paper's four
+//!   shapes. They are the medians of figures 10 and 11 of De Matteis et al. 2023. The command also prints the number of
+//!   schedules that were simulated element by element.
+//! * `streaming file GRAPH.json ELEMENTS`: one graph, in the format of `placement::streaming::parse_canonical`.
+//! * `streaming large TASKS ELEMENTS`: a layered graph of `TASKS` tasks with memory between its layers, with its time.
 
 use anabranch_placement::generate::{RandomVolumes, Shape};
 use anabranch_placement::streaming::{
@@ -26,7 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// One line a shape, a number of elements and a variant: the medians.
+/// Prints the medians, one line per shape, number of elements and variant.
 fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
     let shapes = [
         ("chain", Shape::Chain { length: 8 }, [2, 4, 6, 8]),
@@ -64,7 +65,7 @@ fn figures(graphs: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Simulates a schedule element by element: whether it ends, unless its graph has too much work for that.
+/// Simulates a schedule element by element: returns whether it ends, or false if its graph has too much work.
 fn is_proven(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Result<bool, SimulationError> {
     match BufferSizes::proven(graph, schedule, 1 << 28) {
         Ok(_) => Ok(true),
@@ -79,7 +80,7 @@ fn file(path: &str, elements: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Layers of 256 tasks in chains of 16, between memory.
+/// Reports on layers of 256 chains of 16 tasks, with memory between the layers.
 fn large(tasks: usize, elements: usize) -> Result<(), Box<dyn Error>> {
     let mut builder = CanonicalGraphBuilder::new();
     let (mut memory, mut count, mut layer) = (builder.node(Node::buffer("input", 0, 1024)), 0, 0);
@@ -116,7 +117,7 @@ fn report(graph: &CanonicalGraph, elements: usize) {
     }
 }
 
-/// Blocks, schedule and buffers, and the seconds that they took.
+/// Returns the schedule, and the seconds for blocks, schedule and buffers.
 fn timed(graph: &CanonicalGraph, elements: usize, variant: BlockVariant) -> (StreamingSchedule, f64) {
     let start = Instant::now();
     let schedule = StreamingSchedule::new(graph, spatial_blocks(graph, elements, variant));

@@ -1,31 +1,34 @@
-//! How early everything that a task waits for can be on its device.
+//! Earliest time at which all inputs of a task can be on its device.
 //!
-//! What a task on device `d` waits for comes from `d` itself or from elsewhere. Each producer `p` that is elsewhere delays the task
-//! until its *remote* arrival. Those that are on `d` run there one after the other, each no earlier than its *release*, and the
-//! task starts after the last of them: no sooner than if they ran in the order of their releases, which is the shortest
-//! schedule of one machine.
+//! The inputs of a task on device `d` come from producers on `d` or elsewhere. Each producer that is elsewhere delays
+//! the task until its *remote* arrival. The producers on `d` run there one after the other, each no earlier than its
+//! *release*, and the task starts after the last of them. The shortest schedule of one machine runs them in the order
+//! of their releases, so the task starts no sooner than the end of that schedule.
 //!
-//! Sort the producers by decreasing remote arrival. In any schedule let the first that is not on `d` be at place `k`, so that
-//! all before it are on `d`. Then the task starts no sooner than the remote arrival at `k`, and than the one-machine schedule of
-//! those before `k`. Which `k` it is nobody knows, so the least of that over all `k` is a bound, and no other set of producers on `d`
-//! has a lower one. With few producers that must be far from each other's data this is much more than the longest way alone.
+//! Sort the producers by decreasing remote arrival. In any schedule let the first producer that is not on `d` be at
+//! position `k`, so that all before it are on `d`. Then the task starts no sooner than the remote arrival at `k`. It
+//! also starts no sooner than the end of the one-machine schedule of the producers before `k`. As `k` is unknown, the
+//! bound is the least value over all `k`; no other set of producers on `d` has a lower bound. If a few producers must
+//! be far from each other's data, this bound is much greater than the longest path.
 
-/// A producer, as it looks from the device of the one who waits for it.
+/// Producer of an input, seen from the device of the task that waits for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Feeder {
-    /// When its data are here at the earliest if it runs elsewhere; infinite where it cannot.
+    /// Earliest time at which its data are here if it runs elsewhere; infinite if it cannot.
     pub(crate) remote: f64,
-    /// When it starts at the earliest if it runs here; infinite where it cannot.
+    /// Earliest start if it runs here; infinite if it cannot.
     pub(crate) release: f64,
-    /// How long it takes here.
+    /// Duration of the producer here.
     pub(crate) time: f64,
 }
 
-/// Producers on the device that are looked at together; more cannot make it sooner.
+/// Most producers on the device that are considered together; more can only raise the bound.
 const TOGETHER: usize = 48;
 
-/// When everything from `feeders` is here at the earliest; they are sorted on the way. 0 without feeders. `here` is overwritten: it
-/// holds those on the device, by release, and is the caller's for its memory.
+/// Returns the earliest time at which everything from `feeders` is here; 0 without feeders.
+///
+/// The function sorts `feeders`. It overwrites `here` with the feeders on the device, by release; the caller passes it
+/// to reuse its memory.
 pub(crate) fn earliest(feeders: &mut [Feeder], here: &mut Vec<Feeder>) -> f64 {
     feeders.sort_unstable_by(|one, other| other.remote.total_cmp(&one.remote));
     here.clear();
@@ -60,11 +63,11 @@ mod tests {
             (vec![feeder(2.5, 1.0, 2.0)], 2.5),
             (vec![feeder(2.5, never, never)], 2.5),
             (vec![feeder(never, 1.0, 2.0)], 3.0),
-            // Both here: 4; one here and the other there: 9.
+            // Both here: 4; one here and the other elsewhere: 9.
             (vec![feeder(9.0, 0.0, 2.0), feeder(9.0, 0.0, 2.0)], 4.0),
-            // All three here: 6; the nearest there: 5.
+            // All three here: 6; the nearest elsewhere: 5.
             (vec![feeder(9.0, 0.0, 2.0), feeder(5.0, 0.0, 2.0), feeder(9.0, 0.0, 2.0)], 5.0),
-            // The later release first would end at 7.
+            // If the later release ran first, they would end at 7.
             (vec![feeder(9.0, 4.0, 1.0), feeder(9.0, 0.0, 2.0)], 5.0),
             (vec![feeder(never, 0.0, 2.0), feeder(never, 1.0, 2.0), feeder(3.0, 0.0, 9.0)], 4.0),
         ];
@@ -73,7 +76,7 @@ mod tests {
         }
     }
 
-    /// Against every choice of feeders that are here.
+    /// Compares with every choice of feeders that are here.
     #[test]
     fn no_choice_is_sooner() {
         arbtest::arbtest(|random| {

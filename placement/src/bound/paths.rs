@@ -1,24 +1,25 @@
-//! Heads and tails: how early a task can start on a device, and how long everything takes at least after its end.
+//! Heads and tails: the earliest start of a task on a device, and the least time from its end to the end of the
+//! schedule.
 //!
-//! *Start*: `r(t, d)` is when everything that `t` waits for can be on `d`, as [`join`](super::join) has it: a predecessor `p` is on
-//! `d` too, where it starts at `r(p, d)` or later and takes its time beside other predecessors that are there; or it is
-//! elsewhere, and the task waits for the least, over the other devices `e` where `p` may be, of `r(p, e)`, the time of `p` on
-//! `e` and the transfer of its data from `e` to `d`. A predecessor that must share its device with `t` is never elsewhere. By
-//! induction along the graph, no schedule that has `t` on `d` starts it before `r(t, d)`.
+//! *Start*: `r(t, d)` is the earliest time at which all inputs of `t` can be on `d`, as in [`join`](super::join). A
+//! predecessor `p` may be on `d` too. Then it starts at `r(p, d)` or later and shares `d` with the other predecessors
+//! there. Or `p` is on another device `e`. Then the task waits for the sum of `r(p, e)`, the time of `p` on `e` and the
+//! transfer of its data from `e` to `d`; `e` is the device with the least sum. A predecessor that must share its device
+//! with `t` is never elsewhere. By induction along the graph, no schedule with `t` on `d` starts it before `r(t, d)`.
 //!
-//! *Tail*: `q(t, d)` is the same seen from the end, with time and edges reversed: no schedule that has `t` on `d` ends less than
+//! *Tail*: `q(t, d)` is the same quantity with time and edges reversed: every schedule with `t` on `d` ends at least
 //! `q(t, d)` after `t` does.
 //!
-//! *Bound*: the members of an assignment unit share a device. On `d` the makespan is at least the start, time and tail of each
-//! member, and at least the least start of a member, the sum of the members' times and the least tail of a member. A unit is on
-//! the device that is best for it at best, and the makespan is at least what the worst unit needs.
+//! *Bound*: the members of an assignment unit share a device. On `d` the makespan is at least the start, time and tail
+//! of each member. It is also at least the least start of a member, plus the sum of the members' times, plus the least
+//! tail of a member. Each unit is assumed on its best device, and the makespan is at least the value of the worst unit.
 
 use super::join::{Feeder, earliest};
 use crate::graph::{TaskGraph, TaskId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Starts and tails of every task on every device; infinite where a task cannot be.
+/// Starts and tails of every task on every device; infinite if the device is not feasible.
 #[derive(Debug, Clone)]
 pub(crate) struct Paths {
     devices: usize,
@@ -33,17 +34,17 @@ impl Paths {
         Paths { devices: problem.platform().device_count(), starts, tails }
     }
 
-    /// The earliest start of `task` on `device`.
+    /// Returns the earliest start of `task` on `device`.
     pub(crate) fn start(&self, task: TaskId, device: DeviceId) -> f64 {
         self.starts[task.index() * self.devices + device.index()]
     }
 
-    /// The least time from the end of `task` on `device` to the end of everything.
+    /// Returns the least time from the end of `task` on `device` to the end of the schedule.
     pub(crate) fn tail(&self, task: TaskId, device: DeviceId) -> f64 {
         self.tails[task.index() * self.devices + device.index()]
     }
 
-    /// The bound of the module's documentation.
+    /// Returns the bound of the module's documentation.
     pub(super) fn bound(&self, problem: &Problem<'_>) -> f64 {
         let graph = problem.graph();
         let on_device = |members: &[TaskId], device: DeviceId| {
@@ -69,14 +70,14 @@ enum Direction {
     Backward,
 }
 
-/// One pass over the graph.
+/// Pass over the graph in one direction.
 struct Sweep<'p> {
     problem: &'p Problem<'p>,
     direction: Direction,
 }
 
-/// Pairs of a neighbour and a device that are looked at together. With more, each neighbour counts by itself, which is less but
-/// still a bound.
+/// Most pairs of a neighbour and a device that are considered together. Beyond this each neighbour counts separately,
+/// which gives a lower but valid bound.
 const TOGETHER: usize = 1 << 20;
 
 impl Sweep<'_> {
@@ -94,7 +95,7 @@ impl Sweep<'_> {
         releases
     }
 
-    /// When `task` can start on each device, given its neighbours' releases.
+    /// Returns the earliest start of `task` on each device, given its neighbours' releases.
     fn release(&self, task: TaskId, releases: &[f64]) -> Vec<f64> {
         let (problem, devices) = (self.problem, self.problem.platform().device_count());
         let neighbours = self.neighbours(task);
@@ -117,7 +118,7 @@ impl Sweep<'_> {
         if together { feeders.iter_mut().map(|feeders| earliest(feeders, &mut here)).collect() } else { alone }
     }
 
-    /// The tasks that `task` waits for, each once, with the sizes of what it gets from them.
+    /// Returns the tasks that `task` waits for, each once, with the sizes of the data from them.
     fn neighbours(&self, task: TaskId) -> Vec<(TaskId, Vec<u64>)> {
         let graph = self.problem.graph();
         let mut pairs: Vec<(TaskId, u64)> = match self.direction {
@@ -132,8 +133,8 @@ impl Sweep<'_> {
         pairs.chunk_by(|one, other| one.0 == other.0).map(group).collect()
     }
 
-    /// When what `task` gets from `neighbour` can be on each device if `neighbour` is on another. The search goes by its ends,
-    /// ascending, and stops where an end alone is no better than what has been found.
+    /// Returns the earliest times at which data from `neighbour` on another device can be on each device. The search
+    /// visits the neighbour's ends in ascending order. It stops when an end alone is no better than the best value.
     fn remotes(&self, task: TaskId, neighbour: TaskId, bytes: &[u64], releases: &[f64]) -> Vec<f64> {
         let (problem, graph) = (self.problem, self.problem.graph());
         if graph.unit(task) == graph.unit(neighbour) {
@@ -161,7 +162,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Every use of what `task` produces: who and how much.
+/// Returns every use of the data of `task`: consumer and bytes.
 fn consumers(graph: &TaskGraph, task: TaskId) -> Vec<(TaskId, u64)> {
     let uses = |&datum: &_| graph.consumers(datum).iter().map(move |&consumer| (consumer, graph.bytes(datum)));
     graph.outputs(task).iter().flat_map(uses).collect()
@@ -175,7 +176,8 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// CPU → GPU → CPU by constraint, with a transfer of 1 for each 10 bytes; the third task takes longer on the second CPU.
+    /// CPU → GPU → CPU by constraint, with a transfer time of 1 per 10 bytes; the third task takes longer on the second
+    /// CPU.
     #[test]
     fn transfers_that_cannot_be_avoided_count() {
         let mut builder = GraphBuilder::new();
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(Paths::new(&problem).bound(&problem), 2.0 + 3.0 * 2.0 + 2.0);
     }
 
-    /// Two tasks of 5 into one, over transfers of 8: one after the other is best, and the longest way alone is 6.
+    /// Two tasks of 5 feed a third over transfers of 8: one after the other is best, and the longest path alone is 6.
     #[test]
     fn what_meets_is_in_one_place_or_sent() {
         let loaded = sample::problem(sample::graph(&[5.0, 5.0, 1.0], &[(0, 2, 80), (1, 2, 80)]), &[1.0; 2]);

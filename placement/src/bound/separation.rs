@@ -1,10 +1,11 @@
-//! Where things that hang together fit on no one device, some datum must be sent.
+//! If connected tasks fit on no single device, some datum must be sent.
 //!
-//! Take a set of tasks that data join to one piece. If no device is feasible for all their units and has memory for all of
-//! them beside what can be nowhere else, then the tasks are on two devices at least, and on the way from one of them to another
-//! along the data there is an edge whose ends are on different devices. For the edge of a datum of `p` to `c` with `p` on `d` and
-//! `c` on `e` the makespan is at least the head of `p` on `d`, the transfer from `d` to `e`, and the time and the tail of `c` on
-//! `e`. Whichever edge it is, the least of that over all edges and all pairs of different devices is a bound.
+//! Take a connected set of tasks. Suppose that no device is feasible for all their units and has memory for all of them
+//! in addition to the units that can be nowhere else. Then the tasks are on at least two devices, and some edge between
+//! them has its ends on different devices. Let it be the edge of a datum of `p` to `c`, with `p` on `d` and `c` on `e`.
+//! Then the makespan is at least the sum of three times: the head and time of `p` on `d`, the transfer from `d` to `e`,
+//! and the time and tail of `c` on `e`. The edge is unknown, so the bound is the least value over all edges and all
+//! pairs of different devices.
 
 use super::Paths;
 use crate::graph::{DatumId, TaskId, UnitId};
@@ -12,7 +13,8 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::union_find::UnionFind;
 
-/// The greatest bound over all pieces of the graph; 0 where each fits on a device. `O(V × devices + E × devices²)` at worst.
+/// Returns the greatest bound over all pieces of the graph; 0 if each fits on a device. At worst `O(V × devices + E ×
+/// devices²)`.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths) -> f64 {
     let graph = problem.graph();
     let pieces = pieces(problem);
@@ -31,7 +33,7 @@ pub(super) fn bound(problem: &Problem<'_>, paths: &Paths) -> f64 {
     least.into_iter().filter(|value| value.is_finite()).fold(0.0, f64::max)
 }
 
-/// The least makespan with `datum` sent to `consumer`, or `known` if that is less.
+/// Returns the least makespan with `datum` sent to `consumer`, or `known` if that is less.
 fn crossing(problem: &Problem<'_>, paths: &Paths, datum: DatumId, consumer: TaskId, known: f64) -> f64 {
     let graph = problem.graph();
     let (producer, bytes) = (graph.producer(datum), graph.bytes(datum));
@@ -52,7 +54,7 @@ fn crossing(problem: &Problem<'_>, paths: &Paths, datum: DatumId, consumer: Task
     best
 }
 
-/// By root of a piece: whether no device takes all of it.
+/// Whether no device can hold all of a piece, indexed by the root of the piece.
 fn torn_pieces(problem: &Problem<'_>, pieces: &[UnitId]) -> Vec<bool> {
     let (graph, devices) = (problem.graph(), problem.platform().device_count());
     let mut members: Vec<Vec<UnitId>> = vec![Vec::new(); graph.unit_count()];
@@ -66,7 +68,7 @@ fn torn_pieces(problem: &Problem<'_>, pieces: &[UnitId]) -> Vec<bool> {
         }
     }
     let takes = |units: &[UnitId], device: DeviceId| {
-        // What can be nowhere else is on its device anyway; only the rest of the piece comes to it.
+        // Units that can be nowhere else are on their device anyway; only the rest of the piece is added.
         let free = |unit: &&UnitId| problem.only_feasible(**unit).is_none();
         let coming: u128 = units.iter().filter(free).map(|&unit| u128::from(problem.demand(unit))).sum();
         let memory = problem.platform().device(device).memory;
@@ -78,7 +80,7 @@ fn torn_pieces(problem: &Problem<'_>, pieces: &[UnitId]) -> Vec<bool> {
     members.iter().map(torn).collect()
 }
 
-/// By unit: the piece of the units that data join, directly or over others. A piece has the number of its first unit.
+/// Returns the piece of each unit. A piece is a connected component of units; its number is its first unit.
 fn pieces(problem: &Problem<'_>) -> Vec<UnitId> {
     let graph = problem.graph();
     let mut joined = UnionFind::new(graph.unit_count());
@@ -98,7 +100,7 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// A chain of four tasks of 6 bytes that each take 1, of which transfers take 30, 20 and 40; and a task apart.
+    /// A chain of four tasks of 6 bytes with time 1 and transfers of 30, 20 and 40; and an isolated task.
     fn chain() -> TaskGraph {
         let mut builder = GraphBuilder::new();
         let tasks = [(); 5].map(|()| builder.task(Task::new("t").with_memory(6).with_operations(1.0)));

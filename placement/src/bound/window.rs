@@ -1,23 +1,24 @@
-//! Work that lies between what must come before it and what must come after it.
+//! Bound from the work between a head, which must come before it, and a tail, which must come after it.
 //!
-//! Let `r(t)` be the least start and `q(t)` the least tail of task `t` over its feasible devices, as heads and tails have them. For
-//! numbers `r` and `q`, let `S` be the tasks with `r(t) ≥ r` and `q(t) ≥ q`. In a schedule of makespan `T` every task of `S`
-//! runs between `r` and `T − q`, so each device works on `S` for `T − q − r` at most, and as in the bound of all work, for any
-//! weights of the devices,
+//! Let `r(t)` be the least start and `q(t)` the least tail of task `t` over its feasible devices, as in heads and
+//! tails. For numbers `r` and `q`, let `S` be the tasks with `r(t) ≥ r` and `q(t) ≥ q`. In a schedule of makespan `T`
+//! every task of `S` runs between `r` and `T − q`, so each device works on `S` for at most `T − q − r`. As in the bound
+//! of all work, for any weights of the devices and a set `S` that is not empty,
 //!
 //! `T ≥ r + q + Σ over t in S of min over d of w(d) time(t, d)`,
 //!
-//! where `S` is not empty (Fernández and Bussell 1973 have this for identical processors). The weights are those that are best
-//! for all work, `r` and `q` some quantiles.
+//! (Fernández and Bussell 1973 give it for identical processors). The weights are the best ones for all work; `r` and
+//! `q` are some quantiles.
 
 use super::{Paths, Weights};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Quantiles of starts and of tails that are looked at.
+/// Number of quantiles of starts and of tails.
 const QUANTILES: usize = 24;
 
-/// The greatest bound over all pairs of quantiles and all weights. `O(V (log V + devices))` for each vector of weights.
+/// Returns the greatest bound over all pairs of quantiles and all weights. `O(V (log V + devices))` for each vector of
+/// weights.
 pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, weights: &Weights) -> f64 {
     let graph = problem.graph();
     let least = |task, value: &dyn Fn(DeviceId) -> f64| {
@@ -41,14 +42,14 @@ pub(super) fn bound(problem: &Problem<'_>, paths: &Paths, weights: &Weights) -> 
     best
 }
 
-/// The tasks of one pair of neighbouring quantiles.
+/// Tasks of one pair of neighbouring quantiles.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cell {
     work: f64,
     any: bool,
 }
 
-/// Sums the cells up from the last corner, and takes the best of all sums with its head and tail.
+/// Sums the cells from the last corner, and returns the greatest sum with its head and tail.
 fn best_corner(from: &[f64], until: &[f64], cells: &mut [Cell]) -> f64 {
     let mut best = 0.0f64;
     for row in (0..from.len()).rev() {
@@ -66,7 +67,8 @@ fn best_corner(from: &[f64], until: &[f64], cells: &mut [Cell]) -> f64 {
     best
 }
 
-/// Some values that divide `values` into parts of about equal size, ascending and different; the first is the least of all.
+/// Returns different values, ascending, that divide `values` into parts of about equal size; the first is the least of
+/// all.
 fn quantiles(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -76,7 +78,7 @@ fn quantiles(values: &[f64]) -> Vec<f64> {
     quantiles
 }
 
-/// The place of the last entry of `ascending` that is not above `value`; 0 where all are.
+/// Returns the position of the last entry of `ascending` that is not above `value`; 0 if all are above it.
 fn last_not_above(ascending: &[f64], value: f64) -> usize {
     ascending.partition_point(|&entry| entry <= value).saturating_sub(1)
 }
@@ -87,7 +89,8 @@ mod tests {
     use crate::graph::{GraphBuilder, Task};
     use crate::sample;
 
-    /// A chain of 3, then 8 tasks of 5 on two devices, then a chain of 2: neither all work (25) nor the longest way (10) sees it.
+    /// A chain of 3, then 8 tasks of 5 on two devices, then a chain of 2. All work gives only 25, the longest path only
+    /// 10.
     #[test]
     fn work_between_chains_adds_to_them() {
         let mut builder = GraphBuilder::new();

@@ -1,37 +1,39 @@
-//! All work, shared out over the devices as if units could be cut in pieces.
+//! Bound from all work, divided among the devices as if units could be cut in pieces.
 //!
-//! Give each device `d` a weight `w(d) ≥ 0`, all together 1. In a schedule of makespan `T` each device works for `T` at most, so
+//! Give each device `d` a weight `w(d) ≥ 0`, with a sum of 1. In a schedule of makespan `T` each device works for at
+//! most `T`, so
 //!
-//! `T = Σ w(d) T ≥ Σ w(d) load(d) = Σ over units u of w(d(u)) time(u, d(u)) ≥ Σ over units u of min over d of w(d) time(u, d)`,
+//! `T = Σ w(d) T ≥ Σ w(d) load(d) = Σ over units u of w(d(u)) time(u, d(u)) ≥ Σ over units u of min over d of w(d)
+//! time(u, d)`,
 //!
-//! where the minimum ranges over the devices that are feasible for `u`. Every choice of weights gives a bound. These bounds are the
-//! dual of sharing out the units in pieces (the linear relaxation of makespan scheduling on unrelated machines, Lenstra, Shmoys
-//! and Tardos 1990), so the best of them is what that relaxation comes to.
+//! with the minimum over the devices that are feasible for `u`. Every choice of weights gives a bound. These bounds are
+//! the dual of the division of units in pieces (the linear relaxation of makespan scheduling on unrelated machines,
+//! Lenstra, Shmoys and Tardos 1990). So the best of them equals the value of that relaxation.
 //!
-//! With weights on some devices only, what may run elsewhere counts nothing: that is the bound of a class of devices by the
-//! work that only it can do. Weights in proportion to speed are best where times are operations over speed; from there the
-//! weights ascend: a device that gets more than its share becomes dearer. Only arithmetic that is rounded exactly is used, so the
-//! weights are the same on every machine.
+//! If only some devices have weights, work that may run elsewhere counts nothing: this is the bound of a class of
+//! devices by the work that only the class can do. If times are operations over speed, weights proportional to speed
+//! are best. From these the weights ascend: a device with more than its share gets a greater weight. All arithmetic is
+//! exactly rounded, so the weights are identical on every machine.
 
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Look-ups of a time that all ascents together may take.
+/// Most look-ups of times in all ascents together.
 const BUDGET: usize = 100_000_000;
-/// Steps of one ascent.
+/// Number of steps of one ascent.
 const STEPS: std::ops::RangeInclusive<usize> = 4..=300;
-/// Classes of devices that are looked at, beside all of them.
+/// Most classes of devices, in addition to the class of all devices.
 const CLASSES: usize = 16;
 
-/// Weights of devices, each vector with what it proves.
+/// Vectors of device weights, each with its bound.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
     vectors: Vec<(f64, Vec<f64>)>,
 }
 
 impl Weights {
-    /// The best weights that were found for all devices and for each class that some units are confined to.
+    /// Finds good weights for all devices, and for each class of devices that some units are confined to.
     pub(crate) fn of(problem: &Problem<'_>) -> Self {
         let table = Table::of(problem);
         let mut classes = classes(problem);
@@ -42,29 +44,30 @@ impl Weights {
         Weights { vectors }
     }
 
-    /// The greatest bound of all vectors.
+    /// Returns the greatest bound of all vectors.
     pub(super) fn bound(&self) -> f64 {
         self.vectors.iter().map(|&(value, _)| value).fold(0.0, f64::max)
     }
 
-    /// The vectors.
+    /// Returns the vectors.
     pub(crate) fn vectors(&self) -> impl Iterator<Item = &[f64]> {
         self.vectors.iter().map(|(_, weights)| weights.as_slice())
     }
 
-    /// The least weighted time of a task over its feasible devices.
+    /// Returns the least weighted time of a task over its feasible devices.
     pub(crate) fn task_share(problem: &Problem<'_>, weights: &[f64], task: TaskId) -> f64 {
         let feasible = problem.feasible(problem.graph().unit(task));
         feasible.map(|device| weights[device.index()] * problem.time(task, device)).fold(f64::INFINITY, f64::min)
     }
 }
 
-/// All devices, and then the different sets of devices that units are confined to, as they first appear.
+/// Returns the set of all devices, and then the different sets of devices that units are confined to, in order of
+/// appearance.
 fn classes(problem: &Problem<'_>) -> Vec<Vec<DeviceId>> {
     let mut classes: Vec<Vec<DeviceId>> = vec![problem.platform().device_ids().collect()];
     let mut last: Option<UnitId> = None;
     for unit in problem.graph().unit_ids() {
-        // Most units are like the one before.
+        // Most units have the same feasible devices as the unit before.
         if last.is_some_and(|last| problem.feasible(last).eq(problem.feasible(unit))) {
             continue;
         }
@@ -76,7 +79,7 @@ fn classes(problem: &Problem<'_>) -> Vec<Vec<DeviceId>> {
     classes
 }
 
-/// Times of units; infinite where they cannot be.
+/// Times of units by device; infinite if the device is not feasible.
 struct Table {
     devices: usize,
     times: Vec<f64>,
@@ -99,8 +102,8 @@ impl Table {
         self.times.chunks_exact(self.devices.max(1))
     }
 
-    /// Weights on the devices of `class` in proportion to their speed: how many mean times of a unit they do in the time of one, in
-    /// the mean over the units that can be there. `None` where they have nothing to do.
+    /// Returns weights on the devices of `class` in proportion to their speed; `None` if they have nothing to do. The
+    /// speed is relative to the mean time of each unit, averaged over the units that can be on the device.
     fn by_speed(&self, class: &[DeviceId]) -> Option<Vec<f64>> {
         let mut sums = vec![(0.0, 0u32); self.devices];
         for row in self.rows() {
@@ -116,7 +119,7 @@ impl Table {
         normalised(weights)
     }
 
-    /// Follows the loads uphill for some steps, and returns the best weights on the way and what they prove.
+    /// Moves the weights along the loads for some steps; returns the best bound with its weights.
     fn ascend(&self, start: &[f64], steps: usize) -> Option<(f64, Vec<f64>)> {
         let mut weights = start.to_vec();
         let mut loads = vec![0.0; self.devices];
@@ -140,14 +143,14 @@ impl Table {
         best
     }
 
-    /// Puts every unit where its weighted time is least; sums that up, and the loads.
+    /// Puts every unit on the device of least weighted time; returns the sum of these, and fills `loads`.
     fn share_out(&self, weights: &[f64], loads: &mut [f64]) -> f64 {
         loads.fill(0.0);
         let mut sum = 0.0;
         for row in self.rows() {
             let mut best = (f64::INFINITY, 0);
             for (device, (&time, &weight)) in row.iter().zip(weights).enumerate() {
-                // Weights may be 0 and times infinite, but such a product is no number and less than nothing.
+                // A weight of 0 times an infinite time is NaN, which is not less than any number.
                 if time * weight < best.0 {
                     best = (time * weight, device);
                 }
@@ -161,13 +164,13 @@ impl Table {
     }
 }
 
-/// The same proportions with a sum of 1; `None` where all are 0 or one is not finite.
+/// Scales the weights to a sum of 1; `None` if all are 0 or one is not finite.
 fn normalised(mut weights: Vec<f64>) -> Option<Vec<f64>> {
     let sum: f64 = weights.iter().sum();
     if !(sum > 0.0 && sum.is_finite()) {
         return None;
     }
-    // Rounding must not make the weights more than 1 together.
+    // Rounding must not lift the sum of the weights above 1.
     weights.iter_mut().for_each(|weight| *weight /= sum * (1.0 + 1e-15));
     Some(weights)
 }
@@ -214,14 +217,14 @@ mod tests {
         assert_near(bound_of(&kinds, &devices, |_, _| 1.0), 3.0);
     }
 
-    /// Half of the tasks are ten times as fast on the first device, half on the second.
+    /// Half of the tasks are ten times as fast on the first device, the other half on the second.
     #[test]
     fn every_task_goes_where_it_is_good() {
         let time = |task: usize, device: usize| if task % 2 == device { 1.0 } else { 10.0 };
         assert_near(bound_of(&[DeviceKinds::ALL; 8], &[DeviceKind::Cpu; 2], time), 4.0);
     }
 
-    /// One fast device for all: the linear relaxation shares 6 tasks of 1 or 3 as 4.5 and 1.5.
+    /// One device is faster for all: the linear relaxation divides 6 tasks of 1 or 3 into 4.5 and 1.5.
     #[test]
     fn the_slower_device_takes_its_share() {
         let time = |_: usize, device: usize| [1.0, 3.0][device];

@@ -1,10 +1,10 @@
-//! How long what happened would have taken, had each device been alone.
+//! Durations that tasks and sends would have had without slowdowns from other devices.
 
 use crate::problem::Problem;
 use crate::schedule::{Schedule, Span, TransferSpan};
 
-/// For each of `spans`, its length where no other device is busy in it; else what is left of it once each part of it is divided by
-/// how many times as long those make it that are busy then. `O(spans × (log spans + devices²))`.
+/// Returns the duration of each of `spans` without slowdowns. Each part of a span is divided by the slowdown from the
+/// devices that are busy at that time. `O(spans × (log spans + devices²))`.
 fn alone(problem: &Problem<'_>, spans: &[Span]) -> Vec<f64> {
     let slowdowns = &problem.rules().slowdowns;
     if slowdowns.is_none() {
@@ -31,14 +31,14 @@ fn alone(problem: &Problem<'_>, spans: &[Span]) -> Vec<f64> {
     done
 }
 
-/// By task, and by transfer for the work of its sender.
+/// Durations without slowdowns, by task, and by transfer for the work of its sender.
 pub(super) struct Alone {
     pub(super) tasks: Vec<f64>,
     pub(super) sends: Vec<f64>,
 }
 
 impl Alone {
-    /// Of a schedule whose times are numbers and whose devices are there.
+    /// Computes the durations of a schedule. Its times must be finite and its devices must exist.
     pub(super) fn of(problem: &Problem<'_>, schedule: &Schedule) -> Self {
         let send = |at: &TransferSpan| Span { device: at.from, start: at.send_start, end: at.send_end };
         let spans: Vec<Span> = schedule.tasks.iter().copied().chain(schedule.transfers.iter().map(send)).collect();

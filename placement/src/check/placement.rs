@@ -1,11 +1,11 @@
-//! Is every task on a device where it may be, and does everything fit?
+//! Check of a placement: allowed devices, colocation and memory.
 
 use super::Violation;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 use crate::problem::{MemoryRule, Problem};
 
-/// Everything that is wrong with putting task `t` on `device_of[t]`. `O(V + E)`.
+/// Returns all faults of the placement with task `t` on `device_of[t]`. `O(V + E)`.
 pub fn check_placement(problem: &Problem<'_>, device_of: &[DeviceId]) -> Vec<Violation> {
     let (graph, platform) = (problem.graph(), problem.platform());
     if device_of.len() != graph.task_count() {

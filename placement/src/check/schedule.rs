@@ -1,4 +1,4 @@
-//! Does a schedule respect data, devices and links, and do its numbers add up?
+//! Check of a schedule: data, devices, links, order and totals.
 
 use super::alone::Alone;
 use super::{Subject, Violation};
@@ -12,10 +12,11 @@ use std::collections::BTreeMap;
 /// Relative error that sums of times may have.
 const TOLERANCE: f64 = 1e-9;
 
-/// Everything that is wrong with `schedule` as an execution of the placement `device_of` under the problem's rules. `O((V + E) log (V + E))`, and
-/// where devices slow each other down `O(V × devices²)`.
+/// Returns all faults of `schedule` as an execution of the placement `device_of` under the problem's rules.
 ///
-/// `device_of` itself is judged by [`check_placement`](super::check_placement) and must have passed it.
+/// `O((V + E) log (V + E))`; if devices slow each other down, also `O(V × devices²)`.
+///
+/// `device_of` must have passed [`check_placement`](super::check_placement).
 pub fn check_schedule(problem: &Problem<'_>, device_of: &[DeviceId], schedule: &Schedule) -> Vec<Violation> {
     let tasks = problem.graph().task_count();
     for given in [device_of.len(), schedule.tasks.len()] {
@@ -27,7 +28,7 @@ pub fn check_schedule(problem: &Problem<'_>, device_of: &[DeviceId], schedule: &
     let mut checker = Checker { problem, device_of, schedule, slack, alone, violations: Vec::new() };
     checker.check_times();
     if !checker.violations.is_empty() {
-        // Nothing can be compared with a time that is none.
+        // Invalid times cannot be compared.
         return checker.violations;
     }
     checker.alone = Alone::of(problem, schedule);
@@ -46,12 +47,12 @@ struct Checker<'a> {
     device_of: &'a [DeviceId],
     schedule: &'a Schedule,
     slack: f64,
-    /// How long tasks and sends would have taken, had their devices been alone.
+    /// Durations of tasks and sends without slowdowns from other devices.
     alone: Alone,
     violations: Vec<Violation>,
 }
 
-/// What times may differ by: a little of the greatest time in the schedule.
+/// Returns the tolerance of times: a small part of the greatest time in the schedule.
 fn slack(schedule: &Schedule) -> f64 {
     let tasks = schedule.tasks.iter().map(|span| span.end);
     let transfers = schedule.transfers.iter().map(|transfer| transfer.end);
@@ -92,7 +93,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks every transfer by itself, and that each (datum, target) that is needed is served once. Returns when each arrives.
+    /// Checks every transfer, and that each needed (datum, target) is served once. Returns the arrival times.
     fn check_transfers(&mut self) -> BTreeMap<(DatumId, DeviceId), f64> {
         let mut needed = self.needed();
         let mut arrivals = BTreeMap::new();
@@ -111,7 +112,7 @@ impl Checker<'_> {
         arrivals
     }
 
-    /// Every (datum, target) with a consumer that is not on the producer's device, and that device.
+    /// Returns every (datum, target) with a consumer on another device than the producer's, with the producer's device.
     fn needed(&self) -> BTreeMap<(DatumId, DeviceId), DeviceId> {
         let graph = self.problem.graph();
         let mut needed = BTreeMap::new();
@@ -152,7 +153,7 @@ impl Checker<'_> {
                 } else {
                     arrivals.get(&(datum, device)).copied()
                 };
-                // A transfer that is missing has been reported.
+                // A missing transfer has been reported already.
                 if let Some(available) = available
                     && start < available - self.slack
                 {
@@ -169,7 +170,7 @@ impl Checker<'_> {
         }
         for transfer in &self.schedule.transfers {
             let send = Subject::Send(transfer.datum, transfer.to);
-            // A send that costs nothing is no work of the device.
+            // A send that costs nothing does not occupy the device.
             if self.problem.rules().send_costs.send_operations > 0.0 {
                 work.entry(transfer.from).or_default().push((transfer.send_start, transfer.send_end, send));
             }
@@ -232,7 +233,7 @@ impl Checker<'_> {
     fn check_sums(&mut self) {
         let last = self.schedule.tasks.iter().map(|span| span.end).fold(0.0, f64::max);
         let given = self.schedule.makespan;
-        // Not a number does not agree either.
+        // The comparison is also false if the makespan is NaN.
         let agrees = (given - last).abs() <= self.slack;
         if !agrees {
             self.violations.push(Violation::Makespan { given, last });
@@ -245,7 +246,7 @@ impl Checker<'_> {
     }
 }
 
-/// Neighbours in time of which the second starts before the end of what came before.
+/// Returns pairs of spans, neighbours in time, in which the second starts before the first has ended.
 fn overlaps<T: Copy>(spans: &mut [(f64, f64, T)], slack: f64) -> Vec<(T, T)> {
     spans.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
     let mut found = Vec::new();

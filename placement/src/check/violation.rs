@@ -1,14 +1,14 @@
-//! What can be wrong, one variant each.
+//! Faults of placements and schedules, one variant each.
 
 use crate::graph::{DatumId, TaskId};
 use crate::platform::{DeviceId, DeviceKind, DeviceKinds};
 
-/// A rule that a placement or a schedule breaks.
+/// Rule that a placement or a schedule breaks.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
-    /// Not exactly one entry for each task.
+    /// The number of entries differs from the number of tasks.
     #[error("{given} entries for {tasks} tasks")]
     Length { tasks: usize, given: usize },
     /// A device that the platform does not have.
@@ -26,7 +26,7 @@ pub enum Violation {
     /// Colocated tasks on different devices.
     #[error("{first} is on {first_device} and {second} on {second_device}, but they are colocated")]
     Colocation { first: TaskId, first_device: DeviceId, second: TaskId, second_device: DeviceId },
-    /// More memory in use on a device than it has.
+    /// More memory in use on a device than its capacity.
     #[error("{device} has {available} bytes, and {needed} are placed on it")]
     Memory { device: DeviceId, needed: u128, available: u64 },
     /// A time that is negative, infinite or not a number.
@@ -38,25 +38,25 @@ pub enum Violation {
     /// A task or transfer does not take as long as it costs.
     #[error("{what} takes {taken} and should take {cost}")]
     Duration { what: Subject, taken: f64, cost: f64 },
-    /// Two things overlap on a device.
+    /// Two items overlap on a device.
     #[error("{first} and {second} are on {device} at the same time")]
     Overlap { device: DeviceId, first: Subject, second: Subject },
-    /// A task starts before one of its inputs is there.
+    /// A task starts before one of its inputs is on its device.
     #[error("{task} starts at {start}, but {datum} is there only at {available}")]
     Precedence {
         task: TaskId,
         start: f64,
         datum: DatumId,
-        /// When the input is on the task's device.
+        /// Time when the input is on the task's device.
         available: f64,
     },
-    /// A datum that is needed on a device does not get there.
+    /// A datum that is needed on a device and never arrives there.
     #[error("{datum} is needed on {to} and not sent there")]
     MissingTransfer { datum: DatumId, to: DeviceId },
-    /// A transfer that nobody needs, that repeats another, or whose ends or size are wrong.
+    /// A transfer that is not needed, that repeats another, or whose ends or size are wrong.
     #[error("the transfer of {datum} from {from} to {to} is not needed, or a repetition, or of a wrong size")]
     NeedlessTransfer { datum: DatumId, from: DeviceId, to: DeviceId },
-    /// A send or transfer starts before its datum is there.
+    /// A send or transfer that starts before its datum is ready.
     #[error("the transfer of {datum} to {to} starts at {start}, but the datum is ready only at {available}")]
     EarlyTransfer { datum: DatumId, to: DeviceId, start: f64, available: f64 },
     /// Two transfers share a link that carries one at a time.
@@ -76,7 +76,7 @@ pub enum Violation {
     Traffic { given: u64, sum: u128 },
 }
 
-/// What a violation is about.
+/// Subject of a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// A task.

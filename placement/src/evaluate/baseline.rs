@@ -1,23 +1,23 @@
-//! What a problem's schedules are compared with.
+//! Reference figures with which a problem's schedules are compared.
 
 use crate::bound::{LowerBound, lower_bound};
 use crate::problem::Problem;
 use crate::rank::static_levels;
 use serde::Serialize;
 
-/// Figures of a problem that are the same for all of its schedules.
+/// Figures of a problem that are equal for all of its schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Baseline {
-    /// What no schedule can beat.
+    /// Lower bound of the makespan.
     pub bound: LowerBound,
-    /// The longest way of least times over feasible devices, without transfers (`CP_MIN` of Topcuoglu 2002, section 5.1).
+    /// Longest path of least times over feasible devices, without transfers (`CP_MIN` of Topcuoglu 2002, section 5.1).
     pub critical_path: f64,
-    /// Time of all tasks on the best device that can take all of them, constraints and memory included, if there is one.
+    /// Time of all tasks on the best device that can run all of them under constraints and memory, if there is one.
     pub single_device: Option<f64>,
 }
 
 impl Baseline {
-    /// Computes the figures; most of the time goes into the bound, see [`lower_bounds`](crate::bound::lower_bounds).
+    /// Computes the figures. The bound takes most of the time, see [`lower_bounds`](crate::bound::lower_bounds).
     pub fn of(problem: &Problem<'_>) -> Self {
         Baseline {
             bound: lower_bound(problem),
@@ -54,7 +54,7 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// The single device, if the fast one has so much memory and the second task may run on `kinds`.
+    /// Returns the single device's time if the fast device has `memory` bytes and the second task may run on `kinds`.
     fn single_device(memory: u64, kinds: DeviceKinds) -> Option<f64> {
         let mut builder = GraphBuilder::new();
         let task = || Task::new("t").with_operations(8.0).with_memory(10);

@@ -1,4 +1,4 @@
-//! How many tasks a device can choose from when it decides which is next (Laich 2017, figure 7.10).
+//! Number of tasks that a device can choose from when it decides which one runs next (Laich 2017, figure 7.10).
 
 use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
@@ -6,20 +6,20 @@ use crate::problem::Problem;
 use crate::schedule::Schedule;
 use serde::Serialize;
 
-/// The moment when a device starts a task.
+/// Moment when a device starts a task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Decision {
-    /// When.
+    /// Time of the decision.
     pub time: f64,
-    /// Which device decides.
+    /// Device that decides.
     pub device: DeviceId,
-    /// Which task it starts.
+    /// Task that it starts.
     pub task: TaskId,
-    /// Tasks of the device that have all their inputs and have not been started before, this one included.
+    /// Number of tasks of the device that have all their inputs and have not been started before, including this one.
     pub executable: usize,
 }
 
-/// Every decision of a schedule, in the order in which tasks start. `O((V + E) log (V + E))`.
+/// Returns every decision of a schedule, in the order in which tasks start. `O((V + E) log (V + E))`.
 pub fn decisions(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Decision> {
     let mut arrivals = vec![Vec::new(); problem.platform().device_count()];
     for (task, span) in problem.graph().task_ids().zip(&schedule.tasks) {
@@ -38,7 +38,7 @@ pub fn decisions(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Decision> {
     schedule.order.iter().map(decide).collect()
 }
 
-/// When the last input of `task` is on its device; 0 where it has none.
+/// Returns the time when the last input of `task` is on its device; 0 if it has no inputs.
 fn executable_from(problem: &Problem<'_>, schedule: &Schedule, task: TaskId) -> f64 {
     let graph = problem.graph();
     let device = schedule.tasks[task.index()].device;
@@ -57,7 +57,7 @@ mod tests {
     use crate::sample;
     use crate::simulate::simulate;
 
-    /// Tasks 0 to 2 wait for device 0 from the start; task 3 comes to it from device 1 at 3, when 0 runs.
+    /// Tasks 0 to 2 wait for device 0 from the start; task 3 gets its datum from device 1 at 3, while task 0 runs.
     #[test]
     fn a_decision_counts_what_has_come_and_not_been_started() {
         let loaded = sample::problem(sample::graph(&[4.0, 3.0, 2.0, 1.0, 2.0], &[(4, 3, 10)]), &[1.0; 2]);

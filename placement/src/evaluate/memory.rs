@@ -1,25 +1,27 @@
-//! What every device holds at every moment of a schedule.
+//! Memory that every device holds over the time of a schedule.
 
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 use serde::Serialize;
 
-/// From a moment on, a device holds so many bytes.
+/// Memory that a device holds from a moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Held {
-    /// From when on.
+    /// The moment.
     pub time: f64,
-    /// How much; at most the greatest `u64`.
+    /// Bytes; saturates at `u64::MAX`.
     pub bytes: u64,
 }
 
-/// What each device holds over time, whatever the problem's memory rule counts: by device, then ascending in time, from 0 on.
+/// Returns the memory of each device over time: by device, then ascending in time, from 0 on. The problem's memory rule
+/// is ignored.
 ///
-/// A task's resident memory is on its device all the time. A datum is on its producer's device from the producer's start to the
-/// end of its last consumer there and of its last transfer; on another device from its transfer's start to the end of its last
-/// consumer there. What nobody consumes is a result and stays. What is there for no time does not count.
-/// `O((V + E) log (V + E))`, and each datum's consumers once for each device that it goes to.
+/// A task's resident memory is always on its device. On its producer's device a datum stays from the producer's start
+/// until its last consumer there and its last transfer have ended. On another device it stays from its transfer's start
+/// to the end of its last consumer there. A datum without consumers is a result and stays. A datum that is on a device
+/// for no time does not count. `O((V + E) log (V + E))`, plus each datum's consumers once for each device that receives
+/// it.
 pub fn memory_over_time(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Vec<Held>> {
     let mut changes = Changes { by_device: vec![Vec::new(); problem.platform().device_count()] };
     for (task, span) in problem.graph().tasks().iter().zip(&schedule.tasks) {
@@ -29,7 +31,7 @@ pub fn memory_over_time(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Vec<H
     changes.by_device.into_iter().map(sum).collect()
 }
 
-/// What is allocated and freed, and when.
+/// Allocations (positive) and releases (negative), with their times.
 struct Changes {
     by_device: Vec<Vec<(f64, i128)>>,
 }
@@ -62,7 +64,7 @@ fn add_data(problem: &Problem<'_>, schedule: &Schedule, changes: &mut Changes) {
     }
 }
 
-/// Adds the changes up; one entry for each finite moment when something changes.
+/// Accumulates the changes; returns one entry for each finite moment with a change.
 fn sum(mut changes: Vec<(f64, i128)>) -> Vec<Held> {
     changes.retain(|(time, _)| time.is_finite());
     changes.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -89,7 +91,8 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::simulate::simulate;
 
-    /// a (0 to 2) and b (2 to 5) on device 0, c on device 1, which reads a's datum from 4 on: it is sent from 2 to 4.
+    /// Tasks a (0 to 2) and b (2 to 5) are on device 0. Task c on device 1 reads a's datum from 4 on, after a transfer
+    /// from 2 to 4.
     #[test]
     fn data_are_held_from_their_production_to_their_last_use() {
         let mut builder = GraphBuilder::new();

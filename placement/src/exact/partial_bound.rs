@@ -1,7 +1,8 @@
-//! What no schedule can beat that starts like the one in the making.
+//! Lower bound of the schedules that continue a partial schedule.
 //!
-//! Every task to come starts when its device is free or later, and not before the last start. From there, starts are as early as in
-//! [`Paths`], and work is as in [`Weights`], where each device has only from then to the makespan.
+//! Every remaining task starts no earlier than its device is free, and no earlier than the last start. From there,
+//! starts are as early as in [`Paths`]. Work is as in [`Weights`], but each device has only the time from then to the
+//! makespan.
 
 use super::state::State;
 use crate::bound::{Feeder, Paths, Weights, earliest};
@@ -9,16 +10,16 @@ use crate::graph::{DatumId, TaskId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Bounds of what a [`State`] can become.
+/// Bounds for the continuations of a [`State`].
 pub(super) struct PartialBound<'p> {
     problem: &'p Problem<'p>,
     paths: Paths,
     weights: Vec<Vec<f64>>,
     /// Times of transfers, by datum, sender and receiver.
     transfers: Vec<f64>,
-    /// Earliest starts of tasks to come, by task and device.
+    /// Earliest starts of remaining tasks, by task and device.
     starts: Vec<f64>,
-    /// What a task waits for; kept for their memory, as the next two.
+    /// Producers that a task waits for. This and the next two fields are scratch memory.
     feeders: Vec<(TaskId, Feeder)>,
     joined: Vec<Feeder>,
     here: Vec<Feeder>,
@@ -39,12 +40,12 @@ impl<'p> PartialBound<'p> {
         }
     }
 
-    /// The least time from the end of `task` on `device` to the end of everything.
+    /// Returns the least time from the end of `task` on `device` to the end of the schedule.
     pub(super) fn tail(&self, task: TaskId, device: DeviceId) -> f64 {
         self.paths.tail(task, device)
     }
 
-    /// What no schedule can beat that `state` is the start of; infinite where there is none.
+    /// Returns a lower bound of all schedules that continue `state`; infinite if there are none.
     pub(super) fn bound(&mut self, state: &State<'p>) -> f64 {
         let (graph, platform) = (self.problem.graph(), self.problem.platform());
         let last = state.last().map_or(0.0, |(_, span)| span.start);
@@ -63,7 +64,7 @@ impl<'p> PartialBound<'p> {
         works.into_iter().fold(bound, f64::max)
     }
 
-    /// The end of everything that has to do with `task`, on the device that is best for it. Keeps its starts.
+    /// Returns the least end of a path through `task`, on its best device. Stores the task's starts.
     fn least_end(&mut self, state: &State<'_>, task: TaskId, free: &[f64]) -> f64 {
         let (graph, platform) = (self.problem.graph(), self.problem.platform());
         let mut least = f64::INFINITY;
@@ -78,7 +79,8 @@ impl<'p> PartialBound<'p> {
         least
     }
 
-    /// When what `task` waits for can be on `device`. The starts of the tasks before it must be there.
+    /// Returns the earliest time at which the inputs of `task` can be on `device`. The starts of the tasks before it
+    /// must be stored.
     fn start(&mut self, state: &State<'_>, task: TaskId, device: DeviceId) -> f64 {
         let graph = self.problem.graph();
         let mut start = 0.0f64;
@@ -102,7 +104,7 @@ impl<'p> PartialBound<'p> {
         start.max(earliest(&mut self.joined, &mut self.here))
     }
 
-    /// The producer of `datum`, which is still to come, as it looks from `device`.
+    /// Returns the producer of `datum`, which is not scheduled yet, as a feeder of a task on `device`.
     fn feeder(&self, datum: DatumId, task: TaskId, device: DeviceId) -> Feeder {
         let (graph, platform) = (self.problem.graph(), self.problem.platform());
         let producer = graph.producer(datum);
@@ -120,7 +122,7 @@ impl<'p> PartialBound<'p> {
         self.transfers[(datum.index() * devices + from.index()) * devices + to.index()]
     }
 
-    /// The least weighted time of a task to come over the devices that are left to it.
+    /// Returns the least weighted time of a remaining task over the devices that are open to it.
     fn share(&self, state: &State<'_>, task: TaskId, weights: &[f64]) -> f64 {
         let unit = self.problem.graph().unit(task);
         let devices = self.problem.platform().device_ids().filter(|&device| state.admits(unit, device));

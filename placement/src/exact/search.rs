@@ -1,4 +1,4 @@
-//! The search: depth first, the most promising child first.
+//! Search: depth first, the most promising child first.
 
 use super::partial_bound::PartialBound;
 use super::state::State;
@@ -9,7 +9,7 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Span;
 
-/// A schedule must be better by this part to be looked for.
+/// Least relative improvement of a schedule that the search looks for.
 const PRECISION: f64 = 1e-12;
 
 pub(super) struct Search<'p> {
@@ -46,12 +46,12 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// What no schedule can beat, without search.
+    /// Returns the lower bound without search.
     pub(super) fn root_bound(&self) -> f64 {
         lower_bound(self.problem).value
     }
 
-    /// Takes the schedule of these appends, if it is one and the best so far.
+    /// Keeps the schedule of these appends, if it is valid and the best so far.
     pub(super) fn offer(&mut self, sequence: &[(TaskId, DeviceId)]) {
         let mut appended = 0;
         for &(task, device) in sequence {
@@ -67,7 +67,7 @@ impl<'p> Search<'p> {
         (0..appended).for_each(|_| self.state.take_back());
     }
 
-    /// Searches until nothing better can be there, or the allowed nodes are used up.
+    /// Searches until no better schedule can exist, or until the allowed nodes are used up.
     pub(super) fn run(&mut self) {
         if self.bound.bound(&self.state) < self.limit() {
             self.visit();
@@ -82,12 +82,12 @@ impl<'p> Search<'p> {
         self.nodes
     }
 
-    /// The best schedule's spans.
+    /// Returns the spans of the best schedule.
     pub(super) fn into_best(self) -> Option<Vec<Span>> {
         self.best
     }
 
-    /// A bound at or above this is not worth a visit.
+    /// Returns the makespan at or above which a bound prunes a node.
     fn limit(&self) -> f64 {
         self.makespan * (1.0 - PRECISION)
     }
@@ -101,7 +101,7 @@ impl<'p> Search<'p> {
         }
         self.nodes += 1;
         for child in self.children() {
-            // The limit may have come down since the children were listed.
+            // The limit may have decreased since the children were listed.
             if child.bound >= self.limit() {
                 return;
             }
@@ -122,7 +122,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// The appends that are followed from here, the least bound first.
+    /// Returns the appends to try from here, the least bound first.
     fn children(&self) -> Vec<Append> {
         let graph = self.problem.graph();
         let mut children = Vec::new();
@@ -147,15 +147,15 @@ impl<'p> Search<'p> {
         children
     }
 
-    /// Whether `device` is unused and a twin before it is too.
+    /// Whether `device` is unused and an earlier twin is unused too.
     fn has_unused_twin(&self, device: DeviceId) -> bool {
         let first = self.firsts[device.index()];
         let unused = |device: u32| self.state.device(DeviceId(device)).tasks == 0;
         unused(device.0) && (first.0..device.0).any(|other| self.firsts[other as usize] == first && unused(other))
     }
 
-    /// Whether this append may come after the last one: not before it in time, and of two that could be exchanged, in the order of
-    /// their ids.
+    /// Whether this append may come after the last one: not earlier in time, and in the order of ids if the two could
+    /// be exchanged.
     fn is_in_order(&self, task: TaskId, device: DeviceId, start: f64) -> bool {
         let Some((last, span)) = self.state.last() else { return true };
         let exchangeable =

@@ -1,31 +1,31 @@
-//! A schedule in the making: some tasks appended one after the other.
+//! Partial schedule: some tasks, appended one after the other.
 
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Span;
 
-/// The tasks that have been appended, and what follows for the others.
+/// Appended tasks, and the resulting state of the others.
 pub(super) struct State<'p> {
     problem: &'p Problem<'p>,
     spans: Vec<Option<Span>>,
-    /// Predecessors that are not there yet.
+    /// Number of predecessors of each task that are not appended.
     missing: Vec<u32>,
-    /// The device of a unit, and how many of its members are there.
+    /// Device of each unit, and number of its members that are appended.
     units: Vec<(DeviceId, u32)>,
-    /// Bytes left; `None` where there is no limit.
+    /// Free bytes by device; `None` means no limit.
     left: Vec<Option<u64>>,
     devices: Vec<DeviceState>,
-    /// In the order of appending, with what the device was before.
+    /// Appended tasks in order, each with the former state of its device.
     sequence: Vec<(TaskId, DeviceState)>,
 }
 
-/// A device with the tasks that it has.
+/// State of a device with its tasks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DeviceState {
-    /// When its last task ends.
+    /// End of its last task.
     pub(super) free: f64,
-    /// How many tasks it has.
+    /// Number of its tasks.
     pub(super) tasks: u32,
 }
 
@@ -43,7 +43,7 @@ impl<'p> State<'p> {
         }
     }
 
-    /// Appends `task` to `device` at `start`. It must be ready, and `device` one of its candidates.
+    /// Appends `task` to `device` at `start`. The task must be ready, and the device must admit it.
     pub(super) fn append(&mut self, task: TaskId, device: DeviceId, start: f64) {
         let graph = self.problem.graph();
         let end = start + self.problem.time(task, device);
@@ -57,7 +57,7 @@ impl<'p> State<'p> {
         if *members == 1 {
             *place = device;
             let demand = self.problem.demand(unit);
-            // Candidates have room.
+            // A device that admits the unit has enough free memory.
             self.left[device.index()] = self.left[device.index()].map(|left| left - demand);
         }
         for successor in graph.successors(task) {
@@ -65,7 +65,7 @@ impl<'p> State<'p> {
         }
     }
 
-    /// Takes back the last append, if there is one.
+    /// Removes the last append, if there is one.
     pub(super) fn take_back(&mut self) {
         let Some((task, before)) = self.sequence.pop() else { return };
         let Some(span) = self.spans[task.index()].take() else { return };
@@ -87,7 +87,7 @@ impl<'p> State<'p> {
         self.sequence.len() == self.spans.len()
     }
 
-    /// Where and when all tasks are, if they all are there.
+    /// Returns the spans of all tasks, if all are appended.
     pub(super) fn spans(&self) -> Option<Vec<Span>> {
         self.spans.iter().copied().collect()
     }
@@ -100,18 +100,18 @@ impl<'p> State<'p> {
         self.devices[device.index()]
     }
 
-    /// The last task and its span.
+    /// Returns the last task and its span.
     pub(super) fn last(&self) -> Option<(TaskId, Span)> {
         let &(task, _) = self.sequence.last()?;
         Some((task, self.spans[task.index()]?))
     }
 
-    /// Whether `task` is still to come and all its predecessors are there.
+    /// Whether `task` is not appended and all its predecessors are.
     pub(super) fn is_ready(&self, task: TaskId) -> bool {
         self.spans[task.index()].is_none() && self.missing[task.index()] == 0
     }
 
-    /// Whether `unit` may be on `device`: where its members are, or where it is feasible and has room.
+    /// Whether `unit` may be on `device`: its members are there, or it is feasible and fits into the free memory.
     pub(super) fn admits(&self, unit: UnitId, device: DeviceId) -> bool {
         match self.units[unit.index()] {
             (place, 1..) => place == device,
@@ -122,7 +122,7 @@ impl<'p> State<'p> {
         }
     }
 
-    /// When a task whose predecessors are all there could start at the end of `device`.
+    /// Returns the earliest start of a task after the other tasks of `device`, if its predecessors are all appended.
     pub(super) fn start(&self, task: TaskId, device: DeviceId) -> f64 {
         let graph = self.problem.graph();
         let arrival = |&datum| match self.spans[graph.producer(datum).index()] {

@@ -1,13 +1,13 @@
-//! Devices that are alike in everything a problem knows of them.
+//! Devices that are identical in everything that a problem knows about them.
 
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// For each device the first device that is its twin; itself where none before it is.
+/// Returns the first twin of each device; the device itself if no earlier device is its twin.
 ///
-/// Two devices are twins where every task takes as long on one as on the other, every unit is feasible on both or on neither, they
-/// have the same memory, and every datum takes as long between either of them and a third device, and between them either
-/// way. Exchanging twins in a schedule then gives a schedule of the same makespan.
+/// Two devices are twins if they have equal task times, equal feasible units and equal memory. Every datum must also
+/// take as long between either of them and a third device, and between the two in both directions. Exchanging twins in
+/// a schedule then gives a schedule of equal makespan.
 pub(super) fn first_twins(problem: &Problem<'_>) -> Vec<DeviceId> {
     let mut sizes: Vec<u64> = problem.graph().datum_ids().map(|datum| problem.graph().bytes(datum)).collect();
     sizes.sort_unstable();
@@ -15,7 +15,7 @@ pub(super) fn first_twins(problem: &Problem<'_>) -> Vec<DeviceId> {
     let mut groups: Vec<Vec<DeviceId>> = Vec::new();
     let mut firsts = Vec::new();
     for device in problem.platform().device_ids() {
-        // A twin of all in a group, because links within it must be alike too.
+        // The device must be a twin of all in a group, because links within the group must be identical too.
         let fits = |group: &&mut Vec<DeviceId>| group.iter().all(|&member| are_twins(problem, &sizes, member, device));
         match groups.iter_mut().find(fits) {
             Some(group) => {
@@ -62,13 +62,13 @@ mod tests {
         builder.edge(a, b, 10);
         let graph = builder.build().unwrap();
         let devices = vec![Device::new("d", DeviceKind::Cpu); 5];
-        // Device 3 is slower, and the link between 0 and 4 is.
+        // Device 3 is slower, and so is the link between 0 and 4.
         let rate = |from: u32, to: u32| if from.min(to) == 0 && from.max(to) == 4 { 1.0 } else { 2.0 };
         let platform = Platform::new(devices, |from, to| (0.0, rate(from.0, to.0))).unwrap();
         let time = |device: DeviceId| Some(if device.0 == 3 { 2.0 } else { 1.0 });
         let costs = CostTable::from_fn(&graph, &platform, |_, device| time(device)).unwrap();
         let problem = Problem::new(&graph, &platform, &costs, MemoryRule::Ignore).unwrap();
-        // 0 and 4 are twins: their link is slow in both directions, and to all others they are alike.
+        // Devices 0 and 4 are twins: their link is slow in both directions, and their links to all others are equal.
         assert_eq!(first_twins(&problem), [0, 1, 1, 3, 0].map(DeviceId));
     }
 }

@@ -1,46 +1,51 @@
-//! The degree of parallelism: the most that tasks can take at the same time, whatever their order and their times are.
+//! Degree of parallelism: the most cores (or another weight) that tasks can use at the same time, in any order and with
+//! any times.
 //!
-//! Tasks that run at the same time are mutually unreachable, an *antichain*; so no order takes more than the antichain of the greatest
-//! weight (Wu et al. 2018, section 4.2, theorem 2 and equation 2). By Dilworth's theorem with weights that is the least number of chains that
-//! cover each task as often as it weighs. The paper finds it by a minimum-cost flow on the split graph of the transitive closure (its
-//! algorithm 2, after Cong 1993). For one antichain that flow needs no costs and no closure: of all
-//! chains, one a unit of weight, as many as possible are joined end to start, and a joint may pass through tasks on its way. So each task is
-//! two vertices, *start* and *end*, with arcs
+//! Tasks that run at the same time are mutually unreachable, an *antichain*. So no order uses more than the antichain
+//! of the greatest weight (Wu et al. 2018, section 4.2, theorem 2 and equation 2). By Dilworth's theorem with weights,
+//! this equals the least number of chains that cover each task as often as it weighs. The paper finds it by a
+//! minimum-cost flow on the split graph of the transitive closure (its algorithm 2, after Cong 1993). For one antichain
+//! the flow needs no costs and no closure. It starts from one chain per unit of weight and joins as many as possible
+//! end to start; a joint may pass through tasks. Each task is two vertices, *start* and *end*, with arcs
 //!
-//! * source → end and start → sink of the task's weight: a chain that ends there may go on, one that starts there may continue another;
+//! * source → end and start → sink, both of the task's weight: a chain that ends there may be continued, a chain that
+//!   starts there may continue another;
 //! * end → start of each successor, and start → end of the task itself, without bounds.
 //!
-//! The weight of the antichain is that of all tasks less the maximum flow, and its tasks are those whose end, but not whose start, the source
-//! still reaches. `O(V + E)` memory, and the [`flow`](super::flow)'s time.
+//! The weight of the antichain is the weight of all tasks minus the maximum flow. It consists of the tasks whose end is
+//! still reachable from the source, but whose start is not. `O(V + E)` memory, and the time of [`flow`](super::flow).
 //!
-//! The chains prove that no antichain weighs more: a chain meets an antichain at most once. A [`Cover`] says how many of them pass each edge
-//! and how many start at each task, which is all that [`check_antichain`](super::check::check_antichain) needs.
+//! The chains prove that no antichain weighs more, because a chain meets an antichain at most once. A [`Cover`] holds
+//! the number of chains on each edge and the number that start at each task.
+//! [`check_antichain`](super::check::check_antichain) needs nothing else.
 
 use super::flow::{Network, UNBOUNDED};
 use crate::graph::{TaskGraph, TaskId};
 
-/// Mutually unreachable tasks of the greatest weight.
+/// Mutually unreachable tasks with the greatest total weight.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Antichain {
-    /// Its tasks of some weight, ascending.
+    /// Tasks of the antichain with a weight above 0, ascending.
     pub tasks: Vec<TaskId>,
-    /// What they weigh together.
+    /// Total weight of the tasks.
     pub weight: u64,
-    /// As many chains as the antichain weighs, which cover all tasks.
+    /// Chains that cover all tasks; their number equals the antichain's weight.
     pub cover: Cover,
 }
 
 /// Chains in a graph that pass each task at least as often as it weighs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cover {
-    /// By task: chains that start there.
+    /// Number of chains that start at each task.
     pub starts: Vec<u64>,
-    /// By task: chains that go from it to each of its [successors](TaskGraph::successors).
+    /// Number of chains from each task to each of its [successors](TaskGraph::successors).
     pub passing: Vec<Vec<u64>>,
 }
 
-/// The antichain of the greatest weight, where task `t` weighs `weights[t]`; tasks of no weight only connect others. `None` where
-/// all weights together are 2⁶² or more, or are not one for each task.
+/// Returns the antichain of the greatest weight, if task `t` weighs `weights[t]`.
+///
+/// Tasks without weight only connect others. Returns `None` if the weights sum to 2⁶² or more, or if there is not one
+/// per task.
 pub fn heaviest_antichain(graph: &TaskGraph, weights: &[u64]) -> Option<Antichain> {
     let total = weights.iter().try_fold(0u64, |sum, &weight| sum.checked_add(weight))?;
     if weights.len() != graph.task_count() || total >= UNBOUNDED / 2 {
@@ -58,11 +63,13 @@ pub fn heaviest_antichain(graph: &TaskGraph, weights: &[u64]) -> Option<Antichai
     Some(Antichain { tasks, weight: total - joined, cover: split.cover(graph, weights) })
 }
 
-/// The weight of the heaviest antichain among `members`, or some number between it and `cap` where it is not above `cap`: all paths of the
-/// graph count, those that leave the members and return as well. `members` must be sorted by their places in
-/// [`TaskGraph::topological`], which `position` gives. Together they must weigh less than 2⁶².
+/// Returns the weight of the heaviest antichain among `members`. If it is at most `cap`, returns some number between it
+/// and `cap`.
 ///
-/// Only tasks on ways between members take part: `O(V + E)` to find them, and the flow over them.
+/// All paths of the graph count, also paths that leave the members and return. `members` must be sorted by `position`,
+/// their positions in [`TaskGraph::topological`]. Their weights must sum to less than 2⁶².
+///
+/// Only tasks on paths between members take part: `O(V + E)` to find them, and the flow over them.
 pub(super) fn parallelism_within(
     graph: &TaskGraph,
     members: &[TaskId],
@@ -93,14 +100,14 @@ pub(super) fn parallelism_within(
     total - split.network.send(split.source, split.sink, total - cap)
 }
 
-/// The network that joins chains.
+/// Network that joins chains.
 struct Split {
     network: Network,
     source: usize,
     sink: usize,
-    /// Of each task of the graph; the greatest number where it takes no part.
+    /// Position of each task of the graph in the network; `u32::MAX` if it takes no part.
     place_of: Vec<u32>,
-    /// Of each place: the arc to the sink, and those to successors that take part.
+    /// For each position, the arc to the sink, and the arcs to successors in the network.
     arcs: Vec<(usize, Vec<usize>)>,
 }
 
@@ -130,7 +137,7 @@ impl Split {
         Split { network, source, sink, place_of, arcs }
     }
 
-    /// The chains of a network over all tasks that has sent what it can.
+    /// Returns the chains of a network over all tasks after a maximum flow.
     fn cover(&self, graph: &TaskGraph, weights: &[u64]) -> Cover {
         let mut cover = Cover { starts: Vec::with_capacity(weights.len()), passing: Vec::with_capacity(weights.len()) };
         for task in graph.task_ids() {
@@ -160,7 +167,7 @@ mod tests {
     fn chains_forks_and_crossings_have_their_widths() {
         assert_eq!(heaviest(&[5, 4, 7], &[(0, 1), (1, 2)]).tasks, [TaskId(2)]);
         assert_eq!(heaviest(&[5, 6, 7], &[(0, 1), (0, 2)]).weight, 13);
-        // Two chains that share their middle: a joint passes through it.
+        // Two chains share their middle, and a joint passes through it.
         let crossed = heaviest(&[2, 3, 1, 3, 2], &[(0, 2), (1, 2), (2, 3), (2, 4)]);
         assert_eq!((crossed.weight, crossed.cover.starts.iter().sum::<u64>()), (5, 5));
         assert_eq!(heaviest(&[], &[]).weight, 0);
@@ -175,7 +182,7 @@ mod tests {
         assert_eq!(heaviest_antichain(&graph, &[1]), None);
     }
 
-    /// 0 and 2 are ordered through 1, which is not among them.
+    /// Tasks 0 and 2 are ordered through 1, which is not a member.
     #[test]
     fn ways_that_leave_the_members_count() {
         let graph = sample::graph(&[1.0; 4], &[(0, 1, 0), (1, 2, 0), (3, 2, 0)]);
@@ -187,7 +194,7 @@ mod tests {
             parallelism_within(&graph, &members, &position, |_| 2, cap)
         };
         assert_eq!((of(&[0, 2], 0), of(&[0, 3], 0), of(&[0, 1, 3], 0), of(&[], 0)), (2, 4, 4, 0));
-        // What is not above the cap is not looked into further.
+        // An antichain within the cap is not computed exactly.
         assert_eq!(of(&[0, 2], 4), 4);
     }
 }

@@ -1,9 +1,9 @@
-//! Partitions to devices, of which there are fewer: work and memory are shared out evenly (Wu et al. 2018, section 3, third step).
+//! Assignment of partitions to fewer devices, with balanced work and memory (Wu et al. 2018, section 3, third step).
 //!
-//! By load the partition of most work goes first, to the device of least work that has room (longest processing time first, Graham 1969: at most
-//! 4/3 of the optimal load, memory left aside). By affinity, those are first put together that most bytes join, as long as none
-//! gets more than a quarter over its share of the work. `O(E log E + P log D)` for `P` partitions and `D`
-//! devices; `O(P·D)` where memory is short.
+//! *By load*, the partition with the most work goes first, to the device of least work that has enough memory. This is
+//! longest processing time first (Graham 1969: at most 4/3 of the optimal load without memory limits). *By affinity*,
+//! partitions that exchange the most bytes are grouped first, as long as no group exceeds its share of the work by more
+//! than a quarter. `O(E log E + P log D)` for `P` partitions and `D` devices; `O(P·D)` if memory is scarce.
 
 use super::partition::Partitioning;
 use super::problem::Problem;
@@ -12,7 +12,7 @@ use crate::union_find::UnionFind;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By how many times its share of the work a group may be too large.
+/// Factor by which a group may exceed its share of the work.
 const BALANCE: f64 = 1.25;
 
 /// Partitions that go to one device together.
@@ -22,14 +22,14 @@ struct Group {
     memory: u64,
 }
 
-/// A device for each task, by load alone; none where some partition's memory finds no device with room.
+/// Returns a device for each task, by load alone; `None` if no device has enough memory for some partition.
 pub(super) fn by_load(problem: &Problem<'_>, partitioning: &Partitioning, devices: usize) -> Option<Vec<u32>> {
     let groups = groups(problem, partitioning);
     let group_of: Vec<u32> = (0..groups.len() as u32).collect();
     assign(problem, partitioning, &groups, &group_of, devices)
 }
 
-/// A device for each task, by load of what most bytes join; none as [`by_load`].
+/// Returns a device for each task, by load of grouped partitions; `None` as for [`by_load`].
 pub(super) fn by_affinity(problem: &Problem<'_>, partitioning: &Partitioning, devices: usize) -> Option<Vec<u32>> {
     let mut groups = groups(problem, partitioning);
     let share = groups.iter().map(|group| group.work).sum::<f64>() / devices.max(1) as f64 * BALANCE;
@@ -52,14 +52,14 @@ pub(super) fn by_affinity(problem: &Problem<'_>, partitioning: &Partitioning, de
     assign(problem, partitioning, &joined, &group_of, devices)
 }
 
-/// What each partition takes.
+/// Returns the work and the memory of each partition.
 fn groups(problem: &Problem<'_>, partitioning: &Partitioning) -> Vec<Group> {
     let work =
         |part: &super::Part| part.tasks.iter().map(|&task| problem.cores(task) as f64 * problem.time(task)).sum();
     partitioning.parts.iter().map(|part| Group { work: work(part), memory: part.memory }).collect()
 }
 
-/// Bytes between partitions and which two, most bytes first.
+/// Returns the bytes between pairs of partitions, most bytes first.
 fn joining(problem: &Problem<'_>, partitioning: &Partitioning) -> Vec<(Reverse<u64>, usize, usize)> {
     let (graph, mut bytes) = (problem.graph(), BTreeMap::<(u32, u32), u64>::new());
     for datum in graph.datum_ids() {
@@ -75,7 +75,8 @@ fn joining(problem: &Problem<'_>, partitioning: &Partitioning) -> Vec<(Reverse<u
     pairs
 }
 
-/// Groups to devices, the one of most work first; none where one finds no room.
+/// Assigns groups to devices, the group with the most work first; returns `None` if no device has enough memory for
+/// some group.
 fn assign(
     problem: &Problem<'_>,
     partitioning: &Partitioning,
@@ -86,7 +87,7 @@ fn assign(
     let capacity = problem.capacity().memory;
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|&group| (Reverse(Total(groups[group].work)), Reverse(groups[group].memory), group));
-    // Devices by what they have: the one of least work first.
+    // Devices by load: the device with the least work comes first.
     let mut loads: BTreeSet<(Total, u64, u32)> = (0..devices as u32).map(|device| (Total(0.0), 0, device)).collect();
     let mut device_of = vec![0u32; groups.len()];
     for group in order {

@@ -1,31 +1,37 @@
-//! Covers of partitions by chains, kept while the partitions grow: whether two of them together take more than a cap is a few searches then, and no
-//! flow over all that lies between their tasks.
+//! Chain covers of partitions, kept while the partitions grow.
 //!
-//! By Dilworth's theorem with weights, the heaviest antichain among some tasks weighs as much as the fewest chains that cover each task as often
-//! as it weighs (see [`antichain`](super::antichain)). A chain goes from task to task by the graph's paths, whatever these pass: by its transitive
-//! [`Closure`]. Two partitions are covered by the chains of both; each way from where a chain ends to where one starts, on which links may be
-//! taken back (an augmenting path of the matching of Fulkerson 1956, with weights), makes one chain fewer, and where there is none the number is the
-//! least. A partition under a cap has at most as many chains as the cap, so that at most as many searches decide about two.
+//! With them, a few searches decide whether two partitions together exceed a cap, instead of a flow over everything
+//! between their tasks.
 //!
-//! A search looks at each task once, and at each word of its row: `O(n V / 64)` for `n` tasks. [`Closure::of`] takes `V² / 8` bytes.
+//! By Dilworth's theorem with weights, the heaviest antichain among some tasks weighs as much as the fewest chains that
+//! cover each task as often as it weighs (see [`antichain`](super::antichain)). A chain goes from task to task along
+//! paths of the graph, through any tasks between: along its transitive [`Closure`]. The chains of two partitions
+//! together cover both. An augmenting path leads from the end of a chain to the start of another, and may undo links
+//! (Fulkerson 1956, with weights). Each augmenting path saves one chain; if there is none, the number of chains is
+//! minimal. A partition under a cap has at most as many chains as the cap, so at most as many searches decide about
+//! two.
+//!
+//! A search visits each task once, with all words of its row: `O(n V / 64)` for `n` tasks. [`Closure::of`] takes `V² /
+//! 8` bytes.
 
 use crate::graph::{TaskGraph, TaskId};
 use std::ops::Range;
 
-/// Bytes that a closure takes at most: that of some 46,000 tasks.
+/// Most bytes of a closure, enough for some 46,000 tasks.
 const MOST: usize = 256 << 20;
 
-/// Which tasks paths lead to, by places in the topological order.
+/// Transitive closure: reachability between tasks, by positions in the topological order.
 #[derive(Debug, Clone)]
 pub(super) struct Closure {
-    /// Words of a row.
+    /// Number of words in a row.
     words: usize,
-    /// Row after row: bit `t` of row `f` stands for a path from place `f` to place `t`.
+    /// Rows of bits: bit `t` of row `f` is set if a path leads from position `f` to position `t`.
     rows: Vec<u64>,
 }
 
 impl Closure {
-    /// The closure of a graph, whose tasks have these places; `None` where it would take too much memory. `O(E V / 64)`.
+    /// Computes the closure of a graph whose tasks have these positions; `None` if it needs too much memory. `O(E V /
+    /// 64)`.
     pub(super) fn of(graph: &TaskGraph, position: &[u32]) -> Option<Self> {
         let (tasks, words) = (graph.task_count(), graph.task_count().div_ceil(64));
         if tasks.checked_mul(words).is_none_or(|all| all > MOST / 8) {
@@ -49,45 +55,45 @@ impl Closure {
     }
 }
 
-/// Chains that cover each task as often as it weighs. Those of a partition lead through its tasks alone.
+/// Chains that cover each task as often as it weighs. The chains of a partition pass its tasks only.
 #[derive(Debug)]
 pub(super) struct Chains<'p> {
     closure: &'p Closure,
     position: &'p [u32],
-    /// By place: chains that start there, and that end.
+    /// Number of chains that start at each position, and that end there.
     starts: Vec<u64>,
     ends: Vec<u64>,
-    /// By place: the places that chains come from, and how many do; and those that they go on to.
+    /// For each position, the previous positions of its chains, with the number of chains.
     previous: Vec<Vec<(u32, u64)>>,
     search: Search,
 }
 
-/// A search's places; only those of its tasks mean anything.
+/// State of a search; only the entries of its tasks are valid.
 #[derive(Debug, Default)]
 struct Search {
-    /// Places at which no chain was entered yet, as bits.
+    /// Positions that the search has not entered, as bits.
     unseen: Vec<u64>,
-    /// By place: from where a chain would go on to it.
+    /// For each position, the position from which a chain would continue to it.
     entered_from: Vec<u32>,
-    /// By place: the place in whose stead its chain would go on elsewhere; itself where a chain ends there.
+    /// For each position, the next position that its chain would give up; the position itself if a chain ends there.
     instead_of: Vec<u32>,
-    /// The search that reached the place's end last.
+    /// For each position, the number of the last search that reached its end.
     left_in: Vec<u64>,
-    /// Number of this search.
+    /// Number of the current search.
     number: u64,
     queue: Vec<u32>,
 }
 
-/// A change of the cover, to be taken back: chains that a way has joined.
+/// Reversible change of the cover: an augmenting path that joined chains.
 #[derive(Debug)]
 struct Joint {
-    /// The way's hops: where a chain goes on to, and where it went before.
+    /// Hops of the path: from, to, and the former next position if there was one.
     hops: Vec<(u32, u32, Option<u32>)>,
     chains: u64,
 }
 
 impl<'p> Chains<'p> {
-    /// Each task alone, in as many chains as it weighs. `weights` are by task.
+    /// Covers each task alone, by as many chains as it weighs. `weights` are by task.
     pub(super) fn new(closure: &'p Closure, position: &'p [u32], weights: &[u64]) -> Self {
         let tasks = weights.len();
         let mut alone = vec![0; tasks];
@@ -102,7 +108,8 @@ impl<'p> Chains<'p> {
         Chains { closure, position, starts: alone.clone(), ends: alone, previous: vec![Vec::new(); tasks], search }
     }
 
-    /// Covers these tasks by so many chains fewer, where that is possible; says whether it is. If not, all stays as it is.
+    /// Reduces the number of chains over these tasks by `by` if possible, and returns whether it was. If not, nothing
+    /// changes.
     pub(super) fn shorten(&mut self, members: &[&[TaskId]], by: u64) -> bool {
         let (joined, joints) = self.join(members, by);
         if joined < by {
@@ -111,7 +118,8 @@ impl<'p> Chains<'p> {
         joined == by
     }
 
-    /// The fewest chains that cover these tasks, which is what their heaviest antichain weighs. All stays as it is.
+    /// Returns the least number of chains that cover these tasks: the weight of their heaviest antichain. Nothing
+    /// changes.
     pub(super) fn fewest(&mut self, members: &[TaskId]) -> u64 {
         let chains: u64 = members.iter().map(|task| self.ends[self.position[task.index()] as usize]).sum();
         let (joined, joints) = self.join(&[members], u64::MAX);
@@ -136,7 +144,8 @@ impl<'p> Chains<'p> {
         joints.iter().rev().for_each(|joint| self.apply(joint, false));
     }
 
-    /// Where a chain starts that a way leads to from where one ends, through these tasks.
+    /// Searches an augmenting path through these tasks, from the end of a chain to the start of one; returns that
+    /// start.
     fn find(&mut self, members: &[&[TaskId]]) -> Option<u32> {
         let Search { unseen, entered_from, instead_of, left_in, number, queue } = &mut self.search;
         *number += 1;
@@ -178,7 +187,7 @@ impl<'p> Chains<'p> {
         None
     }
 
-    /// The way that was found to where a chain starts, for as many chains as can take it, and at most so many.
+    /// Returns the augmenting path to `found`, for as many chains as it can take, but at most `most`.
     fn way(&self, found: u32, most: u64) -> Joint {
         let (mut hops, mut chains, mut to) = (Vec::new(), most.min(self.starts[found as usize]), found);
         loop {
@@ -198,7 +207,7 @@ impl<'p> Chains<'p> {
         self.previous[to as usize].iter().find(|(before, _)| *before == from).map_or(0, |(_, chains)| *chains)
     }
 
-    /// Lets chains take a way, or no longer.
+    /// Moves chains onto an augmenting path, or back.
     fn apply(&mut self, joint: &Joint, forward: bool) {
         let chains = joint.chains;
         let changed = |number: u64, more: bool| if more { number + chains } else { number - chains };
@@ -234,7 +243,7 @@ mod tests {
     use crate::sample;
     use arbtest::arbitrary::{Result, Unstructured};
 
-    /// A graph, weights, two sets of tasks apart, and the place of each task.
+    /// A graph, weights, two disjoint sets of tasks, and the position of each task.
     type Drawn = (TaskGraph, Vec<u64>, [Vec<TaskId>; 2], Vec<u32>);
 
     fn drawn(random: &mut Unstructured<'_>) -> Result<Drawn> {
@@ -274,7 +283,7 @@ mod tests {
                 let (all, least) = (weigh(set), flow(&[set]));
                 assert_eq!(chains.fewest(set), least);
                 assert!(!chains.shorten(&[set], all - least + 1), "fewer than the antichain weighs");
-                // Part of the way now, and the rest of it below.
+                // One half of the reduction here, the other half below.
                 assert!(chains.shorten(&[set], (all - least) / 2));
                 assert_eq!(chains.fewest(set), least);
             }

@@ -1,7 +1,7 @@
-//! An independent checker: it goes by the definitions and shares no code with what finds partitions and timetables.
+//! Independent checker: it uses the definitions only and shares no code with the search for partitions and timetables.
 //!
-//! The parallelism of a partition is found anew by the search for antichains. Of that nothing is taken on trust: what is checked is its certificate, the
-//! antichain and as many chains that cover the graph ([`check_antichain`]).
+//! The parallelism of a partition comes from a separate search for antichains, which is not trusted. Its certificate is
+//! checked: the antichain, and as many chains that cover the graph ([`check_antichain`]).
 
 use super::antichain::Antichain;
 use super::fewest::{FewestCores, FewestDevices};
@@ -10,58 +10,60 @@ use super::problem::Problem;
 use super::schedule::Timetable;
 use crate::graph::{TaskGraph, TaskId};
 
-/// What is wrong with a result.
+/// Fault of a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
-    /// A list that is not of one entry for each task or edge.
+    /// A list without one entry for each task or edge.
     #[error("{what} has {found} entries for {expected}")]
     Length { what: &'static str, found: usize, expected: usize },
-    /// A task that is not there, twice there, or reached from another of the antichain.
+    /// A task that does not exist, is listed twice, or is reachable from another task of the antichain.
     #[error("{task} is no member of an antichain with the others")]
     Ordered { task: TaskId },
-    /// A weight that is not the sum of what it is made of.
+    /// A weight that is not the sum of its parts.
     #[error("the antichain is said to weigh {claimed}; its tasks weigh {tasks}, and {chains} chains cover the graph")]
     Weight { claimed: u64, tasks: u128, chains: u128 },
-    /// A task that too few chains pass, or more leave than pass.
+    /// A task that too few chains pass, or that more chains leave than pass.
     #[error("{task} weighs {weight}; {passing} chains pass it and {leaving} leave it")]
     Cover { task: TaskId, weight: u64, passing: u128, leaving: u128 },
-    /// A task in a partition that does not list it, or not exactly once.
+    /// A task that is not listed exactly once, by its own partition.
     #[error("{task} does not stand in exactly the partition that it is said to be in")]
     Part { task: TaskId },
-    /// Colocated tasks that are apart.
+    /// Colocated tasks in different partitions or devices.
     #[error("{first} and {second} are colocated, but apart")]
     Colocation { first: TaskId, second: TaskId },
-    /// A partition or device with more bytes than fit.
+    /// A partition or device that holds more bytes than fit.
     #[error("partition or device {place} keeps {bytes} bytes, and is said to keep {claimed} of {capacity}")]
     Memory { place: usize, bytes: u128, claimed: u64, capacity: u64 },
-    /// A partition whose tasks can take more cores than it has, or than it says.
+    /// A partition whose tasks can take more cores than the capacity, or a wrong number of cores.
     #[error("tasks of partition {place} can take {cores} cores at a time; said were {claimed} of {capacity}")]
     Parallelism { place: usize, cores: u64, claimed: u64, capacity: u64 },
-    /// A time or an amount that is another.
+    /// A time or an amount that differs from the claim.
     #[error("{what} is said to be {claimed}, but is {found}")]
     Claim { what: &'static str, claimed: f64, found: f64 },
-    /// A task that starts before its data are there.
+    /// A task that starts before its data are available.
     #[error("{task} starts at {start}, but its data are there at {ready}")]
     Early { task: TaskId, start: f64, ready: f64 },
-    /// More cores taken than a device has.
+    /// More cores in use than a device has.
     #[error("device {device} has {cores} cores, and {taken} are taken at {time}")]
     Cores { device: u32, cores: u64, taken: u128, time: f64 },
 }
 
-/// Part of a time by which roundings may exceed it.
+/// Share of a time by which rounding may exceed it.
 const ROUNDING: f64 = 1e-9;
 
-/// Whether two times are not the same; what is infinite or not a number is the same as nothing.
+/// Whether two times differ; infinite values and NaN differ from everything.
 fn differ(one: f64, other: f64) -> bool {
     let are_times = one.is_finite() && other.is_finite();
     !are_times || (one - other).abs() > ROUNDING * one.abs().max(other.abs())
 }
 
-/// Whether an antichain is one, and whether its cover proves that none weighs more: chains in an acyclic graph that pass each task at least as often as
-/// it weighs, as many as the antichain weighs. Chains decompose any flow that does not grow on its way, and meet an antichain at most once.
-/// `O(V + E)`.
+/// Checks that `found` is an antichain of maximum weight.
+///
+/// The certificate is a chain cover: every task lies on at least as many chains as its weight, and the number of chains
+/// equals the antichain's weight. A flow that never grows along its way decomposes into chains, and a chain meets an
+/// antichain at most once. So no antichain can weigh more. `O(V + E)`.
 pub fn check_antichain(graph: &TaskGraph, weights: &[u64], found: &Antichain) -> Vec<Violation> {
     let expected = graph.task_count();
     let cover = &found.cover;
@@ -94,7 +96,7 @@ pub fn check_antichain(graph: &TaskGraph, weights: &[u64], found: &Antichain) ->
     violations
 }
 
-/// Tasks of a set that another reaches.
+/// Returns the tasks of a set that are reachable from another of its tasks, and duplicates.
 fn ordered(graph: &TaskGraph, tasks: &[TaskId]) -> Vec<Violation> {
     let (mut member, mut reached) = (vec![false; graph.task_count()], vec![false; graph.task_count()]);
     let mut violations = Vec::new();
@@ -114,8 +116,11 @@ fn ordered(graph: &TaskGraph, tasks: &[TaskId]) -> Vec<Violation> {
     violations
 }
 
-/// Whether partitions are of all tasks, keep what is colocated together, keep cap and memory, and do what is claimed of them. The parallelism of each partition
-/// is found anew, as that of the whole graph where other tasks weigh nothing, with its proof. An antichain of the graph for each partition.
+/// Checks that partitions cover all tasks, keep colocation, the cap and memory, and that the claims about them are
+/// true.
+///
+/// The parallelism of each partition is computed again with its proof, on the whole graph with other tasks weightless.
+/// It takes the time of an antichain of the graph for each partition.
 pub fn check_partitioning(problem: &Problem<'_>, found: &Partitioning) -> Vec<Violation> {
     let graph = problem.graph();
     if found.part_of.len() != graph.task_count() {
@@ -166,7 +171,8 @@ fn colocation(problem: &Problem<'_>, place_of: &[u32]) -> Vec<Violation> {
     apart.map(|pair| Violation::Colocation { first: pair[0], second: pair[1] }).collect()
 }
 
-/// When the last task ends if none waits, and the bytes of edges between partitions; from the last task backwards.
+/// Returns the end of the last task if none waits for cores, and the bytes of edges between partitions. It works
+/// backwards from the last task.
 fn consequences(problem: &Problem<'_>, part_of: &[u32]) -> (f64, u128) {
     let graph = problem.graph();
     let (mut after, mut movement) = (vec![0.0f64; graph.task_count()], 0u128);
@@ -184,7 +190,8 @@ fn consequences(problem: &Problem<'_>, part_of: &[u32]) -> (f64, u128) {
     (after.into_iter().fold(0.0, f64::max), movement)
 }
 
-/// Whether a timetable keeps every device's `cores` and memory, the data's times and what is colocated, and ends when it says. `O((V + E) log V)`.
+/// Checks a timetable: `cores` and memory of every device, arrival of data, colocation, and the claimed end. `O((V + E)
+/// log V)`.
 pub fn check_timetable(problem: &Problem<'_>, cores: u64, found: &Timetable) -> Vec<Violation> {
     let graph = problem.graph();
     for (what, found) in [("devices", found.device_of.len()), ("starts", found.starts.len())] {
@@ -208,7 +215,7 @@ pub fn check_timetable(problem: &Problem<'_>, cores: u64, found: &Timetable) -> 
         }
         let end = start + problem.time(task);
         last = last.max(end);
-        // A moment less than the whole, so that a rounding does not let a task meet the one before it.
+        // The span is slightly shortened, so that rounding does not make a task overlap the one before it.
         let slack = ROUNDING * end;
         if end - slack > start {
             changes.extend([
@@ -230,7 +237,8 @@ pub fn check_timetable(problem: &Problem<'_>, cores: u64, found: &Timetable) -> 
     violations
 }
 
-/// Whether the timetable of some cores is one of a single device, whose memory does not count. `O((V + E) log V)`.
+/// Checks that the timetable of [`FewestCores`] is valid on a single device, without its memory limit. `O((V + E) log
+/// V)`.
 pub fn check_cores(problem: &Problem<'_>, found: &FewestCores) -> Vec<Violation> {
     let mut violations = check_timetable(problem, found.cores, &found.timetable);
     violations.retain(|violation| !matches!(violation, Violation::Memory { .. }));
@@ -240,7 +248,7 @@ pub fn check_cores(problem: &Problem<'_>, found: &FewestCores) -> Vec<Violation>
     violations
 }
 
-/// Whether the timetable of some alike devices is one, and on no more of them than is said. `O((V + E) log V)`.
+/// Checks that the timetable of [`FewestDevices`] is valid, and uses no more devices than claimed. `O((V + E) log V)`.
 pub fn check_devices(problem: &Problem<'_>, found: &FewestDevices) -> Vec<Violation> {
     let mut violations = check_timetable(problem, problem.capacity().cores, &found.timetable);
     let devices = found.timetable.device_of.iter().max().map_or(0, |&most| most as usize + 1);
@@ -251,7 +259,7 @@ pub fn check_devices(problem: &Problem<'_>, found: &FewestDevices) -> Vec<Violat
     violations
 }
 
-/// The first moment of each device at which more cores are taken than it has.
+/// Returns the first moment of each device at which more cores are in use than it has.
 fn overfull(mut changes: Vec<(u32, f64, bool, u64)>, cores: u64) -> Vec<Violation> {
     changes.sort_by(|one, other| one.0.cmp(&other.0).then(one.1.total_cmp(&other.1)).then(one.2.cmp(&other.2)));
     let mut violations = Vec::new();

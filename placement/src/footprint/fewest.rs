@@ -1,10 +1,11 @@
-//! The fewest partitions, cores and devices that keep a deadline, each with a bound that nothing can beat.
+//! Least numbers of partitions, cores and devices that keep a deadline, each with a lower bound.
 //!
-//! * Cores of one device: list schedules, between the bound and the parallelism of the graph. With as many cores as that, no task waits, and the
-//!   longest path decides.
-//! * Partitions: edge zeroing and [`merge_rest`](super::merge_rest); merging never makes the completion longer, so the fewest that are found are also
-//!   the fastest that are found.
-//! * Devices: from the bound upwards, the partitions on so many devices by two ways of [assigning](super::assign), whichever ends sooner.
+//! * Cores of one device: list schedules, between the bound and the parallelism of the graph. With as many cores as the
+//!   parallelism, no task waits, and the longest path decides.
+//! * Partitions: edge zeroing and [`merge_rest`](super::merge_rest). Merging never lengthens the completion, so of the
+//!   partitionings found, the one with fewest partitions is also the fastest.
+//! * Devices: for each number of devices from the bound on, the partitions are [assigned](super::assign) in two ways,
+//!   and the shorter result counts.
 
 use super::assign::{by_affinity, by_load};
 use super::partition::Partitioning;
@@ -12,58 +13,59 @@ use super::problem::{FootprintError, Problem};
 use super::schedule::{Timetable, timetable};
 use crate::total::Total;
 
-/// Part of a deadline by which roundings may exceed it.
+/// Share of a deadline by which rounding may exceed it.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// Whether a time is within a deadline, but for roundings.
+/// Whether a time keeps a deadline, except for rounding.
 pub(super) fn keeps(time: f64, deadline: f64) -> bool {
     time <= deadline * (1.0 + ROUNDING)
 }
 
-/// Refuses a deadline before the end of the longest path.
+/// Returns an error if the longest path alone exceeds the deadline.
 fn path_within(problem: &Problem<'_>, deadline: f64) -> Result<(), FootprintError> {
     let path = problem.longest_path(|_, _| false);
     if keeps(path, deadline) { Ok(()) } else { Err(FootprintError::Deadline { deadline, path }) }
 }
 
-/// Cores of one device that keep a deadline.
+/// Number of cores of one device that keeps a deadline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FewestCores {
-    /// How many.
+    /// Number of cores.
     pub cores: u64,
-    /// No fewer do.
+    /// Lower bound of the number of cores.
     pub bound: u64,
-    /// What runs when with them.
+    /// Timetable on this number of cores.
     pub timetable: Timetable,
 }
 
-/// Alike devices that keep a deadline.
+/// Number of identical devices that keeps a deadline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FewestDevices {
-    /// How many.
+    /// Number of devices.
     pub devices: usize,
-    /// No fewer do.
+    /// Lower bound of the number of devices.
     pub bound: usize,
-    /// What runs where and when.
+    /// Timetable on these devices.
     pub timetable: Timetable,
 }
 
-/// Partitions that keep a deadline without any waiting for cores.
+/// Partitions that keep a deadline, without waiting for cores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FewestPartitions {
-    /// Them.
+    /// The partitions.
     pub partitioning: Partitioning,
-    /// No fewer keep the cap on parallelism and the memory.
+    /// Lower bound of the number of partitions, from the cap on parallelism and the memory.
     pub bound: usize,
 }
 
-/// The fewest cores of one device on which everything ends by `deadline`; its memory and its own number of cores do not count.
+/// Finds the least number of cores of one device that keeps `deadline`. The device's memory and number of cores are
+/// ignored.
 ///
-/// Bisection between the bound and the parallelism, and downwards from there as long as fewer do: more cores may end later (Graham's
-/// anomalies). A list schedule for each number that is tried.
+/// The search bisects between the bound and the parallelism. Then it goes downwards as long as fewer cores suffice,
+/// because more cores may end later (Graham's anomalies). Each number takes one list schedule.
 ///
 /// # Errors
-/// A deadline before the end of the longest path.
+/// Returns [`FootprintError::Deadline`] if the longest path alone exceeds the deadline.
 pub fn fewest_cores(problem: &Problem<'_>, deadline: f64) -> Result<FewestCores, FootprintError> {
     let bound = cores_bound(problem, deadline)?;
     let on_one = vec![0; problem.graph().task_count()];
@@ -71,7 +73,7 @@ pub fn fewest_cores(problem: &Problem<'_>, deadline: f64) -> Result<FewestCores,
         Some((cores, timetable(problem, &on_one, cores))).filter(|(_, found)| keeps(found.makespan, deadline))
     };
     let widest = problem.parallelism().max(bound);
-    // With as many cores as the parallelism nothing waits.
+    // With as many cores as the parallelism no task waits.
     let mut best = (widest, timetable(problem, &on_one, widest));
     let (mut low, mut high) = (bound, widest);
     while low < high {
@@ -89,11 +91,12 @@ pub fn fewest_cores(problem: &Problem<'_>, deadline: f64) -> Result<FewestCores,
     Ok(FewestCores { cores: best.0, bound, timetable: best.1 })
 }
 
-/// Cores without which nothing keeps the deadline: those of the greatest task; the work over the deadline; and the most that must run at some
-/// moment, for a task runs between its latest start and its earliest end whatever else does (Lahrichi 1982). `O(V log V + E)`.
+/// Returns a lower bound of the cores that keep the deadline. It is the greatest of the cores of one task, the work
+/// over the deadline, and the cores that are certainly in use at some moment. A task certainly runs between its latest
+/// start and its earliest end (Lahrichi 1982). `O(V log V + E)`.
 ///
 /// # Errors
-/// A deadline before the end of the longest path.
+/// Returns an error if the longest path alone exceeds the deadline.
 fn cores_bound(problem: &Problem<'_>, deadline: f64) -> Result<u64, FootprintError> {
     let graph = problem.graph();
     path_within(problem, deadline)?;
@@ -103,7 +106,7 @@ fn cores_bound(problem: &Problem<'_>, deadline: f64) -> Result<u64, FootprintErr
     Ok(greatest.max(by_work).max(certain(problem, deadline)))
 }
 
-/// The most cores that are certainly taken at some moment.
+/// Returns the most cores that are certainly in use at some moment.
 fn certain(problem: &Problem<'_>, deadline: f64) -> u64 {
     let graph = problem.graph();
     let (mut earliest, mut latest) = (vec![0.0f64; graph.task_count()], vec![deadline; graph.task_count()]);
@@ -123,7 +126,7 @@ fn certain(problem: &Problem<'_>, deadline: f64) -> u64 {
             changes.extend([(Total(from), true, problem.cores(task)), (Total(to), false, problem.cores(task))]);
         }
     }
-    // Ends before starts.
+    // Ends come before starts.
     changes.sort_unstable();
     let (mut taken, mut most) = (0, 0);
     for (_, begins, cores) in changes {
@@ -133,11 +136,13 @@ fn certain(problem: &Problem<'_>, deadline: f64) -> u64 {
     most
 }
 
-/// The fewest partitions that are found whose completion keeps the deadline: `merged`, which [`merge_rest`](super::merge_rest) gives. Time as an
-/// antichain of the graph.
+/// Returns the fewest partitions found whose completion keeps the deadline.
+///
+/// `merged` must be the result of [`merge_rest`](super::merge_rest). Takes the time of an antichain of the graph.
 ///
 /// # Errors
-/// Where none is found, with the shortest completion that was.
+/// Returns [`FootprintError::Deadline`] if the longest path alone exceeds the deadline, and else
+/// [`FootprintError::NotReached`] with the completion of `merged` if that does.
 pub fn fewest_partitions(
     problem: &Problem<'_>,
     merged: Partitioning,
@@ -150,27 +155,30 @@ pub fn fewest_partitions(
     Ok(FewestPartitions { bound: partitions_bound(problem), partitioning: merged })
 }
 
-/// Partitions without which nothing keeps cap and memory: the tasks of the heaviest antichain take its weight together, a partition of them at most what a
-/// device has; and all memory over that of a device.
+/// Returns a lower bound of the number of partitions, from cap and memory.
+///
+/// Each partition takes at most a device's cores of the heaviest antichain, and at most a device's memory of the total.
 pub fn partitions_bound(problem: &Problem<'_>) -> usize {
     let capacity = problem.capacity();
     let wide = problem.parallelism().div_ceil(capacity.cores.max(1));
     usize::try_from(wide.max(memory_bound(problem))).unwrap_or(usize::MAX)
 }
 
-/// Devices whose memory together holds all that stays; at least one where there is a task.
+/// Returns the number of devices whose memory together holds all resident bytes; at least one if there is a task.
 fn memory_bound(problem: &Problem<'_>) -> u64 {
     let bytes: u64 = problem.graph().tasks().iter().map(|task| task.memory).sum();
     let by_memory = problem.capacity().memory.filter(|_| bytes > 0).map_or(0, |memory| bytes.div_ceil(memory.max(1)));
     by_memory.max(u64::from(problem.graph().task_count() > 0))
 }
 
-/// The fewest alike devices that are found on which everything ends by `deadline`, tasks waiting for cores where that pays. What
-/// [`merge_rest`](super::merge_rest) gives, `merged`, is put on each number of them from the bound on, but of more than 64 every one that is an eighth more
-/// than the last; two list schedules each.
+/// Returns the fewest identical devices found on which everything ends by `deadline`; tasks may wait for cores.
+///
+/// `merged`, the result of [`merge_rest`](super::merge_rest), is put on each number of devices from the bound on. Above
+/// 64 devices, each number is an eighth more than the last. Each takes two list schedules.
 ///
 /// # Errors
-/// A deadline before the end of the longest path, or one that is kept by none of what is tried.
+/// Returns [`FootprintError::Deadline`] if the longest path alone exceeds the deadline, and
+/// [`FootprintError::NotReached`] if no tried number keeps it.
 pub fn fewest_devices(
     problem: &Problem<'_>,
     merged: &Partitioning,

@@ -1,18 +1,19 @@
 //! Maximum flow by Dinic's algorithm (Dinitz 1970): layers by breadth first search, blocking flows along them.
 //!
-//! `O(V² E)` at worst; the networks of [antichains](super::antichain) take some ten phases of `O(E)` each in practice. `O(V + E)` memory.
+//! `O(V² E)` at worst. The networks of [antichains](super::antichain) take some ten phases of `O(E)` each in practice.
+//! `O(V + E)` memory.
 
-/// An arc and its reverse stand side by side: that of arc `a` is `a ^ 1`.
+/// Flow network. An arc and its reverse are adjacent: the reverse of arc `a` is `a ^ 1`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Network {
     heads: Vec<u32>,
-    /// What more each arc can carry.
+    /// Residual capacity of each arc.
     rests: Vec<u64>,
-    /// By vertex: its arcs.
+    /// Arcs of each vertex.
     arcs: Vec<Vec<u32>>,
 }
 
-/// Carries anything.
+/// Capacity of arcs without a bound.
 pub(super) const UNBOUNDED: u64 = u64::MAX / 2;
 
 impl Network {
@@ -30,12 +31,12 @@ impl Network {
         arc
     }
 
-    /// What an arc carries.
+    /// Returns the flow on an arc.
     pub(super) fn carried(&self, arc: usize) -> u64 {
         self.rests[arc ^ 1]
     }
 
-    /// Sends as much as possible, or until `enough` is sent; says how much.
+    /// Sends as much as possible, or until `enough` is sent; returns the amount.
     pub(super) fn send(&mut self, source: usize, sink: usize, enough: u64) -> u64 {
         let mut sent = 0;
         while sent < enough {
@@ -48,12 +49,12 @@ impl Network {
         sent
     }
 
-    /// Vertices that could still be sent something from `source`.
+    /// Returns the vertices that more flow from `source` could reach.
     pub(super) fn reached(&self, source: usize) -> Vec<bool> {
         self.layers(source).into_iter().map(|layer| layer != u32::MAX).collect()
     }
 
-    /// The distance of each vertex from `source` along arcs that can carry more.
+    /// Returns the distance of each vertex from `source` along arcs with residual capacity.
     fn layers(&self, source: usize) -> Vec<u32> {
         let mut layers = vec![u32::MAX; self.arcs.len()];
         layers[source] = 0;
@@ -72,7 +73,8 @@ impl Network {
         layers
     }
 
-    /// Sends along ways that go from layer to layer until each is blocked. Depth first without recursion, for chains are long.
+    /// Sends along paths from layer to layer until each is blocked. Depth first without recursion, because chains are
+    /// long.
     fn block(&mut self, source: usize, sink: usize, layers: &[u32], most: u64) -> u64 {
         let mut tried = vec![0usize; self.arcs.len()];
         let (mut way, mut sent): (Vec<usize>, u64) = (Vec::new(), 0);
@@ -110,7 +112,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    /// The second way has to take back what the first one sent through the middle.
+    /// The second path has to undo the flow that the first one sent through the middle.
     #[test]
     fn what_was_sent_is_sent_elsewhere_where_that_makes_room() {
         let mut network = Network::new(4);

@@ -1,14 +1,16 @@
-//! The most memory that data take in any order: the heaviest antichain of their live ranges.
+//! Most memory of data in any order: the heaviest antichain of their live ranges.
 //!
-//! A datum is there from the start of its producer to the end of its last consumer; what nobody consumes stays. So datum `a` is gone before `b`
-//! is there, whatever the order, if each consumer of `a` comes before the producer of `b` in the graph. Data that are there at the same moment are
-//! mutually unordered in this sense: an antichain, and the heaviest bounds the peak of every order on any number of devices together (of copies on several
-//! devices, the first alone). An executor that gives a result its input's place, or streams, only takes less.
+//! A datum is live from the start of its producer to the end of its last consumer; data without consumers stay. Datum
+//! `a` is dead before `b` is live in every order, if each consumer of `a` precedes the producer of `b` in the graph.
+//! Data that are live at the same moment are mutually unordered in this sense: an antichain. The heaviest antichain
+//! bounds the peak of every order, summed over any number of devices (of copies on several devices, only the first
+//! counts). An executor that reuses an input's memory for a result, or that streams, needs less.
 //!
-//! The order of data is that of paths in a graph of tasks and data: from a datum to the first tasks that come after all its consumers, from
-//! tasks to their successors and to the data that they make. So the antichain needs no closure. What comes after a task is a vertex of its own, so that
-//! a datum of one consumer is one edge, however many tasks follow. Finding the first common tasks of several consumers walks what follows
-//! each: `O(V + E)` for each edge of such a datum, and at most [`MOST_STEPS`] together.
+//! The order of data is reachability in a graph of tasks and data. Its edges lead from a datum to the first tasks that
+//! come after all its consumers, and from tasks to their successors and outputs. So the antichain needs no closure. The
+//! set after a task is a separate vertex, so a datum of one consumer needs one edge, regardless of the number of tasks
+//! that follow. For several consumers, the first common tasks are found by a walk from each consumer: `O(V + E)` for
+//! each edge of such a datum, and at most [`MOST_STEPS`] in total.
 
 use super::antichain::heaviest_antichain;
 use super::check::check_antichain;
@@ -16,28 +18,28 @@ use super::problem::FootprintError;
 use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
 use serde::Serialize;
 
-/// Steps that are made at most to find what follows data of several consumers. Beyond them a datum is taken to stay, which only makes the
-/// bound greater.
+/// Most steps to find the tasks after data with several consumers. Beyond them a datum is assumed to stay, which only
+/// raises the bound.
 const MOST_STEPS: u64 = 2_000_000_000;
-/// Edges from data of several consumers to what follows them; beyond them, too, a datum is taken to stay.
+/// Most edges from data with several consumers to the tasks after them. Beyond them, too, a datum is assumed to stay.
 const MOST_EDGES: usize = 1 << 22;
 
-/// What data of a graph take together. Bytes.
+/// Bounds of the bytes of live data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LiveBytes {
-    /// No order holds more at a time.
+    /// Upper bound of the live bytes in any order.
     pub any_order: u64,
-    /// Every order holds as much at some time: a task's inputs and outputs are there together.
+    /// Lower bound of the peak in any order: a task's inputs and outputs are live together.
     pub each_order: u64,
-    /// The data that could be there together.
+    /// Data that could be live together, with `any_order` bytes.
     pub data: Vec<DatumId>,
 }
 
-/// Bounds of the bytes that are there at a time, whatever the order.
+/// Computes bounds of the bytes that are live at one time in any order.
 ///
 /// # Errors
-/// Where all data together are 2⁶² bytes or more, tasks and data are more than can be numbered, or the checker refuses the antichain, which is a
-/// fault of this crate.
+/// Returns an error if all data together are 2⁶² bytes or more, or if tasks and data are too many for ids. Also returns
+/// an error if the checker rejects the antichain, which is a bug in this crate.
 pub fn live_bytes(graph: &TaskGraph) -> Result<LiveBytes, FootprintError> {
     let ranges = live_ranges(graph)?;
     let tasks = graph.task_count();
@@ -59,7 +61,8 @@ pub fn live_bytes(graph: &TaskGraph) -> Result<LiveBytes, FootprintError> {
     })
 }
 
-/// Tasks, then data, then what comes after each task: a way from one datum to another means that the first is gone before the second is there.
+/// Builds a graph of tasks, then data, then the sets after each task. A path from one datum to another means that the
+/// first is dead before the second is live.
 fn live_ranges(graph: &TaskGraph) -> Result<TaskGraph, FootprintError> {
     let too_many = FootprintError::Overflow { what: "live ranges" };
     let mut builder = GraphBuilder::new();
@@ -83,23 +86,24 @@ fn live_ranges(graph: &TaskGraph) -> Result<TaskGraph, FootprintError> {
             several => common.first_after(several).into_iter().for_each(|task| _ = builder.edge(place, task, 0)),
         }
     }
-    // Edges go from earlier tasks to later ones, so that only their number is ever refused.
+    // Edges go from earlier tasks to later ones, so the build fails only if there are too many.
     builder.build().map_err(|_| too_many)
 }
 
-/// Finds what comes after several tasks.
+/// Search for the tasks that come after several tasks.
 struct Common<'g> {
     graph: &'g TaskGraph,
-    /// By task: how many of the consumers come before it, and the walk that counted last.
+    /// For each task, the number of consumers that precede it, and the last walk that counted it.
     reached: Vec<(usize, u64)>,
     walks: u64,
     steps: u64,
-    /// Tasks that were found.
+    /// Number of tasks found so far.
     edges: usize,
 }
 
 impl Common<'_> {
-    /// The tasks that come after all `consumers` and follow no other such task; none where finding them takes too much.
+    /// Returns the tasks that come after all `consumers` and follow no other such task; none if the search takes too
+    /// much.
     fn first_after(&mut self, consumers: &[TaskId]) -> Vec<TaskId> {
         let touched = self.walk(consumers);
         let mut first = if self.steps < MOST_STEPS { self.first_of(&touched, consumers.len()) } else { Vec::new() };
@@ -111,7 +115,7 @@ impl Common<'_> {
         first
     }
 
-    /// All that comes after any of `consumers`, counting how many of them come before.
+    /// Visits all tasks after any of `consumers`, and counts the consumers that precede each.
     fn walk(&mut self, consumers: &[TaskId]) -> Vec<TaskId> {
         let mut touched = Vec::new();
         for consumer in consumers {
@@ -136,7 +140,7 @@ impl Common<'_> {
         touched
     }
 
-    /// Those that all consumers come before, but no other such task.
+    /// Returns the tasks that all consumers precede, but no other such task does.
     fn first_of(&self, touched: &[TaskId], consumers: usize) -> Vec<TaskId> {
         let is_common = |task: TaskId| self.reached[task.index()].0 == consumers;
         let is_first =
@@ -162,11 +166,11 @@ mod tests {
 
     #[test]
     fn branches_meet_and_what_all_consumers_precede_does_not() {
-        // 0 → {1, 2} → 3 → 4: both branches are there together; what follows 3 comes after them.
+        // 0 → {1, 2} → 3 → 4: both branches are live together; data after 3 come later.
         let diamond = [(0, 1, 4), (0, 2, 4), (1, 3, 6), (2, 3, 8), (3, 4, 9)];
         assert_eq!(bytes(&diamond, 5), (6 + 8 + 9, 6 + 8 + 9));
         let mut builder = sample::tasks(&[1.0; 5]);
-        // One datum for both branches is gone when 3 makes its own.
+        // One datum for both branches is dead when 3 makes its own.
         let shared = builder.datum(TaskId(0), 100);
         [1, 2].into_iter().for_each(|to| builder.consume(shared, TaskId(to)));
         for (from, to, bytes) in [(1, 3, 6), (2, 3, 8), (3, 4, 9)] {
@@ -176,7 +180,8 @@ mod tests {
         assert_eq!((found.any_order, found.each_order), (114, 108));
     }
 
-    /// Producers, then a task that takes all their data, then many that follow it: edges add up, and do not multiply.
+    /// Producers, then a task that takes all their data, then many tasks that follow it: edges add up, and do not
+    /// multiply.
     #[test]
     fn hubs_cost_an_edge_for_each_neighbour() {
         let hub = 300u32;
@@ -185,11 +190,11 @@ mod tests {
         let graph = sample::graph(&[1.0; 601], &edges);
         let ranges = live_ranges(&graph).unwrap();
         assert!(ranges.datum_count() <= 3 * (graph.task_count() + graph.datum_count()));
-        // All inputs and all outputs of the hub meet.
+        // All inputs and all outputs of the hub are live together.
         assert_eq!(live_bytes(&graph).unwrap().any_order, 900);
     }
 
-    /// What nobody consumes stays to the end.
+    /// Data without consumers stay to the end.
     #[test]
     fn results_stay() {
         let mut builder = sample::tasks(&[1.0; 3]);

@@ -5,14 +5,14 @@ use super::problem::Problem;
 use crate::graph::TaskId;
 use serde::Serialize;
 
-/// Every task in one partition, with what follows from that.
+/// Assignment of every task to a partition, with derived quantities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Partitioning {
-    /// By task: its partition. Partitions are numbered by their smallest task.
+    /// Partition of each task. Partitions are numbered by their smallest task.
     pub part_of: Vec<u32>,
     /// The partitions.
     pub parts: Vec<Part>,
-    /// The longest path, with transfers between partitions: when the last task ends, if no partition runs short of cores.
+    /// Longest path, with transfers between partitions: the end of the last task if no partition runs short of cores.
     pub completion: f64,
     /// Bytes of all edges between partitions, each edge counted: the paper's data movement.
     pub movement: u64,
@@ -21,22 +21,24 @@ pub struct Partitioning {
 /// One partition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// Its tasks, ascending.
+    /// Tasks, ascending.
     pub tasks: Vec<TaskId>,
-    /// The most cores that its tasks can take at a time: the heaviest antichain among them, under all paths of the graph.
+    /// Most cores that its tasks can use at a time: the heaviest antichain among them, under all paths of the graph.
     pub parallelism: u64,
     /// Bytes that its tasks keep.
     pub memory: u64,
 }
 
 impl Partitioning {
-    /// What follows from a partition for each task, which any numbers tell apart. An antichain for each partition.
+    /// Computes the partitioning from a label for each task; equal labels mean one partition. It takes the time of an
+    /// antichain for each partition.
     pub fn of(problem: &Problem<'_>, labels: &[u32]) -> Self {
         let (graph, position) = (problem.graph(), problem.position());
         Self::with(problem, labels, |tasks| parallelism_within(graph, tasks, position, |task| problem.cores(task), 0))
     }
 
-    /// The same where `parallelism` says it of a partition's tasks, which are sorted by their places.
+    /// As [`Partitioning::of`], with `parallelism` for the parallelism of a partition's tasks, which are in topological
+    /// order.
     pub(super) fn with(problem: &Problem<'_>, labels: &[u32], mut parallelism: impl FnMut(&[TaskId]) -> u64) -> Self {
         let graph = problem.graph();
         let mut numbers = std::collections::BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What is asked: a graph whose tasks take cores and time, and the machines that there are as many of as wanted.
+//! Problem of the smallest machine: a graph whose tasks take cores and time, and identical devices in any number.
 
 use super::antichain::parallelism_within;
 use super::chains::Closure;
@@ -7,58 +7,58 @@ use crate::graph::{DatumId, TaskGraph, TaskId};
 use crate::pipeline::Link;
 use std::sync::OnceLock;
 
-/// What one device has. All are alike, as the compute nodes of Wu et al. 2018, section 3.
+/// Capacity of one device. All devices are identical, as the compute nodes of Wu et al. 2018, section 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// Cores; tasks on it never take more at a time.
+    /// Number of cores that tasks can use at a time.
     pub cores: u64,
-    /// Bytes for what stays there ([`Task::memory`](crate::graph::Task::memory)); `None` where there is no limit.
+    /// Bytes for resident memory ([`Task::memory`](crate::graph::Task::memory)); `None` means no limit.
     pub memory: Option<u64>,
 }
 
-/// Why a problem was refused, or has no answer.
+/// Reason why a problem is rejected, or has no solution.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum FootprintError {
-    /// Not one number for each task.
+    /// The number of cores or times differs from the number of tasks.
     #[error("cores or times are given for {given} tasks, but the graph has {tasks}")]
     Length { tasks: usize, given: usize },
     /// A time that is negative, infinite or not a number.
     #[error("task {task:?} is said to take {time}; a time is finite and not negative")]
     Time { task: String, time: f64 },
-    /// A transfer that takes no time that can be added.
+    /// A link whose latency is negative or not finite, or whose bandwidth is not positive.
     #[error(
         "a link of latency {latency} and {bandwidth} bytes a time unit is none; give a latency of 0 or more and a greater rate"
     )]
     Link { latency: f64, bandwidth: f64 },
-    /// A task that no device holds.
+    /// A task (with its colocated tasks) that needs more cores than a device has.
     #[error(
         "task {task:?} (with what is colocated with it) takes {cores} cores, and a device has {capacity}; give devices more cores"
     )]
     Cores { task: String, cores: u64, capacity: u64 },
-    /// A task whose memory no device has.
+    /// A task (with its colocated tasks) that needs more memory than a device has.
     #[error(
         "task {task:?} and what is colocated with it keep {bytes} bytes, and a device has {capacity}; give devices more memory"
     )]
     Memory { task: String, bytes: u64, capacity: u64 },
-    /// Numbers that cannot be added up.
+    /// Numbers whose sum overflows.
     #[error("the tasks' {what} together are more than can be counted")]
     Overflow { what: &'static str },
-    /// A deadline that nothing can keep.
+    /// A deadline that is shorter than the longest path.
     #[error("no number of cores and devices ends within {deadline}: the longest path alone takes {path}")]
     Deadline { deadline: f64, path: f64 },
-    /// A deadline that was not kept, though nothing says that it cannot be.
+    /// A deadline that no result keeps, although it may be feasible.
     #[error(
         "no partitioning was found that ends within {deadline}; the shortest takes {reached}. Give devices more cores, or a later deadline"
     )]
     NotReached { deadline: f64, reached: f64 },
-    /// A result that the checker refuses.
+    /// A result that the checker rejects.
     #[error("a result did not pass the checker, which is a fault of Anabranch: {0}")]
     Fault(Violation),
 }
 
-/// A graph, what each of its tasks takes, and what a device has. Verified once.
+/// Verified graph, with the cores and time of each task and the capacity of a device.
 #[derive(Debug, Clone)]
 pub struct Problem<'a> {
     graph: &'a TaskGraph,
@@ -66,18 +66,21 @@ pub struct Problem<'a> {
     times: Vec<f64>,
     capacity: Capacity,
     link: Link,
-    /// Of each task: its place in the topological order.
+    /// Position of each task in the topological order.
     position: Vec<u32>,
-    /// Made when it is first asked for.
+    /// Transitive closure, computed on first use.
     closure: OnceLock<Option<Closure>>,
 }
 
 impl<'a> Problem<'a> {
-    /// Verifies it. Task `t` takes `cores[t]` cores for `times[t]`; a datum takes what `link` says from one device to another, however many read
-    /// it there. Kinds of devices and pins of the graph do not count, colocation does. `O(V + E)`.
+    /// Verifies the inputs and creates the problem.
+    ///
+    /// Task `t` takes `cores[t]` cores for `times[t]`. A datum takes the time of `link` from one device to another,
+    /// once for all its readers there. Kinds of devices and pins of the graph are ignored, colocation is not. `O(V +
+    /// E)`.
     ///
     /// # Errors
-    /// Lists of another length, numbers out of range, or tasks that no device holds.
+    /// Returns an error for lists of another length, numbers out of range, or tasks that no device can hold.
     pub fn new(
         graph: &'a TaskGraph,
         cores: Vec<u64>,
@@ -109,7 +112,7 @@ impl<'a> Problem<'a> {
 
     fn refuse_overflow(&self) -> Result<(), FootprintError> {
         let overflow = |what| Err(FootprintError::Overflow { what });
-        // An eighth of what can be counted, so that sums of parts, and twice of them, need no care.
+        // The limit is an eighth of the range, so that sums of parts, and twice these sums, cannot overflow.
         let sum = |mut values: Box<dyn Iterator<Item = u64> + '_>| {
             values.try_fold(0u64, |sum, value| sum.checked_add(value)).is_some_and(|sum| sum < u64::MAX / 8)
         };
@@ -125,7 +128,7 @@ impl<'a> Problem<'a> {
         if (transfers + work).is_finite() { Ok(()) } else { overflow("times") }
     }
 
-    /// Refuses colocated tasks that no device holds together.
+    /// Rejects colocated tasks that no device can hold together.
     fn refuse_units(&self) -> Result<(), FootprintError> {
         let capacity = self.capacity;
         for unit in self.graph.unit_ids() {
@@ -145,59 +148,59 @@ impl<'a> Problem<'a> {
         Ok(())
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &'a TaskGraph {
         self.graph
     }
 
-    /// What a device has.
+    /// Returns the capacity of a device.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// Cores that a task takes while it runs.
+    /// Returns the number of cores that a task uses while it runs.
     pub fn cores(&self, task: TaskId) -> u64 {
         self.cores[task.index()]
     }
 
-    /// How long it runs.
+    /// Returns the duration of a task.
     pub fn time(&self, task: TaskId) -> f64 {
         self.times[task.index()]
     }
 
-    /// How long a datum is on its way to another device.
+    /// Returns the time of a datum's transfer to another device.
     pub fn transfer(&self, datum: DatumId) -> f64 {
         self.link.seconds(self.graph.bytes(datum) as f64)
     }
 
-    /// Of each task: its place in the topological order.
+    /// Returns the position of each task in the topological order.
     pub(super) fn position(&self) -> &[u32] {
         &self.position
     }
 
-    /// Which tasks paths lead to; `None` where that takes too much memory.
+    /// Returns the transitive closure; `None` if it needs too much memory.
     pub(super) fn closure(&self) -> Option<&Closure> {
         self.closure.get_or_init(|| Closure::of(self.graph, &self.position)).as_ref()
     }
 
-    /// Cores, by task.
+    /// Returns the number of cores of each task.
     pub(super) fn all_cores(&self) -> &[u64] {
         &self.cores
     }
 
-    /// The weight of the heaviest antichain of all tasks: the most cores that any order takes at a time. Time as
-    /// [`heaviest_antichain`](super::heaviest_antichain).
+    /// Returns the weight of the heaviest antichain of all tasks: the most cores that any order uses at a time.
+    /// Complexity as [`heaviest_antichain`](super::heaviest_antichain).
     pub fn parallelism(&self) -> u64 {
         super::heaviest_antichain(self.graph, &self.cores).map_or(0, |antichain| antichain.weight)
     }
 
-    /// Cores times time of all tasks.
+    /// Returns cores times time, summed over all tasks.
     pub fn work(&self) -> f64 {
         self.graph.task_ids().map(|task| self.cores(task) as f64 * self.time(task)).sum()
     }
 
-    /// The longest path, where data between tasks for which `crosses` holds take their transfer's time: when the last task ends, if none waits for
-    /// cores. `O(V + E)`.
+    /// Returns the length of the longest path: the end of the last task if none waits for cores. Data between tasks for
+    /// which `crosses` holds take their transfer's time. `O(V + E)`.
     pub fn longest_path(&self, crosses: impl Fn(TaskId, TaskId) -> bool) -> f64 {
         let mut ends = vec![0.0; self.graph.task_count()];
         for &task in self.graph.topological() {

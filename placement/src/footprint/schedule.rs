@@ -1,8 +1,8 @@
-//! List scheduling of tasks that take several cores: of the tasks of a device that are ready, the one of the longest way to the end goes first,
-//! and a task that does not find the cores it takes lets others past it.
+//! List scheduling of tasks that use several cores. Of the ready tasks of a device, the one with the longest path to
+//! the end goes first. If a task does not find enough free cores, tasks behind it may pass it.
 //!
-//! Graham's bound holds for tasks of one core without transfers: at most twice the optimum (Graham 1966). `O((V + E) log V)`, and the ready
-//! tasks of a device once for each moment when some of its cores become free.
+//! For tasks of one core without transfers, Graham's bound holds: at most twice the optimum (Graham 1966). `O((V + E)
+//! log V)`, plus the ready tasks of a device once for each moment when some of its cores become free.
 
 use super::problem::Problem;
 use crate::graph::TaskId;
@@ -10,18 +10,18 @@ use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// When each task runs, and on which of some alike devices.
+/// Device and start of each task, on identical devices.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Timetable {
-    /// By task: the device, from 0.
+    /// Device of each task, from 0.
     pub device_of: Vec<u32>,
-    /// By task: when it starts. It ends its time later.
+    /// Start of each task. Its end is the start plus its time.
     pub starts: Vec<f64>,
-    /// When the last task ends; 0 for an empty graph.
+    /// End of the last task; 0 for an empty graph.
     pub makespan: f64,
 }
 
-/// Runs task `t` on device `device_of[t]`; each device has so many `cores`, at least as many as every task takes.
+/// Schedules task `t` on device `device_of[t]`. Each device has `cores` cores, at least as many as every task uses.
 pub fn timetable(problem: &Problem<'_>, device_of: &[u32], cores: u64) -> Timetable {
     let mut run = Run::new(problem, device_of, cores);
     while let Some(Reverse((Total(now), _, _))) = run.events.peek().copied() {
@@ -41,12 +41,12 @@ enum Event {
 struct Run<'p> {
     problem: &'p Problem<'p>,
     device_of: &'p [u32],
-    /// By task: the longest way from its start to the end.
+    /// Longest path from each task's start to the end.
     ranks: Vec<f64>,
-    /// By task: inputs' producers that have not ended, and when the last datum is there.
+    /// For each task, the number of producers that have not ended, and the arrival of the latest datum.
     open: Vec<(usize, f64)>,
     starts: Vec<f64>,
-    /// By device.
+    /// Free cores of each device.
     free: Vec<u64>,
     ready: Vec<BTreeSet<(Reverse<Total>, TaskId)>>,
     /// Devices whose free cores or ready tasks have changed.
@@ -71,7 +71,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// All that happens at this moment.
+    /// Processes all events of this moment.
     fn happen(&mut self, now: f64) {
         while let Some(Reverse((Total(time), event, task))) = self.events.peek().copied()
             && time <= now
@@ -80,7 +80,7 @@ impl<'p> Run<'p> {
             let device = self.device_of[task.index()];
             self.changed.insert(device);
             match event {
-                // What takes no core waits for none.
+                // A task without cores waits for none.
                 Event::Ready if self.problem.cores(task) == 0 => self.begin(task, now),
                 Event::Ready => {
                     self.ready[device as usize].insert((Reverse(Total(self.ranks[task.index()])), task));
@@ -98,7 +98,7 @@ impl<'p> Run<'p> {
         self.events.push(Reverse((Total(now + self.problem.time(task)), Event::End, task)));
     }
 
-    /// Tells the successors of a task that its data are made.
+    /// Updates the successors of a task that has ended.
     fn deliver(&mut self, task: TaskId, now: f64) {
         let graph = self.problem.graph();
         for &datum in graph.outputs(task) {
@@ -117,7 +117,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Starts what there are cores for.
+    /// Starts the tasks for which there are enough free cores.
     fn start(&mut self, now: f64) {
         for device in std::mem::take(&mut self.changed) {
             let (mut free, mut begun) = (self.free[device as usize], Vec::new());
@@ -140,7 +140,7 @@ impl<'p> Run<'p> {
     }
 }
 
-/// By task: the longest way from its start to the end, with the transfers between devices.
+/// Returns the longest path from each task's start to the end, with the transfers between devices.
 fn ranks(problem: &Problem<'_>, device_of: &[u32]) -> Vec<f64> {
     let graph = problem.graph();
     let mut ranks = vec![0.0f64; graph.task_count()];
@@ -164,7 +164,7 @@ mod tests {
     use crate::pipeline::Link;
     use crate::sample;
 
-    /// The long task of two cores goes first; beside it only the short one of one core finds room.
+    /// The long task of two cores goes first; next to it only the short task of one core fits.
     #[test]
     fn a_task_that_does_not_fit_lets_others_past() {
         let graph = sample::graph(&[0.0; 4], &[(0, 3, 6)]);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!((apart.starts[3], apart.makespan), (7.0, 9.0));
         let wide = timetable(&problem, &[0; 4], 5);
         assert_eq!(wide.makespan, 6.0);
-        // Two tasks of one core, and what follows the first without taking any.
+        // Two tasks of one core; the successor of the first uses no core.
         let graph = sample::graph(&[0.0; 4], &[(0, 2, 0), (2, 3, 0)]);
         let problem = Problem::new(&graph, vec![1, 1, 0, 1], vec![2.0, 9.0, 3.0, 1.0], capacity, link).unwrap();
         let one = timetable(&problem, &[0; 4], 1);

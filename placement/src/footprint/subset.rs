@@ -1,8 +1,8 @@
-//! The fewest devices of a given platform that keep a deadline.
+//! Least number of devices of a given platform that keeps a deadline.
 //!
-//! Devices are taken away one after the other, as long as some strategy still keeps the deadline without: of the four that do least, the one without
-//! which the schedule is shortest. `O(devices)` rounds of four placements by each strategy. That is no search of all subsets: three devices may do what
-//! no two of those that were kept do.
+//! Devices are removed one by one, as long as some strategy still keeps the deadline without them. Each round tries the
+//! four least busy devices, and removes the one without which the schedule is shortest. That makes `O(devices)` rounds
+//! of four placements by each strategy. The method does not search all subsets, so it may miss a smaller set.
 
 use super::fewest::{ROUNDING, keeps};
 use crate::check::{check_placement, check_schedule};
@@ -16,23 +16,24 @@ use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use std::collections::BTreeSet;
 
-/// How many of the least busy devices are tried in a round.
+/// Number of the least busy devices that a round tries.
 const TRIED: usize = 4;
 
 /// Devices of a platform that keep a deadline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subset {
-    /// Them, ascending.
+    /// The devices, ascending.
     pub devices: Vec<DeviceId>,
-    /// No fewer do.
+    /// Lower bound of the number of devices.
     pub bound: usize,
-    /// The strategy that placed on them.
+    /// Name of the strategy that placed on them.
     pub strategy: &'static str,
-    /// What runs where and when, checked.
+    /// The schedule, which has passed the checker.
     pub schedule: Schedule,
 }
 
-/// The best schedule that `placers` give on all devices, under the order that they plan or PCT; none where none of them places the problem.
+/// Returns the best schedule of `placers` on all devices, under their planned order or PCT; `None` if none of them
+/// places the problem.
 pub fn best_schedule(problem: &Problem<'_>, placers: &[&dyn Placer]) -> Option<(&'static str, Schedule)> {
     let schedules = placers.iter().filter_map(|placer| {
         let Placement { strategy, device_of, planned, .. } = placer.place(problem).ok()?;
@@ -47,8 +48,8 @@ pub fn best_schedule(problem: &Problem<'_>, placers: &[&dyn Placer]) -> Option<(
     schedules.min_by(|one, other| one.1.makespan.total_cmp(&other.1.makespan))
 }
 
-/// The fewest devices of the problem's platform that are found on which one of `placers` ends by `deadline`. `best` is what [`best_schedule`] gives; `None`
-/// where that ends later.
+/// Returns the fewest devices found of the problem's platform on which one of `placers` ends by `deadline`. `best` must
+/// be the result of [`best_schedule`]. Returns `None` if `best` ends after the deadline.
 pub fn fewest_of_platform(
     problem: &Problem<'_>,
     best: (&'static str, Schedule),
@@ -68,7 +69,7 @@ pub fn fewest_of_platform(
             let fewer: BTreeSet<DeviceId> = allowed.iter().copied().filter(|&other| other != device).collect();
             match schedule_on(problem, &fewer, placers).filter(in_time) {
                 Some(found) => without.push((device, found)),
-                // More devices are not found to do without it either: what is taken away only makes schedules longer, as a rule.
+                // The device stays needed, because removing further devices usually only lengthens schedules.
                 None => _ = needed.insert(device),
             }
         }
@@ -86,7 +87,7 @@ pub fn fewest_of_platform(
     Some(Subset { devices: allowed.into_iter().collect(), bound, strategy: best.0, schedule: best.1 })
 }
 
-/// The best schedule on some devices alone; none where a task can run on none of them.
+/// Returns the best schedule on some devices alone; `None` if a task can run on none of them.
 fn schedule_on(
     problem: &Problem<'_>,
     allowed: &BTreeSet<DeviceId>,
@@ -97,8 +98,9 @@ fn schedule_on(
     best_schedule(&fewer.under(problem.rules().clone()).ok()?, placers)
 }
 
-/// Devices without which nothing keeps the deadline: those that tasks are pinned to; all work, each task where it is shortest, over the deadline; and as
-/// many of the greatest memories as hold all that is kept. `O(V × devices)`.
+/// Returns a lower bound of the number of devices that keep the deadline. It is the greatest of the pinned devices, all
+/// work over the deadline (each task on its fastest device), and the fewest memories that hold all resident bytes. `O(V
+/// × devices)`.
 fn devices_bound(problem: &Problem<'_>, deadline: f64) -> usize {
     let (graph, platform) = (problem.graph(), problem.platform());
     let pinned: BTreeSet<DeviceId> = graph.tasks().iter().filter_map(|task| task.pinned).collect();

@@ -1,17 +1,18 @@
 //! Edge zeroing under a cap on parallelism (Wu et al. 2018, algorithm 1; the procedure is Sarkar's, 1987).
 //!
-//! Each task is a partition of its own at first. Edges are taken in descending order of their bytes; the partitions of an edge's ends become one
-//! where the tasks of both together never take more cores, or keep more memory, than a device has. An edge within a partition costs nothing. No
-//! merging makes the longest path longer (theorem 1, which says *strictly non-increasing* and proves *not increasing*), so the fewest partitions
-//! that are found are also those of the shortest completion that are found.
+//! At first each task is a partition of its own. Edges are taken in descending order of their bytes. The partitions at
+//! an edge's ends are merged if their tasks together never use more cores, or keep more memory, than a device has. An
+//! edge within a partition costs nothing. Merging never lengthens the longest path (theorem 1, which says *strictly
+//! non-increasing* and proves *not increasing*). So of the partitionings found, the one with the fewest partitions also
+//! has the shortest completion.
 //!
-//! After the edges, [`merge_rest`] puts partitions together that no edge joins: fewer devices, and never a longer path.
+//! After the edges, [`merge_rest`] merges partitions without a common edge: fewer devices, and never a longer path.
 //!
-//! The cap is kept exactly as long as it has to be: a partition's parallelism is known up to a bound, that of its parts added up, and
-//! more is only computed where that bound is above the cap. Tasks of one depth are never ordered, so that the cores of the widest depth
-//! refuse most mergings at once. What neither decides, the [`chains`](super::chains) of both partitions do: `O(E log E)`, and for each such
-//! merging at most as many searches through both as a device has cores. In graphs so large that their closure takes too much memory, it is an
-//! antichain.
+//! The cap is decided exactly only if necessary. For each partition an upper bound of its parallelism is known, the sum
+//! of its parts' bounds, and more is computed only if the bound exceeds the cap. Tasks of one depth are never ordered,
+//! so the cores of the widest depth reject most mergings at once. The [`chains`](super::chains) of both partitions
+//! decide the rest. This takes `O(E log E)`, and for each such merging at most as many searches through both as a
+//! device has cores. If the graph is too large for its closure, an antichain replaces the chains.
 
 use super::antichain::parallelism_within;
 use super::chains::Chains;
@@ -22,17 +23,18 @@ use crate::union_find::UnionFind;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Mergings of partitions without an edge that are tried at most.
+/// Most attempts to merge partitions without a common edge.
 const MOST_TRIES: usize = 200_000;
 
-/// Partitions by edge zeroing alone, the paper's algorithm 1.
+/// Returns the partitions of edge zeroing alone, the paper's algorithm 1.
 pub fn zero_edges(problem: &Problem<'_>) -> Partitioning {
     let mut merging = Merging::new(problem);
     merging.zero_edges();
     merging.partitioning()
 }
 
-/// Partitions by edge zeroing, and then of those that no edge joins, the ones that fit together: the first that has room takes the next.
+/// Returns the partitions of edge zeroing, merged further without common edges: the first partition with enough
+/// capacity takes the next one.
 pub fn merge_rest(problem: &Problem<'_>) -> Partitioning {
     let mut merging = Merging::new(problem);
     merging.zero_edges();
@@ -40,7 +42,7 @@ pub fn merge_rest(problem: &Problem<'_>) -> Partitioning {
     merging.partitioning()
 }
 
-/// What [`zero_edges`] and what [`merge_rest`] give, with the edges zeroed once.
+/// Returns the results of [`zero_edges`] and [`merge_rest`], but zeroes the edges once.
 pub fn zero_and_merge(problem: &Problem<'_>) -> [Partitioning; 2] {
     let mut merging = Merging::new(problem);
     merging.zero_edges();
@@ -49,19 +51,19 @@ pub fn zero_and_merge(problem: &Problem<'_>) -> [Partitioning; 2] {
     [zeroed, merging.partitioning()]
 }
 
-/// Partitions under way, by their roots.
+/// Partitions during merging, indexed by their roots.
 struct Merging<'p> {
     problem: &'p Problem<'p>,
     sets: UnionFind,
     parts: Vec<Growing>,
-    /// As many for each partition as its bound says.
+    /// Chains of each partition, as many as its bound; `None` if the closure needs too much memory.
     chains: Option<Chains<'p>>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Growing {
     members: Vec<TaskId>,
-    /// Its parallelism is at most this.
+    /// Upper bound of its parallelism.
     at_most: u64,
     /// Cores by depth.
     depths: BTreeMap<u32, u64>,
@@ -88,7 +90,7 @@ impl<'p> Merging<'p> {
         }
         let chains = problem.closure().map(|closure| Chains::new(closure, problem.position(), problem.all_cores()));
         let mut merging = Merging { problem, sets: UnionFind::new(parts.len()), parts, chains };
-        // What is colocated is one partition from the start, whatever it takes.
+        // Colocated tasks are one partition from the start, without regard to capacity.
         for unit in graph.unit_ids() {
             graph.members(unit).windows(2).for_each(|pair| merging.join(pair[0].index(), pair[1].index(), None));
         }
@@ -126,7 +128,7 @@ impl<'p> Merging<'p> {
         }
     }
 
-    /// Makes one partition of two, where a device can take it; says whether they are one.
+    /// Merges two partitions if a device can hold both; returns whether they are one now.
     fn merge(&mut self, one: usize, other: usize) -> bool {
         let (one, other) = (self.sets.root(one), self.sets.root(other));
         if one == other || self.parts[one].refused.contains(&other) {
@@ -145,7 +147,8 @@ impl<'p> Merging<'p> {
         }
     }
 
-    /// A bound of the parallelism of two partitions together, where that and their memory are within what a device has.
+    /// Returns a bound of the parallelism of two partitions together; `None` if it or their memory exceeds a device's
+    /// capacity.
     fn fits(&mut self, one: usize, other: usize) -> Option<u64> {
         let (one, other, capacity) = (&self.parts[one], &self.parts[other], self.problem.capacity());
         if capacity.memory.is_some_and(|memory| one.memory + other.memory > memory) {
@@ -168,7 +171,7 @@ impl<'p> Merging<'p> {
         fits.then_some(capacity.cores)
     }
 
-    /// Makes one partition of two; `at_most` is a bound of its parallelism better than the sum of both.
+    /// Merges two partitions; `at_most` is a better bound of its parallelism than the sum of both.
     fn join(&mut self, one: usize, other: usize, at_most: Option<u64>) {
         let (one, other) = (self.sets.root(one), self.sets.root(other));
         if one == other {
@@ -181,7 +184,7 @@ impl<'p> Merging<'p> {
             self.parts[third].refused.insert(stays);
         }
         let (at_most, memory) = (at_most.unwrap_or(kept.at_most + gone.at_most), kept.memory + gone.memory);
-        // The smaller goes into the larger, so that no task moves more than log V times.
+        // The smaller partition is moved into the larger, so that no task moves more than log V times.
         let (mut large, small) = if kept.members.len() < gone.members.len() { (gone, kept) } else { (kept, gone) };
         large.members.extend(small.members);
         small.depths.into_iter().for_each(|(depth, cores)| *large.depths.entry(depth).or_default() += cores);
@@ -189,7 +192,7 @@ impl<'p> Merging<'p> {
         self.parts[stays] = Growing { at_most, memory, ..large };
     }
 
-    /// The partitions as they are now.
+    /// Returns the current partitions.
     fn partitioning(&mut self) -> Partitioning {
         let labels: Vec<u32> = (0..self.parts.len()).map(|task| self.sets.root(task) as u32).collect();
         match &mut self.chains {
@@ -199,7 +202,7 @@ impl<'p> Merging<'p> {
     }
 }
 
-/// The parallelism of tasks if that is above the cap, else some number up to the cap.
+/// Returns the parallelism of tasks if it exceeds the cap, else some number up to the cap.
 fn within(problem: &Problem<'_>, tasks: &[TaskId], cap: u64) -> u64 {
     let (position, mut tasks) = (problem.position(), tasks.to_vec());
     tasks.sort_unstable_by_key(|task| position[task.index()]);

@@ -1,13 +1,14 @@
-//! Sizes that are decimal fractions in a file, as whole bytes.
+//! Conversion of sizes that are decimal fractions in a file to whole bytes.
 
 use super::Refusal;
 
-/// Decimal places that are kept at most.
+/// Most decimal places that are kept.
 const PLACES: i32 = 9;
-/// Greatest size that a scale may lead to: differences between `u64` and `f64` stay below a part in 2^53.
+/// Greatest scaled size: up to here `u64` and `f64` differ by less than a part in 2^53.
 const GREATEST: f64 = 4.6e18;
 
-/// How many bytes stand for one unit of size: the least power of ten that makes every size whole, up to nine decimal places.
+/// Returns the number of bytes per unit of size: the least power of ten that makes every size whole, up to nine decimal
+/// places.
 pub(super) fn bytes_a_unit(sizes: impl Iterator<Item = f64> + Clone) -> f64 {
     let greatest = sizes.clone().fold(0.0, f64::max);
     let mut scale = 1.0;
@@ -21,10 +22,10 @@ pub(super) fn bytes_a_unit(sizes: impl Iterator<Item = f64> + Clone) -> f64 {
     scale
 }
 
-/// `size` in bytes, rounded.
+/// Returns `size` in bytes, rounded.
 ///
 /// # Errors
-/// A size that is negative, not finite or greater than a `u64` can hold.
+/// Returns an error for a size that is negative, not finite or greater than a `u64` can hold.
 pub(super) fn bytes(size: f64, scale: f64, place: impl FnOnce() -> String) -> Result<u64, Refusal> {
     let scaled = (size * scale).round();
     // 2^64 itself is the first number that does not fit.

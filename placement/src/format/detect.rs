@@ -1,15 +1,15 @@
-//! Which format a file is of, by its content.
+//! Detection of a file's format by its content.
 
 use super::Refusal;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
-/// The formats that can be read.
+/// Formats that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// [`json`](super::json): ours.
+    /// [`json`](super::json): the format of this crate.
     Anabranch,
     /// `thesis`: a graph as CSV.
     ThesisGraph,
@@ -17,11 +17,11 @@ pub enum Format {
     ThesisPlatform,
     /// [`schedulers`](super::schedulers): one instance with costs and speeds.
     Related,
-    /// [`schedulers`](super::schedulers): many of them by name.
+    /// [`schedulers`](super::schedulers): several related instances by name.
     RelatedSet,
     /// [`schedulers`](super::schedulers): one instance with a table of times.
     Unrelated,
-    /// [`schedulers`](super::schedulers): a list of them.
+    /// [`schedulers`](super::schedulers): a list of unrelated instances.
     UnrelatedSet,
     /// [`profiled`](super::profiled): a network with times on CPUs and accelerators.
     Profiled,
@@ -34,21 +34,21 @@ pub enum Format {
 const EXPECTED: &str = "it should be JSON of a problem, an instance, a profiled network, a WfCommons workflow or a logical graph, \
                         or CSV with the 9 columns of graphs or the 5 of devices";
 
-/// Tells the format of a file: JSON by the names of its outermost members, CSV by its number of columns. `O(length)`.
+/// Detects the format of a file: JSON by the names of its outermost members, CSV by its number of columns. `O(length)`.
 ///
 /// # Errors
-/// Content that is of no known format, or JSON that is broken.
+/// Returns an error for content of no known format, and for invalid JSON.
 pub fn detect(bytes: &[u8]) -> Result<Format, Refusal> {
     let text = without_byte_order_mark(bytes);
     match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{') => detect_object(text),
-        // No format is a list, but one that is broken is said to be so.
+        // No format is a list. Parsing the list first reports invalid JSON as such.
         Some(b'[') => serde_json::from_slice(text).map(|IgnoredAny| Err(Refusal::Unrecognised(EXPECTED)))?,
         _ => detect_csv(text),
     }
 }
 
-/// What stands behind a UTF-8 byte order mark, if there is one.
+/// Returns the text after a UTF-8 byte order mark, if there is one.
 pub(super) fn without_byte_order_mark(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)
 }
@@ -80,7 +80,7 @@ fn detect_object(text: &[u8]) -> Result<Format, Refusal> {
 
 type Member = Option<IgnoredAny>;
 
-/// The members of outermost objects that tell formats apart.
+/// Members of the outermost object that distinguish the formats.
 #[derive(Deserialize)]
 struct Outline {
     format: Member,

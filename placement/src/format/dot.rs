@@ -7,7 +7,7 @@ use std::io::Write;
 /// Writes `graph`: a node for each task, an edge for each use of a datum with its bytes.
 ///
 /// # Errors
-/// A target that fails.
+/// Returns an error if the target fails.
 pub fn write_graph(graph: &TaskGraph, mut target: impl Write) -> Result<(), WriteError> {
     writeln!(target, "digraph tasks {{\n  node [shape=box, style=filled, fillcolor=white];")?;
     for id in graph.task_ids() {
@@ -23,7 +23,7 @@ pub fn write_graph(graph: &TaskGraph, mut target: impl Write) -> Result<(), Writ
     Ok(target.flush()?)
 }
 
-/// `text` inside a quoted DOT string.
+/// Escapes `text` for a quoted DOT string.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Our own JSON: a graph, a platform, or a whole problem, complete and without loss.
+//! JSON format of this crate: a graph, a platform, or a whole problem, complete and without loss.
 //!
 //! ```json
 //! {
@@ -31,36 +31,36 @@
 //! }
 //! ```
 //!
-//! Tasks, data and devices are named by their places in their lists, from 0.
+//! Tasks, data and devices are named by their positions in their lists, from 0.
 //!
-//! | member | meaning | when it is left out |
+//! | member | meaning | default |
 //! |---|---|---|
-//! | `format`, `version` | `anabranch-problem`, 1 | refused |
-//! | `name` | what to call it | the file's name |
+//! | `format`, `version` | `anabranch-problem`, 1 | required |
+//! | `name` | name of the problem | name of the file |
 //! | `time_unit` | unit of all times | unknown |
-//! | `graph` | what to place | the file is a platform |
-//! | `tasks[].name` | need not be unique | refused |
+//! | `graph` | graph to place | the file is a platform |
+//! | `tasks[].name` | name, need not be unique | required |
 //! | `tasks[].allowed` | kinds of devices that may run it: `cpu`, `gpu`, `tpu`, `other` | all |
 //! | `tasks[].pinned` | the one device that must run it | none |
-//! | `tasks[].memory` | bytes that stay on its device | 0 |
-//! | `tasks[].operations` | for times that are operations over speed | 0 |
+//! | `tasks[].memory` | bytes that stay on the task's device | 0 |
+//! | `tasks[].operations` | number of operations, for times that are operations over speed | 0 |
 //! | `data[]` | `producer`, `bytes` and `consumers` of each datum | no data |
 //! | `colocated[]` | tasks that must share a device | none |
-//! | `platform` | where to place it | the file is a graph |
-//! | `devices[].kind` | as in `allowed` | refused |
-//! | `devices[].memory` | bytes that fit | no limit |
-//! | `devices[].speed` | operations a time unit | 1 |
-//! | `latency[from][to]` | time before the first byte moves; the diagonal does not matter | 0 |
-//! | `rate[from][to]` | bytes a time unit; `null` is no limit; the diagonal does not matter | no limit |
-//! | `times[task][device]` | time of a task on a device; `null` where it cannot run | operations over speed |
-//! | `only_on` | object: by a task's place, the devices that may run it | those that `allowed` and `times` admit |
+//! | `platform` | platform to place it on | the file is a graph |
+//! | `devices[].kind` | kind, as in `allowed` | required |
+//! | `devices[].memory` | capacity in bytes | no limit |
+//! | `devices[].speed` | operations per time unit | 1 |
+//! | `latency[from][to]` | time before the first byte moves; the diagonal is ignored | 0 |
+//! | `rate[from][to]` | bytes per time unit; `null` means no limit; the diagonal is ignored | no limit |
+//! | `times[task][device]` | time of a task on a device; `null` if it cannot run there | operations over speed |
+//! | `only_on` | object: for a task's position, the devices that may run it | all that `allowed` and `times` admit |
 //! | `memory_rule` | `resident`, `size_estimate` or `ignore`: see [`MemoryRule`](crate::problem::MemoryRule) | `resident` |
-//! | `bytes_a_unit` | bytes for one unit of size in the file that this was made from | 1 |
-//! | `figures` | numbers that come along | none |
-//! | `task_ids` | the number of each task where this was made from, by which assignments name it | its place |
+//! | `bytes_a_unit` | bytes per unit of size in the file that this was converted from | 1 |
+//! | `figures` | further numbers, by name | none |
+//! | `task_ids` | number of each task in the original file, which assignments use | its position |
 //!
-//! Members that are not in this table are refused, so that a slip of the pen is found. A later version will only be written
-//! when its content cannot be said in this one.
+//! Members that are not in this table are rejected, so that typing errors are found. A later version will only be
+//! written if this version cannot express the content.
 
 mod document;
 mod write;
@@ -74,15 +74,15 @@ use crate::graph::{GraphBuilder, TaskGraph};
 use crate::platform::{DeviceId, Platform};
 use document::{DatumPart, Document, GraphPart, Matrix, PlatformPart};
 
-/// What `format` says.
+/// Value of the member `format`.
 const FORMAT: &str = "anabranch-problem";
-/// The version that is written, and the only one that there is.
+/// Version that is written, and the only one that exists.
 const VERSION: u64 = 1;
 
-/// Reads a document; `name` is for one that does not name itself.
+/// Parses a document; `name` is used if the document has no name.
 ///
 /// # Errors
-/// The first thing in it that is not as the table above says.
+/// Returns the first deviation from the table above.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<Loaded, Refusal> {
     let mut document: Document = serde_json::from_slice(without_byte_order_mark(bytes))?;
     if document.format != FORMAT {
@@ -147,7 +147,7 @@ fn read_times(rows: &[Vec<Option<f64>>], graph: &TaskGraph, platform: &Platform)
     Ok(TimeTable::from_fn(tasks, devices, |task, device| rows[task.index()][device.index()])?)
 }
 
-/// Refuses a matrix that does not have `rows` × `columns` entries.
+/// Rejects a matrix that does not have `rows` × `columns` entries.
 fn check_rows<T>(place: &str, matrix: &[Vec<T>], rows: usize, columns: usize) -> Result<(), Refusal> {
     if matrix.len() != rows {
         return Err(Refusal::Length { place: place.into(), found: matrix.len(), expected: rows });
@@ -165,7 +165,7 @@ fn read_graph(part: GraphPart) -> Result<TaskGraph, Refusal> {
     for task in part.tasks {
         builder.task(task);
     }
-    // Ids that are out of range are found by the builder.
+    // The builder rejects ids that are out of range.
     for DatumPart { producer, bytes, consumers } in part.data {
         let datum = builder.datum(producer, bytes);
         consumers.into_iter().for_each(|consumer| builder.consume(datum, consumer));

@@ -1,4 +1,4 @@
-//! What a file holds: a graph, a platform, or whole problems that own all their parts.
+//! Contents of a file: a graph, a platform, or whole problems that own all their parts.
 
 use super::{MAX_CELLS, Refusal};
 use crate::cost::{CostModel, OperationsOverSpeed, TimeTable};
@@ -7,11 +7,11 @@ use crate::platform::{DeviceId, Platform};
 use crate::problem::{MemoryRule, Problem, ProblemError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Loaded {
-    /// A graph, which lacks a platform to be a problem.
+    /// A graph, which needs a platform to become a problem.
     Graph(Box<LoadedGraph>),
     /// A platform.
     Platform(Platform),
@@ -22,23 +22,23 @@ pub enum Loaded {
 /// A graph from a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedGraph {
-    /// The file's name for it, or the file's name.
+    /// Name in the file, or the name of the file.
     pub name: String,
     /// The graph.
     pub graph: TaskGraph,
-    /// What counts against memory, once there is a platform.
+    /// Memory rule of the problem, once there is a platform.
     pub memory_rule: MemoryRule,
-    /// Unit of the time that one operation takes at speed 1, where the file says so.
+    /// Unit of the time that one operation takes at speed 1, if the file has it.
     pub time_unit: Option<String>,
-    /// The numbers by which the file calls the tasks, by [`TaskId`]; empty where it gives them none.
+    /// Numbers of the tasks in the file, indexed by [`TaskId`]; empty if the file has none.
     pub task_ids: Vec<u64>,
 }
 
 impl LoadedGraph {
-    /// The problem of placing this graph on `platform`, with operations over speed as times.
+    /// Returns the problem of placing this graph on `platform`, with operations over speed as times.
     ///
     /// # Errors
-    /// More than [`MAX_CELLS`] pairs of a task and a device.
+    /// Returns an error for more than [`MAX_CELLS`] pairs of a task and a device.
     pub fn on(self, platform: Platform) -> Result<LoadedProblem, Refusal> {
         check_cells([(self.graph.task_count(), platform.device_count())].into_iter())?;
         let problem = LoadedProblem::new(self.name, self.graph, platform, self.memory_rule);
@@ -47,37 +47,38 @@ impl LoadedGraph {
     }
 }
 
-/// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
+/// Problem that owns its parts; [`LoadedProblem::problem`] verifies and borrows them.
 ///
 /// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedProblem {
-    /// What to call it.
+    /// Name of the problem.
     pub name: String,
-    /// What is to be placed.
+    /// Graph to be placed.
     pub graph: TaskGraph,
-    /// Where.
+    /// Platform to place it on.
     pub platform: Platform,
-    /// What tasks take.
+    /// Times of the tasks.
     pub costs: Costs,
-    /// Devices that may run a task, where those are not all that its kinds admit; of tasks that are not here, all.
+    /// Devices that may run a task, if they are fewer than its kinds admit. Tasks that are not in the map have all
+    /// devices.
     pub only_on: BTreeMap<TaskId, BTreeSet<DeviceId>>,
-    /// What counts against memory.
+    /// Memory rule.
     pub memory_rule: MemoryRule,
-    /// What else the file says.
+    /// Further data of the file.
     pub facts: Facts,
 }
 
-/// What a file says beside the problem itself.
+/// Data of a file in addition to the problem itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// Unit of all times, such as `s` or `ms`.
     pub time_unit: Option<String>,
-    /// Bytes of the graph that stand for one unit of size in the file, whose sizes may be fractions. Rates are scaled alike.
+    /// Bytes of the graph per unit of size in the file, whose sizes may be fractions. Rates have the same scale.
     pub bytes_a_unit: f64,
-    /// Numbers that the file gives along, such as makespans of published schedulers, by their path in the file.
+    /// Further numbers of the file, such as makespans of published schedulers, by their path in the file.
     pub figures: BTreeMap<String, f64>,
-    /// As [`LoadedGraph::task_ids`].
+    /// Numbers of the tasks, as [`LoadedGraph::task_ids`].
     pub task_ids: Vec<u64>,
 }
 
@@ -87,7 +88,7 @@ impl Default for Facts {
     }
 }
 
-/// What tasks take.
+/// Times of the tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Costs {
     /// Operations of the task over speed of the device.
@@ -97,13 +98,13 @@ pub enum Costs {
 }
 
 impl LoadedProblem {
-    /// A problem whose times are operations over speed.
+    /// Creates a problem whose times are operations over speed.
     pub fn new(name: impl Into<String>, graph: TaskGraph, platform: Platform, memory_rule: MemoryRule) -> Self {
         let (costs, facts) = (Costs::OperationsOverSpeed, Facts::default());
         LoadedProblem { name: name.into(), graph, platform, costs, only_on: BTreeMap::new(), memory_rule, facts }
     }
 
-    /// Copies a problem, so that it can be written or kept. Its transfers become those of its platform's links.
+    /// Copies a problem, so that it can be written or kept. Its transfer times become those of its platform's links.
     pub fn copy_of(name: impl Into<String>, problem: &Problem<'_>) -> Self {
         let (graph, platform) = (problem.graph(), problem.platform());
         let time = |task, device| Some(problem.time(task, device)).filter(|time| time.is_finite());
@@ -119,10 +120,10 @@ impl LoadedProblem {
         }
     }
 
-    /// The verified problem.
+    /// Returns the verified problem.
     ///
     /// # Errors
-    /// As [`Problem::new`].
+    /// Returns the errors of [`Problem::new`].
     pub fn problem(&self) -> Result<Problem<'_>, ProblemError> {
         Problem::new(&self.graph, &self.platform, self, self.memory_rule)
     }
@@ -148,7 +149,7 @@ impl CostModel for LoadedProblem {
     }
 }
 
-/// Refuses problems of the given numbers of tasks and devices where a table of all times would be too large.
+/// Rejects problems with these numbers of tasks and devices if a table of all times would be too large.
 pub(super) fn check_cells(problems: impl Iterator<Item = (usize, usize)>) -> Result<(), Refusal> {
     let cells = problems.map(|(tasks, devices)| (tasks as u64).saturating_mul(devices as u64));
     let count = cells.fold(0, u64::saturating_add);
@@ -158,7 +159,7 @@ pub(super) fn check_cells(problems: impl Iterator<Item = (usize, usize)>) -> Res
     Ok(())
 }
 
-/// Makes problems of parts: each graph on the one platform.
+/// Combines parts into problems: each graph on the one platform.
 pub(super) fn combine(parts: Vec<Loaded>) -> Result<Vec<LoadedProblem>, Refusal> {
     let (mut graphs, mut platform, mut problems) = (Vec::new(), None, Vec::new());
     for part in parts {

@@ -1,13 +1,13 @@
 //! Profiled networks on CPUs and accelerators, as JSON: the input files published with Tarnawski 2020.
 //!
-//! Each node has a time on a CPU and one on an accelerator, a size, and a colour; nodes of one colour share a device. The
-//! machine has so many accelerators, each of so much memory, and so many CPUs, which share the host's memory without a limit.
-//! An edge has a size and a *cost*: the time of its transfer between an accelerator and the host. Between two accelerators it
-//! takes that twice, through the host; between CPUs nothing.
+//! Each node has a time on a CPU and a time on an accelerator, a size, and a colour; nodes of one colour share a
+//! device. The machine has a number of accelerators with equal memory, and a number of CPUs, which share the host's
+//! memory without a limit. An edge has a size and a *cost*: the time of its transfer between an accelerator and the
+//! host. A transfer between two accelerators takes twice that time, through the host; between CPUs it takes none.
 //!
-//! Accelerators become GPU devices. A node's value is one datum for all edges of equal size and cost, so that it is sent once to
-//! each device; where the files' costs are one multiple of the sizes, as they are in all that are published, data have the
-//! sizes, and else the costs in their place. Backward passes have no meaning of their own here.
+//! Accelerators become GPU devices. A node's value is one datum for all edges of equal size and cost, so that it is
+//! sent once to each device. If all costs are one multiple of the sizes, as in all published files, data have the
+//! sizes; otherwise they have the costs instead. Backward passes are not treated specially.
 
 use super::amount::{bytes, bytes_a_unit};
 use super::detect::without_byte_order_mark;
@@ -18,10 +18,10 @@ use crate::problem::MemoryRule;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Most devices that a file may ask for: the platform's links are the square of it.
+/// Most devices in a file: the platform's links need the square of this number.
 pub const MAX_DEVICES: u64 = 4096;
 
-/// Costs may differ by this part from one multiple of the sizes and still be that multiple.
+/// Relative tolerance for costs to count as one multiple of the sizes.
 const SAME: f64 = 1e-6;
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ struct Edge {
     size: Option<f64>,
 }
 
-/// True or false, or 1 or 0.
+/// A Boolean, or 1 or 0.
 #[derive(Deserialize, Clone, Copy)]
 #[serde(untagged)]
 enum Flag {
@@ -75,7 +75,8 @@ impl Flag {
 /// Reads a profiled network.
 ///
 /// # Errors
-/// JSON of another shape, ids that are not defined or defined twice, numbers out of range, or more than [`MAX_DEVICES`].
+/// Returns an error for JSON of another structure, ids that are undefined or repeated, numbers out of range, or more
+/// than [`MAX_DEVICES`] devices.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<LoadedProblem, Refusal> {
     let profile: Profile = serde_json::from_slice(without_byte_order_mark(bytes))?;
     let devices = profile.cpus.saturating_add(profile.accelerators);
@@ -103,7 +104,7 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<LoadedProblem, Refusal> {
     Ok(LoadedProblem { costs: Costs::Times(times), facts, ..problem })
 }
 
-/// What stands for an edge's amount of data, and how fast that goes between host and accelerator.
+/// Measure of an edge's data, with the rate between host and accelerator.
 struct Amounts {
     by_size: bool,
     scale: f64,
@@ -132,7 +133,7 @@ impl Amounts {
     }
 }
 
-/// The size that goes over in one unit of time, where that is the same for all edges.
+/// Returns the size that is transferred in one unit of time, if it is equal for all edges.
 fn common_rate(edges: &[Edge]) -> Option<f64> {
     let largest = edges.iter().max_by(|one, other| one.cost.total_cmp(&other.cost))?;
     let rate = largest.size? / largest.cost;

@@ -1,7 +1,7 @@
-//! Instances as libraries of list schedulers exchange them, as JSON.
+//! Instances that libraries of list schedulers exchange, as JSON.
 //!
-//! *Related* instances have costs of tasks, speeds of nodes, sizes of dependencies and speeds of links; a task takes cost over
-//! speed, a transfer size over speed, and links do not contend:
+//! *Related* instances have costs of tasks, speeds of nodes, sizes of dependencies and speeds of links. A task takes
+//! cost over speed, a transfer size over speed, and links do not contend:
 //!
 //! ```json
 //! {"tasks": [{"name": "T0", "cost": 9.5}, {"name": "T1", "cost": 5}],
@@ -10,13 +10,14 @@
 //!  "links": [{"a": "N0", "b": "N1", "speed": 5.1}]}
 //! ```
 //!
-//! They may stand alone, in a member `instance` beside the makespans that schedulers reach, or so by name in one large object.
-//! Where such an entry has `constrained_heft`, with the nodes that some tasks are `allowed` on, that is a second problem.
+//! An instance may be the whole file, or the member `instance` next to the makespans of schedulers; a file may also
+//! hold many such entries by name. If an entry has `constrained_heft`, with the nodes on which some tasks are
+//! `allowed`, it also gives a second problem.
 //!
-//! *Unrelated* instances have a table `W` of times by task and processor (`null`: cannot run there), `edges` of tasks and a size,
-//! and a matrix `BW` of rates; many of them are a list `instances`.
+//! *Unrelated* instances have a table `W` of times by task and processor (`null`: cannot run there), `edges` of tasks
+//! with a size, and a matrix `BW` of rates. A file may hold several in a list `instances`.
 //!
-//! All nodes become CPU devices without memory limits. Sizes that are fractions are scaled to whole bytes, see
+//! All nodes become CPU devices without memory limits. Fractional sizes are scaled to whole bytes, see
 //! [`Facts::bytes_a_unit`]. Makespans become [`Facts::figures`].
 
 use super::amount::{bytes, bytes_a_unit};
@@ -82,7 +83,7 @@ struct Constrained {
     makespan: Option<f64>,
 }
 
-/// Tells an entry from an instance that stands alone.
+/// Distinguishes an entry from an instance without makespans.
 #[derive(Deserialize)]
 struct Probe {
     instance: Option<IgnoredAny>,
@@ -103,10 +104,11 @@ struct UnrelatedSet {
     instances: Vec<Unrelated>,
 }
 
-/// Reads one related instance, alone or with its makespans.
+/// Parses one related instance, with or without makespans.
 ///
 /// # Errors
-/// JSON of another shape, names that are not defined or defined twice, links that are missing, numbers out of range.
+/// Returns an error for JSON of another structure, names that are undefined or repeated, missing links, or numbers out
+/// of range.
 pub fn parse_related(name: &str, bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> {
     let bytes = without_byte_order_mark(bytes);
     match serde_json::from_slice(bytes)? {
@@ -115,10 +117,10 @@ pub fn parse_related(name: &str, bytes: &[u8]) -> Result<Vec<LoadedProblem>, Ref
     }
 }
 
-/// Reads related instances by name.
+/// Parses related instances by name.
 ///
 /// # Errors
-/// As [`parse_related`].
+/// Returns the errors of [`parse_related`].
 pub fn parse_related_set(bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> {
     let entries: BTreeMap<String, Entry> = serde_json::from_slice(without_byte_order_mark(bytes))?;
     let mut problems = Vec::with_capacity(entries.len());
@@ -128,18 +130,18 @@ pub fn parse_related_set(bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> {
     Ok(problems)
 }
 
-/// Reads one unrelated instance.
+/// Parses one unrelated instance.
 ///
 /// # Errors
-/// JSON of another shape, matrices that do not fit together, numbers out of range.
+/// Returns an error for JSON of another structure, matrices of wrong sizes, or numbers out of range.
 pub fn parse_unrelated(name: &str, bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> {
     Ok(vec![unrelated_problem(name, serde_json::from_slice(without_byte_order_mark(bytes))?)?])
 }
 
-/// Reads a list of unrelated instances.
+/// Parses a list of unrelated instances.
 ///
 /// # Errors
-/// As [`parse_unrelated`]; an empty list.
+/// Returns the errors of [`parse_unrelated`], and an error for an empty list.
 pub fn parse_unrelated_set(bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> {
     let set: UnrelatedSet = serde_json::from_slice(without_byte_order_mark(bytes))?;
     if set.instances.is_empty() {
@@ -149,7 +151,7 @@ pub fn parse_unrelated_set(bytes: &[u8]) -> Result<Vec<LoadedProblem>, Refusal> 
     numbered.map(|(number, instance)| unrelated_problem(&format!("instances[{number}]"), instance)).collect()
 }
 
-/// The problem of an entry, and that of its constrained variant.
+/// Returns the problem of an entry, and the problem of its constrained variant if there is one.
 fn related_problems(name: &str, entry: Entry) -> Result<Vec<LoadedProblem>, Refusal> {
     let mut problem = related_problem(name, &entry.instance)?;
     let constrained =
@@ -198,7 +200,8 @@ fn related_platform(name: &str, instance: &Related, scale: f64) -> Result<Platfo
             return Err(Refusal::Twice { place: place(), what: "link", name: format!("{}-{}", link.a, link.b) });
         }
     }
-    // Before the platform allocates the square of its devices: there are as many links as pairs.
+    // The number of links is checked before the platform allocates the square of its devices: it must be the number of
+    // pairs.
     let pairs = instance.nodes.len() * instance.nodes.len().saturating_sub(1) / 2;
     if rates.len() != pairs {
         let place = format!("{name}.links");
@@ -209,7 +212,7 @@ fn related_platform(name: &str, instance: &Related, scale: f64) -> Result<Platfo
     Ok(Platform::new(devices, |a, b| (0.0, rates[&(a.0.min(b.0), a.0.max(b.0))]))?)
 }
 
-/// The same problem with some tasks allowed only on some nodes.
+/// Returns the problem with some tasks allowed only on some nodes.
 fn constrain(problem: &LoadedProblem, instance: &Related, constrained: &Constrained) -> Result<LoadedProblem, Refusal> {
     let name = format!("{}, constrained", problem.name);
     let tasks = by_name(&name, "task", instance.tasks.iter().map(|task| task.name.as_str()))?;
@@ -256,7 +259,7 @@ fn unrelated_problem(name: &str, instance: Unrelated) -> Result<LoadedProblem, R
     Ok(LoadedProblem { costs: Costs::Times(times), facts, ..problem })
 }
 
-/// Numbers things by name.
+/// Numbers the items by name.
 fn by_name<'a>(
     place: &str,
     what: &'static str,

@@ -1,9 +1,10 @@
-//! The thesis' CSV files of graphs and devices (Laich 2017, section 3.1.1).
+//! CSV files of graphs and devices of the thesis (Laich 2017, section 3.1.1).
 //!
-//! A graph row is `id, successors;.., predecessors;.., colocated;.., tensor size, operations, memory, {NO|CPU|GPU|TPU}, name`.
-//! An edge may stand with either end; both are united. Every task produces one datum, of its tensor size, for all its
-//! successors. A device row is `id, memory, operations a time unit, rate to each device of a higher place;.., kind`; links are
-//! symmetric and have no latency. Files have a heading. Ids may come in any order; tasks and devices are numbered by their ids.
+//! A graph row is `id, successors;.., predecessors;.., colocated;.., tensor size, operations, memory, {NO|CPU|GPU|TPU},
+//! name`. An edge may be listed at either end; the two lists are united. Every task produces one datum of its tensor
+//! size for all its successors. A device row is `id, memory, operations per time unit, rate to each device of a higher
+//! position;.., kind`. Links are symmetric and have no latency. Files have a heading. Ids may come in any order; tasks
+//! and devices are numbered by their ids.
 
 mod write;
 
@@ -15,7 +16,7 @@ use crate::platform::{Device, DeviceKind, DeviceKinds, Platform};
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// One row and where it is.
+/// Row with its line number.
 struct Row {
     line: u64,
     fields: csv::StringRecord,
@@ -49,7 +50,7 @@ impl Row {
     }
 }
 
-/// All rows but the heading, by id.
+/// Returns all rows except the heading, by id.
 fn rows(source: impl Read) -> Result<BTreeMap<u64, Row>, Refusal> {
     let mut reader = csv::ReaderBuilder::new().has_headers(true).flexible(true).from_reader(source);
     let mut rows = BTreeMap::new();
@@ -64,10 +65,10 @@ fn rows(source: impl Read) -> Result<BTreeMap<u64, Row>, Refusal> {
     Ok(rows)
 }
 
-/// Reads a graph. The tasks' ids in the file come along, by [`TaskId`].
+/// Reads a graph. Also returns the tasks' ids in the file, indexed by [`TaskId`].
 ///
 /// # Errors
-/// The first row that is not as it should be, or what is wrong with the graph as a whole.
+/// Returns the first row with an error, or an error of the graph as a whole.
 pub fn read_graph(source: impl Read) -> Result<(TaskGraph, Vec<u64>), Refusal> {
     let rows = rows(source)?;
     let ids: Vec<u64> = rows.keys().copied().collect();
@@ -118,7 +119,7 @@ fn neighbours(row: &Row, column: usize, field: &'static str, ids: &[u64]) -> Res
 /// Reads a platform.
 ///
 /// # Errors
-/// The first row that is not as it should be, or what is wrong with the platform as a whole.
+/// Returns the first row with an error, or an error of the platform as a whole.
 pub fn read_platform(source: impl Read) -> Result<Platform, Refusal> {
     let rows = rows(source)?;
     let mut devices = Vec::with_capacity(rows.len());

@@ -1,14 +1,15 @@
 //! Workflows of the WfCommons project: JSON of schema 1.4, 1.5 and 1.6.
 //!
-//! From 1.5 on, `workflow.specification` lists tasks (`id`, `parents`, `children`, `inputFiles`, `outputFiles`) and files (`id`,
-//! `sizeInBytes`), and `workflow.execution` says how long each task took (`runtimeInSeconds`). In 1.4 all of it stands with the
-//! tasks of `workflow.tasks`, whose `files` have a `link` that says input or output, and tasks refer to each other by name.
+//! From version 1.5 on, `workflow.specification` lists tasks (`id`, `parents`, `children`, `inputFiles`, `outputFiles`)
+//! and files (`id`, `sizeInBytes`). `workflow.execution` holds the time of each task (`runtimeInSeconds`). In version
+//! 1.4 all of this is part of the tasks in `workflow.tasks`. Their `files` have a `link` that says input or output, and
+//! tasks refer to each other by name.
 //!
-//! A task's operations are the seconds that it took, so that a device of speed 1 is one like those that the workflow ran on. A
-//! file that a task writes is a datum, which goes to those who read it; where several write it, to a reader from those that are
-//! its parents, and from all where none is. A parent of which a child reads nothing sends it a datum of 0 bytes. Files that
-//! no task writes are there everywhere. What the file says about machines, cores and memory is not used: the memory of a process
-//! is not what stays on a device when it has ended.
+//! A task's operations are the seconds that it took, so a device of speed 1 is like the original machine. Each file and
+//! task that writes it make a datum for the file's readers. If several tasks write the file, a reader gets it from the
+//! writers that are its parents, and from all writers if none is. If a child reads nothing of a parent, the parent
+//! sends it a datum of 0 bytes. Files that no task writes are available everywhere. Data about machines, cores and
+//! memory are not used: the memory of a process does not stay on a device after its end.
 
 use super::Refusal;
 use super::amount::bytes;
@@ -96,7 +97,7 @@ struct OldFile {
     link: String,
 }
 
-/// A task of either form.
+/// Task in either form.
 struct Step {
     name: String,
     seconds: f64,
@@ -106,24 +107,24 @@ struct Step {
     writes: Vec<String>,
 }
 
-/// The tasks that write a file, by file, and the datum that each makes of it.
+/// Tasks that write each file, with the datum that each makes of it.
 type Written<'a> = BTreeMap<&'a str, Vec<(TaskId, DatumId)>>;
 
-/// What both forms come to.
+/// Common result of both forms.
 struct Steps {
     steps: Vec<Step>,
-    /// By whatever tasks are referred to with; `None` where several have the same name.
+    /// Tasks by each name that refers to them; `None` if several have the name.
     ids: BTreeMap<String, Option<TaskId>>,
     sizes: BTreeMap<String, f64>,
-    /// Where the tasks stand in the file.
+    /// Path of the tasks in the file.
     place: &'static str,
 }
 
-/// Reads a workflow.
+/// Parses a workflow.
 ///
 /// # Errors
-/// JSON of another shape, another version, tasks without a run time, names that are not defined or defined twice, numbers
-/// out of range, or a cycle.
+/// Returns an error for JSON of another structure, another version, tasks without a run time, or names that are
+/// undefined or repeated. Also returns an error for numbers out of range and for a cycle.
 pub fn parse(bytes: &[u8]) -> Result<TaskGraph, Refusal> {
     let instance: Instance = serde_json::from_slice(without_byte_order_mark(bytes))?;
     let known = "schema 1.4, 1.5 or 1.6";
@@ -195,7 +196,7 @@ impl Steps {
         Ok(all)
     }
 
-    /// The next step is called `id`, and nothing else is.
+    /// Gives the next step the name `id`, which must be unique.
     fn name(&mut self, id: &str) -> Result<(), Refusal> {
         let next = TaskId(self.steps.len() as u32);
         match self.ids.insert(id.into(), Some(next)) {
@@ -206,7 +207,7 @@ impl Steps {
         }
     }
 
-    /// The next step is called `name`, which may turn out to be ambiguous.
+    /// Gives the next step the name `name`, which may become ambiguous.
     fn name_loosely(&mut self, name: &str) {
         let next = TaskId(self.steps.len() as u32);
         self.ids.entry(name.into()).and_modify(|known| *known = None).or_insert(Some(next));
@@ -252,7 +253,7 @@ impl Steps {
         Ok(builder.build()?)
     }
 
-    /// Every pair of a parent and its child, whichever of the two names the other.
+    /// Returns every pair of a parent and its child, whether the parent or the child names the other.
     fn links(&self) -> Result<BTreeSet<(TaskId, TaskId)>, Refusal> {
         let mut links = BTreeSet::new();
         for (number, step) in self.steps.iter().enumerate() {
@@ -275,7 +276,7 @@ impl Steps {
             for file in &step.writes {
                 let size = self.size(number, file)?;
                 let writers = written.entry(file).or_default();
-                // All of a task's entries come one after the other.
+                // All entries of a task are consecutive.
                 if writers.last().is_none_or(|&(last, _)| last != writer) {
                     writers.push((writer, builder.datum(writer, size)));
                 }
@@ -299,7 +300,7 @@ mod tests {
     const NEW: &str = include_str!("../../tests/data/formats/workflow_1.6.json");
     const OLD: &str = include_str!("../../tests/data/formats/workflow_1.4.json");
 
-    /// Both files say the same: split → left, right → join, where right gets no file from split.
+    /// Both files describe one graph: split → left, right → join, without a file from split to right.
     #[test]
     fn both_forms_give_the_same_graph() {
         let [new, old] = [NEW, OLD].map(|text| parse(text.as_bytes()).unwrap());

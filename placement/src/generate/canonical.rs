@@ -4,25 +4,27 @@ use super::{GenerateError, Grain, Random, Shape};
 use crate::graph::{TaskGraph, TaskId};
 use crate::streaming::{CanonicalGraph, CanonicalGraphBuilder, MAX_VOLUME, Node, NodeId};
 
-/// A shape whose tasks are element-wise, downsamplers and upsamplers by chance.
+/// Shape whose tasks are element-wise, downsamplers and upsamplers at random.
 ///
-/// Each level of the shape draws a rate, so that all inputs of a task agree: 1, a factor of 2, 3 or 4, or one over such a factor,
-/// the three kinds equally likely. A task reads what the levels before its own make of `volume`, rounded down and at least 1, and
-/// writes what its first readers read, or as much as it reads. There is no memory in the graph, so that every edge can stream.
+/// Each level of the shape draws a rate, so that all inputs of a task agree: 1, a factor of 2, 3 or 4, or the inverse
+/// of such a factor. The three kinds are equally likely. A task reads `volume` times the rates of the levels before its
+/// own, rounded down and at least 1. It writes the volume that its first readers read, or as much as it reads. The
+/// graph has no memory, so every edge can stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomVolumes {
-    /// The shape. Not all are canonical: a task's readers must be on one level, or the levels between must not change volumes.
+    /// Shape. It must be canonical: the readers of a task are on one level, or the levels between do not change
+    /// volumes.
     pub shape: Shape,
-    /// Elements that tasks without predecessors read.
+    /// Number of elements that tasks without predecessors read.
     pub volume: u64,
 }
 
 impl RandomVolumes {
-    /// Makes the graph of a seed. In Gaussian elimination the pivots are element-wise: they pass a column on to readers on
-    /// different levels.
+    /// Generates the graph of a seed. In Gaussian elimination the pivots are element-wise: they pass a column on to
+    /// readers on different levels.
     ///
     /// # Errors
-    /// Those of [`Shape::generate`], and a shape that is not canonical.
+    /// Returns the errors of [`Shape::generate`], and an error for a shape that is not canonical.
     pub fn generate(&self, seed: u64) -> Result<CanonicalGraph, GenerateError> {
         let shape = self.shape.generate(&Grain::default())?;
         let levels = levels(&shape);
@@ -40,7 +42,7 @@ impl RandomVolumes {
         Ok(builder.build()?)
     }
 
-    /// What tasks of each level read, the first included.
+    /// Returns the input volume of the tasks of each level, from the first on.
     fn volumes(&self, levels: usize, random: &mut Random) -> Vec<u64> {
         let pivots = matches!(self.shape, Shape::GaussianElimination { .. });
         let mut volumes = vec![self.volume];
@@ -60,7 +62,7 @@ impl RandomVolumes {
     }
 }
 
-/// Edges on the longest path to each task.
+/// Returns the number of edges on the longest path to each task.
 fn levels(shape: &TaskGraph) -> Vec<usize> {
     let mut levels = vec![0; shape.task_count()];
     for &task in shape.topological() {

@@ -1,4 +1,4 @@
-//! The random graphs that heterogeneous list schedulers are usually compared on (Topcuoglu 2002, section 5).
+//! Random graphs that are usual for comparisons of heterogeneous list schedulers (Topcuoglu 2002, section 5).
 
 use super::{GenerateError, Random, check_parameter, check_size};
 use crate::graph::{GraphBuilder, Task, TaskGraph, TaskId};
@@ -7,21 +7,22 @@ use std::ops::Range;
 
 /// Parameters of a random graph of tasks.
 ///
-/// Tasks stand on levels, whose width is uniform with a mean of `shape × √tasks`, so that there are about `√tasks / shape` of
-/// them. Each task but those of the last level sends a datum of its own to `out_degree` tasks in the mean, most of them on the next
-/// level; each but those of the first level has a predecessor on the level before. Operations are uniform up to twice their mean,
-/// sizes too.
+/// Tasks are on levels, whose width is uniform with a mean of `shape × √tasks`, so there are about `√tasks / shape`
+/// levels. Each task except those of the last level sends a separate datum to `out_degree` tasks on average, most of
+/// them on the next level. Each task except those of the first level has a predecessor on the level before. Operations
+/// and sizes are uniform up to twice their means.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RandomDag {
     /// Number of tasks.
     pub tasks: u32,
-    /// Wide and short above 1, narrow and long below: α of the paper, which takes 0.5, 1 and 2.
+    /// Ratio of width to length, α of the paper: above 1 the graph is wide and short, below 1 narrow and long. The
+    /// paper uses 0.5, 1 and 2.
     pub shape: f64,
-    /// Mean number of successors; the paper takes 1 to 5 and 100.
+    /// Mean number of successors; the paper uses 1 to 5 and 100.
     pub out_degree: u32,
-    /// Mean operations of a task.
+    /// Mean number of operations of a task.
     pub operations: f64,
-    /// Mean size of a datum.
+    /// Mean size of a datum in bytes.
     pub bytes: u64,
 }
 
@@ -31,14 +32,14 @@ impl Default for RandomDag {
     }
 }
 
-/// Of the edges that are drawn freely, one in so many skips a level or more.
+/// Inverse share of the freely drawn edges that may skip levels.
 const FAR: u64 = 4;
 
 impl RandomDag {
     /// Draws a graph.
     ///
     /// # Errors
-    /// A parameter outside its range, or more tasks or edges than are made.
+    /// Returns an error for a parameter outside its range, or for more tasks or edges than the limits.
     pub fn generate(&self, seed: u64) -> Result<TaskGraph, GenerateError> {
         check_parameter("shape", self.shape, 1e-3..=1e3, "from 0.001 to 1000")?;
         check_parameter("operations", self.operations, 0.0..=1e300, "finite and not negative")?;
@@ -111,7 +112,7 @@ mod tests {
         for out_degree in [1, 3, 5] {
             let graph = generate(1.0, out_degree).generate(5).unwrap();
             let mean = graph.edge_count() as f64 / 400.0;
-            // At least one predecessor each, and twice drawn edges count once.
+            // Each task has at least one predecessor, and edges that are drawn twice count once.
             assert!((f64::from(out_degree) * 0.7..f64::from(out_degree) + 0.7).contains(&mean), "{out_degree}: {mean}");
             assert!(graph.task_ids().filter(|&task| graph.predecessors(task).is_empty()).count() < 60);
         }

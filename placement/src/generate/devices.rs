@@ -9,13 +9,14 @@ use std::ops::RangeInclusive;
 pub struct Devices {
     /// Number of devices.
     pub count: u32,
-    /// Probability of being a CPU; the others are GPUs. Where all of two or more would be of one kind, the last is of the other.
+    /// Probability of a CPU; the other devices are GPUs. If all of two or more devices would be of one kind, the last
+    /// one gets the other kind.
     pub cpu_share: f64,
-    /// Operations a time unit.
+    /// Operations per time unit.
     pub speed: RangeInclusive<u64>,
-    /// Bytes a time unit of each link, in both directions.
+    /// Bytes per time unit of each link, in both directions.
     pub rate: RangeInclusive<u64>,
-    /// A device holds this many bytes over its speed: the faster, the less.
+    /// Product of memory in bytes and speed: faster devices have less memory.
     pub memory_times_speed: u64,
 }
 
@@ -30,7 +31,7 @@ impl Devices {
     /// Draws a platform without latencies. `O(count²)`.
     ///
     /// # Errors
-    /// A parameter outside its range.
+    /// Returns an error for a parameter outside its range.
     pub fn generate(&self, seed: u64) -> Result<Platform, GenerateError> {
         check_parameter("cpu_share", self.cpu_share, 0.0..=1.0, "a probability")?;
         for (parameter, range) in [("speed", &self.speed), ("rate", &self.rate)] {
@@ -59,7 +60,7 @@ impl Devices {
             .collect();
         let missing = [DeviceKind::Cpu, DeviceKind::Gpu].into_iter().find(|kind| !kinds.contains(kind));
         let both_wanted = self.count > 1 && self.cpu_share > 0.0 && self.cpu_share < 1.0;
-        // Otherwise tasks of the missing kind would have no device at all.
+        // Otherwise tasks of the missing kind would have no feasible device.
         if let (true, Some(missing), Some(last)) = (both_wanted, missing, kinds.last_mut()) {
             *last = missing;
         }

@@ -1,9 +1,9 @@
-//! Graphs by the name of their family and one size, for command lines and sweeps.
+//! Graphs by the name of their family and a size, for command lines and sweeps.
 
 use super::{GenerateError, Grain, Layered, RandomDag, Shape};
 use crate::graph::TaskGraph;
 
-/// Every family that [`graph_by_name`] knows, with what its size means.
+/// Names of the families that [`graph_by_name`] knows, with the meaning of the size.
 pub const FAMILIES: &[(&str, &str)] = &[
     ("chain", "tasks one after the other; size: their number"),
     ("fork-join", "forks of 8 branches and their joins; size: their number"),
@@ -18,7 +18,7 @@ pub const FAMILIES: &[(&str, &str)] = &[
     ("table-7.1", "the random graphs of Laich 2017, table 7.1; size: the graph's number, 1 to 6"),
 ];
 
-/// The regular shape of a family without chance, if there is one of that name.
+/// Returns the regular shape called `name`, if there is one. Random families have none.
 pub fn shape_by_name(name: &str, size: u32) -> Option<Shape> {
     Some(match name {
         "chain" => Shape::Chain { length: size },
@@ -33,10 +33,10 @@ pub fn shape_by_name(name: &str, size: u32) -> Option<Shape> {
     })
 }
 
-/// Makes the graph of a family, if there is one of that name. Families without chance ignore the seed.
+/// Generates the graph of a family, if there is one called `name`. Families without randomness ignore the seed.
 ///
 /// # Errors
-/// A size that the family cannot have.
+/// Returns an error for a size that the family cannot have.
 pub fn graph_by_name(name: &str, size: u32, seed: u64) -> Option<Result<TaskGraph, GenerateError>> {
     match name {
         "random" => Some(RandomDag { tasks: size, ..RandomDag::default() }.generate(seed)),
@@ -73,7 +73,7 @@ mod tests {
             .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
     }
 
-    /// The written form of what seed 42 gives must never change, on no machine: experiments name their graphs by seed.
+    /// The files for seed 42 must never change on any machine, because experiments name their graphs by seed.
     #[test]
     fn the_same_bytes_everywhere() {
         let mut found = Vec::new();

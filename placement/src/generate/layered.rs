@@ -1,13 +1,14 @@
 //! Random graphs of levels, with constraints (Laich 2017, chapter 6).
 //!
-//! Each level has a random number of tasks, and edges go from lower to higher levels only. *Level edges* are drawn for every pair
-//! of tasks that are near enough, with a probability that may fall with the distance; *long-range edges* join two random tasks of
-//! different levels that are not joined yet. Sizes, operations and memory are uniform; some tasks run only on CPUs or only on GPUs;
-//! there are many small colocation groups and few large ones: about half as many of a size as of the next smaller one.
+//! Each level has a random number of tasks, and edges go from lower to higher levels only. *Level edges* are drawn for
+//! every pair of tasks that are near enough, with a probability that may decrease with the distance. *Long-range edges*
+//! connect two random tasks of different levels that are not connected yet. Sizes, operations and memory are uniform.
+//! Some tasks run only on CPUs or only on GPUs. There are many small colocation groups and few large ones: about half
+//! as many per size as of the next smaller size.
 //!
-//! Table 7.1 gives six graphs' numbers, but not the probabilities. With an edge level limit that excludes its own distance (a
-//! limit of 3 joins levels 1 or 2 apart), round probabilities give its numbers of edges, and those are what
-//! [`Layered::table_7_1`] takes.
+//! Table 7.1 gives the numbers of six graphs, but not the probabilities. If the edge level limit excludes its own
+//! distance (a limit of 3 connects levels 1 or 2 apart), round probabilities give its numbers of edges.
+//! [`Layered::table_7_1`] uses these probabilities.
 
 use super::{GenerateError, MAX_PAIRS, Random, check_count, check_parameter, check_size};
 use crate::graph::{DatumId, GraphBuilder, Task, TaskGraph, TaskId};
@@ -20,13 +21,13 @@ use std::ops::RangeInclusive;
 pub struct Layered {
     /// Number of levels.
     pub levels: u32,
-    /// Tasks on a level.
+    /// Number of tasks per level.
     pub tasks_a_level: RangeInclusive<u64>,
     /// Probability of an edge between tasks on neighbouring levels.
     pub edge_probability: f64,
-    /// How far level edges go.
+    /// Distance that level edges span.
     pub reach: EdgeReach,
-    /// Part of all edges that are long-range edges; below 1.
+    /// Share of long-range edges in all edges; below 1.
     pub long_range_share: f64,
     /// Bytes of the datum that each task produces.
     pub tensor_size: RangeInclusive<u64>,
@@ -38,20 +39,21 @@ pub struct Layered {
     pub cpu_only: f64,
     /// Probability that a task runs only on GPUs.
     pub gpu_only: f64,
-    /// Of `n` tasks there are up to `n × colocation × 2^-s` groups of `s` tasks, a random part of that for each size.
+    /// Factor of the number of colocation groups. For `n` tasks there are up to `n × colocation × 2^-s` groups of `s`
+    /// tasks, a random share of that for each size.
     pub colocation: f64,
 }
 
-/// How far level edges go.
+/// Distance that level edges span.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum EdgeReach {
-    /// All pairs of tasks fewer than so many levels apart are equally likely; none farther.
+    /// All pairs of tasks less than this number of levels apart are equally likely; other pairs are excluded.
     Limit(u32),
-    /// With each further level of distance the probability is multiplied by this, which is below 1.
+    /// Factor below 1 by which the probability decreases with each further level.
     Decay(f64),
 }
 
-/// Probabilities below this are none.
+/// Probability below which edges are not drawn.
 const NEGLIGIBLE: f64 = 1e-9;
 
 impl Default for Layered {
@@ -74,7 +76,7 @@ impl Default for Layered {
 }
 
 impl Layered {
-    /// The parameters of the synthetic graphs 1 to 6 of Table 7.1.
+    /// Returns the parameters of the synthetic graphs 1 to 6 of Table 7.1.
     pub fn table_7_1(graph: u32) -> Option<Layered> {
         let (levels, tasks_a_level, limit, edge_probability, long_range_share) = match graph {
             1 => (300, 50..=200, 20, 0.0001, 0.5),
@@ -88,10 +90,10 @@ impl Layered {
         Some(Layered { levels, tasks_a_level, edge_probability, reach, long_range_share, ..Layered::default() })
     }
 
-    /// Draws a graph. Takes time for every pair of tasks within reach.
+    /// Draws a graph. The time is proportional to the pairs of tasks within reach.
     ///
     /// # Errors
-    /// A parameter outside its range, or more tasks, edges or pairs than are made.
+    /// Returns an error for a parameter outside its range, or for more tasks, edges or pairs than the limits.
     pub fn generate(&self, seed: u64) -> Result<TaskGraph, GenerateError> {
         self.validate()?;
         let first = self.draw_levels(&mut Random::stream(seed, 1))?;
@@ -100,7 +102,7 @@ impl Layered {
         let mut builder = GraphBuilder::new();
         let kinds = self.draw_tasks(tasks, &mut builder, &mut Random::stream(seed, 3));
         for (from, to) in edges {
-            // Every task's datum has the task's number.
+            // The datum of a task has the task's number.
             builder.consume(DatumId(from), TaskId(to));
         }
         self.draw_groups(&kinds, &mut builder, &mut Random::stream(seed, 4));
@@ -126,17 +128,17 @@ impl Layered {
         check_size(most, 0)
     }
 
-    /// The number of each level's first task, and the number of tasks at the end.
+    /// Returns the number of each level's first task; the last entry is the number of tasks.
     fn draw_levels(&self, random: &mut Random) -> Result<Vec<u32>, GenerateError> {
         let mut first = vec![0u32];
         for _ in 0..self.levels {
-            // Within u32, because the most that this can come to has been checked.
+            // The sum fits `u32`, because `validate` has limited the greatest possible sum.
             first.push(first[first.len() - 1] + random.between(&self.tasks_a_level) as u32);
         }
         Ok(first)
     }
 
-    /// Probabilities of an edge over a distance of 1, 2, … levels.
+    /// Returns the probabilities of an edge over a distance of 1, 2, … levels.
     fn probabilities(&self) -> Vec<f64> {
         match self.reach {
             EdgeReach::Limit(limit) => {
@@ -172,7 +174,7 @@ impl Layered {
         Ok(edges)
     }
 
-    /// Adds random edges until they are the wanted part of all, or a pair that is not joined is too hard to find.
+    /// Adds random edges until they are the wanted share of all edges, or until a free pair is too hard to find.
     fn add_long_range(
         &self,
         first: &[u32],
@@ -190,7 +192,7 @@ impl Layered {
         while missing > 0 && tries > 0 {
             tries -= 1;
             let (one, other) = (random.below(tasks) as u32, random.below(tasks) as u32);
-            // Numbers go up with levels.
+            // Task numbers increase with levels.
             let pair = (one.min(other), one.max(other));
             if level_of(one) != level_of(other) && known.insert(pair) {
                 edges.push(pair);
@@ -200,7 +202,7 @@ impl Layered {
         Ok(())
     }
 
-    /// Adds the tasks and a datum of each; returns where each may run.
+    /// Adds the tasks with a datum each; returns their allowed kinds of devices.
     fn draw_tasks(&self, tasks: u32, builder: &mut GraphBuilder, random: &mut Random) -> Vec<DeviceKinds> {
         let mut kinds = Vec::with_capacity(tasks as usize);
         for number in 0..tasks {
@@ -221,7 +223,7 @@ impl Layered {
         kinds
     }
 
-    /// Draws disjoint colocation groups. A task whose kinds would leave a group no device stays out of it.
+    /// Draws disjoint colocation groups. A task is left out if its kinds would leave a group without a device.
     fn draw_groups(&self, kinds: &[DeviceKinds], builder: &mut GraphBuilder, random: &mut Random) {
         let mut free: Vec<u32> = (0..kinds.len() as u32).collect();
         let mut most = kinds.len() as f64 * self.colocation / 2.0;
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!((Layered::table_7_1(0), Layered::table_7_1(7)), (None, None));
     }
 
-    /// The level of each task of a graph with so many tasks on every level.
+    /// Returns the level distance of each edge, in a graph with `width` tasks on every level.
     fn distances(graph: &TaskGraph, width: u32) -> Vec<u32> {
         let edges = graph.task_ids().flat_map(|task| graph.successors(task).iter().map(move |&to| (task, to)));
         edges.map(|(from, to)| to.0 / width - from.0 / width).collect()

@@ -1,10 +1,11 @@
-//! The graphs of three numerical algorithms.
+//! Graphs of three numerical algorithms.
 
 use super::{GenerateError, Grain, check_size};
 use crate::graph::{DatumId, GraphBuilder, TaskGraph, TaskId};
 
-/// A tree of recursive calls, each of which splits its elements in two halves, then the butterflies: task `i` of a level needs
-/// tasks `i` and `i ^ 2^level` of the level before. A call on `m` elements is `m` pieces of work, a butterfly is one.
+/// Generates a tree of recursive calls, each of which splits its elements into two halves, and then the butterflies.
+/// Task `i` of a level needs tasks `i` and `i ^ 2^level` of the level before. A call on `m` elements is `m` pieces of
+/// work, a butterfly is one piece.
 pub(super) fn fast_fourier_transform(points: u32, grain: &Grain) -> Result<TaskGraph, GenerateError> {
     if !points.is_power_of_two() {
         let expected = "a power of two";
@@ -40,8 +41,9 @@ pub(super) fn fast_fourier_transform(points: u32, grain: &Grain) -> Result<TaskG
     Ok(builder.build()?)
 }
 
-/// For each column `k` a pivot task, which divides, and an update of each column to its right. On `m − k` elements the pivot is so
-/// many pieces of work and the update twice as many. An update feeds the next one of its column, or that column's pivot.
+/// Generates a pivot task, which divides, for each column `k`, and an update of each column to its right. With `m − k`
+/// elements the pivot is that many pieces of work, and an update twice as many. An update feeds the next update of its
+/// column, or that column's pivot.
 pub(super) fn gaussian_elimination(order: u32, grain: &Grain) -> Result<TaskGraph, GenerateError> {
     if order < 2 {
         let expected = "at least 2";
@@ -70,8 +72,9 @@ pub(super) fn gaussian_elimination(order: u32, grain: &Grain) -> Result<TaskGrap
     Ok(builder.build()?)
 }
 
-/// Factor the diagonal tile, solve the tiles below it, update what is right of these. In thirds of the cube of a tile's width,
-/// a factorisation is one piece of work, a triangular solve and a symmetric update are three, a product is six.
+/// Generates the steps: factor the diagonal tile, solve the tiles below it, update the tiles to the right of these. The
+/// unit of work is a third of the cube of a tile's width. A factorisation is one piece, a triangular solve and a
+/// symmetric update are three, a product is six.
 pub(super) fn cholesky(tiles: u32, grain: &Grain) -> Result<TaskGraph, GenerateError> {
     let count = u128::from(tiles);
     let tasks = count * (count + 1) * (count + 2) / 6;

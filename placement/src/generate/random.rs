@@ -1,29 +1,30 @@
-//! Random numbers that are the same on every machine: xoshiro256** seeded through SplitMix64 (Blackman and Vigna 2021).
+//! Random numbers that are reproducible on every machine: xoshiro256** seeded by SplitMix64 (Blackman and Vigna 2021).
 
 use std::ops::RangeInclusive;
 
-/// A stream of random numbers. Not for secrets.
+/// Stream of random numbers. Not for cryptography.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The stream of a seed.
+    /// Creates the first stream of a seed.
     pub fn new(seed: u64) -> Self {
         Random::stream(seed, 0)
     }
 
-    /// One of many streams of a seed. What is drawn from one does not change what another gives.
+    /// Creates one of many independent streams of a seed: drawing from one does not affect another.
     pub fn stream(seed: u64, number: u64) -> Self {
         let mut mixer = seed;
         let first = split_mix(&mut mixer);
         let mut mixer = first ^ number.wrapping_mul(0xd1b5_4a32_d192_ed03);
-        // SplitMix64 never gives zero four times in a row, which is the one state that xoshiro must not have.
+        // SplitMix64 never returns zero four times in a row, and all zeros is the only state that xoshiro must not
+        // have.
         Random { state: std::array::from_fn(|_| split_mix(&mut mixer)) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -37,12 +38,12 @@ impl Random {
         result
     }
 
-    /// A number below `bound`, all equally likely; 0 for a bound of 0.
+    /// Returns a uniform number below `bound`; 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
-        // Multiply and shift (Lemire 2019); the rejected low parts are those that would make some results likelier.
+        // Multiply and shift (Lemire 2019). Rejecting low parts removes the bias towards some results.
         let rejected = bound.wrapping_neg() % bound;
         loop {
             let product = u128::from(self.bits()) * u128::from(bound);
@@ -52,7 +53,7 @@ impl Random {
         }
     }
 
-    /// A number of `range`, all equally likely; the start of a range that is empty.
+    /// Returns a uniform number of `range`; the start of an empty range.
     pub fn between(&mut self, range: &RangeInclusive<u64>) -> u64 {
         let width = range.end().saturating_sub(*range.start());
         match width.checked_add(1) {
@@ -61,17 +62,17 @@ impl Random {
         }
     }
 
-    /// A number from 0, included, to 1, excluded, in steps of 2^-53.
+    /// Returns a uniform number from 0 (inclusive) to 1 (exclusive), in steps of 2^-53.
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a uniform number from `low` to `high`.
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.fraction()
     }
 
-    /// True with probability `probability`.
+    /// Returns true with probability `probability`.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.fraction() < probability
     }

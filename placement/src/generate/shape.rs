@@ -1,10 +1,10 @@
-//! Graphs of a regular shape: chains, forks and joins, trees, wavefronts, and those of numerical algorithms.
+//! Graphs of regular shapes: chains, forks and joins, trees, wavefronts, and graphs of numerical algorithms.
 
 use super::numerical::{cholesky, fast_fourier_transform, gaussian_elimination};
 use super::{GenerateError, check_parameter, check_size};
 use crate::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 
-/// A regular graph.
+/// Regular graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Tasks one after the other.
@@ -12,7 +12,7 @@ pub enum Shape {
         /// Number of tasks.
         length: u32,
     },
-    /// A task that feeds `width` others, all of which feed a task that does so again, `stages` times.
+    /// A task that feeds `width` others, all of which feed the next such task, `stages` times.
     ForkJoin {
         /// Number of forks.
         stages: u32,
@@ -33,8 +33,8 @@ pub enum Shape {
         /// Children of a task.
         arity: u32,
     },
-    /// Blocks of a table in which each needs the one above and the one on its left, such as that of the longest common
-    /// subsequence. Each sends its last row down and its last column to the right.
+    /// Blocks of a table in which each needs the block above and the block to its left, as for the longest common
+    /// subsequence.
     Wavefront {
         /// Blocks from top to bottom.
         rows: u32,
@@ -59,12 +59,12 @@ pub enum Shape {
     },
 }
 
-/// What the smallest piece of work and of data weighs. What a task does with how many elements is a multiple of it.
+/// Size of the smallest piece of work and of data. The sizes of all tasks and data are multiples of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Grain {
-    /// Operations of one piece.
+    /// Number of operations of one piece.
     pub operations: f64,
-    /// Bytes of one piece.
+    /// Number of bytes of one piece.
     pub bytes: u64,
 }
 
@@ -76,10 +76,11 @@ impl Default for Grain {
 }
 
 impl Shape {
-    /// Makes the graph. Tasks are named after what they do and where.
+    /// Generates the graph. The names of tasks describe their work and position.
     ///
     /// # Errors
-    /// A size that the shape cannot have, an impossible grain, or more tasks or edges than are made.
+    /// Returns an error for a size that the shape cannot have, an invalid grain, or more tasks or edges than the
+    /// limits.
     pub fn generate(self, grain: &Grain) -> Result<TaskGraph, GenerateError> {
         check_parameter("operations", grain.operations, 0.0..=1e280, "finite and not negative")?;
         match self {
@@ -96,12 +97,12 @@ impl Shape {
 }
 
 impl Grain {
-    /// A task of so many pieces of work.
+    /// Creates a task of `pieces` pieces of work.
     pub(super) fn task(&self, name: String, pieces: u64) -> Task {
         Task::new(name).with_operations(self.operations * pieces as f64)
     }
 
-    /// The size of so many pieces of data.
+    /// Returns the size of `pieces` pieces of data.
     pub(super) fn size(&self, pieces: u64) -> u64 {
         self.bytes.saturating_mul(pieces)
     }
@@ -149,7 +150,8 @@ fn tree(depth: u32, arity: u32, grain: &Grain, inward: bool) -> Result<TaskGraph
     }
     let tasks = tasks as u32;
     let mut builder = GraphBuilder::new();
-    // In breadth-first numbering from the root, the parent of `n` is `(n - 1) / arity`; an in-tree is numbered backwards.
+    // The parent of `n` is `(n - 1) / arity` in breadth-first numbering from the root; an in-tree is numbered
+    // backwards.
     let id = |number: u32| TaskId(if inward { tasks - 1 - number } else { number });
     for number in 0..tasks {
         builder.task(grain.task(format!("node {number}"), 1));
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use crate::sample::depth;
 
-    /// Tasks, edges, sources, sinks, and tasks on the longest path.
+    /// Returns the numbers of tasks, edges, sources, sinks, and tasks on the longest path.
     fn figures(shape: Shape) -> [usize; 5] {
         let graph = shape.generate(&Grain::default()).unwrap();
         let count = |wanted: &dyn Fn(TaskId) -> bool| graph.task_ids().filter(|&task| wanted(task)).count();

@@ -1,4 +1,5 @@
-//! Problems for sweeps: any graph on devices of a wanted heterogeneity, with links of a wanted weight (Topcuoglu 2002, section 5).
+//! Problems for sweeps: any graph on devices of a given heterogeneity, with links of a given weight (Topcuoglu 2002,
+//! section 5).
 
 use super::{GenerateError, MAX_DEVICES, Random, check_count, check_parameter};
 use crate::format::{Costs, LoadedProblem, MAX_CELLS, TimeTable};
@@ -6,25 +7,26 @@ use crate::graph::TaskGraph;
 use crate::platform::{Device, DeviceKind, Platform};
 use crate::problem::MemoryRule;
 
-/// Whether a device that is fast for one task is fast for all.
+/// Relation between the speeds of a device for different tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heterogeneity {
-    /// It is: a device has one factor for all tasks.
+    /// A device has one factor for all tasks.
     Related,
-    /// It may be slow for others: each task has a factor of its own on each device, as in the paper.
+    /// Each task has its own factor on each device, as in the paper.
     Unrelated,
 }
 
-/// What devices and links a problem gets.
+/// Parameters of the devices and links of a problem.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sweep {
-    /// Number of devices: CPUs and GPUs by turns, so that constrained tasks have a place.
+    /// Number of devices: CPUs and GPUs alternate, so that constrained tasks have feasible devices.
     pub devices: u32,
-    /// How factors are drawn.
+    /// Relation between the factors of a device.
     pub heterogeneity: Heterogeneity,
-    /// Factors are uniform from `1 − range/2` to `1 + range/2`: β of the paper, which takes 0.1, 0.25, 0.5, 0.75 and 1.
+    /// Range of the factors, β of the paper: they are uniform from `1 − range/2` to `1 + range/2`. The paper uses 0.1,
+    /// 0.25, 0.5, 0.75 and 1.
     pub range: f64,
-    /// Mean transfer of an edge over mean time of a task (CCR); the paper takes 0.1, 0.5, 1, 5 and 10.
+    /// Mean transfer time of an edge over the mean time of a task (CCR); the paper uses 0.1, 0.5, 1, 5 and 10.
     pub communication: f64,
     /// Mean time of a task.
     pub mean_time: f64,
@@ -38,11 +40,13 @@ impl Default for Sweep {
 }
 
 impl Sweep {
-    /// Puts `graph` on devices and links. A task's mean time is in proportion to its operations, and all links are alike, with a rate
-    /// that gives the wanted weight; it is infinite where nothing is to be sent, or in no time. Memory is not limited.
+    /// Creates the problem of `graph` on random devices and links.
+    ///
+    /// A task's mean time is proportional to its operations. All links are identical, with the rate that gives the
+    /// wanted weight; it is infinite if no bytes are sent or if sending takes no time. Memory is unlimited.
     ///
     /// # Errors
-    /// A parameter outside its range, or more devices than are made for so many tasks.
+    /// Returns an error for a parameter outside its range, or for too many devices for the number of tasks.
     pub fn problem(&self, name: &str, graph: TaskGraph, seed: u64) -> Result<LoadedProblem, GenerateError> {
         check_parameter("range", self.range, 0.0..=1.99, "from 0 to 1.99")?;
         check_parameter("communication", self.communication, 0.0..=1e100, "finite and not negative")?;

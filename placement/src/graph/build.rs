@@ -1,4 +1,4 @@
-//! Building a graph: tasks, data and constraints in any order, then one validation.
+//! Construction of a graph: tasks, data and constraints in any order, then one validation.
 
 use super::colocation::Units;
 use super::{DatumId, Rows, Task, TaskGraph, TaskId};
@@ -6,47 +6,47 @@ use crate::platform::{DeviceId, DeviceKinds};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Why a graph was refused.
+/// Reason why a graph is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum GraphError {
-    /// An id names no task.
+    /// An id of a task that does not exist.
     #[error("{task} is used, but the graph has only {count} tasks; add the task before using it")]
     UnknownTask { task: TaskId, count: usize },
-    /// An id names no datum.
+    /// An id of a datum that does not exist.
     #[error("{datum} is consumed by {consumer:?}, but the graph has only {count} data")]
     UnknownDatum { datum: DatumId, consumer: String, count: usize },
-    /// The operations of a task are negative, infinite or not a number.
+    /// A number of operations that is negative, infinite or not a number.
     #[error("task {task:?} has {operations} operations; their number is finite and not negative")]
     Operations { task: String, operations: f64 },
-    /// A task that may run nowhere.
+    /// A task that allows no kind of device.
     #[error("task {task:?} allows no kind of device; allow at least one")]
     NoKind { task: String },
-    /// The tasks wait for each other.
+    /// Tasks that wait for each other.
     #[error("the graph has a cycle: {}", .tasks.join(" -> "))]
     Cycle {
         /// Names along the cycle, the first repeated at the end; a long cycle is cut in the middle.
         tasks: Vec<String>,
     },
-    /// Two colocated tasks, or their groups, have no kind of device in common.
+    /// Colocated tasks, or their groups, without a common kind of device.
     #[error(
         "tasks {first:?} and {second:?} are colocated, but {first:?} (with its group) allows {first_kinds} and {second:?} (with \
          its group) {second_kinds}; drop the colocation or allow a common kind"
     )]
     ColocatedKinds { first: String, first_kinds: DeviceKinds, second: String, second_kinds: DeviceKinds },
-    /// Two colocated tasks, or their groups, are pinned to different devices.
+    /// Colocated tasks, or their groups, that are pinned to different devices.
     #[error(
         "tasks {first:?} and {second:?} are colocated, but {first:?} (or its group) is pinned to {first_pin} and {second:?} (or \
          its group) to {second_pin}; drop a pin or the colocation"
     )]
     ColocatedPins { first: String, first_pin: DeviceId, second: String, second_pin: DeviceId },
-    /// More tasks, data or edges than an id can number.
+    /// More tasks, data or edges than ids can number.
     #[error("a graph holds fewer than 2^32 {what}, here are {count}")]
     TooLarge { what: &'static str, count: usize },
 }
 
-/// Collects a graph's parts and consumes itself into the validated [`TaskGraph`].
+/// Builder that collects the parts of a graph and turns into the validated [`TaskGraph`].
 ///
 /// ```
 /// use anabranch_placement::graph::{GraphBuilder, Task};
@@ -69,7 +69,7 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// An empty graph.
+    /// Creates a builder of an empty graph.
     pub fn new() -> Self {
         Self::default()
     }
@@ -86,28 +86,28 @@ impl GraphBuilder {
         DatumId((self.data.len() - 1) as u32)
     }
 
-    /// Says that `consumer` reads `datum`. Saying it twice changes nothing.
+    /// Adds `consumer` to the readers of `datum`; repetitions change nothing.
     pub fn consume(&mut self, datum: DatumId, consumer: TaskId) {
         self.uses.push((datum, consumer));
     }
 
-    /// Adds a datum of its own for the edge from `producer` to `consumer`.
+    /// Adds a datum for the edge from `producer` to `consumer` alone, and returns its id.
     pub fn edge(&mut self, producer: TaskId, consumer: TaskId, bytes: u64) -> DatumId {
         let datum = self.datum(producer, bytes);
         self.consume(datum, consumer);
         datum
     }
 
-    /// Says that two tasks must run on one device. Groups form transitively.
+    /// Requires that two tasks run on one device. Groups form transitively.
     pub fn colocate(&mut self, first: TaskId, second: TaskId) {
         self.colocated.push((first, second));
     }
 
-    /// Validates everything and builds the rows. `O((V + E) log (V + E))`.
+    /// Validates everything and builds the graph. `O((V + E) log (V + E))`.
     ///
     /// # Errors
-    /// The first of: sizes beyond ids, unknown ids, a task without kinds or with impossible operations, contradicting
-    /// colocations, a cycle.
+    /// Returns the first error in this order: sizes beyond ids, unknown ids, a task without kinds or with invalid
+    /// operations, contradictory colocations, a cycle.
     pub fn build(self) -> Result<TaskGraph, GraphError> {
         self.validate_sizes()?;
         self.validate_ids()?;
@@ -181,7 +181,7 @@ impl GraphBuilder {
     }
 }
 
-/// Kahn's algorithm, taking the smallest id of those without an open predecessor.
+/// Sorts by Kahn's algorithm: the smallest id of the tasks without open predecessors comes next.
 fn sort_topologically(
     tasks: &[Task],
     successors: &Rows<TaskId>,
@@ -206,12 +206,13 @@ fn sort_topologically(
     Err(GraphError::Cycle { tasks: name_cycle(tasks, predecessors, &open) })
 }
 
-/// Walks back from a task that was never free to one that it visits twice, and names what lies between.
+/// Walks back from a task that never became free until it repeats a task, and names the tasks between.
 fn name_cycle(tasks: &[Task], predecessors: &Rows<TaskId>, open: &[u32]) -> Vec<String> {
     const SHOWN: usize = 12;
     let mut position = vec![usize::MAX; tasks.len()];
     let mut walked = Vec::new();
-    // A task with open predecessors has one that itself has open predecessors, so the walk can only end at a repetition.
+    // A task with open predecessors has a predecessor that also has open predecessors. So the walk can only end at a
+    // repetition.
     let mut current = open.iter().position(|&count| count > 0);
     while let Some(task) = current
         && position[task] == usize::MAX

@@ -1,10 +1,11 @@
-//! Colocation groups: formed transitively by union-find, refused where their members contradict each other (Laich 2017, section 3.1.2).
+//! Colocation groups: formed transitively by union-find, rejected if their members contradict each other (Laich 2017,
+//! section 3.1.2).
 
 use super::{GraphError, Rows, Task, TaskId, UnitId};
 use crate::platform::{DeviceId, DeviceKinds};
 use crate::union_find::UnionFind;
 
-/// The assignment units of a graph and what their members agree on.
+/// Assignment units of a graph, with the common constraints of their members.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Units {
     unit_of: Vec<UnitId>,
@@ -17,7 +18,7 @@ impl Units {
     /// Joins the tasks of every pair. Near-linear in tasks and pairs.
     ///
     /// # Errors
-    /// A pair whose two sides have no device kind in common or are pinned to different devices.
+    /// Returns the first pair whose groups have no device kind in common or are pinned to different devices.
     pub(super) fn form(tasks: &[Task], pairs: &[(TaskId, TaskId)]) -> Result<Self, GraphError> {
         let mut forest = Forest::new(tasks);
         for &(first, second) in pairs {
@@ -47,7 +48,7 @@ impl Units {
     }
 }
 
-/// Union-find over the tasks; a root carries its group's kinds and pin. The root is the group's smallest member.
+/// Union-find over the tasks; the root of a group is its smallest member and holds the group's kinds and pin.
 struct Forest {
     joined: UnionFind,
     allowed: Vec<DeviceKinds>,

@@ -1,6 +1,6 @@
 //! Compressed rows: a list of lists in two flat vectors, the storage of every adjacency in this crate.
 
-/// Row `i` is `items[offsets[i]..offsets[i + 1]]`.
+/// Rows of items: row `i` is `items[offsets[i]..offsets[i + 1]]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rows<T> {
     offsets: Vec<u32>,
@@ -8,14 +8,15 @@ pub(crate) struct Rows<T> {
 }
 
 impl<T> Default for Rows<T> {
-    /// No rows.
+    /// Creates a list without rows.
     fn default() -> Self {
         Rows { offsets: vec![0], items: Vec::new() }
     }
 }
 
 impl<T: Copy> Rows<T> {
-    /// Groups `pairs` of (row, item) into `rows` rows, keeping the order of the pairs within each row. `O(rows + pairs)`.
+    /// Groups `pairs` of (row, item) into `rows` rows, keeping the order of the pairs within each row. `O(rows +
+    /// pairs)`.
     ///
     /// Every row index must be below `rows`, and there must be fewer than 2³² pairs.
     pub(crate) fn group(rows: usize, pairs: impl Iterator<Item = (usize, T)> + Clone) -> Self {
@@ -38,13 +39,13 @@ impl<T: Copy> Rows<T> {
         Rows { offsets, items }
     }
 
-    /// Takes all rows out again, but keeps their memory.
+    /// Removes all rows, but keeps their memory.
     pub(crate) fn clear(&mut self) {
         self.offsets.truncate(1);
         self.items.clear();
     }
 
-    /// Adds a row behind the others.
+    /// Adds a row after the others.
     pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
         self.items.extend(row);
         self.offsets.push(self.items.len() as u32);
@@ -54,7 +55,7 @@ impl<T: Copy> Rows<T> {
         &self.items[self.offsets[row] as usize..self.offsets[row + 1] as usize]
     }
 
-    /// Number of items in all rows together.
+    /// Returns the number of items in all rows.
     pub(crate) fn item_count(&self) -> usize {
         self.items.len()
     }

@@ -1,4 +1,4 @@
-//! The JSON of a logical graph, as the editor EAGLE writes it: its nodes, its links, and what matters of their fields.
+//! JSON of a logical graph, as the editor EAGLE writes it: nodes, links, and the fields that matter.
 
 use super::node::{Kind, LogicalNode, is_true};
 use super::unroll::refuse_links;
@@ -7,28 +7,28 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Most bytes of a key, a name or a category: each drop has its own.
+/// Most bytes of a key, a name or a category, because each drop has a copy.
 const MOST_BYTES: usize = 500;
 /// Most groups around a node.
 const MOST_NESTED: usize = 64;
 
-/// A logical graph: nodes in groups, and links between nodes.
+/// Logical graph: nodes in groups, and links between nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogicalGraph {
-    /// What it is called.
+    /// Name of the graph.
     pub name: String,
     pub(super) nodes: Vec<LogicalNode>,
     pub(super) links: Vec<Link>,
 }
 
-/// A link, by the places of its ends.
+/// Link, by the positions of its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Whether only the first iteration takes what comes into a loop, and only the last gives what leaves it.
+    /// Whether a link into a loop goes to the first iteration only, and a link out of a loop leaves the last only.
     pub(super) loop_aware: bool,
-    /// Whether it goes from an iteration's end to the start of the next.
+    /// Whether the link goes from the end of an iteration to the start of the next.
     pub(super) closes_loop: bool,
 }
 
@@ -44,12 +44,12 @@ struct Document {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct NodePart {
-    /// Newer files have ids, and parents for groups.
+    /// Key in older files; newer files have an `id`, and parents for groups.
     key: Option<Value>,
     id: Option<Value>,
     category: String,
     category_type: Option<String>,
-    /// Older files have texts.
+    /// Name in newer files; older files have a `text`.
     name: Option<String>,
     text: Option<String>,
     group: Option<Value>,
@@ -59,7 +59,7 @@ struct NodePart {
     input_application_type: Option<String>,
     #[serde(default)]
     input_app_fields: Vec<Field>,
-    /// What older files say beside the fields.
+    /// Further members, which older files have in addition to the fields.
     #[serde(flatten)]
     others: BTreeMap<String, Value>,
 }
@@ -82,11 +82,12 @@ struct LinkPart {
     closes_loop: Value,
 }
 
-/// Reads a logical graph; `name` is what it is called.
+/// Parses a logical graph; `name` becomes its name.
 ///
 /// # Errors
-/// JSON of another shape; keys that are not defined or defined twice; groups that hold each other, or are nested too deeply; keys and names that are too
-/// long; numbers out of range; constructs that are not unrolled (MKN, MPI, services).
+/// Returns an error for JSON of another structure, for undefined or repeated keys, and for groups that contain each
+/// other or are nested too deeply. Long keys and names, numbers out of range, and constructs that are not unrolled
+/// (MKN, MPI, services) are errors too.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<LogicalGraph, Refusal> {
     let document: Document = serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))?;
     let mut graph = LogicalGraph { name: name.into(), nodes: Vec::new(), links: Vec::new() };
@@ -103,12 +104,12 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<LogicalGraph, Refusal> {
     Ok(graph)
 }
 
-/// Where keys lead while a document is read.
+/// State of reading: the targets of keys.
 struct Reader<'g> {
     graph: &'g mut LogicalGraph,
-    /// The construct of a key.
+    /// Construct of each key.
     groups: BTreeMap<String, usize>,
-    /// What links to and from a key mean: the node; of one that stands for nothing, none.
+    /// Ends of the links to and from each key; `None` if its node is not unrolled.
     ends: BTreeMap<String, Option<Ends>>,
 }
 
@@ -119,7 +120,7 @@ struct Ends {
 }
 
 impl Reader<'_> {
-    /// Adds what a node stands for. `parents` gets the key of the group of each that is added.
+    /// Adds the nodes for an entry. `parents` gets the key of the group of each added node.
     fn node(&mut self, part: NodePart, parents: &mut Vec<Option<String>>) -> Result<(), Refusal> {
         let missing = || Refusal::Missing { place: format!("a {} of nodeDataArray", part.category), what: "key" };
         let key = text(part.key.as_ref().or(part.id.as_ref()).ok_or_else(missing)?);
@@ -151,7 +152,8 @@ impl Reader<'_> {
                     "" | "None" | "Unknown" | "UnknownApplication" => Some(Ends { into: at, out_of: at }),
                     _ if !matches!(kind, Kind::Scatter | Kind::Gather) => Some(Ends { into: at, out_of: at }),
                     category => {
-                        // The application that a construct brings along, by its name: before a scatter, and first within a gather.
+                        // The embedded application of a construct, if it has one: before a scatter, or first within a
+                        // gather.
                         fields
                             .extend(part.input_app_fields.iter().map(|field| (field.name.clone(), text(&field.value))));
                         let mut application = LogicalNode::new(&key, &name, Kind::Application, category, &fields)
@@ -182,7 +184,7 @@ impl Reader<'_> {
         self.graph.nodes.len() - 1
     }
 
-    /// Finds the groups that nodes are in.
+    /// Finds the groups of the nodes.
     fn nest(&mut self, parents: &[Option<String>]) -> Result<(), Refusal> {
         for (at, parent) in parents.iter().enumerate() {
             let Some(key) = parent else { continue };
@@ -211,7 +213,7 @@ impl Reader<'_> {
             let found = self.ends.get(&key).copied();
             found.ok_or(Refusal::Unknown { place: "linkDataArray".into(), what: "node", name: key })
         };
-        // What stands for nothing is not linked either.
+        // Links of nodes that are not unrolled are dropped.
         if let (Some(from), Some(to)) = (end(&link.from)?, end(&link.to)?) {
             let (from, to) = (from.out_of, to.into);
             let (loop_aware, closes_loop) = (is_true(&text(&link.loop_aware)), is_true(&text(&link.closes_loop)));
@@ -222,7 +224,7 @@ impl Reader<'_> {
 }
 
 impl LogicalGraph {
-    /// Adds the links that go from the end of an iteration to the start of the next, where a loop's children are marked so.
+    /// Adds the links from the end of an iteration to the start of the next, if a loop's children are marked so.
     fn close_loops(&mut self) -> Result<(), Refusal> {
         let mut starts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (start, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.starts_group) {
@@ -248,14 +250,14 @@ impl LogicalGraph {
     }
 }
 
-/// Refuses a text that would be too long to copy into each drop.
+/// Rejects a string that is too long to copy into each drop.
 fn refuse_long(text: &str) -> Result<(), Refusal> {
     let (count, limit) = (text.len() as u64, MOST_BYTES as u64);
     let what = "bytes in a key, name or category";
     if count > limit { Err(Refusal::TooMany { what, count, limit }) } else { Ok(()) }
 }
 
-/// A value as text; of an object that holds a `value`, that.
+/// Returns a value as a string; for an object with a `value`, the string of that value.
 pub(super) fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

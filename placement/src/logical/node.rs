@@ -1,29 +1,29 @@
-//! A node of a logical graph, and what its fields say.
+//! Node of a logical graph, with the meaning of its fields.
 
 use crate::format::Refusal;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a node is.
+/// Kind of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Data,
     Application,
-    /// A group of which there are so many copies.
+    /// A group with several parallel copies.
     Scatter,
-    /// A group for each so many of its inputs.
+    /// A group with one copy per `count` inputs.
     Gather,
-    /// A group for each index of a scatter.
+    /// A group with one copy per index of a scatter.
     GroupBy,
-    /// A group that runs so often, one after the other.
+    /// A group that runs several times in sequence.
     Loop,
-    /// A group that is there once.
+    /// A group with one copy.
     SubGraph,
     Unsupported,
 }
 
 impl Kind {
-    /// The kind of a category; none where it stands for nothing that runs.
+    /// Returns the kind of a category; `None` if its nodes are not unrolled.
     pub(super) fn of(category: &str, category_type: Option<&str>) -> Option<Self> {
         match (category, category_type) {
             ("Comment" | "Description" | "Variables" | "Start" | "GlobalVariable", _) => None,
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// Categories of data in files that do not say so themselves.
+/// Categories of data in files without a category type.
 const DATA: [&str; 12] = [
     "Data",
     "File",
@@ -62,34 +62,34 @@ const DATA: [&str; 12] = [
     "Null",
 ];
 
-/// A node.
+/// Node of a logical graph.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LogicalNode {
     pub(super) key: String,
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) category: String,
-    /// The place of the construct that it is in.
+    /// Position of the construct that contains the node.
     pub(super) group: Option<usize>,
-    /// Copies of a scatter, inputs of a gather, iterations of a loop; 1 else.
+    /// Number of copies of a scatter, inputs of a gather, or iterations of a loop; otherwise 1.
     pub(super) count: u32,
-    /// The keys of the scatters that a group-by goes by; none for the innermost.
+    /// Keys of the scatters that a group-by groups by; empty for the innermost scatter.
     pub(super) group_keys: Vec<String>,
     pub(super) starts_group: bool,
     pub(super) ends_group: bool,
-    /// An application's time.
+    /// Time of an application.
     pub(super) time: f64,
     pub(super) cores: u64,
-    /// A datum's volume.
+    /// Volume of a datum.
     pub(super) volume: u64,
-    /// All that its fields say.
+    /// All fields of the node.
     pub(super) fields: Arc<BTreeMap<String, String>>,
 }
 
-/// Volume of data of which a file does not say one, and time of such an application, as in DALiuGE.
+/// Default volume of data, and default time of applications, as in DALiuGE.
 const USUAL: f64 = 5.0;
 
-/// A field that does not hold what it should.
+/// Error for a field with an invalid value.
 pub(super) struct Odd {
     field: &'static str,
     found: String,
@@ -141,12 +141,12 @@ impl LogicalNode {
     }
 }
 
-/// Whether a field's text says yes.
+/// Whether a field's text means true.
 pub(super) fn is_true(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "1" | "true" | "yes")
 }
 
-/// Whether a number counts copies, inputs or iterations.
+/// Whether a number is a valid count of copies, inputs or iterations.
 fn is_count(value: f64) -> bool {
     (1.0..=1e6).contains(&value) && value.fract() == 0.0
 }
@@ -156,7 +156,7 @@ fn upto(most: f64) -> impl Fn(f64) -> bool {
     move |value| (0.0..=most).contains(&value)
 }
 
-/// The first of some fields that is there and says anything; `usual` where none is.
+/// Returns the value of the first of some fields that exists and is not empty; `usual` if there is none.
 fn number(
     fields: &BTreeMap<String, String>,
     names: &[&'static str],

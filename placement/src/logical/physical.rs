@@ -1,4 +1,4 @@
-//! A physical graph: drops and links, the task graph that they are, and their JSON.
+//! Physical graph: drops and links, the task graph made of them, and their JSON.
 
 use super::node::{Kind, LogicalNode};
 use super::unroll::{MAX_DROPS, refuse_links};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-/// What a drop is.
+/// Kind of a drop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropKind {
     /// Holds data.
@@ -22,23 +22,23 @@ pub enum DropKind {
 /// One drop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drop {
-    /// Which; unlike those of all others.
+    /// Unique identifier.
     pub id: String,
-    /// What people call it.
+    /// Name of the drop.
     pub name: String,
-    /// What it is.
+    /// Kind of the drop.
     pub kind: DropKind,
-    /// The category that the logical graph gives it, such as `File` or `BashShellApp`.
+    /// Category in the logical graph, such as `File` or `BashShellApp`.
     pub category: String,
-    /// Its index in each group around it, from the outermost in.
+    /// Index in each group around it, from the outermost inwards.
     pub context: Vec<u64>,
-    /// How long it runs; 0 for data.
+    /// Duration; 0 for data.
     pub time: f64,
-    /// Cores that it takes while it runs; of data, those that DALiuGE counts.
+    /// Number of cores while it runs; for data, the number that DALiuGE counts.
     pub cores: u64,
     /// Volume of its data; 0 for applications.
     pub volume: u64,
-    /// All that the logical graph says of it.
+    /// All fields of the logical node.
     pub fields: Arc<BTreeMap<String, String>>,
 }
 
@@ -58,7 +58,7 @@ impl Drop {
         }
     }
 
-    /// A group-by: a barrier that takes a unit of time, and what it has grouped.
+    /// Creates the drops of a group-by: a barrier that takes a unit of time, and the grouped data.
     pub(super) fn group_by(node: &LogicalNode, context: Vec<u64>, volume: u64) -> [Self; 2] {
         let barrier = Drop {
             id: id(&node.key, &context),
@@ -84,7 +84,7 @@ impl Drop {
         [barrier, grouped]
     }
 
-    /// Whether it is what a group-by waits with.
+    /// Whether the drop is the barrier of a group-by.
     fn is_barrier(&self) -> bool {
         self.category == "GroupBy"
     }
@@ -94,7 +94,7 @@ fn id(key: &str, context: &[u64]) -> String {
     format!("{key}_{}", instance(context))
 }
 
-/// The context as DALiuGE writes it; the whole graph is the first group.
+/// Returns the context in DALiuGE's notation; the whole graph is the first group.
 fn instance(context: &[u64]) -> String {
     context.iter().fold("0".to_owned(), |text, index| format!("{text}-{index}"))
 }
@@ -103,25 +103,26 @@ fn instance(context: &[u64]) -> String {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhysicalGraph {
     drops: Vec<Drop>,
-    /// From and to.
+    /// Links as (from, to).
     links: Vec<(usize, usize)>,
 }
 
-/// A physical graph as tasks.
+/// Physical graph as tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
-    /// A task for each drop, in its place. Its operations are its time; links carry the volume of the data that they join.
+    /// Graph with a task for each drop, in the same order. Operations are the drop's time; links carry the volume of
+    /// the data at their end.
     pub graph: TaskGraph,
-    /// By task: the cores that it takes.
+    /// Cores of each task.
     pub cores: Vec<u64>,
-    /// By task: its time.
+    /// Time of each task.
     pub times: Vec<f64>,
 }
 
-/// What data are called that nobody has drawn, as DALiuGE calls them.
+/// Name of data that are not drawn in the logical graph, as in DALiuGE.
 const STREAM: &str = "StreamNull";
 
-/// A cycle by what was drawn of it.
+/// Removes the inserted data from the names of a cycle.
 fn without_streams(refusal: Refusal) -> Refusal {
     let Refusal::Graph(GraphError::Cycle { mut tasks }) = refusal else { return refusal };
     tasks.pop();
@@ -131,7 +132,7 @@ fn without_streams(refusal: Refusal) -> Refusal {
 }
 
 impl PhysicalGraph {
-    /// Puts data between applications that follow each other directly: they stream, and nothing is kept.
+    /// Inserts data between applications that follow each other directly: they stream, and keep no bytes.
     pub(super) fn new(mut drops: Vec<Drop>, mut links: Vec<(usize, usize)>) -> Result<Self, Refusal> {
         let is_app = |drop: &Drop| drop.kind == DropKind::Application && !drop.is_barrier();
         let mut streams = Vec::new();
@@ -164,35 +165,35 @@ impl PhysicalGraph {
         Self::of(drops, links).map_err(without_streams)
     }
 
-    /// The graph of these drops and links, unless there are cycles.
+    /// Creates the graph of these drops and links; returns an error if there are cycles.
     pub(super) fn of(drops: Vec<Drop>, links: Vec<(usize, usize)>) -> Result<Self, Refusal> {
         let graph = PhysicalGraph { drops, links };
-        // Cycles are found by whoever makes tasks of it, and there is no graph without one.
+        // Building the tasks finds cycles.
         graph.workload(1)?;
         Ok(graph)
     }
 
-    /// The drops.
+    /// Returns the drops.
     pub fn drops(&self) -> &[Drop] {
         &self.drops
     }
 
-    /// The links, as places of drops: in ascending order, or as a template lists them.
+    /// Returns the links, as positions of drops: in ascending order, or in the order of a template.
     pub fn links(&self) -> &[(usize, usize)] {
         &self.links
     }
 
-    /// The tasks that its drops are. Data take no time, and `cores_of_data` cores: DALiuGE counts one, so that caps are those of drops and not of what
-    /// runs.
+    /// Builds the tasks of the drops. Data take no time and `cores_of_data` cores. DALiuGE counts one core, so that its
+    /// caps count drops instead of applications.
     ///
     /// # Errors
-    /// Drops that wait for each other.
+    /// Returns an error if drops wait for each other.
     pub fn workload(&self, cores_of_data: u64) -> Result<Workload, Refusal> {
         let mut builder = GraphBuilder::new();
         for drop in &self.drops {
             builder.task(Task::new(&drop.name).with_operations(drop.time));
         }
-        // One datum for each drop of data and side: what is written into it, and what all its readers take.
+        // For each drop of data there is one datum per writer, and one datum for all its readers.
         let mut read: Vec<Option<crate::graph::DatumId>> = vec![None; self.drops.len()];
         for &(from, to) in &self.links {
             let [source, target] = [from, to].map(|place| TaskId(place as u32));
@@ -211,11 +212,11 @@ impl PhysicalGraph {
         })
     }
 
-    /// Writes it as DALiuGE's physical graph template; with partitions, each drop says the place of its node, as its resource map expects (`#0`).
-    /// Nothing is said of islands but the first.
+    /// Writes the graph as DALiuGE's physical graph template. With partitions, each drop has the position of its node
+    /// in the form of DALiuGE's resource map (`#0`), and the first island.
     ///
     /// # Errors
-    /// If `target` cannot be written to.
+    /// Returns an error if `target` cannot be written to.
     pub fn write(&self, partitioning: Option<&Partitioning>, target: impl Write) -> Result<(), WriteError> {
         let (mut sources, mut targets) = (vec![Vec::new(); self.drops.len()], vec![Vec::new(); self.drops.len()]);
         for &(from, to) in &self.links {

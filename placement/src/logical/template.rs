@@ -1,4 +1,4 @@
-//! Reading a physical graph template: the drops of a graph as DALiuGE's translator, or [`PhysicalGraph::write`], wrote them.
+//! Reading of a physical graph template: drops that DALiuGE's translator or [`PhysicalGraph::write`] wrote.
 
 use super::document::text;
 use super::node::{Kind, LogicalNode};
@@ -8,17 +8,20 @@ use crate::format::Refusal;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most bytes of an id, a name or a category: an id may be made of two others.
+/// Most bytes of an id, a name or a category: an id may be composed of two others.
 const MOST_BYTES: usize = 2000;
 
 type Entry = Map<String, Value>;
 
-/// Reads a physical graph template: a list of drops, each with an `oid`, a category, and the `oid`s that it is linked to. Links stand in the order
-/// of the applications and of their lists `inputs` and `outputs`; entries without an `oid` say nothing of drops. `O(bytes · log)`.
+/// Parses a physical graph template: a list of drops, each with an `oid`, a category, and the `oid`s of linked drops.
+///
+/// Links are in the order of the applications and of their lists `inputs` and `outputs`. Entries without an `oid` are
+/// not drops. `O(bytes · log)`.
 ///
 /// # Errors
-/// JSON of another shape; drops of no known kind, defined twice, or linked to none that is there or to one of their own kind; streams; numbers out
-/// of range; drops that wait for each other; more than [`MAX_DROPS`] drops or [`MAX_LINKS`](super::MAX_LINKS) links.
+/// Returns an error for JSON of another structure, drops of unknown kind, repeated drops, and links to undefined drops
+/// or drops of equal kind. Streams, numbers out of range and drops that wait for each other are errors too. So are more
+/// than [`MAX_DROPS`] drops or [`MAX_LINKS`](super::MAX_LINKS) links.
 pub fn parse_template(bytes: &[u8]) -> Result<PhysicalGraph, Refusal> {
     let mut entries: Vec<Entry> = serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))?;
     entries.retain(|entry| entry.contains_key("oid"));
@@ -50,7 +53,7 @@ fn drop_of(entry: &Entry) -> Result<Drop, Refusal> {
         }
     }
     let place = || format!("drop {name:?} ({id})");
-    // Older templates say the type in other words.
+    // Older templates have other names for the type.
     let kind = match said(&["categoryType", "type"]).as_deref() {
         Some("plain" | "data") => Kind::Data,
         Some("app") => Kind::Application,
@@ -73,7 +76,7 @@ fn drop_of(entry: &Entry) -> Result<Drop, Refusal> {
     Ok(Drop { id, ..Drop::of(&node, context) })
 }
 
-/// The links that applications list, in their order, and then those that data list beside them.
+/// Returns the links that applications list, in their order, and then the additional links that data list.
 fn links(entries: &[Entry], drops: &[Drop], places: &BTreeMap<&str, usize>) -> Result<Vec<(usize, usize)>, Refusal> {
     let (mut links, mut known) = (Vec::new(), BTreeSet::new());
     for kind in [DropKind::Application, DropKind::Data] {
@@ -106,7 +109,7 @@ fn links(entries: &[Entry], drops: &[Drop], places: &BTreeMap<&str, usize>) -> R
     Ok(links)
 }
 
-/// The drops of a list; those with ports are objects whose members' names are the drops.
+/// Returns the drops of a list; with ports, they are objects whose members' names are the drops.
 fn listed(entry: &Entry, list: &str) -> Vec<String> {
     let list = entry.get(list).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let names = |entry: &Value| match entry {

@@ -1,28 +1,32 @@
-//! From a logical to a physical graph: every construct becomes its copies, every node one drop for each copy of the groups around it.
+//! Unrolling of a logical graph: every construct becomes its copies, and every node one drop per copy of the groups
+//! around it.
 //!
-//! A drop is told from the others of its node by its *context*, the index in each group around it from the outermost in. Contexts are
-//! numbered as digits of a number, so that drops of a node stand beside each other. Links join drops of which one's context begins with the
-//! other's; what differs from that is said at [`Unrolling::link`].
+//! The *context* of a drop distinguishes it from the other drops of its node: the index in each group around it, from
+//! the outermost inwards. Contexts are the digits of a number, so the drops of a node are adjacent. A link connects
+//! drops if the context of one is a prefix of the other's; see [`Unrolling::link`] for exceptions.
 
 use super::document::{Link, LogicalGraph};
 use super::node::{Kind, LogicalNode};
 use super::physical::{Drop, PhysicalGraph};
 use crate::format::Refusal;
 
-/// Most drops that are made.
+/// Most drops of a physical graph.
 pub const MAX_DROPS: u64 = 1 << 20;
-/// Most links between them.
+/// Most links of a physical graph.
 pub const MAX_LINKS: u64 = 1 << 22;
-/// Most gathers and group-bys whose counts wait for each other: each is a few calls deep.
+/// Most gathers and group-bys whose counts depend on each other: each needs a few nested calls.
 const MOST_CHAINED: usize = 200;
 
 impl LogicalGraph {
-    /// Unrolls it. `O(drops + links)` of the result, and `O(links²)` of the logical graph's own links, and nodes × links for each group, to find inputs
-    /// and starts.
+    /// Unrolls the graph.
+    ///
+    /// Takes `O(drops + links)` of the result, and `O(links²)` of the logical graph's own links. Finding inputs and
+    /// starts takes nodes × links for each group.
     ///
     /// # Errors
-    /// Group-bys and gathers without an input, of something that is not around them, or of inputs in different groups; links between nodes whose
-    /// groups do not fit; or more than [`MAX_DROPS`] drops or [`MAX_LINKS`] links.
+    /// Returns an error for group-bys and gathers without an input, or with an input outside the groups around them, or
+    /// with inputs in different groups. Also returns an error for links between nodes whose groups do not fit, and for
+    /// more than [`MAX_DROPS`] drops or [`MAX_LINKS`] links.
     pub fn unroll(&self) -> Result<PhysicalGraph, Refusal> {
         let mut unrolling = Unrolling::new(self);
         unrolling.count_all()?;
@@ -35,7 +39,7 @@ impl LogicalGraph {
     }
 }
 
-/// How far the count of a construct is known.
+/// State of the computation of a construct's count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Count {
     Unknown,
@@ -46,19 +50,19 @@ enum Count {
 struct Unrolling<'g> {
     nodes: &'g [LogicalNode],
     links: &'g [Link],
-    /// Of each node: the groups around it from the outermost in.
+    /// Groups around each node, from the outermost inwards.
     around: Vec<Vec<usize>>,
-    /// Of each construct: how many copies there are in each copy of what is around it.
+    /// Number of copies of each construct in each copy of the groups around it.
     counts: Vec<Count>,
-    /// Of each node: its first drop; of a gather, which has none, the first of its inputs' lists.
+    /// First drop of each node; a gather has no drop, so the first of its lists in `gathered`.
     first: Vec<usize>,
     drops: Vec<Drop>,
     arcs: Vec<(usize, usize)>,
-    /// Of each copy of each gather: what it gathers.
+    /// Inputs of each copy of each gather.
     gathered: Vec<Vec<usize>>,
-    /// How many there are in all of `gathered`.
+    /// Number of inputs in all of `gathered`.
     dealt: u64,
-    /// Constructs whose counts are being found.
+    /// Number of constructs whose counts are being computed.
     chained: usize,
 }
 
@@ -98,7 +102,7 @@ impl<'g> Unrolling<'g> {
             .try_for_each(|group| self.count(group).map(drop))
     }
 
-    /// Copies of a construct in each copy of what is around it.
+    /// Returns the number of copies of a construct in each copy of the groups around it.
     fn count(&mut self, group: usize) -> Result<u64, Refusal> {
         match self.counts[group] {
             Count::Known(count) => return Ok(count),
@@ -137,13 +141,13 @@ impl<'g> Unrolling<'g> {
         Ok(product)
     }
 
-    /// The node that a construct takes its inputs from.
+    /// Returns the node that a construct takes its inputs from.
     fn input(&self, group: usize) -> Result<usize, Refusal> {
         let link = self.links.iter().find(|link| link.to == group);
         link.map(|link| link.from).ok_or_else(|| Refusal::Missing { place: self.place(group), what: "input" })
     }
 
-    /// The groups that a node and its copies are in.
+    /// Returns the groups of a node, including the node itself if it is a group.
     fn with_itself(&self, node: usize) -> Vec<usize> {
         let mut groups = self.around[node].clone();
         if self.nodes[node].kind.is_group() {
@@ -152,8 +156,8 @@ impl<'g> Unrolling<'g> {
         groups
     }
 
-    /// Refuses what a gather or a group-by cannot take beside its first input, which says how many copies there are: all inputs must be there as
-    /// often.
+    /// Rejects a further input of a gather or a group-by that does not match the first. The first input determines the
+    /// number of copies, so all inputs must have as many.
     fn refuse_input(&self, from: usize, group: usize) -> Result<(), Refusal> {
         let kind = self.nodes[from].kind;
         let takes = kind == Kind::GroupBy && self.nodes[group].kind == Kind::Gather;
@@ -168,7 +172,7 @@ impl<'g> Unrolling<'g> {
         self.unsupported(from, what)
     }
 
-    /// How many inputs come to each copy of what is around a gather.
+    /// Returns the number of inputs to a gather in each copy of the groups around it.
     fn inputs_of_gather(&mut self, gather: usize) -> Result<u64, Refusal> {
         let from = self.with_itself(self.input(gather)?);
         match from.strip_prefix(&self.around[gather][..]) {
@@ -180,7 +184,7 @@ impl<'g> Unrolling<'g> {
         }
     }
 
-    /// The scatters that a group-by goes by, from the innermost out.
+    /// Returns the scatters that a group-by groups by, from the innermost outwards.
     fn layers(&mut self, group_by: usize) -> Result<Vec<usize>, Refusal> {
         let around = self.around[self.input(group_by)?].clone();
         let Some(inner) = around.strip_prefix(&self.around[group_by][..]) else {
@@ -204,7 +208,7 @@ impl<'g> Unrolling<'g> {
         }
     }
 
-    /// Copies of each of the groups around a node.
+    /// Returns the number of copies of each group around a node.
     fn shape(&self, node: usize) -> Vec<u64> {
         self.around[node].iter().map(|&group| self.known(group)).collect()
     }
@@ -216,7 +220,7 @@ impl<'g> Unrolling<'g> {
         }
     }
 
-    /// Copies of a node altogether.
+    /// Returns the total number of copies of a node.
     fn copies(&self, node: usize) -> u64 {
         self.shape(node).iter().fold(1, |product, &count| product.saturating_mul(count))
     }
@@ -250,7 +254,7 @@ impl<'g> Unrolling<'g> {
                 if is_drop {
                     self.drops.push(Drop::of(node, context));
                 } else {
-                    // A group-by is a barrier and what it has grouped.
+                    // A group-by is a barrier followed by the grouped data.
                     self.arcs.push((self.drops.len(), self.drops.len() + 1));
                     self.drops.extend(Drop::group_by(node, context, volume));
                 }
@@ -259,7 +263,8 @@ impl<'g> Unrolling<'g> {
         Ok(())
     }
 
-    /// The volume of what a group-by has grouped: that of its input for each copy of the groups around the input's own.
+    /// Returns the volume of the grouped data: the input's volume for each copy of the groups around the input's own
+    /// group.
     fn grouped_volume(&self, group_by: usize) -> Result<u64, Refusal> {
         let from = self.input(group_by)?;
         let outer = &self.around[from][..self.around[from].len().saturating_sub(1)];
@@ -267,8 +272,8 @@ impl<'g> Unrolling<'g> {
         Ok(self.nodes[from].volume.saturating_mul(copies))
     }
 
-    /// Joins what gathers and group-bys make of their inputs with the children that start them: those that are marked so, else those without an input.
-    /// Links within the group are as any others.
+    /// Links the outputs of gathers and group-bys to the children that start them: the marked children, or else the
+    /// children without an input. Links within the group are ordinary links.
     fn join_groups(&mut self) -> Result<(), Refusal> {
         for &Link { from, to, .. } in self.links.iter().filter(|link| self.nodes[link.to].kind == Kind::Gather) {
             self.gather(from, to)?;
@@ -303,7 +308,7 @@ impl<'g> Unrolling<'g> {
         Ok(())
     }
 
-    /// Deals the drops of a node, or of a group-by, out to the copies of a gather, so many to each.
+    /// Deals the drops of a node, or of a group-by, out to the copies of a gather, `count` drops to each.
     fn gather(&mut self, from: usize, gather: usize) -> Result<(), Refusal> {
         self.refuse_input(from, gather)?;
         let inputs = self.inputs_of_gather(gather)?;
@@ -318,7 +323,7 @@ impl<'g> Unrolling<'g> {
         Ok(())
     }
 
-    /// The drops of a node that others take: of a group-by, what it has grouped.
+    /// Returns the drops of a node that others read; for a group-by, the grouped data.
     fn outputs(&self, node: usize) -> Vec<usize> {
         match self.nodes[node].kind {
             Kind::GroupBy => {
@@ -329,12 +334,14 @@ impl<'g> Unrolling<'g> {
         }
     }
 
-    /// Joins the drops of a link's ends.
+    /// Links the drops of a link's ends.
     ///
-    /// * A group-by takes from each drop of its input what has its index in the scatters that it goes by, within the groups around both.
+    /// * Each copy of a group-by takes the drops of its input with its index in the scatters that it groups by, within
+    ///   the groups around both.
     /// * A link that closes a loop goes from each iteration to the next.
     /// * A loop-aware link goes into the first iteration only, and out of the last only.
-    /// * Between nodes of different loops of as many iterations, each iteration goes to the same of the other.
+    /// * Between nodes of different loops with equal numbers of iterations, each iteration is linked to the
+    ///   corresponding one.
     fn link(&mut self, link: Link) -> Result<(), Refusal> {
         let (from, to) = (self.nodes[link.from].kind, self.nodes[link.to].kind);
         match (from, to) {
@@ -410,7 +417,7 @@ impl<'g> Unrolling<'g> {
         Ok(())
     }
 
-    /// Whether two nodes are in different groups that are loops from where they part.
+    /// Whether two nodes are in different groups that are all loops below their common groups.
     fn in_loops(&self, one: &[usize], other: &[usize]) -> bool {
         let apart = one.iter().zip(other).position(|(one, other)| one != other);
         let is_loop = |&group: &usize| self.nodes[group].kind == Kind::Loop;
@@ -424,12 +431,12 @@ impl<'g> Unrolling<'g> {
     }
 }
 
-/// Refuses more links than are made.
+/// Rejects more links than the limit.
 pub(super) fn refuse_links(count: u64) -> Result<(), Refusal> {
     if count > MAX_LINKS { Err(Refusal::TooMany { what: "links", count, limit: MAX_LINKS }) } else { Ok(()) }
 }
 
-/// The digits of a copy's number.
+/// Returns the digits of a copy's number.
 fn context(shape: &[u64], copy: u64) -> Vec<u64> {
     let mut digits = vec![0; shape.len()];
     shape.iter().zip(&mut digits).rev().fold(copy, |rest, (&count, digit)| {

@@ -1,19 +1,19 @@
 //! First in, first out: a device runs its items in the order in which they became ready (Laich 2017, section 5.2).
 //!
-//! What becomes ready at the same time, as do all consumers and sends of a task's data, has no first. To let the sends go first
-//! would be a rule of its own, and one that shortens schedules; here such items go in an arbitrary order that is always the same.
+//! Items that become ready at the same time have no order, as all consumers and sends of a task's data. A rule that
+//! sends go first would be another order, which shortens schedules. Here such items go in an arbitrary but fixed order.
 
 use super::{Order, PlacedGraph, Rule};
 
-/// The seed of [`Fifo`]'s arbitrary order: of the first 600 the one whose makespans are nearest to those that the thesis' code
-/// gave for 24 placements. It was fitted to them, so that being near them says nothing.
+/// Seed of [`Fifo`]'s arbitrary order. Of the first 600 seeds, it gives the makespans nearest to those of the thesis'
+/// code for 24 placements. It was fitted to them, so this closeness is no evidence.
 const SEED: u64 = 500;
 
-/// The FIFO order.
+/// First-in-first-out order.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Fifo;
 
-/// The FIFO order with another arbitrary order, of this seed, for what becomes ready together.
+/// First-in-first-out order with this seed for items that become ready together.
 #[derive(Debug, Clone, Copy)]
 pub struct ShuffledFifo(pub u64);
 
@@ -46,7 +46,7 @@ mod tests {
     use crate::sample;
     use crate::simulate::simulate;
 
-    /// Task 2 is ready before task 3, which has the longer way to go; both wait for task 0 to end.
+    /// Task 2 is ready before task 3, which has the longer path; both wait for task 0 to end.
     #[test]
     fn what_was_ready_first_runs_first() {
         let loaded = sample::problem(sample::graph(&[4.0, 1.0, 1.0, 1.0, 9.0], &[(1, 3, 0), (3, 4, 0)]), &[1.0; 2]);
@@ -56,7 +56,7 @@ mod tests {
             let schedule = simulate(&problem, &device_of, order).unwrap();
             schedule.device_orders(2)[0].iter().map(|task| task.0).collect::<Vec<_>>()
         };
-        // Tasks 0 and 2 are ready together: which of them goes first is for the shuffle to say.
+        // Tasks 0 and 2 are ready together, so the shuffle decides.
         assert_eq!(run(&Fifo), [2, 0, 3, 4]);
         let firsts: Vec<u32> = (0..16).map(|seed| run(&ShuffledFifo(seed))[0]).collect();
         assert!(firsts.contains(&0) && firsts.contains(&2), "{firsts:?}");

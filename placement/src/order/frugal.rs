@@ -1,16 +1,17 @@
-//! Least memory first: run what sets most memory free and takes least, so that few data are alive at a time.
+//! Least memory first: run the task that frees most memory and needs least, so that few data are live at a time.
 //!
-//! The order is that of a walk through the graph: of all tasks whose predecessors are done, the one goes next after which fewest bytes are
-//! alive. Those are the bytes of its data less those of the data that no other task still has to read; of equals, the task goes
-//! first that became ready last, so that the walk goes deep before it goes wide. It is greedy: to find the least peak is NP-complete even for
-//! the registers of straight-line code (Sethi 1975). Devices are not told apart.
+//! The order is a walk through the graph. Of all tasks whose predecessors are done, the next is the one after which the
+//! fewest bytes are live. That counts the bytes of its outputs minus the bytes of inputs without other remaining
+//! readers. On a tie, the task that became ready last goes first, so that the walk goes deep before it goes wide. The
+//! method is greedy, because the least peak is NP-complete even for the registers of straight-line code (Sethi 1975).
+//! All devices are treated as one.
 
 use super::{Order, PlacedGraph, Planned, Rule};
 use crate::graph::{DatumId, TaskGraph, TaskId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// The order of least memory.
+/// Order of least memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Frugal;
 
@@ -24,24 +25,24 @@ impl Order for Frugal {
     }
 }
 
-/// A walk under way.
+/// Partial walk.
 struct Walk<'g> {
     graph: &'g TaskGraph,
-    /// By task: predecessors that are not done.
+    /// Number of predecessors of each task that are not done.
     waits: Vec<usize>,
-    /// By datum: consumers that are not done.
+    /// Number of consumers of each datum that are not done.
     readers: Vec<usize>,
-    /// By task: bytes by which more is alive after it than before.
+    /// Growth of the live bytes when each task runs.
     growth: Vec<i128>,
-    /// By task: when it became ready.
+    /// Time when each task became ready.
     since: Vec<Option<usize>>,
-    /// The tasks that could come next, best first.
+    /// Possible next tasks, best first.
     ready: BTreeSet<(i128, Reverse<usize>, TaskId)>,
     order: Vec<TaskId>,
 }
 
 impl<'g> Walk<'g> {
-    /// All tasks in the walk's order. `O((V + E) log V)`.
+    /// Returns all tasks in the walk's order. `O((V + E) log V)`.
     fn through(graph: &'g TaskGraph) -> Vec<TaskId> {
         let bytes = |datum: &DatumId| i128::from(graph.bytes(*datum));
         let last_here = |datum: &&DatumId| graph.consumers(**datum).len() == 1;
@@ -88,7 +89,7 @@ impl<'g> Walk<'g> {
         }
     }
 
-    /// One reader of the datum is left, which sets it free.
+    /// Updates the last remaining reader of a datum, which will free it.
     fn leave_to_the_last(&mut self, datum: DatumId) {
         let done = |task: TaskId| self.waits[task.index()] == 0 && self.since[task.index()].is_none();
         let Some(&last) = self.graph.consumers(datum).iter().find(|&&task| !done(task)) else { return };
@@ -117,7 +118,7 @@ mod tests {
         schedule.order.iter().map(|task| task.0).collect()
     }
 
-    /// Two branches out of task 0, each of which makes something large and then something small of it.
+    /// Two branches out of task 0. Each makes a large datum and then a small one from it.
     #[test]
     fn a_branch_is_done_before_the_next_begins() {
         let edges = [(0, 1, 1), (0, 2, 1), (1, 3, 90), (2, 4, 90), (3, 5, 1), (4, 5, 1)];
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(order(&edges, &times, &Frugal), [0, 1, 3, 2, 4, 5]);
     }
 
-    /// Task 2 is the last reader of what task 0 made once task 1 is done.
+    /// Task 2 is the last reader of task 0's datum once task 1 is done.
     #[test]
     fn the_last_reader_sets_a_datum_free() {
         let mut builder = sample::tasks(&[1.0; 5]);

@@ -1,4 +1,5 @@
-//! Maximum successor rank first: run the item that sets most others free, idle devices' above all (Laich 2017, section 5.4).
+//! Maximum successor rank first: run the item that frees most others, above all on idle devices (Laich 2017, section
+//! 5.4).
 //!
 //! An item's rank is the sum over its direct successors of
 //!
@@ -6,15 +7,15 @@
 //! 1  +  1 if the successor is on another device  +  1 if it can run after this item  +  5 if also its device is idle
 //! ```
 //!
-//! (equation 5.2). A successor can run after an item where the item brings all inputs that are still missing. A device is idle
-//! where it runs nothing and has nothing ready. The successors of a task are all tasks that consume its data, wherever they
-//! are; those of a send are the tasks that wait for it. Equal ranks go by path computation time.
+//! (equation 5.2). A successor can run after an item if the item brings all inputs that are still missing. A device is
+//! idle if it runs nothing and has no ready item. The successors of a task are all tasks that consume its data, on any
+//! device. The successors of a send are the tasks that wait for it. Equal ranks go by path computation time.
 //!
-//! Ranks are not computed anew for each decision: the simulator keeps them, and changes what an arrival changes.
+//! Ranks are not recomputed for each decision: the simulator keeps them, and updates the ranks that an arrival affects.
 
 use super::{Order, PlacedGraph, Rule, path_computation_times};
 
-/// The MSR order.
+/// Order by maximum successor rank.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Msr;
 
@@ -37,7 +38,7 @@ mod tests {
     use crate::sample;
     use crate::simulate::simulate;
 
-    /// Of two ready tasks the one with the shorter way wakes two idle devices.
+    /// The ready task with the shorter path wakes two idle devices, and goes first.
     #[test]
     fn waking_devices_comes_before_the_longest_way() {
         let loaded =

@@ -1,6 +1,6 @@
-//! Path computation time first: run the item from which the longest way to the end leads (Laich 2017, section 5.3).
+//! Path computation time first: run the item with the longest path to the end (Laich 2017, section 5.3).
 //!
-//! With sends as items of their own, equation 5.1 reads, for a task `t`, a send `s` and the device `d` of each:
+//! If sends are items too, equation 5.1 for a task `t`, a send `s` and the device `d` of each is:
 //!
 //! ```text
 //! PCT(t) = time(t, d) + max over local consumers c and sends s of t's data:  PCT(c), PCT(s)
@@ -10,7 +10,7 @@
 use super::{Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
-/// The PCT order: the greatest path computation time first.
+/// Order with the greatest path computation time first.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Pct;
 
@@ -24,12 +24,13 @@ impl Order for Pct {
     }
 }
 
-/// The path computation time of every item. `O(V + E)`.
+/// Returns the path computation time of every item. `O(V + E)`.
 pub fn path_computation_times(placed: &PlacedGraph<'_>) -> Vec<f64> {
     longest_ways(placed, placed.send_costs().receive_operations)
 }
 
-/// By item: the time from its start to the end of all that follows from it, if no device kept anything waiting.
+/// Returns, for each item, the time from its start to the end of everything that depends on it, without waiting for
+/// devices.
 pub(crate) fn remaining_times(placed: &PlacedGraph<'_>) -> Vec<f64> {
     longest_ways(placed, 0.0)
 }

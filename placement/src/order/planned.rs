@@ -1,18 +1,18 @@
-//! The order of a schedule that is already there, such as the one that a list scheduler planned while it placed: as a preference, or
-//! to the letter.
+//! Order of an existing schedule, such as the one that a list scheduler planned while it placed: as a preference, or
+//! strictly.
 
 use super::{Order, PlacedGraph, Rule};
 use crate::graph::TaskId;
 
-/// Runs the task first that a given sequence names first. A send goes before every task, so that what others wait for is
-/// never held up.
+/// Order that runs the first ready task of a given sequence. A send goes before every task, so that other devices never
+/// wait for it.
 #[derive(Debug, Clone, Copy)]
 pub struct Planned<'a> {
     sequence: &'a [TaskId],
 }
 
 impl<'a> Planned<'a> {
-    /// Follows `sequence`; tasks that it leaves out come last.
+    /// Follows `sequence`; tasks that are not in it come last.
     pub fn new(sequence: &'a [TaskId]) -> Self {
         Planned { sequence }
     }
@@ -28,15 +28,15 @@ impl Order for Planned<'_> {
     }
 }
 
-/// Runs the tasks of each device exactly as a sequence names them: a device whose next task is not ready waits for it. Sends go before
-/// every task.
+/// Order that runs the tasks of each device exactly in the given sequence: a device waits for its next task. Sends go
+/// before every task.
 #[derive(Debug, Clone, Copy)]
 pub struct InOrder<'a> {
     sequence: &'a [TaskId],
 }
 
 impl<'a> InOrder<'a> {
-    /// Follows `sequence`; tasks that it leaves out come last.
+    /// Follows `sequence`; tasks that are not in it come last.
     pub fn new(sequence: &'a [TaskId]) -> Self {
         InOrder { sequence }
     }
@@ -52,7 +52,7 @@ impl Order for InOrder<'_> {
     }
 }
 
-/// By item: greater the earlier the sequence names it, and greatest for a send.
+/// Returns the rank of each item: greater for earlier tasks of the sequence, and greatest for a send.
 fn ranks(placed: &PlacedGraph<'_>, sequence: &[TaskId]) -> Vec<f64> {
     let mut priority = vec![f64::NEG_INFINITY; placed.problem().graph().task_count()];
     for (place, task) in sequence.iter().enumerate() {

@@ -1,9 +1,11 @@
-//! What no mapping can beat.
+//! Lower bounds of period and latency.
 //!
-//! *Period*: the greater of the weighted work of all stages over the weights of all processors (`weights`), and of a relaxation in which
-//! every interval may take the processors that are best for it, whatever the others take, with the best of their links. *Latency*: the
-//! shortest way through the stages where each may run on any processor, or data-parallel on all of them where it can be, and transfers over the
-//! links between them are paid.
+//! *Period*: the greater of two bounds. The first is the weighted work of all stages over the weights of all processors
+//! (`weights`). The second is a relaxation: every interval may use the best processors for it with the best of their
+//! links, even if other intervals use them.
+//!
+//! *Latency*: the shortest path through the stages. Each stage runs on any processor, or data-parallel on the best team
+//! (on all processors without teams) if its kind allows it. The path includes the transfers between processors.
 
 use super::evaluate::cycle;
 use super::goal::Goal;
@@ -13,11 +15,13 @@ use super::stages::StageKind;
 use super::weights::Weights;
 use std::ops::Range;
 
-/// Steps beyond which the simple part of a bound has to do.
+/// Most steps of the full bound. Above it, the period is bounded by weights alone, and the latency without transfers.
 const STEPS: usize = 20_000_000;
 
-/// The least period or latency, as the goal has it, that any mapping can have. `O(stages² × processors log processors + stages × processors²)`,
-/// and less where that is more than some ten million.
+/// Returns a lower bound of the period or the latency, as the goal has it, over all mappings, in seconds.
+///
+/// `O(stages² × processors log processors + stages × processors²)`. If a problem needs more than 20 million steps, the
+/// bound is weaker and cheaper.
 pub fn lower_bound(problem: &Problem, goal: Goal) -> f64 {
     match goal {
         Goal::Period | Goal::PeriodWithin { .. } => period(problem),
@@ -37,11 +41,11 @@ fn period(problem: &Problem) -> f64 {
         let of = |end: usize| f64::max(shortest_cycle(problem, &links, start, end), rest[end]);
         rest[start] = (start + 1..=stages).map(of).fold(f64::INFINITY, f64::min);
     }
-    // Roundings of the two sides must not make the bound exceed what is reached.
+    // Rounding must not lift the bound above a value that a mapping reaches.
     work.max(rest[0]) * (1.0 - 1e-12)
 }
 
-/// Per processor and place, the shortest transfer in and out.
+/// Shortest transfer in and out, in seconds, by processor and position in the chain.
 struct Links(Vec<Vec<(f64, f64)>>);
 
 impl Links {
@@ -64,7 +68,7 @@ impl Links {
     }
 }
 
-/// The shortest period of an interval on whatever processors are best for it.
+/// Shortest period of an interval, on the processors that suit it best.
 fn shortest_cycle(problem: &Problem, links: &Links, start: usize, end: usize) -> f64 {
     let rules = problem.rules();
     let kind = problem.stages().stages[start..end].iter().map(|stage| stage.kind).min().unwrap_or_default();
@@ -92,7 +96,8 @@ fn shortest_cycle(problem: &Problem, links: &Links, start: usize, end: usize) ->
     least.min(cycle(rules.communication, shortest(false), together(problem, start..end), shortest(true), 1))
 }
 
-/// Less than no data-parallel group takes for some stages: a whole team with the shortest serial part of its members.
+/// Lower bound of the time of some stages on a data-parallel group: a whole team, with the shortest serial part of its
+/// members.
 fn together(problem: &Problem, stages: Range<usize>) -> f64 {
     let of = |team: &[usize]| {
         let serial = team.iter().map(|&it| problem.serial_seconds(it, stages.clone())).fold(f64::INFINITY, f64::min);
@@ -115,7 +120,8 @@ fn latency(problem: &Problem) -> f64 {
             && problem.stages().stages[stage].kind == StageKind::DataParallel;
         if can { together(problem, stage..stage + 1) } else { f64::INFINITY }
     };
-    // When the data before a stage can be on each processor; a group of all stands last, to and from which nothing is paid.
+    // Earliest times at which the datum before a stage is on each processor. The last entry is the data-parallel group,
+    // whose transfers are free.
     let mut there: Vec<f64> = (0..processors).map(|it| link(Port::Outside, Port::Processor(it), 0)).collect();
     let anywhere = |there: &[f64]| there.iter().copied().fold(f64::INFINITY, f64::min);
     there.push(0.0);

@@ -1,12 +1,13 @@
-//! An independent checker: it plays a mapping out, data set by data set, and shares no code with [`evaluate()`](super::evaluate()) and the methods
-//! that choose.
+//! Independent checker: simulates a mapping input by input. It shares no code with [`evaluate()`](super::evaluate()) or
+//! with the methods that choose mappings.
 //!
-//! Data sets pass every interval in their order; each waits for its datum, for the processor that sends it and for the one that takes it, each of which
-//! is at one thing at a time, or at three where communication is overlapped. Buffers for what is under way are as many as are needed. The
-//! period is played with all data sets waiting outside, the latency with one coming each period. Results leave in order.
+//! Inputs pass every interval in order. Each waits for its datum, for the processor that sends it and for the processor
+//! that receives it. A processor does one thing at a time, or three if communication is overlapped. Buffers between
+//! intervals are unlimited. The period is simulated with all inputs waiting outside, the latency with one input
+//! arriving per period. Results leave in order.
 //!
-//! A data-parallel group is one processor, to which the parts come one after the other; or a datum as a whole, over the slowest of the links,
-//! where the group is of a team.
+//! A data-parallel group is one processor that receives the parts one after the other. A group of a team receives a
+//! datum as a whole, over the slowest of its links.
 
 use super::evaluate::Performance;
 use super::mapping::{Interval, Mapping, Sharing};
@@ -14,36 +15,38 @@ use super::problem::{Communication, Parallel, Problem};
 use super::processors::Port;
 use super::stages::StageKind;
 
-/// What is wrong with a mapping or with what is claimed of it.
+/// Fault of a mapping, or of the performance that is claimed for it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum Violation {
-    /// A stage that does not run exactly once, or out of order.
+    /// A stage that is out of order or does not run exactly once.
     #[error("stage {stage} does not follow the stage before it in exactly one interval")]
     Stage { stage: usize },
-    /// A processor that is not there, or has two intervals.
+    /// A processor that does not exist, or that has two intervals.
     #[error("processor {processor} is not there or has two intervals")]
     Processor { processor: usize },
-    /// A stage on a processor or in a sharing that does not run it.
+    /// A stage on a processor that cannot run it, or in a sharing that its kind or the rules forbid.
     #[error("stage {stage} cannot run so on processor {processor}")]
     CannotRun { stage: usize, processor: usize },
-    /// A memory that is too small.
+    /// A memory that is too small for the mapping.
     #[error("memory {memory} would hold {needed} bytes of {limit}")]
     Memory { memory: usize, needed: u128, limit: u64 },
-    /// Played out, results leave less often than claimed.
+    /// Results leave less often in the simulation than claimed.
     #[error("a result leaves every {played} s, claimed was every {claimed} s")]
     Period { played: f64, claimed: f64 },
-    /// Played out, a data set takes longer than claimed.
+    /// An input takes longer in the simulation than claimed.
     #[error("a data set takes {played} s, claimed were {claimed} s")]
     Latency { played: f64, claimed: f64 },
 }
 
-/// Part of a claim by which roundings may exceed it.
+/// Share of a claim by which rounding may exceed it.
 const ROUNDING: f64 = 1e-9;
 
-/// Whether a mapping is valid and reaches what is claimed of it. `O(data sets × intervals × processors)` for several times the least common multiple
-/// of the numbers of replicas.
+/// Checks that a mapping is valid and reaches the claimed performance. Returns all faults.
+///
+/// `O(inputs × intervals × processors)`; the number of inputs is several times the least common multiple of the numbers
+/// of replicas.
 pub fn check(problem: &Problem, mapping: &Mapping, claimed: Performance) -> Vec<Violation> {
     let mut violations = structure(problem, mapping);
     if violations.is_empty() {
@@ -132,12 +135,13 @@ fn memories(problem: &Problem, mapping: &Mapping) -> Vec<Violation> {
     violations
 }
 
-/// What works at one data set at a time: a processor, or a data-parallel group. With when it is free to receive, compute and send.
+/// Unit that works on one input at a time: a processor or a data-parallel group. It records when it is free to receive,
+/// compute and send.
 #[derive(Debug, Clone)]
 struct Unit {
-    /// Processors and the part of each data set that each of them has.
+    /// Processors, each with its part of every input.
     parts: Vec<(usize, f64)>,
-    /// Whether a datum comes to them as a whole instead.
+    /// Whether the group receives a datum as a whole instead of part by part.
     as_one: bool,
     seconds: f64,
     free: [f64; 3],
@@ -147,7 +151,7 @@ const RECEIVE: usize = 0;
 const COMPUTE: usize = 1;
 const SEND: usize = 2;
 
-/// Plays a valid mapping out: the period with all data sets waiting, the latency with one coming every `pace` seconds.
+/// Simulates a valid mapping: the period with all inputs waiting, the latency with one input every `pace` seconds.
 pub fn play(problem: &Problem, mapping: &Mapping, pace: f64) -> Performance {
     let turns = mapping.intervals.iter().map(|interval| units(problem, interval).len());
     let cycle = turns.fold(1usize, |all, turns| all / greatest_divisor(all, turns) * turns);
@@ -178,7 +182,8 @@ fn units(problem: &Problem, interval: &Interval) -> Vec<Unit> {
         let times = stages.iter().map(|it| it.times[processor].unwrap_or(f64::INFINITY) * (1.0 - it.serial));
         times.sum::<f64>()
     };
-    // First what is not divided; then all finish together: each takes rate over all rates of the data set.
+    // The serial part comes first. Then all finish together: a processor's part of the input is its rate over the sum
+    // of rates.
     let serial = interval.processors.iter().map(|&processor| undivided(processor)).fold(0.0, f64::max);
     let parallel = 1.0 / interval.processors.iter().map(|&processor| 1.0 / divided(processor)).sum::<f64>();
     let idle = interval.processors.iter().any(|&processor| seconds(processor) == 0.0);
@@ -188,7 +193,7 @@ fn units(problem: &Problem, interval: &Interval) -> Vec<Unit> {
     vec![unit(interval.processors.iter().map(part).collect(), serial + parallel)]
 }
 
-/// When each data set came and left.
+/// Times at which each input enters and leaves.
 fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec<(f64, f64)> {
     let mut intervals: Vec<Vec<Unit>> = mapping.intervals.iter().map(|interval| units(problem, interval)).collect();
     let one_port = problem.rules().communication == Communication::OnePort;
@@ -228,7 +233,8 @@ fn results(problem: &Problem, mapping: &Mapping, pace: f64, count: usize) -> Vec
     results
 }
 
-/// Seconds of all messages of one datum, one after the other, or of the slowest where it comes as a whole. Nobody is the outside.
+/// Seconds of all messages of one datum, one after the other; seconds of the slowest message if the datum is sent as a
+/// whole. `None` is the outside.
 fn message_seconds(problem: &Problem, from: Option<&Unit>, to: Option<&Unit>, datum: usize) -> f64 {
     let ports = |unit: Option<&Unit>| match unit {
         Some(Unit { parts, as_one, .. }) => {

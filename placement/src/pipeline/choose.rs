@@ -1,5 +1,7 @@
-//! The best mapping for a goal that can be found in a few milliseconds: heuristics, whole chains replicated, the exact search of a coarser chain, a local search from
-//! the best of these, and the exact search of the chain itself as far as it comes.
+//! Choice of a good mapping for a goal within a few milliseconds.
+//!
+//! The methods run in this order: heuristics, whole chains replicated, the exact search of a coarser chain, and a local
+//! search from the best of these. At the end the exact search of the chain itself runs until its steps are used up.
 
 use super::bound::lower_bound;
 use super::coarse::Coarse;
@@ -11,49 +13,49 @@ use super::improve::{Candidate, improve};
 use super::mapping::Mapping;
 use super::problem::Problem;
 
-/// A mapping and what is known of it.
+/// Chosen mapping, with its performance and a lower bound.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
-    /// Who runs what.
+    /// The mapping.
     pub mapping: Mapping,
-    /// What it reaches, in seconds.
+    /// Period and latency of the mapping, in seconds.
     pub performance: Performance,
-    /// What no mapping can beat: a period or a latency in seconds, as the goal has it.
+    /// Lower bound over all mappings: a period or a latency in seconds, as the goal has it.
     pub lower_bound: f64,
-    /// Which method found it.
+    /// Name of the method that found the mapping.
     pub how: &'static str,
-    /// Whether nothing is better, up to a part in 10^12.
+    /// Whether the mapping is proven to be optimal, up to a part in 10^12.
     pub proven: bool,
 }
 
-/// Why there is no mapping.
+/// Reason why no mapping was chosen.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChooseError {
-    /// None was found that runs every stage and keeps the memory limits. There may be one where intervals share memories: to pack
-    /// them is as hard as any packing.
+    /// No mapping was found that runs every stage and keeps the memory limits. A mapping may still exist if intervals
+    /// share memories, because packing them is as hard as bin packing.
     #[error(
         "no mapping was found that runs every stage within the memory limits; allow more memory or other processors"
     )]
     NoMapping,
-    /// The limit on period or latency is out of reach.
+    /// The limit on period or latency cannot be reached.
     #[error(
         "no mapping was found within the limit; the nearest has a period of {} s and a latency of {} s",
         nearest.period,
         nearest.latency
     )]
     OutOfReach {
-        /// What comes nearest to it.
+        /// Performance of the mapping that comes nearest to the limit.
         nearest: Performance,
     },
 }
 
-/// How much is looked at; the defaults take some milliseconds for 60 stages and 17 processors.
+/// Effort of the search. The defaults take some milliseconds for 60 stages and 17 processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChooseOptions {
-    /// Neighbours of a mapping that the local search looks at, over all its starts.
+    /// Number of neighbours that the local search evaluates, over all its starts (default: 2000).
     pub neighbours: usize,
-    /// Steps of the exact search.
+    /// Limits of the exact search (default: 100,000 steps).
     pub exact: ExactOptions,
 }
 
@@ -63,15 +65,16 @@ impl Default for ChooseOptions {
     }
 }
 
-/// Stages of the coarser chain.
+/// Number of stages of the coarser chain.
 const COARSE: usize = 16;
-/// Mappings from which the local search starts.
+/// Number of mappings from which the local search starts.
 const STARTS: usize = 3;
 
-/// Chooses a mapping for a goal with the default options. The same problem gives the same mapping everywhere.
+/// Chooses a mapping for a goal with the default options. The result is deterministic.
 ///
 /// # Errors
-/// No mapping that runs everything, or none within the goal's limits.
+/// Returns [`ChooseError::NoMapping`] if no mapping runs everything, and [`ChooseError::OutOfReach`] if none keeps the
+/// goal's limits.
 pub fn choose(problem: &Problem, goal: Goal) -> Result<Chosen, ChooseError> {
     choose_with(problem, goal, ChooseOptions::default())
 }
@@ -104,7 +107,7 @@ pub fn choose_with(problem: &Problem, goal: Goal, options: ChooseOptions) -> Res
     Ok(Chosen { mapping, performance, lower_bound, how, proven })
 }
 
-/// The best of all methods that are not exact.
+/// Returns the best mapping of all methods but the exact search of the whole chain.
 fn search(problem: &Problem, goal: Goal, options: ChooseOptions, bound: f64) -> Option<Candidate> {
     let found = given(problem, goal, 0);
     let candidate = |(how, mapping)| Candidate::new(problem, mapping, how);

@@ -1,9 +1,10 @@
-//! Processors that can take each other's place.
+//! Classes of interchangeable processors.
 
 use super::problem::Problem;
 use super::processors::Port;
 
-/// Processors by class: two are in one class where exchanging them changes nothing. `O(processors² × (stages + processors))`.
+/// Returns the processors by class. Exchanging two processors of a class changes nothing. `O(processors² × (stages +
+/// processors))`.
 pub(super) fn classes(problem: &Problem) -> Vec<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for processor in 0..problem.processor_count() {
@@ -27,7 +28,7 @@ fn alike(problem: &Problem, one: usize, other: usize) -> bool {
         && others.chain([Port::Outside]).all(|port| link(a, port) == link(b, port) && link(port, a) == link(port, b))
 }
 
-/// Whether both work in one memory, both in memories of their own of one size, or both in none.
+/// Whether both processors work in one memory, in separate memories of equal size, or in none.
 fn same_memory(problem: &Problem, one: usize, other: usize) -> bool {
     let memories = problem.processors().memories();
     let memory = |processor| memories.iter().find(|(_, members)| members.contains(&processor));
@@ -48,7 +49,7 @@ fn memory_is_own(problem: &Problem, processor: usize) -> bool {
     problem.processors().memories().iter().any(|(_, members)| members[..] == [processor])
 }
 
-/// Whether all links are alike: the paper's *communication homogeneous* platforms. `O(processors²)`.
+/// Whether all links are identical: the paper's *communication homogeneous* platforms. `O(processors²)`.
 pub(super) fn links_alike(problem: &Problem) -> bool {
     let ports = || (0..problem.processor_count()).map(Port::Processor).chain([Port::Outside]);
     let mut links = ports()

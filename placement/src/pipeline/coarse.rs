@@ -1,21 +1,21 @@
-//! The same chain with fewer stages, so that the exact search has a small problem where it cannot have the whole.
+//! Coarser chain with fewer stages, for which the exact search is feasible.
 
 use super::mapping::Mapping;
 use super::problem::Problem;
 use super::stages::{Stage, Stages};
 use crate::total::Total;
 
-/// A problem whose stages are runs of another's.
+/// Problem whose stages are runs of the stages of another problem.
 #[derive(Debug)]
 pub(super) struct Coarse {
     pub(super) problem: Problem,
-    /// First stages of the runs, and the number of stages at the end.
+    /// First stage of each run; the last entry is the number of stages.
     starts: Vec<usize>,
 }
 
 impl Coarse {
-    /// Joins the two neighbours that take least time together until `most` stages are left; `None` where there are as few already, or where joining
-    /// leaves a run that no processor can run. `O(stages² × processors)`.
+    /// Joins the two neighbours with the least common time until `most` stages are left. Returns `None` if the chain is
+    /// short enough already, or if no processor can run one of the runs. `O(stages² × processors)`.
     pub(super) fn new(problem: &Problem, most: usize) -> Option<Self> {
         if problem.stage_count() <= most {
             return None;
@@ -32,7 +32,7 @@ impl Coarse {
         Some(Coarse { problem, starts })
     }
 
-    /// A mapping of the runs as one of the stages.
+    /// Translates a mapping of the runs to the stages of the original chain.
     pub(super) fn fine(&self, mut mapping: Mapping) -> Mapping {
         for interval in &mut mapping.intervals {
             interval.stages = self.starts[interval.stages.start]..self.starts[interval.stages.end];
@@ -48,7 +48,8 @@ fn least_seconds(problem: &Problem, start: usize, end: usize) -> f64 {
 fn joined(problem: &Problem, start: usize, end: usize) -> Stage {
     let run = &problem.stages().stages[start..end];
     let time = |processor| Some(problem.seconds(processor, start..end)).filter(|seconds| seconds.is_finite());
-    // Of the first that can run it: what is found with it is judged by the stages themselves.
+    // The share is that of the first processor that can run the stages. It may be inexact, because the resulting
+    // mapping is evaluated on the original stages.
     let able = (0..problem.processor_count()).find(|&processor| problem.seconds(processor, start..end) > 0.0);
     let share = able.map_or(0.0, |it| problem.serial_seconds(it, start..end) / problem.seconds(it, start..end));
     Stage {

@@ -1,46 +1,50 @@
-//! A graph of tasks as a chain of stages: an order of the tasks in which few bytes are alive, and cuts of it where few bytes pass.
+//! Cut of a task graph into a chain of stages: an order of the tasks with few live bytes, cut where few bytes pass.
 //!
-//! Forks and joins become stages like anything else: what passes a cut is every datum that is made before it and used after it, so that a branch
-//! that goes on beside others is handed through the stages between. The order takes, of the tasks whose inputs are there, the one
-//! after which least is alive; of equals the one that could run last, so that a branch is followed to its end.
+//! Forks and joins need no special case. Every datum that is made before a cut and used after it passes the cut, so a
+//! parallel branch is handed through the stages between. The order always takes the ready task after which the fewest
+//! bytes are live. Of equals it takes the task that could run last, so that a branch is followed to its end.
 //!
-//! Of all places between two tasks, as many are kept as stages are wanted: first that of the fewest bytes in each of many equal parts of the work, then
-//! those are given up again and again that separate least work, and sooner those that many bytes pass. A place is never given up where no processor can
-//! run what it separates.
+//! The number of cuts is then reduced to the number of stages. First the work is divided into many equal parts, and the
+//! position with the fewest bytes is kept in each part. Then positions are removed one by one, first the positions that
+//! separate the least work and that many bytes pass. A position stays if no processor can run both sides of it.
 
 use super::stages::{Stage, Stages};
 use crate::graph::{DatumId, TaskGraph, TaskId};
 use crate::total::Total;
 
-/// How a graph is cut.
+/// Options of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CutOptions {
-    /// Most stages, but for those that different processors have to run.
+    /// Most stages, unless tasks that need different processors force more.
     pub stages: usize,
-    /// Bytes of a data set on its way in.
+    /// Bytes of one input of the chain.
     pub input: u64,
-    /// Bytes of a result.
+    /// Bytes of one result.
     pub output: u64,
 }
 
-/// A chain of stages made of a graph.
+/// Chain of stages made of a graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cut {
-    /// All tasks, each after what it uses.
+    /// All tasks, in an order that respects their dependencies.
     pub order: Vec<TaskId>,
-    /// Where in the order each stage begins, and the number of tasks at the end.
+    /// Position in the order at which each stage begins; the last entry is the number of tasks.
     pub starts: Vec<usize>,
-    /// The stages, replicable, with weights that are their tasks' memory and activations that are the most bytes alive while they run.
+    /// The stages, which are replicable. Their weights are their tasks' memory, their activations the most bytes that
+    /// are live while they run.
     pub stages: Stages,
 }
 
-/// Tasks that the order chooses from: those that could run last.
+/// Number of ready tasks that the order chooses from: the latest ones.
 const CHOICE: usize = 64;
-/// Parts of the work for each stage that is wanted.
+/// Parts of the work per wanted stage.
 const PARTS: usize = 16;
 
-/// Cuts a graph into stages. `seconds` is the time of a task on each of so many processors, `None` where it cannot run; a task that can
-/// run nowhere makes a stage that [`Problem::new`](super::Problem::new) refuses. `O(tasks × (processors + degree) + stages²)`.
+/// Cuts a graph into stages.
+///
+/// `seconds` is the time of a task on each of `processors` processors; `None` if the task cannot run there. A task that
+/// runs nowhere makes a stage that [`Problem::new`](super::Problem::new) rejects. `O(tasks × (processors + degree) +
+/// stages²)`.
 pub fn cut(
     graph: &TaskGraph,
     processors: usize,
@@ -70,11 +74,11 @@ pub fn cut(
     Cut { order, starts, stages: Stages::new(stages, data) }
 }
 
-/// An order in which few bytes are alive.
+/// Returns an order in which few bytes are live.
 fn frugal_order(graph: &TaskGraph) -> Vec<TaskId> {
     let mut missing: Vec<usize> = graph.task_ids().map(|task| graph.predecessors(task).len()).collect();
     let mut uses: Vec<usize> = graph.datum_ids().map(|datum| graph.consumers(datum).len()).collect();
-    // The first of the topological order last, so that it comes first where nothing tells tasks apart.
+    // Reversed, so that the first task of the topological order is taken first on a tie.
     let mut ready: Vec<TaskId> =
         graph.topological().iter().rev().copied().filter(|task| missing[task.index()] == 0).collect();
     let mut order = Vec::with_capacity(graph.task_count());
@@ -95,14 +99,15 @@ fn frugal_order(graph: &TaskGraph) -> Vec<TaskId> {
     order
 }
 
-/// Bytes by which a task makes more alive.
+/// Growth of the live bytes when a task runs.
 fn growth(graph: &TaskGraph, uses: &[usize], task: TaskId) -> i128 {
     let bytes = |datum: &DatumId| i128::from(graph.bytes(*datum));
     let made = graph.outputs(task).iter().filter(|datum| !graph.consumers(**datum).is_empty()).map(bytes).sum::<i128>();
     made - graph.inputs(task).iter().filter(|datum| uses[datum.index()] == 1).map(bytes).sum::<i128>()
 }
 
-/// Bytes that pass each place of an order, from before the first task to after the last, and those that are alive while each runs.
+/// Returns the bytes that pass each position of an order, from before the first task to after the last. Also returns
+/// the live bytes while each task runs.
 fn live_bytes(graph: &TaskGraph, order: &[TaskId]) -> (Vec<u64>, Vec<u64>) {
     let mut uses: Vec<usize> = graph.datum_ids().map(|datum| graph.consumers(datum).len()).collect();
     let (mut passing, mut crossing, mut alive) = (0u64, vec![0], Vec::new());
@@ -122,12 +127,12 @@ fn live_bytes(graph: &TaskGraph, order: &[TaskId]) -> (Vec<u64>, Vec<u64>) {
     (crossing, alive)
 }
 
-/// Places between tasks.
+/// Positions between tasks.
 struct Places<'a> {
     crossing: &'a [u64],
-    /// Seconds of the tasks before each place, on whatever processor is fastest for each.
+    /// Seconds of the tasks before each position, each on its fastest processor.
     before: Vec<f64>,
-    /// Places that stay: what they separate no processor can run together.
+    /// Whether a position must stay, because no processor can run both sides of it.
     forced: Vec<bool>,
 }
 
@@ -147,7 +152,7 @@ impl<'a> Places<'a> {
         Places { crossing, before, forced }
     }
 
-    /// The places that are kept, the first and the last among them.
+    /// Returns the positions to keep, with the first and the last.
     fn choose(&self, stages: usize) -> Vec<usize> {
         let end = self.before.len() - 1;
         let (parts, total) = (stages.saturating_mul(PARTS), self.before[end]);
@@ -192,7 +197,7 @@ mod tests {
         to.iter().for_each(|&task| builder.consume(datum, task));
     }
 
-    /// Two residual blocks: within a block its input stays alive, between them one datum passes.
+    /// Two residual blocks. Within a block its input stays live; one datum passes between the blocks.
     fn residual() -> TaskGraph {
         let mut builder = GraphBuilder::new();
         let mut last = builder.task(Task::new("stem").with_memory(10));
@@ -215,13 +220,14 @@ mod tests {
         assert_eq!(cut.stages.data, [7, 100, 8]);
         assert_eq!(cut.stages.stages[0].weights, 40);
         assert_eq!(cut.stages.stages[0].times, [Some(4.0)]);
-        // The block's input, the output of `a`, and that of `b`.
+        // The block's input and the outputs of `a` and `b`.
         assert_eq!(cut.stages.stages[1].activations, 300);
     }
 
     #[test]
     fn a_branch_is_followed_to_its_end() {
-        // A fork of four branches that shrink what they are given: one after the other, one large datum is alive.
+        // A fork of four branches that shrink their input. If the branches run one after the other, only one large
+        // datum is live.
         let mut builder = GraphBuilder::new();
         let root = builder.task(Task::new("root"));
         let join = builder.task(Task::new("join"));

@@ -1,4 +1,4 @@
-//! Pipelines from files: JSON, and CSV with the feature `csv`.
+//! Pipeline problems from files: JSON, and CSV with the feature `csv`.
 //!
 //! ```json
 //! {
@@ -19,27 +19,31 @@
 //! }
 //! ```
 //!
-//! | member | meaning | when it is left out |
+//! | member | meaning | default |
 //! |---|---|---|
-//! | `format`, `version` | `anabranch-pipeline`, 1 | refused |
-//! | `name` | what to call it | the file's name |
-//! | `stages[].name` | what to call the stage | its number |
-//! | `stages[].times` | seconds of one data set on each processor; `null` where the stage cannot run | `work` over speed |
-//! | `stages[].work` | operations of one data set | refused without `times` |
+//! | `format`, `version` | `anabranch-pipeline`, 1 | required |
+//! | `name` | name of the pipeline | name of the file |
+//! | `stages[].name` | name of the stage | its number |
+//! | `stages[].times` | seconds per input on each processor, `null` if it cannot run | `work` over speed |
+//! | `stages[].work` | operations per input | required without `times` |
 //! | `stages[].kind` | `monolithic`, `replicable` or `data-parallel` | `replicable` |
-//! | `stages[].serial` | the share of its time that a data-parallel group does not divide | 0 |
-//! | `stages[].weights`, `.activations` | bytes that stay, and that each processor needs while it runs | 0 |
-//! | `data` | bytes into the first stage, between stages, and out of the last | refused |
-//! | `processors[].name` | each once, and not `outside` | refused |
-//! | `processors[].speed` | operations a second | 1 |
-//! | `link` | `latency` in seconds and `bandwidth` in bytes a second (`null`: no limit) of all links | links take no time |
-//! | `links[]` | the same for the link `from` one `to` the other, of processors or `outside` | as `link` |
+//! | `stages[].serial` | share of the time that a data-parallel group does not divide | 0 |
+//! | `stages[].weights`, `.activations` | bytes that stay, and bytes that each processor needs while it runs | 0 |
+//! | `data` | bytes into the first stage, between stages, and out of the last | required |
+//! | `processors[].name` | unique name, not `outside` | required |
+//! | `processors[].speed` | operations per second | 1 |
+//! | `link` | `latency` (s) and `bandwidth` (bytes/s, `null`: no limit) of all links | links take no time |
+//! | `links[]` | the link `from` a port `to` another (processor or `outside`) | as `link` |
 //! | `memories[]` | `bytes` of a memory, and the `processors` that work in it | no limit |
-//! | `teams[]` | processors of one memory that can be a data-parallel group, to which data come as one | any can, part by part |
+//! | `teams[]` | processors of one memory that can form a group | any can |
 //! | `rules` | [`Rules`] | one-port, replication, nothing data-parallel |
 //!
-//! A CSV file has a line a stage under a head line: `stage`, `in` and `out` (bytes, where the `out` of a stage is the `in` of the next), if wanted `kind`,
-//! `weights` and `activations`, and a column of seconds for each processor, empty where the stage cannot run. Its links are all alike.
+//! A team is processors that can form a data-parallel group, which receives a datum as a whole. Without teams, any
+//! processors can, and they receive a datum part by part.
+//!
+//! A CSV file has a head line and one line per stage. The columns are `stage`, `in` and `out` (bytes), optionally
+//! `kind`, `weights` and `activations`, and a column of seconds per processor. The `out` of a stage equals the `in` of
+//! the next. A time is empty if the stage cannot run. All links are identical.
 //!
 //! ```csv
 //! stage,in,out,kind,cpu0,cpu1,gpu0
@@ -55,31 +59,31 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a file holds; [`Problem::new`](super::Problem::new) verifies it.
+/// Contents of a file. They are not verified: [`Problem::new`](super::Problem::new) does that.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// What the file calls it, or the file's name.
+    /// Name in the file, or else the name of the file.
     pub name: String,
     /// The chain.
     pub stages: Stages,
-    /// Who runs it.
+    /// The processors.
     pub processors: Processors,
-    /// How.
+    /// The rules of mapping.
     pub rules: Rules,
-    /// Whether it was CSV, which says nothing of links.
+    /// Whether the file is CSV, which does not describe links.
     pub is_table: bool,
 }
 
-/// Reads a file of either format. `link` is what CSV does not say.
+/// Reads a file of either format. CSV files do not describe links: all of theirs are `link`.
 ///
 /// # Errors
-/// A file that cannot be read, or is not as its format wants it.
+/// Returns an error if the file cannot be read, or does not follow its format.
 pub fn read(path: impl AsRef<Path>, link: Link) -> Result<Document, FormatError> {
     let (name, bytes) = load(path.as_ref())?;
     parse(&name, &bytes, link)
 }
 
-/// Reads what stands in `bytes`; `name` is what errors call the file.
+/// Parses the contents of a file. Errors call the file `name`.
 ///
 /// # Errors
 /// As [`read`].
@@ -198,9 +202,9 @@ fn parse_json(stem: &str, bytes: &[u8]) -> Result<Document, Refusal> {
     Ok(Document { name, stages: Stages::new(stages, data), processors, rules: file.rules, is_table: false })
 }
 
-/// A number of bytes, written as people's programs write it: 1e6 and 1000000.0 are one.
+/// Returns a number of bytes that is written as a float: 1e6 and 1000000.0 are equal.
 fn bytes_of(place: usize, value: f64) -> Result<u64, Refusal> {
-    /// Up to here floating point has every whole number.
+    /// Floating point represents every whole number up to here.
     const MOST: f64 = (1u64 << 53) as f64;
     match value.fract() == 0.0 && (0.0..=MOST).contains(&value) {
         true => Ok(value as u64),
@@ -233,7 +237,7 @@ fn stage(place: usize, entry: StageEntry, speeds: &[f64]) -> Result<Stage, Refus
         .with_memory(entry.weights, entry.activations))
 }
 
-/// Ports by name.
+/// Returns the ports by name.
 fn ports(names: &[String]) -> Result<BTreeMap<String, Port>, Refusal> {
     let mut ports = BTreeMap::from([("outside".to_owned(), Port::Outside)]);
     for (place, name) in names.iter().enumerate() {
@@ -435,7 +439,7 @@ mod tests {
         }
     }
 
-    /// Whatever is cut off, doubled or overwritten, the answer is a value or an error.
+    /// If a file is cut off, doubled or overwritten anywhere, parsing returns a value or an error.
     #[test]
     fn damaged_files_never_panic() {
         arbtest::arbtest(|random| {

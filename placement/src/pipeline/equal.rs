@@ -1,21 +1,24 @@
-//! Latency under a period for stages of equal work on processors of different speeds, without communication: the dynamic programme that Benoit
-//! and Robert prove to be optimal, with its recurrence mended.
+//! Least latency under a period, for equal stages on processors of different speeds, without communication.
 //!
-//! By the lemma of the slides, some optimal mapping replicates intervals of stages on intervals of the `q` fastest processors in the
-//! order of their speeds. `L(m, i, j)` is the least latency of `m` stages on processors `P_i … P_j`:
+//! This is the dynamic programme that Benoit and Robert prove to be optimal, with its recurrence corrected.
+//!
+//! By the lemma of the slides, some optimal mapping replicates intervals of stages on intervals of the `q` fastest
+//! processors, ordered by speed. `L(m, i, j)` is the least latency of `m` stages on processors `P_i … P_j`:
 //!
 //! ```text
 //! L(m, i, j) = min( m w / s_i              if m w / ((j − i + 1) s_i) ≤ K,
 //!                   L(m', i, k) + L(m − m', k + 1, j)   over 1 ≤ m' < m and i ≤ k < j )
 //! ```
 //!
-//! The slides divide by `(j − i) s_i`, which counts one processor too few, and by nothing at all where `i = j` does not come from
-//! the initialisation.
+//! The slides divide by `(j − i) s_i`, which counts one processor too few. For `i = j` this is zero, unless the
+//! initialisation sets the value.
 
 use super::goal::within;
 
-/// The least latency of `stages` stages of `work` operations each on processors of these speeds with a period of at most `period`, and whole
-/// intervals replicated; `None` where none is. `O(n² p³)` for each number of processors, `O(n² p⁴)` in all.
+/// Returns the least latency of `stages` stages of `work` operations each, with a period of at most `period`.
+///
+/// Speeds are in operations per second, times in seconds. Whole intervals may be replicated. Returns `None` if no
+/// mapping keeps the period. `O(n² p³)` for each number of processors, `O(n² p⁴)` in total.
 pub fn least_latency(stages: usize, work: f64, speeds: &[f64], period: f64) -> Option<f64> {
     let mut speeds = speeds.to_vec();
     speeds.sort_by(f64::total_cmp);
@@ -23,7 +26,7 @@ pub fn least_latency(stages: usize, work: f64, speeds: &[f64], period: f64) -> O
     least.reduce(f64::min).filter(|latency| latency.is_finite())
 }
 
-/// With all of these processors, slowest first.
+/// Least latency if all of these processors, slowest first, are used.
 fn with_fastest(stages: usize, work: f64, speeds: &[f64], period: f64) -> f64 {
     let count = speeds.len();
     let place = |m: usize, i: usize, j: usize| (m * count + i) * count + j;

@@ -1,5 +1,5 @@
-//! What heuristics know of an interval before they know its neighbours: transfers over the slowest of a processor's links. Where all links
-//! are alike, as the paper has it, that is exact.
+//! Estimates of an interval whose neighbours are not known yet: transfers use the slowest of a processor's links. If
+//! all links are identical, as in the paper, the estimates are exact.
 
 use super::evaluate::cycle;
 use super::problem::Problem;
@@ -9,14 +9,15 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Estimate<'a> {
     pub(super) problem: &'a Problem,
-    /// By processor and place: seconds in and out.
+    /// Seconds in and out, by processor and position in the chain.
     transfers: Vec<Vec<(f64, f64)>>,
-    /// Processors by seconds of all stages, fastest first; those that cannot run some stages after those that can run more.
+    /// Processors by seconds of all stages, fastest first. A processor that cannot run some stages comes after the
+    /// processors that can run more.
     pub(super) by_speed: Vec<usize>,
 }
 
 impl<'a> Estimate<'a> {
-    /// `O(processors² × stages)`.
+    /// Tabulates the transfers. `O(processors² × stages)`.
     pub(super) fn new(problem: &'a Problem) -> Self {
         let count = problem.processor_count();
         let of = |processor| (0..=problem.stage_count()).map(|place| slowest(problem, processor, place)).collect();
@@ -30,14 +31,14 @@ impl<'a> Estimate<'a> {
         Estimate { problem, transfers: (0..count).map(of).collect(), by_speed }
     }
 
-    /// The period of an interval on a processor alone; infinite where it cannot run it.
+    /// Returns the period of an interval on one processor; infinite if the processor cannot run it.
     pub(super) fn period(&self, processor: usize, stages: Range<usize>) -> f64 {
         let (incoming, outgoing) = (self.transfers[processor][stages.start].0, self.transfers[processor][stages.end].1);
         let compute = self.problem.seconds(processor, stages);
         cycle(self.problem.rules().communication, incoming, compute, outgoing, 1)
     }
 
-    /// Seconds of the datum before a stage into a processor.
+    /// Returns the seconds of the datum before a stage into a processor.
     pub(super) fn incoming(&self, processor: usize, stage: usize) -> f64 {
         self.transfers[processor][stage].0
     }

@@ -1,29 +1,29 @@
-//! Period and latency of a mapping, by the formulas at the head of [`pipeline`](super).
+//! Period and latency of a mapping, by the formulas in the documentation of [`pipeline`](super).
 
 use super::mapping::{Interval, Mapping, MappingError, Sharing};
 use super::problem::{Communication, Problem};
 use super::processors::Port;
 use serde::{Deserialize, Serialize};
 
-/// What a mapping reaches, in seconds.
+/// Period and latency, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Performance {
     /// Time between two results.
     pub period: f64,
-    /// Time from a data set's way in to its way out, where data sets come once a period.
+    /// Time from entry to exit of an input, if one input enters per period.
     pub latency: f64,
 }
 
-/// Verifies a mapping and computes what it reaches. `O(stages × processors + intervals × processors²)`.
+/// Verifies a mapping and computes its period and latency. `O(stages × processors + intervals × processors²)`.
 ///
 /// # Errors
-/// What is wrong with the mapping.
+/// Returns the first fault of the mapping.
 pub fn evaluate(problem: &Problem, mapping: &Mapping) -> Result<Performance, MappingError> {
     mapping.verify(problem)?;
     Ok(performance(problem, mapping))
 }
 
-/// What a mapping that is known to be valid reaches.
+/// Computes the performance of a mapping that is known to be valid.
 pub(super) fn performance(problem: &Problem, mapping: &Mapping) -> Performance {
     let model = problem.rules().communication;
     let (mut period, mut latency) = (0.0f64, 0.0);
@@ -34,7 +34,7 @@ pub(super) fn performance(problem: &Problem, mapping: &Mapping) -> Performance {
     Performance { period, latency }
 }
 
-/// The period of each interval of a valid mapping.
+/// Returns the period of each interval of a valid mapping.
 pub(super) fn periods(problem: &Problem, mapping: &Mapping) -> Vec<f64> {
     let model = problem.rules().communication;
     let cycle = |([incoming, compute, outgoing], interval): ([f64; 3], &Interval)| {
@@ -43,7 +43,7 @@ pub(super) fn periods(problem: &Problem, mapping: &Mapping) -> Vec<f64> {
     seconds(problem, mapping).zip(&mapping.intervals).map(cycle).collect()
 }
 
-/// Seconds that each interval receives, computes and sends.
+/// Returns the seconds in which each interval receives, computes and sends.
 fn seconds(problem: &Problem, mapping: &Mapping) -> impl Iterator<Item = [f64; 3]> {
     let intervals = &mapping.intervals;
     let mut own = End::of(problem, intervals.first());
@@ -56,7 +56,7 @@ fn seconds(problem: &Problem, mapping: &Mapping) -> impl Iterator<Item = [f64; 3
     })
 }
 
-/// The period of an interval: how often it can take a data set.
+/// Period of an interval: the shortest time between two inputs.
 pub(super) fn cycle(model: Communication, incoming: f64, compute: f64, outgoing: f64, replicas: usize) -> f64 {
     let busy = match model {
         Communication::OnePort => incoming + compute + outgoing,
@@ -65,7 +65,8 @@ pub(super) fn cycle(model: Communication, incoming: f64, compute: f64, outgoing:
     busy / replicas as f64
 }
 
-/// Seconds of an interval's stages for one data set, on its slowest processor or on all of its group; infinite where one cannot run them.
+/// Seconds of an interval's stages for one input, on its slowest processor or on its whole group; infinite if one
+/// cannot run them.
 pub(super) fn compute(problem: &Problem, interval: &Interval) -> f64 {
     let stages = || interval.stages.clone();
     let processors = interval.processors.iter().copied();
@@ -75,12 +76,13 @@ pub(super) fn compute(problem: &Problem, interval: &Interval) -> f64 {
     }
 }
 
-/// Whether a datum comes to each processor in a part of its own: to a group, unless that is of a team, in one memory.
+/// Whether each processor receives a part of a datum: true for groups, except for a group of a team, which has one
+/// memory.
 pub(super) fn is_parted(problem: &Problem, sharing: Sharing) -> bool {
     sharing == Sharing::DataParallel && problem.processors().teams().is_empty()
 }
 
-/// One end of a transfer: ports, and which part of each datum passes them.
+/// One end of a transfer: ports, with the part of each datum that passes them.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     ports: Vec<(Port, f64)>,
@@ -88,7 +90,7 @@ pub(super) struct End {
 }
 
 impl End {
-    /// That of an interval of a mapping, where `None` is the outside.
+    /// Returns the end at an interval of a mapping; `None` is the outside.
     fn of(problem: &Problem, interval: Option<&Interval>) -> Self {
         let Some(interval) = interval else { return Self::outside() };
         if !is_parted(problem, interval.sharing) {
@@ -96,7 +98,7 @@ impl End {
         }
         let seconds = |processor: usize| problem.seconds(processor, interval.stages.clone());
         let whole = 1.0 / interval.processors.iter().map(|&processor| 1.0 / seconds(processor)).sum::<f64>();
-        // Of stages that take no time everybody has an equal part.
+        // If the stages take no time, all processors have equal parts.
         let equal = 1.0 / interval.processors.len() as f64;
         let part = |processor: usize| if whole == 0.0 { equal } else { whole / seconds(processor) };
         let ports = interval.processors.iter().map(|&processor| (Port::Processor(processor), part(processor)));
@@ -107,7 +109,7 @@ impl End {
         End { ports: vec![(Port::Outside, 1.0)], grouped: false }
     }
 
-    /// That of processors of which everybody has an equal part, whatever stages they can run.
+    /// Returns the end at processors with equal parts, even if they cannot run the same stages.
     pub(super) fn equal(problem: &Problem, processors: &[usize], sharing: Sharing) -> Self {
         let grouped = is_parted(problem, sharing);
         let part = if grouped { 1.0 / processors.len() as f64 } else { 1.0 };
@@ -115,8 +117,8 @@ impl End {
     }
 }
 
-/// Seconds of the datum before stage `place` from one end to the other: of the slowest two replicas, with the parts of a group one after
-/// the other.
+/// Seconds of the datum before stage `place` from one end to the other: the slowest pair of replicas. The parts of a
+/// group are sent one after the other.
 pub(super) fn transfer(problem: &Problem, from: &End, to: &End, place: usize) -> f64 {
     let bytes = problem.stages().data[place] as f64;
     let seconds = |&(from, part): &(Port, f64), &(to, share): &(Port, f64)| {
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
     use crate::pipeline::{Link, Parallel, Processors, Rules, Stage, StageKind, Stages};
 
-    /// Benoit and Robert, *Working out an example*: every mapping that the slides give, with its period and latency.
+    /// Benoit and Robert, *Working out an example*: every mapping in the slides, with its period and latency.
     #[test]
     fn the_example_of_the_paper_is_valued_as_there() {
         let work = [14.0, 4.0, 2.0, 4.0];
@@ -159,7 +161,7 @@ mod tests {
         near(value(vec![first(&[1, 2, 3]), single(1..4, 0)]), 5.0, 14.0 / 3.0 + 5.0);
     }
 
-    /// Amdahl's law for the serial share; a team of one memory gets its datum once, others of no team are no group.
+    /// Amdahl's law for the serial share. A team receives its datum once; processors of no common team form no group.
     #[test]
     fn a_team_divides_what_is_not_serial_and_gets_its_datum_as_one() {
         let stage = Stage::of_work("stage", 8.0, &[1.0; 4]).with_kind(StageKind::DataParallel).with_serial(0.25);

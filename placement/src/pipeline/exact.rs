@@ -1,20 +1,23 @@
-//! The best mapping of all, by a dynamic programme over places of the chain and sets of used processors, where processors that
-//! can take each other's place are told apart by their number alone.
+//! Optimal mapping, by a dynamic programme over positions in the chain and sets of used processors. Interchangeable
+//! processors are distinguished only by their number.
 //!
-//! Let `B(i, U, a, b)` be the best that stages `i..` can reach where the processors `U` are taken, the interval that begins with
-//! stage `i` is run by a group of *side* `b`, and its data come from a group of side `a`; a side is what the time of transfers depends on.
-//! Then `B` is the best over ends `j`, groups `g` of side `b` and next sides `c` of the interval's own cycle or time with
-//! `B(j, U + g, b, c)`: the greater of both for the period, the sum for the latency, in which no cycle may be longer than the limit.
+//! `B(i, U, a, b)` is the best value for stages `i..` if the processors `U` are taken. The interval that begins with
+//! stage `i` runs on a group of *side* `b`, and its data come from a group of side `a`. Transfer times depend on a
+//! group only through its side. `B` is the best over ends `j`, groups `g` of side `b` and next sides `c`. It combines
+//! the interval's own value with `B(j, U + g, b, c)`: the maximum of the cycles for the period, and the sum of the
+//! times for the latency. For the latency, no cycle may exceed the limit.
 //!
-//! With `c` classes of processors there are `Π (n_c + 1)` sets. On identical processors that is the paper's polynomial dynamic programme, for
-//! interval mappings in `O(n² p)` and with replication in `O(n² p²)` steps; on different processors it takes time exponential in their
-//! number, but polynomial in that of stages. Ends beyond which an interval alone is over the limit are not looked at, and neither are sets that
-//! leave too little for the remaining stages: with weights `y_u ≥ 0`, `Σ_s min_u y_u t_su ≤ K Σ_u y_u` for any mapping
-//! of period `K`.
+//! With classes of `n_c` processors there are `Π (n_c + 1)` sets. On identical processors this is the paper's
+//! polynomial dynamic programme: `O(n² p)` steps for interval mappings and `O(n² p²)` with replication. On different
+//! processors the time is exponential in the number of processors, but polynomial in the number of stages. The search
+//! skips ends at which the interval alone exceeds the limit. It also skips sets that leave too few processors for the
+//! remaining stages: `Σ_s min_u y_u t_su ≤ K Σ_u y_u` holds for any weights `y_u ≥ 0` and any mapping of period `K`.
 //!
-//! The slides' recurrence for latency under a period divides by `(j − i)` where the processors `P_i … P_j` are `j − i + 1` ([`equal`](super::equal)).
+//! The slides' recurrence for latency under a period divides by `(j − i)`, although the processors `P_i … P_j` are `j −
+//! i + 1` ([`equal`](super::equal)).
 //!
-//! Memories that are shared by intervals are not part of the state: an optimum that does not fit is not given, and nothing is then proven.
+//! Memories that intervals share are not part of the state. If the optimum does not fit into them, the search returns
+//! no mapping, and nothing is proven.
 
 use super::evaluate::{Performance, cycle, performance};
 use super::goal::{Goal, within};
@@ -24,10 +27,10 @@ use super::problem::{Parallel, Problem};
 use super::stages::StageKind;
 use super::weights::Weights;
 
-/// How far the search goes.
+/// Limits of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExactOptions {
-    /// Ends of intervals that are looked at before it gives up, over all passes.
+    /// Most ends of intervals that the search evaluates, over all passes (default: 200 million).
     pub steps: u64,
 }
 
@@ -38,24 +41,27 @@ impl Default for ExactOptions {
     }
 }
 
-/// What the search says.
+/// Result of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Exact {
-    /// The best mapping.
+    /// The optimal mapping.
     Optimum(Mapping),
     /// No mapping keeps the limits.
     Infeasible,
-    /// Nothing is known: too many steps or sets, or memories that several intervals share.
+    /// No result: too many steps or sets, or memories that several intervals share.
     Unknown,
 }
 
-/// Steps for each set of used processors, up to exchanges, below which a search does not begin: to number the sets takes time as well.
+/// Least steps per set of used processors; with fewer, a search does not begin, because numbering the sets takes time
+/// too.
 const STEPS_A_SET: u64 = 100;
-/// Most states that are remembered; a search of fewer steps remembers fewer.
+/// Most states that a search stores; a search of fewer steps stores fewer.
 const MOST_STATES: u64 = 1 << 25;
 
-/// Searches for the best mapping for `goal`. `known` is a period that some mapping within the limits has, or infinity; it
-/// shortens the search. Time as the module says.
+/// Searches for the best mapping for `goal`.
+///
+/// `known` is the period of some mapping within the limits, or infinity; it shortens the search. See [`exact`](self)
+/// for the complexity.
 pub fn optimum(problem: &Problem, goal: Goal, known: f64, options: ExactOptions) -> Exact {
     let Some(groups) = Groups::new(problem, most_sets(options)) else { return Exact::Unknown };
     let mut search = Search::new(problem, &groups, options.steps);
@@ -73,7 +79,7 @@ pub fn optimum(problem: &Problem, goal: Goal, known: f64, options: ExactOptions)
     }
 }
 
-/// All mappings of which none is better in period and latency both, by ascending latency; `None` as for [`Exact::Unknown`].
+/// Returns the Pareto front of period and latency, by ascending latency; `None` in the cases of [`Exact::Unknown`].
 pub fn front(problem: &Problem, options: ExactOptions) -> Option<Vec<Mapping>> {
     let groups = Groups::new(problem, most_sets(options))?;
     let mut search = Search::new(problem, &groups, options.steps);
@@ -81,7 +87,7 @@ pub fn front(problem: &Problem, options: ExactOptions) -> Option<Vec<Mapping>> {
     let mut next = search.pass(Seek::Latency, f64::INFINITY);
     while let Some(mapping) = next {
         let Performance { period, latency } = performance(problem, &mapping);
-        // One that is no slower in latency for a shorter period takes the other's place.
+        // A mapping with a shorter period and no greater latency replaces the previous one.
         front.pop_if(|last| within(latency, performance(problem, last).latency));
         front.push(mapping);
         next = search.pass(Seek::Latency, below(period));
@@ -94,7 +100,7 @@ fn most_sets(options: ExactOptions) -> usize {
     (options.steps / STEPS_A_SET).clamp(32, 1 << 17) as usize
 }
 
-/// A limit that excludes a period, and all that differ from it by roundings.
+/// Returns a limit that excludes `period` and all values that differ from it by rounding only.
 fn below(period: f64) -> f64 {
     period * (1.0 - 1e-11)
 }
@@ -105,7 +111,7 @@ enum Seek {
     Latency,
 }
 
-/// The best of a state, and how it is reached: group, end and next side.
+/// Best value of a state, and the choice that reaches it: group, end and next side.
 #[derive(Debug, Clone, Copy)]
 struct State {
     value: f64,
@@ -122,7 +128,7 @@ struct Search<'a> {
     weights: Weights,
     /// Groups by side.
     by_side: Vec<Vec<usize>>,
-    /// Per set, processors left of each class, and the sum of their weights.
+    /// Processors left of each class, and the sum of their weights, by set.
     remaining: Vec<(Vec<usize>, f64)>,
     states: Vec<State>,
     left: u64,
@@ -167,14 +173,15 @@ impl<'a> Search<'a> {
         self.least_period_within(performance.latency, performance.period)
     }
 
-    /// Bisects between a period that is out of reach and one that is reached; each pass that succeeds gives the period of a mapping.
+    /// Bisects between an infeasible period and a feasible one. Each pass that succeeds returns a mapping with its
+    /// period.
     fn least_period_within(&mut self, latency: f64, known: f64) -> Option<Mapping> {
         let value = |mapping: &Mapping| performance(self.problem, mapping);
         let mut best = self.pass(Seek::Latency, known).filter(|best| within(value(best).latency, latency))?;
         let mut out_of_reach = 0.0;
         loop {
             let period = value(&best).period;
-            // First whether anything is better at all, then the middle.
+            // Tests whether any better period exists before it tests the middle.
             for limit in [below(period), (out_of_reach + period) / 2.0] {
                 if limit <= out_of_reach {
                     return Some(best);
@@ -188,7 +195,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The best mapping with no cycle over `limit`.
+    /// Returns the best mapping in which no cycle exceeds `limit`.
     fn pass(&mut self, seek: Seek, limit: f64) -> Option<Mapping> {
         let (stages, sides) = (self.problem.stage_count(), self.groups.sides);
         let states = stages.checked_mul(self.groups.sets)?.checked_mul(sides * (sides + 1));
@@ -227,7 +234,7 @@ impl<'a> Search<'a> {
 
     fn compute(&mut self, stage: usize, set: usize, from: usize, side: usize) -> State {
         let mut best = State { value: f64::INFINITY, ..UNSEEN };
-        // No comparison holds with no limit and no weights.
+        // The comparison is false if the limit is infinite and the weights are zero.
         if self.weights.after(stage) > self.limit * self.remaining[set].1 * (1.0 + 1e-9) {
             return best;
         }
@@ -244,7 +251,7 @@ impl<'a> Search<'a> {
         best
     }
 
-    /// All ends of an interval that begins with `stage` on `group`.
+    /// Tries all ends of an interval that begins with `stage` on group `number`.
     fn extend(&mut self, best: &mut State, (stage, set): (usize, usize), incoming: f64, number: usize) {
         let (groups, problem, model) = (self.groups, self.problem, self.problem.rules().communication);
         let group = &groups.groups[number];
@@ -276,7 +283,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Follows the choices from the start.
+    /// Follows the choices from the start to build the mapping.
     fn mapping(&self, first: usize) -> Mapping {
         let (mut stage, mut set, mut from, mut side) = (0, 0, self.groups.sides, first);
         let mut free: Vec<std::slice::Iter<'_, usize>> = self.groups.classes.iter().map(|class| class.iter()).collect();
@@ -295,7 +302,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Seconds of an interval on the slowest of a group, or on all of it.
+/// Seconds of an interval on the slowest processor of a group, or on the whole group if it is data-parallel.
 fn seconds(problem: &Problem, groups: &Groups, group: &Group, start: usize, end: usize) -> f64 {
     let used = group.counts.iter().zip(&groups.classes).filter(|(count, _)| **count > 0);
     let mut used = used.map(|(&count, class)| (count, class[0]));
@@ -307,7 +314,7 @@ fn seconds(problem: &Problem, groups: &Groups, group: &Group, start: usize, end:
     }
 }
 
-/// The furthest end of an interval that a group may share.
+/// Last end of an interval that a group may share.
 fn last_end(problem: &Problem, group: &Group, stage: usize) -> usize {
     let stages = &problem.stages().stages;
     let run = |least| stage + stages[stage..].iter().take_while(|stage| stage.kind >= least).count();
@@ -321,10 +328,10 @@ fn last_end(problem: &Problem, group: &Group, stage: usize) -> usize {
     }
 }
 
-/// What an interval takes of memories, as it grows, as if nothing else were there.
+/// Memory use of a growing interval, as if no other interval existed.
 struct Room<'a> {
     problem: &'a Problem,
-    /// Limits, and how many processors of the group work in each.
+    /// Limit of each memory, and the number of copies of the activations that the group keeps in it.
     memories: Vec<(u64, u64)>,
     start: usize,
     weights: u64,
@@ -336,7 +343,7 @@ impl<'a> Room<'a> {
         let mut memories = Vec::new();
         for (limit, members) in problem.processors().memories() {
             let classes = groups.classes.iter().zip(&group.counts).filter(|(class, _)| members.contains(&class[0]));
-            // Processors of one class have memories of their own, or one together.
+            // Processors of one class either have a memory each or share one.
             let here: usize = classes.map(|(_, &count)| if members.len() == 1 { count.min(1) } else { count }).sum();
             if here > 0 {
                 memories.push((*limit, if group.sharing == Sharing::DataParallel { 1 } else { here as u64 }));
@@ -345,7 +352,8 @@ impl<'a> Room<'a> {
         Room { problem, memories, start, weights: 0, activations: 0 }
     }
 
-    /// Adds the stage before `end`, which is one further than the last time, and says whether any end from here on can fit.
+    /// Adds the stage before `end`, which is one more than in the last call. Returns whether any end from here on can
+    /// fit.
     fn grow(&mut self, end: usize) -> bool {
         let stage = &self.problem.stages().stages[end - 1];
         self.weights = self.weights.saturating_add(stage.weights);
@@ -353,7 +361,7 @@ impl<'a> Room<'a> {
         self.fit(0)
     }
 
-    /// Whether the interval up to `end` fits with what passes into and out of it.
+    /// Whether the interval up to `end` fits together with its inputs and outputs.
     fn admits(&self, end: usize) -> bool {
         let data = &self.problem.stages().data;
         let buffers = self.problem.rules().communication.buffers();

@@ -1,7 +1,8 @@
-//! The four experiments of Benoit and Robert (*Plan of experiments*): random chains on random processors with alike links, and how
-//! far each heuristic is from the optimum and from the bound.
+//! The four experiments of Benoit and Robert (*Plan of experiments*): the distance of each heuristic from the optimum
+//! and the bound. Chains and processors are random; all links are identical.
 //!
-//! Speeds are from 1 to 20 and the bandwidth is 10; interval mappings without replication, as the slides compare them.
+//! Speeds are from 1 to 20 and the bandwidth is 10. Mappings are interval mappings without replication, as in the
+//! slides.
 
 use super::bound::lower_bound;
 use super::choose::choose;
@@ -15,22 +16,23 @@ use super::{Performance, evaluate};
 use crate::generate::Random;
 use std::ops::RangeInclusive;
 
-/// What is drawn in an experiment.
+/// Distributions of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     /// `e1` to `e4`.
     pub name: &'static str,
-    /// What the slides call it.
+    /// Title in the slides.
     pub about: &'static str,
-    /// Sizes of data, uniform.
+    /// Sizes of data, uniformly distributed.
     data: RangeInclusive<u64>,
-    /// Work of stages, uniform.
+    /// Work of stages, uniformly distributed.
     work: RangeInclusive<u64>,
-    /// What one unit of work is.
+    /// Size of one unit of work.
     unit: f64,
 }
 
-/// The experiments of the slides. Work is drawn in whole numbers; in the last, whose work is from 0.01 to 10, in hundredths.
+/// The experiments of the slides. Work is drawn in whole numbers; in the last experiment, with work from 0.01 to 10, in
+/// hundredths.
 pub const EXPERIMENTS: [Experiment; 4] = [
     Experiment { name: "e1", about: "balanced, alike communications", data: 10..=10, work: 1..=20, unit: 1.0 },
     Experiment { name: "e2", about: "balanced, different communications", data: 1..=100, work: 1..=20, unit: 1.0 },
@@ -42,10 +44,10 @@ const BANDWIDTH: f64 = 10.0;
 const SPEEDS: RangeInclusive<u64> = 1..=20;
 
 impl Experiment {
-    /// A random chain on random processors.
+    /// Draws a random chain on random processors.
     ///
     /// # Errors
-    /// No stages or processors, or too many.
+    /// Returns an error if there are no stages or processors, or too many.
     pub fn problem(&self, stages: usize, processors: usize, seed: u64) -> Result<Problem, ProblemError> {
         let mut random = Random::stream(seed, 0x5003);
         let speeds: Vec<f64> = (0..processors).map(|_| random.between(&SPEEDS) as f64).collect();
@@ -60,29 +62,30 @@ impl Experiment {
     }
 }
 
-/// What is sought in an experiment, with limits as factors of what is possible.
+/// Objective of an experiment. Limits are factors of the least possible value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sought {
     /// The least period.
     Period,
-    /// The least period with a latency of at most so many times the least.
+    /// The least period, with a latency of at most this factor of the least latency.
     PeriodWithin(f64),
-    /// The least latency with a period of at most so many times the least that is known.
+    /// The least latency, with a period of at most this factor of the least known period.
     LatencyWithin(f64),
 }
 
-/// What was reached on one problem.
+/// Results on one problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trial {
-    /// The least of what is sought, where it could be proven.
+    /// Optimum of the objective, if it was proven.
     pub optimum: Option<f64>,
-    /// What nothing can beat.
+    /// Lower bound of the objective.
     pub lower_bound: f64,
-    /// By heuristic, and for `choose` at the end: what is sought, where the limit is kept.
+    /// Objective reached by each heuristic, and by `choose` in the last entry; `None` if the limit is not kept.
     pub reached: Vec<(&'static str, Option<f64>)>,
 }
 
-/// Runs every heuristic and [`choose`] on a problem; `None` where nothing that can be mapped is known.
+/// Runs every heuristic and [`choose`] on a problem; returns `None` if no mapping is found from which to derive the
+/// limit.
 pub fn trial(problem: &Problem, sought: Sought, exact: ExactOptions, seed: u64) -> Option<Trial> {
     let goal = goal(problem, sought, exact)?;
     let key = |performance: Performance| goal.admits(performance).then(|| goal.key(performance).0);

@@ -1,4 +1,4 @@
-//! The mappings of which none is better in period and latency both.
+//! Pareto front of mappings by period and latency.
 
 use super::bound::lower_bound;
 use super::choose::{ChooseError, ChooseOptions, Chosen, choose_with};
@@ -7,11 +7,13 @@ use super::exact;
 use super::goal::{Goal, within};
 use super::problem::Problem;
 
-/// Periods at which the front is looked for where it cannot be proven.
+/// Number of periods to try if the front cannot be proven.
 const PERIODS: usize = 24;
 
-/// The front, by ascending latency, and whether it is proven to be complete. Where the exact search does not finish, the least latency is sought
-/// under periods from the least to that of the least latency.
+/// Returns the front, by ascending latency, and whether it is proven to be complete.
+///
+/// If the exact search does not finish, the least latency is sought under several periods: from the least period to the
+/// period of the mapping with the least latency.
 pub fn front(problem: &Problem, options: ChooseOptions) -> (Vec<Chosen>, bool) {
     if let Some(front) = exact::front(problem, options.exact) {
         let chosen = |mapping| {
@@ -42,10 +44,11 @@ pub fn front(problem: &Problem, options: ChooseOptions) -> (Vec<Chosen>, bool) {
     (front, false)
 }
 
-/// The best for a goal of what was chosen for it and of a front, which was looked for longer. A front that is proven to be complete has the optimum.
+/// Returns the better of `chosen` and the best of a front, whose search took longer. A front that is proven to be
+/// complete contains the optimum.
 ///
 /// # Errors
-/// What choosing failed with, if none of the front keeps the goal's limits either.
+/// Returns the error in `chosen` if no mapping of the front keeps the goal's limits.
 pub fn best_of(
     chosen: Result<Chosen, ChooseError>,
     (front, is_complete): (&[Chosen], bool),
@@ -54,7 +57,7 @@ pub fn best_of(
 ) -> Result<Chosen, ChooseError> {
     let better = |best: Result<Chosen, ChooseError>, next: &Chosen| match &best {
         Ok(best) if !goal.prefers(next.performance, best.performance) => Ok(best.clone()),
-        // What was proven is proven for another goal.
+        // The proof of that mapping was for another goal.
         _ => Ok(Chosen { lower_bound: lower_bound(problem, goal), proven: false, ..next.clone() }),
     };
     let best = front.iter().filter(|found| goal.admits(found.performance)).fold(chosen, better)?;

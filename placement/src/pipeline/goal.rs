@@ -1,9 +1,9 @@
-//! What a mapping should be good at.
+//! Objectives of a mapping.
 
 use super::evaluate::Performance;
 use serde::{Deserialize, Serialize};
 
-/// What is sought; all times in seconds.
+/// Objective of a mapping; all times are in seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
@@ -13,26 +13,26 @@ pub enum Goal {
     Latency,
     /// The least period of mappings whose latency is no more than this.
     PeriodWithin {
-        /// Most latency.
+        /// Greatest allowed latency.
         latency: f64,
     },
     /// The least latency of mappings whose period is no more than this.
     LatencyWithin {
-        /// Most period.
+        /// Greatest allowed period.
         period: f64,
     },
 }
 
-/// Limits are kept up to this part of them, since sums of the same times in another order differ by roundings.
+/// Relative tolerance of limits: sums of the same times in another order differ by rounding.
 const ROUNDING: f64 = 1e-12;
 
-/// Whether a time is within a limit, but for roundings.
+/// Whether a time keeps a limit, except for rounding.
 pub(super) fn within(time: f64, limit: f64) -> bool {
     time <= limit + limit.abs() * ROUNDING
 }
 
 impl Goal {
-    /// Most period and latency that are allowed.
+    /// Returns the greatest allowed period and latency.
     pub fn limits(self) -> Performance {
         let none = f64::INFINITY;
         match self {
@@ -42,13 +42,13 @@ impl Goal {
         }
     }
 
-    /// Whether a performance keeps the limits, but for roundings (a part in 10^12).
+    /// Whether a performance keeps the limits, except for rounding (a part in 10^12).
     pub fn admits(self, performance: Performance) -> bool {
         let limits = self.limits();
         within(performance.period, limits.period) && within(performance.latency, limits.latency)
     }
 
-    /// What is to be small, and what decides between equals.
+    /// Returns the value to minimise and the tie-breaker.
     pub fn key(self, performance: Performance) -> (f64, f64) {
         match self {
             Goal::Period | Goal::PeriodWithin { .. } => (performance.period, performance.latency),
@@ -56,7 +56,7 @@ impl Goal {
         }
     }
 
-    /// Whether the first performance is better than the second, by more than roundings.
+    /// Whether the first performance is better than the second by more than rounding.
     pub fn prefers(self, first: Performance, second: Performance) -> bool {
         let ((a, b), (c, d)) = (self.key(first), self.key(second));
         !within(c, a) || (within(a, c) && !within(d, b))

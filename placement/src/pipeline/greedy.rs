@@ -1,4 +1,4 @@
-//! The paper's greedy heuristics, H1 to H4: intervals first, processors after.
+//! The paper's greedy heuristics, H1 to H4: they form intervals first and assign processors afterwards.
 //!
 //! | name | intervals | processors |
 //! |---|---|---|
@@ -6,7 +6,7 @@
 //! | H1b | of random lengths | at random |
 //! | H2 | of equal length | most computation on the fastest |
 //! | H3 | of equal length | most data in and out on the fastest |
-//! | H4 | of equal length | the interval of the longest period there on the fastest, then on the next |
+//! | H4 | of equal length | the interval with the longest period on the fastest, then on the next, and so on |
 
 use super::estimate::Estimate;
 use super::mapping::{Interval, Mapping, Sharing};
@@ -15,7 +15,7 @@ use crate::total::Total;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// Stages in as many intervals as there are processors or fewer, all but the last of one length.
+/// Divides stages into at most `most` intervals, all but the last of one length.
 pub(super) fn equal_lengths(stages: usize, most: usize) -> Vec<Range<usize>> {
     let length = stages.div_ceil(most);
     (0..stages).step_by(length).map(|start| start..(start + length).min(stages)).collect()
@@ -31,7 +31,7 @@ fn random_lengths(stages: usize, most: usize, random: &mut Random) -> Vec<Range<
     cuts.windows(2).map(|pair| pair[0]..pair[1]).collect()
 }
 
-/// The mapping of each interval to the processor beside it.
+/// Returns the mapping of each interval to the processor next to it.
 pub(super) fn one_each(mut pairs: Vec<(Range<usize>, usize)>) -> Mapping {
     pairs.sort_by_key(|(stages, _)| stages.start);
     let interval = |(stages, processor)| Interval { stages, processors: vec![processor], sharing: Sharing::Single };

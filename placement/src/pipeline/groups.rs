@@ -1,19 +1,19 @@
-//! What the exact search chooses from: groups of processors, told apart by how many of each class they have, and by how they
-//! share an interval; with what passes between two of them.
+//! Groups of processors that the exact search chooses from, with the transfer times between them. A group is defined by
+//! its number of processors of each class and by its sharing.
 
 use super::classes::{classes, links_alike};
 use super::evaluate::{End, is_parted, transfer};
 use super::mapping::Sharing;
 use super::problem::{Parallel, Problem};
 
-/// So many processors of each class, sharing an interval in one way.
+/// Number of processors of each class that share an interval in one way.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     pub(super) counts: Vec<usize>,
     pub(super) sharing: Sharing,
-    /// What transfers depend on: groups of one side take equally long for equal data.
+    /// Class of the group for transfers: for equal data, groups of one side take equally long.
     pub(super) side: usize,
-    /// Step of the number of a set of used processors that taking this group makes.
+    /// Increment of the number of a set of used processors if this group is added.
     pub(super) step: usize,
 }
 
@@ -27,7 +27,7 @@ impl Group {
     }
 }
 
-/// Most sides: the states of the search grow with their square.
+/// Most sides: the states of the search grow with the square of the sides.
 const MOST_SIDES: usize = 32;
 
 /// All groups of a problem.
@@ -35,19 +35,19 @@ const MOST_SIDES: usize = 32;
 pub(super) struct Groups {
     pub(super) classes: Vec<Vec<usize>>,
     pub(super) groups: Vec<Group>,
-    /// Number of sides; the outside is one more.
+    /// Number of sides; this number itself stands for the outside.
     pub(super) sides: usize,
-    /// Seconds by side from × side to × place in the chain.
+    /// Seconds, indexed by source side × destination side × position in the chain.
     hops: Vec<f64>,
     places: usize,
     /// Number of sets of used processors, up to exchanges within classes.
     pub(super) sets: usize,
-    /// Whether these are all groups that mappings can have.
+    /// Whether these are all groups that a mapping can have.
     pub(super) complete: bool,
 }
 
 impl Groups {
-    /// Enumerates the groups; `None` where there are more than `most` sets of processors, or many sides.
+    /// Enumerates the groups; returns `None` if there are more than `most` sets of processors, or too many sides.
     pub(super) fn new(problem: &Problem, most: usize) -> Option<Self> {
         let classes = classes(problem);
         let sets = classes.iter().try_fold(1usize, |sets, class| sets.checked_mul(class.len() + 1))?;
@@ -55,7 +55,7 @@ impl Groups {
             return None;
         }
         let uniform = links_alike(problem);
-        // Whether a datum comes to a group as to one processor.
+        // Whether a group receives a datum as a whole, like one processor.
         let as_one = !is_parted(problem, Sharing::DataParallel);
         let rules = problem.rules();
         let mut sides: Vec<u64> = Vec::new();
@@ -89,7 +89,8 @@ impl Groups {
         Some(all)
     }
 
-    /// Any two groups of two sides that have no processor in common say what passes between the sides; where none have, nothing does.
+    /// Tabulates the transfers between sides. Any two disjoint groups represent their sides; if none are disjoint, the
+    /// time is infinite.
     fn tabulate(&self, problem: &Problem) -> Vec<f64> {
         let mut hops = Vec::with_capacity((self.sides + 1).pow(2) * self.places);
         for from in 0..=self.sides {
@@ -105,8 +106,8 @@ impl Groups {
         hops
     }
 
-    /// Ends of groups of two sides with different processors. Parts are equal: where they are not in truth, links are alike, so that only
-    /// their sum matters; and who cannot run some stage has links all the same.
+    /// Returns the ends of disjoint groups of two sides, with equal parts. If the real parts differ, all links are
+    /// identical, so that only the sum of the parts matters. A processor that cannot run some stage has links too.
     fn pair(&self, problem: &Problem, from: usize, to: usize) -> Option<(End, End)> {
         let of = |side| self.groups.iter().filter(move |group| group.side == side);
         let disjoint = |a: &Group, b: &Group| {
@@ -127,7 +128,8 @@ impl Groups {
         Some((end(first, true), end(second, false)))
     }
 
-    /// Processors of a group: the first of each class, or the last, so that two groups that fit together have none in common.
+    /// Returns the processors of a group: the first of each class, or the last, so that two groups that fit together
+    /// are disjoint.
     fn members(&self, counts: &[usize], front: bool) -> Vec<usize> {
         let pick = |(class, &count): (&Vec<usize>, &usize)| {
             let start = if front { 0 } else { class.len() - count };
@@ -136,18 +138,19 @@ impl Groups {
         self.classes.iter().zip(counts).flat_map(pick).collect()
     }
 
-    /// Seconds of the datum before stage `place` from one side to another; the side after the last is the outside.
+    /// Returns the seconds of the datum before stage `place` from one side to another; the side after the last is the
+    /// outside.
     pub(super) fn hop(&self, from: usize, to: usize, place: usize) -> f64 {
         self.hops[(from * (self.sides + 1) + to) * self.places + place]
     }
 
-    /// Processors of each class in a set.
+    /// Returns the number of processors of each class in a set.
     pub(super) fn counts(&self, set: usize) -> Vec<usize> {
         counts_of(set, &self.classes)
     }
 }
 
-/// Sets are numbers with a digit a class.
+/// Decodes the number of a set, which has one digit per class.
 fn counts_of(mut set: usize, classes: &[Vec<usize>]) -> Vec<usize> {
     let digit = |class: &Vec<usize>| {
         let digit = set % (class.len() + 1);
@@ -157,7 +160,8 @@ fn counts_of(mut set: usize, classes: &[Vec<usize>]) -> Vec<usize> {
     classes.iter().map(digit).collect()
 }
 
-/// Equal for groups between which and any other transfers take equally long. Parts of a datum do not matter where links are alike or processors are.
+/// Key that is equal for groups with identical transfer times. The parts of a datum do not matter if links or
+/// processors are identical.
 fn side_key(counts: &[usize], parted: bool, uniform: bool) -> u64 {
     let size = counts.iter().sum::<usize>() as u64;
     let classes = counts.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -165,7 +169,7 @@ fn side_key(counts: &[usize], parted: bool, uniform: bool) -> u64 {
     mask << 12 | if parted { size } else { 0 }
 }
 
-/// Whether so many of each class are of one team, where there are teams.
+/// Whether these numbers of processors are of one team; true if there are no teams.
 fn is_team(problem: &Problem, classes: &[Vec<usize>], counts: &[usize]) -> bool {
     let used = classes.iter().zip(counts).filter(|(_, count)| **count > 0);
     problem.processors().can_group(&used.map(|(class, _)| class[0]).collect::<Vec<_>>())

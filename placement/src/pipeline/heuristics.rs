@@ -1,4 +1,4 @@
-//! All heuristics under their names, so that they can be compared.
+//! All heuristics under their names, for comparison.
 
 use super::estimate::Estimate;
 use super::evaluate::{Performance, performance};
@@ -10,7 +10,7 @@ use super::splitting::Prefer;
 use super::weights::Weights;
 use super::{greedy, longest, one_to_one, splitting};
 
-/// The paper's heuristics by name, with what each does.
+/// Names of the paper's heuristics, with descriptions.
 pub const HEURISTICS: [(&str, &str); 12] = [
     ("h1a", "intervals of equal length on random processors"),
     ("h1b", "intervals of random lengths on random processors"),
@@ -26,14 +26,15 @@ pub const HEURISTICS: [(&str, &str); 12] = [
     ("h7b", "binary search, closest periods (BSC)"),
 ];
 
-/// What each heuristic that gives a valid mapping reaches; those that know no limits look for the period. `seed` is for the random
-/// ones.
+/// Returns the valid mappings of the heuristics, with their performance.
+///
+/// Heuristics without limits minimise the period. `seed` is the seed of the random heuristics.
 pub fn heuristics(problem: &Problem, goal: Goal, seed: u64) -> Vec<(&'static str, Mapping, Performance)> {
     let valid = given(problem, goal, seed).into_iter().filter(|(_, mapping)| mapping.verify(problem).is_ok());
     valid.map(|(name, mapping)| (name, mapping.clone(), performance(problem, &mapping))).collect()
 }
 
-/// What each heuristic gives.
+/// Returns the mapping of each heuristic, valid or not.
 pub(super) fn given(problem: &Problem, goal: Goal, seed: u64) -> Vec<(&'static str, Mapping)> {
     let estimate = Estimate::new(problem);
     let bound = Weights::new(problem).bound();
@@ -59,7 +60,8 @@ fn heuristic(name: &str, estimate: &Estimate<'_>, goal: Goal, bound: f64, seed: 
     }
 }
 
-/// All stages on each processor alone, and shared by the fastest of them, of every number.
+/// Returns mappings of all stages to one interval: each processor alone, and the fastest processors shared, in every
+/// number.
 pub(super) fn whole(problem: &Problem) -> Vec<(&'static str, Mapping)> {
     let (stages, by_speed) = (problem.stage_count(), Estimate::new(problem).by_speed);
     let single = |&processor: &usize| ("one processor", Mapping::whole(stages, vec![processor], Sharing::Single));

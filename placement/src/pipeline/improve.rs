@@ -1,33 +1,35 @@
-//! Local search from a mapping: ends of intervals move, processors come, go, change places, and intervals are joined and split.
+//! Local search from a mapping: it moves ends of intervals, adds, removes and exchanges processors, and joins and
+//! splits intervals.
 
 use super::evaluate::{Performance, performance};
 use super::goal::Goal;
 use super::mapping::{Interval, Mapping, Sharing};
 use super::problem::Problem;
 
-/// A mapping, what it reaches, and by how much it is over the goal's limits.
+/// Mapping with its performance and its bytes over the memory limits.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) mapping: Mapping,
     pub(super) performance: Performance,
     pub(super) how: &'static str,
-    /// Bytes over memories' limits: mappings that do not fit are ways to those that do.
+    /// Bytes over the memory limits. Mappings that do not fit are kept, because moves from them can lead to mappings
+    /// that fit.
     pub(super) excess: u64,
 }
 
 impl Candidate {
-    /// `None` for a mapping that is invalid but for memory.
+    /// Returns `None` for a mapping that is invalid for another reason than memory.
     pub(super) fn new(problem: &Problem, mapping: Mapping, how: &'static str) -> Option<Self> {
         mapping.verify_structure(problem).ok()?;
         Some(Candidate { performance: performance(problem, &mapping), excess: mapping.excess(problem), mapping, how })
     }
 
-    /// Whether it fits into memory and keeps the limits.
+    /// Whether the mapping fits into memory and keeps the limits.
     pub(super) fn is_admitted(&self, goal: Goal) -> bool {
         self.excess == 0 && goal.admits(self.performance)
     }
 
-    /// Whether it comes nearer to the limits than another, memory's first, or keeps them as well and is better.
+    /// Whether this mapping is nearer to the limits than another, memory first, or equally near and better.
     pub(super) fn beats(&self, other: &Candidate, goal: Goal) -> bool {
         let over = |it: &Candidate| {
             let limits = goal.limits();
@@ -44,7 +46,7 @@ impl Candidate {
     }
 }
 
-/// Takes the first move that is better until none is, or `most` mappings were looked at.
+/// Takes the first move that improves the mapping, until none does or `most` mappings were evaluated.
 pub(super) fn improve(problem: &Problem, start: Candidate, goal: Goal, most: usize) -> Candidate {
     let (mut best, mut left) = (start, most);
     loop {
@@ -57,7 +59,7 @@ pub(super) fn improve(problem: &Problem, start: Candidate, goal: Goal, most: usi
     best
 }
 
-/// All neighbours, lazily; many are invalid.
+/// Returns all neighbours, lazily; many are invalid.
 fn moves<'a>(problem: &'a Problem, mapping: &'a Mapping) -> impl Iterator<Item = Mapping> + 'a {
     let count = mapping.intervals.len();
     let used: Vec<usize> = mapping.intervals.iter().flat_map(|interval| interval.processors.clone()).collect();
@@ -137,7 +139,7 @@ fn swaps(mapping: &Mapping, a: usize, b: usize) -> Vec<Mapping> {
     swaps
 }
 
-/// An interval and the one before it as one, with the processors of both or of either.
+/// Joins an interval and the one before it, on the processors of the first, of the second, or of both.
 fn joins(mapping: &Mapping, place: usize) -> [Mapping; 3] {
     let (before, own) = (&mapping.intervals[place - 1], &mapping.intervals[place]);
     let both: Vec<usize> = before.processors.iter().chain(&own.processors).copied().collect();
@@ -153,7 +155,7 @@ fn joins(mapping: &Mapping, place: usize) -> [Mapping; 3] {
     )
 }
 
-/// An interval in two, the second or the first part on a free processor or on some of its own.
+/// Splits an interval in two: either part runs on a free processor, or the two parts divide its own processors.
 fn splits(mapping: &Mapping, place: usize, free: Vec<usize>) -> impl Iterator<Item = Mapping> {
     let interval = mapping.intervals[place].clone();
     let own = &interval.processors;
@@ -178,7 +180,7 @@ fn splits(mapping: &Mapping, place: usize, free: Vec<usize>) -> impl Iterator<It
     })
 }
 
-/// Replicas as a data-parallel group and the reverse.
+/// Turns replicas into a data-parallel group and the reverse.
 fn reshared(mapping: &Mapping, place: usize) -> Mapping {
     let mut mapping = mapping.clone();
     let interval = &mut mapping.intervals[place];

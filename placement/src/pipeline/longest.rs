@@ -1,24 +1,25 @@
-//! H7a, *BSL*, and H7b, *BSC*: a binary search for the period, at each of which intervals are built from the first stage on.
+//! H7a, *BSL*, and H7b, *BSC*: a binary search for the period; each step builds intervals from the first stage on.
 //!
-//! From where the last interval ended, every end on every free processor whose period fits is looked at: H7a takes the one that goes
-//! furthest, H7b the one whose period comes closest to what is allowed. Of equals the slowest processor is taken.
+//! An interval begins where the last one ended. Its candidates are all ends on all free processors whose period fits.
+//! H7a takes the candidate that goes furthest, H7b the candidate whose period comes closest to the limit. On a tie the
+//! slowest processor is taken.
 
 use super::estimate::Estimate;
 use super::greedy::one_each;
 use super::mapping::Mapping;
 use crate::total::Total;
 
-/// Which interval is built.
+/// Rule by which an interval is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Take {
     Longest,
     Closest,
 }
 
-/// Halvings of the period: beyond these, differences are roundings of what costs rest on.
+/// Number of halvings of the period; further ones resolve only rounding errors of the costs.
 const HALVINGS: usize = 24;
 
-/// `O(halvings × intervals × stages × processors)`.
+/// Searches for the least period that intervals can be built for. `O(halvings × intervals × stages × processors)`.
 pub(super) fn h7(estimate: &Estimate<'_>, take: Take, bound: f64) -> Option<Mapping> {
     let stages = estimate.problem.stage_count();
     let whole = estimate.by_speed.iter().map(|&processor| estimate.period(processor, 0..stages));

@@ -1,48 +1,48 @@
-//! Which processors run which stages, and what makes a mapping invalid.
+//! Assignment of stages to processors, and its validity.
 
 use super::problem::{Parallel, Problem};
 use super::stages::{StageKind, Stages};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How the processors of an interval share it.
+/// Way in which the processors of an interval share it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sharing {
     /// One processor runs every data set.
     Single,
-    /// Processor `k mod q` of `q` runs data set `k`.
+    /// Processor `k mod q` of `q` runs input `k`.
     Replicated,
-    /// Each runs a part of every data set, in proportion to its rate; but for what is serial of a stage.
+    /// Each runs a part of every input, in proportion to its rate, except for the serial share of a stage.
     DataParallel,
 }
 
-/// Consecutive stages and who runs them.
+/// Consecutive stages and the processors that run them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Stages from the first, up to but without the last.
+    /// Range of stages; the end is exclusive.
     pub stages: Range<usize>,
     /// Processors, in the order in which replicas take their turns.
     pub processors: Vec<usize>,
-    /// How they share it.
+    /// Way in which the processors share the interval.
     pub sharing: Sharing,
 }
 
 impl Interval {
-    /// Data sets that it works at: the replicas, and 1 for a single processor or a group.
+    /// Number of inputs that the interval works on at once: the replicas, and 1 for a single processor or a group.
     pub fn replicas(&self) -> usize {
         if self.sharing == Sharing::Replicated { self.processors.len() } else { 1 }
     }
 }
 
-/// All intervals, in the order of the data's way.
+/// All intervals, in the order in which data pass them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mapping {
-    /// They cover all stages, without gaps.
+    /// The intervals, which cover all stages without gaps.
     pub intervals: Vec<Interval>,
 }
 
-/// Why a mapping is none. Stages, intervals and processors count from 0.
+/// Fault of a mapping. Stages, intervals and processors count from 0.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
@@ -50,34 +50,34 @@ pub enum MappingError {
     /// Intervals leave stages out or cover them twice.
     #[error("interval {interval} begins at stage {start}, and should begin at {expected} and be not empty")]
     Cover { interval: usize, start: usize, expected: usize },
-    /// Stages are left at the end.
+    /// Stages at the end that no interval covers.
     #[error("the intervals end at stage {end} of {stages}")]
     Rest { end: usize, stages: usize },
-    /// A number of processors that does not fit how they share the interval.
+    /// A number of processors that does not fit the interval's sharing.
     #[error("interval {interval} has {count} processors, which its sharing does not admit")]
     Count { interval: usize, count: usize },
-    /// A processor that is not there.
+    /// A processor that does not exist.
     #[error("interval {interval} names processor {processor}, which is not there")]
     Unknown { interval: usize, processor: usize },
     /// A processor twice.
     #[error("processor {processor} is used twice, the second time by interval {interval}")]
     Twice { interval: usize, processor: usize },
-    /// A stage that cannot be shared in this way, by its kind or by the rules.
+    /// A stage that cannot be shared in this way, because of its kind or the rules.
     #[error("stage {stage} cannot be shared as interval {interval} shares it")]
     Kind { interval: usize, stage: usize },
-    /// Processors of no one team as a group.
+    /// A data-parallel group of processors that are not of one team.
     #[error("interval {interval} is data-parallel on processors that are not of one team")]
     Team { interval: usize },
     /// A stage that cannot run on its processor.
     #[error("stage {stage} cannot run on processor {processor}")]
     CannotRun { stage: usize, processor: usize },
-    /// A memory that is too small.
+    /// A memory that is too small for the mapping.
     #[error("memory {memory} holds {limit} bytes, and the mapping takes {needed}")]
     Memory { memory: usize, needed: u64, limit: u64 },
 }
 
 impl Mapping {
-    /// The mapping of all stages to one interval.
+    /// Returns the mapping of all stages to one interval.
     pub fn whole(stages: usize, processors: Vec<usize>, sharing: Sharing) -> Self {
         Mapping { intervals: vec![Interval { stages: 0..stages, processors, sharing }] }
     }
@@ -85,7 +85,7 @@ impl Mapping {
     /// Verifies the mapping for `problem`. `O(stages × processors)`.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// Returns the first fault that is found.
     pub fn verify(&self, problem: &Problem) -> Result<(), MappingError> {
         self.verify_structure(problem)?;
         for (memory, &(limit, _)) in problem.processors().memories().iter().enumerate() {
@@ -97,7 +97,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Verifies everything but memory.
+    /// Verifies everything except memory.
     pub(super) fn verify_structure(&self, problem: &Problem) -> Result<(), MappingError> {
         let stages = problem.stage_count();
         let (mut next, mut used) = (0, vec![false; problem.processor_count()]);
@@ -128,7 +128,7 @@ impl Mapping {
         Ok(())
     }
 
-    /// Bytes over the limits of all memories together.
+    /// Returns the bytes over the limits, summed over all memories.
     pub(super) fn excess(&self, problem: &Problem) -> u64 {
         let memories = problem.processors().memories().iter().enumerate();
         let over =
@@ -136,9 +136,11 @@ impl Mapping {
         memories.map(over).fold(0, u64::saturating_add)
     }
 
-    /// Bytes that the mapping takes of a memory: the weights of the stages that run in it, once each, and for each processor the greatest activations
-    /// of its stages with what it receives and sends, twice where communication is overlapped. A data-parallel group counts as
-    /// one processor in each of its memories.
+    /// Returns the bytes of a memory that the mapping uses.
+    ///
+    /// The weights of the stages that run in the memory count once. For each processor, the greatest activations of its
+    /// stages count, together with the data that it receives and sends (twice if communication is overlapped). A
+    /// data-parallel group counts as one processor in each of its memories.
     pub fn bytes_in(&self, problem: &Problem, memory: usize) -> u64 {
         let members = &problem.processors().memories()[memory].1;
         let buffers = problem.rules().communication.buffers();

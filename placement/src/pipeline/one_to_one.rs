@@ -1,16 +1,17 @@
-//! H5, *BS121*: the optimal mapping of one stage to each processor, by a search for the least period at which every stage finds one.
+//! H5, *BS121*: the optimal mapping of one stage to each processor, by a search for the least period at which a
+//! matching exists.
 //!
-//! At a period, a stage and a processor fit or do not; whether all stages find processors is a matching in a bipartite graph. The
-//! paper's scan of the processors by speed decides that for speeds; matching by augmenting paths decides it for tables of times as well. Where
-//! there are fewer processors than stages, intervals of equal length take the place of stages. It is optimal where all links are
-//! alike; on others each transfer counts as over the slowest link.
+//! For a given period, a stage and a processor either fit or do not. All stages find processors if the bipartite graph
+//! has a matching that covers them. The paper scans the processors by speed; augmenting paths decide the question for
+//! tables of times too. If there are fewer processors than stages, intervals of equal length replace stages. The result
+//! is optimal if all links are identical; otherwise each transfer counts as over the slowest link.
 
 use super::estimate::Estimate;
 use super::greedy::{equal_lengths, one_each};
 use super::mapping::Mapping;
 use std::ops::Range;
 
-/// `O(log(n p))` matchings of `O(n² p)`.
+/// Returns the mapping with the least period. `O(log(n p))` matchings of `O(n² p)`.
 pub(super) fn h5(estimate: &Estimate<'_>) -> Option<Mapping> {
     let processors = &estimate.by_speed;
     let intervals = equal_lengths(estimate.problem.stage_count(), processors.len());
@@ -27,7 +28,7 @@ pub(super) fn h5(estimate: &Estimate<'_>) -> Option<Mapping> {
     Some(one_each(intervals.into_iter().zip(matched).map(pair).collect()))
 }
 
-/// The column of each row, with no period above `most`.
+/// Returns the column of each row, such that no period exceeds `most`.
 fn matching(periods: &[Vec<f64>], most: f64) -> Option<Vec<usize>> {
     let mut row_of = vec![None; periods[0].len()];
     for row in 0..periods.len() {
@@ -46,7 +47,7 @@ fn matching(periods: &[Vec<f64>], most: f64) -> Option<Vec<usize>> {
 }
 
 fn augment(periods: &[Vec<f64>], most: f64, row: usize, row_of: &mut [Option<usize>], seen: &mut [bool]) -> bool {
-    // The slowest processors come last and are taken first, as the paper's scan does.
+    // The slowest processors come last and are tried first, as in the paper's scan.
     for column in (0..row_of.len()).rev() {
         if periods[row][column] <= most && !std::mem::replace(&mut seen[column], true) {
             let free = match row_of[column] {

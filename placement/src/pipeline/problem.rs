@@ -1,23 +1,24 @@
-//! Stages, processors and rules, verified together.
+//! Problem of mapping: stages, processors and rules, verified together.
 
 use super::processors::{Link, Port, Processors};
 use super::stages::Stages;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// What a processor does at a time.
+/// Activities of a processor that can overlap in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Communication {
-    /// It receives, computes or sends: the paper's model.
+    /// One at a time: receive, compute or send (the paper's model).
     #[default]
     OnePort,
-    /// It receives one datum, computes, and sends one datum.
+    /// All at once: receive one datum, compute, and send one datum.
     Overlapped,
 }
 
 impl Communication {
-    /// Buffers for each datum at either end: one to compute with, and where communication is overlapped one to transfer.
+    /// Buffers for each datum at either end: one for computing, and a second one for transfers if communication is
+    /// overlapped.
     pub(super) fn buffers(self) -> u64 {
         match self {
             Communication::OnePort => 1,
@@ -26,27 +27,27 @@ impl Communication {
     }
 }
 
-/// What may be run data-parallel, of stages that can be.
+/// Extent to which stages that can be data-parallel may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Parallel {
     /// Nothing.
     #[default]
     Never,
-    /// Intervals of one stage, as the paper has it.
+    /// Intervals of one stage, as in the paper.
     Stage,
     /// Any interval: each processor keeps its part through all stages.
     Interval,
 }
 
-/// What mappings are sought among, and how processors communicate.
+/// Set of mappings that are allowed, and the model of communication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rules {
-    /// What a processor does at a time.
+    /// Activities of a processor that can overlap in time.
     pub communication: Communication,
     /// Whether intervals of replicable stages may be replicated.
     pub replication: bool,
-    /// What may be run data-parallel.
+    /// Extent to which intervals may be data-parallel.
     pub parallel: Parallel,
 }
 
@@ -57,7 +58,7 @@ impl Default for Rules {
     }
 }
 
-/// Why a problem was refused.
+/// Reason why a problem is rejected.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
@@ -68,7 +69,7 @@ pub enum ProblemError {
     /// A list of the wrong length.
     #[error("{what} has {found} entries, and should have {expected}")]
     Length { what: String, found: usize, expected: usize },
-    /// More than what is mapped.
+    /// More stages or processors than the limit.
     #[error("{count} {what} are too many; at most {limit} are mapped")]
     TooMany { what: &'static str, count: usize, limit: usize },
     /// A time that is negative, infinite or not a number.
@@ -82,16 +83,16 @@ pub enum ProblemError {
         "the link from {from} to {to} has latency {latency} and bandwidth {bandwidth}; a latency is finite and not negative, a bandwidth greater than zero"
     )]
     Link { from: String, to: String, latency: f64, bandwidth: f64 },
-    /// A memory that names a processor that is not there, or that another memory names.
+    /// A memory that names a processor that does not exist or that has a memory already.
     #[error("memory {memory} names processor {processor}, which is not there or has a memory")]
     Memory { memory: usize, processor: usize },
-    /// A team that names a processor that is not there, or that another team names.
+    /// A team that names a processor that does not exist or that has a team already.
     #[error("team {team} names processor {processor}, which is not there or has a team")]
     Team { team: usize, processor: usize },
-    /// Times that are finite one by one, but not when they are added up.
+    /// Times that are finite, but whose sum is not.
     #[error("the times of all stages and messages together are more than a number can hold; use a larger unit of time")]
     Overflow,
-    /// A share that is none.
+    /// A serial share that is not between 0 and 1.
     #[error("stage {stage:?} is said to be serial by a share of {share}; a share is from 0 to 1")]
     Serial { stage: String, share: f64 },
 }
@@ -101,31 +102,31 @@ pub const MAX_STAGES: usize = 4096;
 /// Most processors of a problem.
 pub const MAX_PROCESSORS: usize = 1024;
 
-/// Sums over the first stages of a chain on one processor.
+/// Prefix sums over the first stages of a chain on one processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Before {
     seconds: f64,
-    /// Of these, what a data-parallel group does not divide.
+    /// Part of `seconds` that a data-parallel group does not divide.
     serial: f64,
-    /// How many of the stages cannot run there.
+    /// Number of the stages that cannot run on the processor.
     barred: u32,
 }
 
-/// Stages and processors that fit each other, and the rules of mapping.
+/// Verified stages and processors, and the rules of mapping.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     stages: Stages,
     processors: Processors,
     rules: Rules,
-    /// By processor, of the stages before each place.
+    /// Prefix sums before each stage, by processor.
     before: Vec<Vec<Before>>,
 }
 
 impl Problem {
-    /// Verifies that everything fits. `O(stages × processors + processors²)`.
+    /// Verifies that stages, processors and rules fit together. `O(stages × processors + processors²)`.
     ///
     /// # Errors
-    /// The first thing that does not fit.
+    /// Returns the first fault that is found.
     pub fn new(stages: Stages, processors: Processors, rules: Rules) -> Result<Self, ProblemError> {
         verify_sizes(&stages, &processors)?;
         verify_times(&stages, &processors)?;
@@ -138,44 +139,46 @@ impl Problem {
         Ok(Problem { stages, processors, rules, before })
     }
 
-    /// The stages.
+    /// Returns the stages.
     pub fn stages(&self) -> &Stages {
         &self.stages
     }
 
-    /// The processors.
+    /// Returns the processors.
     pub fn processors(&self) -> &Processors {
         &self.processors
     }
 
-    /// The rules.
+    /// Returns the rules.
     pub fn rules(&self) -> Rules {
         self.rules
     }
 
-    /// Number of stages.
+    /// Returns the number of stages.
     pub fn stage_count(&self) -> usize {
         self.stages.stages.len()
     }
 
-    /// Number of processors.
+    /// Returns the number of processors.
     pub fn processor_count(&self) -> usize {
         self.processors.count()
     }
 
-    /// Seconds of some stages on one processor for one data set; infinite where one of them cannot run there.
+    /// Returns the seconds of some stages on one processor for one input; infinite if one of the stages cannot run
+    /// there.
     pub fn seconds(&self, processor: usize, stages: Range<usize>) -> f64 {
         let (before, after) = (self.before[processor][stages.start], self.before[processor][stages.end]);
         if after.barred > before.barred { f64::INFINITY } else { after.seconds - before.seconds }
     }
 
-    /// Of the seconds of some stages on a processor, those that a data-parallel group does not divide.
+    /// Returns the part of the seconds of some stages on a processor that a data-parallel group does not divide.
     pub(super) fn serial_seconds(&self, processor: usize, stages: Range<usize>) -> f64 {
         self.before[processor][stages.end].serial - self.before[processor][stages.start].serial
     }
 
-    /// Seconds of some stages for one data set on a data-parallel group, of so many processors like each of these: what is not divided on
-    /// the slowest of them, and then the inverse of the sum of their rates.
+    /// Returns the seconds of some stages for one input on a data-parallel group: the serial part on its slowest
+    /// processor, plus the inverse of the sum of the rates. `group` lists numbers of processors, each with a processor
+    /// that stands for them.
     pub(super) fn group_seconds(&self, group: impl Iterator<Item = (usize, usize)>, stages: Range<usize>) -> f64 {
         let (mut serial, mut rates) = (0.0f64, 0.0);
         for (count, processor) in group {
@@ -252,7 +255,7 @@ fn verify_links(processors: &Processors) -> Result<(), ProblemError> {
     Ok(())
 }
 
-/// Refuses times whose sums are no numbers any more, with room for what is played and replicated.
+/// Rejects times whose sums overflow, with a margin for simulation and replication.
 fn refuse_overflow(stages: &Stages, processors: &Processors) -> Result<(), ProblemError> {
     let ports = || (0..processors.count()).map(Port::Processor).chain([Port::Outside]);
     let most = stages.data.iter().copied().max().unwrap_or(0) as f64;
@@ -267,7 +270,7 @@ fn refuse_overflow(stages: &Stages, processors: &Processors) -> Result<(), Probl
     if sum.is_finite() { Ok(()) } else { Err(ProblemError::Overflow) }
 }
 
-/// Sees that each processor of these sets is there, and in one of them.
+/// Verifies that each processor of these sets exists and is in one set only.
 fn verify_once<'a>(
     processors: &Processors,
     sets: impl IntoIterator<Item = &'a Vec<usize>>,

@@ -1,12 +1,12 @@
-//! What stages are mapped to: processors, the links between them and to the outside, the memories that they share, and the teams in which
-//! they can work at one data set.
+//! Processors that stages are mapped to: links between them and to the outside, shared memories, and teams. A team can
+//! work on one input together.
 
 /// A link in one direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Seconds before the first byte moves.
+    /// Time before the first byte moves, in seconds.
     pub latency: f64,
-    /// Bytes a second; infinite where transfers take their latency alone.
+    /// Bandwidth in bytes per second; infinite if a transfer takes its latency only.
     pub bandwidth: f64,
 }
 
@@ -14,7 +14,7 @@ impl Link {
     /// A link that takes no time.
     pub const FREE: Link = Link { latency: 0.0, bandwidth: f64::INFINITY };
 
-    /// Seconds for `bytes`.
+    /// Returns the seconds of a transfer of `bytes`.
     pub fn seconds(&self, bytes: f64) -> f64 {
         self.latency + bytes / self.bandwidth
     }
@@ -23,9 +23,9 @@ impl Link {
 /// One end of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
-    /// Where data sets come from and results go: as many transfers at a time as there are takers.
+    /// Source of inputs and destination of results; it serves any number of transfers at once.
     Outside,
-    /// A processor, by its place.
+    /// A processor, by its number.
     Processor(usize),
 }
 
@@ -33,16 +33,16 @@ pub enum Port {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Processors {
     names: Vec<String>,
-    /// From × to, the outside last.
+    /// Links by source × destination; the outside comes last.
     links: Vec<Link>,
-    /// Bytes of each memory, and the processors that work in it.
+    /// Bytes of each memory with a limit, and the processors that work in it.
     memories: Vec<(u64, Vec<usize>)>,
-    /// Processors that can be a data-parallel group; where there are no teams, any can.
+    /// Processors that can form a data-parallel group; if there are no teams, any processors can.
     teams: Vec<Vec<usize>>,
 }
 
 impl Processors {
-    /// Processors with the links that `link` says, which is asked for every two different ports but the outside with itself.
+    /// Creates processors without memory limits and teams. `link` is called for all pairs of two different ports.
     pub fn new(names: Vec<String>, mut link: impl FnMut(Port, Port) -> Link) -> Self {
         let count = names.len();
         let port = |place: usize| if place == count { Port::Outside } else { Port::Processor(place) };
@@ -54,35 +54,39 @@ impl Processors {
         Processors { names, links, memories: Vec::new(), teams: Vec::new() }
     }
 
-    /// Processors whose links are all alike: *communication homogeneous*.
+    /// Creates processors whose links are all identical: *communication homogeneous*.
     pub fn uniform(names: Vec<String>, link: Link) -> Self {
         Processors::new(names, |_, _| link)
     }
 
-    /// The same with a memory of `bytes` that `processors` work in, each of which works in one memory at most.
+    /// Adds a memory of `bytes` in which `processors` work (default: no memory limits). A processor may be in one
+    /// memory only.
     pub fn with_memory(mut self, bytes: u64, processors: Vec<usize>) -> Self {
         self.memories.push((bytes, processors));
         self
     }
 
-    /// The same with a team: processors of one memory, so that a datum comes to a data-parallel group of them, and leaves it, as one. Where
-    /// there are teams, only processors of one team can be a group; each is in one team at most.
+    /// Adds a team: processors of one memory (default: no teams, so that any processors can form a data-parallel
+    /// group).
+    ///
+    /// A data-parallel group of a team receives and sends a datum as a whole. If there are teams, only processors of
+    /// one team can form a group. A processor may be in one team only.
     pub fn with_team(mut self, processors: Vec<usize>) -> Self {
         self.teams.push(processors);
         self
     }
 
-    /// Number of processors.
+    /// Returns the number of processors.
     pub fn count(&self) -> usize {
         self.names.len()
     }
 
-    /// What people call them.
+    /// Returns the names of the processors.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The link from one port to another; free from a port to itself.
+    /// Returns the link from one port to another; free from a port to itself.
     pub fn link(&self, from: Port, to: Port) -> Link {
         let place = |port| match port {
             Port::Outside => self.count(),
@@ -91,17 +95,17 @@ impl Processors {
         self.links[place(from) * (self.count() + 1) + place(to)]
     }
 
-    /// Bytes of each memory with a limit, and the processors that work in it.
+    /// Returns the bytes of each memory with a limit, and the processors that work in it.
     pub fn memories(&self) -> &[(u64, Vec<usize>)] {
         &self.memories
     }
 
-    /// The teams; none where any processors can be a data-parallel group.
+    /// Returns the teams; empty if any processors can form a data-parallel group.
     pub fn teams(&self) -> &[Vec<usize>] {
         &self.teams
     }
 
-    /// Whether these can be a data-parallel group.
+    /// Whether these processors can form a data-parallel group.
     pub(super) fn can_group(&self, processors: &[usize]) -> bool {
         let all_in = |team: &Vec<usize>| processors.iter().all(|processor| team.contains(processor));
         self.teams.is_empty() || self.teams.iter().any(all_in)

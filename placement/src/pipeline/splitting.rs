@@ -1,15 +1,16 @@
-//! H6, *SPL*, and its relatives of Benoit, Rehn-Sonigo and Robert, *Multi-criteria scheduling of pipeline workflows*, 2007: everything on the
-//! fastest processor, then the interval of the longest period is split again and again, with the fastest processors that are free.
+//! H6, *SPL*, and its relatives: start on the fastest processor, then split the interval with the longest period again
+//! and again. Each split uses the fastest free processors. Source: Benoit, Rehn-Sonigo and Robert, *Multi-criteria
+//! scheduling of pipeline workflows*, 2007.
 //!
-//! | name | parts | the split that is taken | their name |
+//! | name | parts | chosen split | name in the source |
 //! |---|---|---|---|
-//! | `h6` | 2 | of the least greatest period | H6-SPL; *Sp mono P* and, under a latency, *Sp mono L* |
-//! | `h6-bi` | 2 | of the least increase in latency for its decrease of the period | *Sp bi P*, *Sp bi L* |
+//! | `h6` | 2 | with the shortest longest period | H6-SPL; *Sp mono P* and, under a latency, *Sp mono L* |
+//! | `h6-bi` | 2 | with the least increase in latency per decrease of the period | *Sp bi P*, *Sp bi L* |
 //! | `h6-3` | 3 | as `h6` | *3-Explo mono* |
 //! | `h6-3-bi` | 3 | as `h6-bi` | *3-Explo bi* |
 //!
-//! Each ends where the period is short enough or no split shortens the longest period; splits beyond the allowed latency are not
-//! looked at. Under a period, `h6-bi` searches for the least latency that it has to be allowed.
+//! A heuristic ends if the period is short enough or if no split shortens the longest period. Splits beyond the allowed
+//! latency are skipped. Under a limit on the period, `h6-bi` searches for the least latency that it must be allowed.
 
 use super::estimate::Estimate;
 use super::evaluate::{Performance, performance, periods};
@@ -20,14 +21,14 @@ use super::mapping::Mapping;
 use crate::total::Total;
 use std::ops::Range;
 
-/// Which split is taken.
+/// Rule by which a split is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prefer {
     Period,
     Ratio,
 }
 
-/// Halvings of the allowed latency.
+/// Number of halvings of the allowed latency.
 const HALVINGS: usize = 10;
 
 pub(super) fn h6(estimate: &Estimate<'_>, parts: usize, take: Prefer, goal: Goal) -> Option<Mapping> {
@@ -56,7 +57,8 @@ pub(super) fn h6(estimate: &Estimate<'_>, parts: usize, take: Prefer, goal: Goal
     Some(best)
 }
 
-/// Everything on the fastest processor, or where none can run everything, in intervals as long as they can be.
+/// Returns all stages on the fastest processor that can run them. If there is none, returns intervals that are as long
+/// as possible.
 fn start(estimate: &Estimate<'_>) -> Option<Mapping> {
     let stages = estimate.problem.stage_count();
     let able = estimate.by_speed.iter().find(|&&it| estimate.problem.seconds(it, 0..stages).is_finite());
@@ -88,7 +90,8 @@ fn split(estimate: &Estimate<'_>, parts: usize, take: Prefer, limits: Performanc
 
 type Pairs = Vec<(Range<usize>, usize)>;
 
-/// The split whose parts all have shorter periods than the interval, if any has; the first processor is the interval's own.
+/// Returns the best split whose parts all have shorter periods than the interval; the first processor is the interval's
+/// own.
 fn best_split(
     estimate: &Estimate<'_>,
     (interval, period): (Range<usize>, f64),
@@ -124,7 +127,7 @@ fn best_split(
     best.map(|(_, pairs)| pairs)
 }
 
-/// All ways to cut an interval into so many parts, two or three.
+/// Returns all cuts of an interval into two or three parts.
 fn cuts(interval: &Range<usize>, parts: usize) -> Vec<Vec<Range<usize>>> {
     let Range { start, end } = *interval;
     let pairs = (start + 1..end).map(|cut| vec![start..cut, cut..end]);
@@ -136,7 +139,7 @@ fn cuts(interval: &Range<usize>, parts: usize) -> Vec<Vec<Range<usize>>> {
         .collect()
 }
 
-/// All orders of two or three processors.
+/// Returns all orders of two or three processors.
 fn orders(processors: &[usize]) -> Vec<Vec<usize>> {
     match *processors {
         [a, b] => vec![vec![a, b], vec![b, a]],

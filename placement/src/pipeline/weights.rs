@@ -1,24 +1,27 @@
-//! Weights of processors under which the work of all stages bounds the period of any mapping.
+//! Weights of processors that turn the work of all stages into a lower bound of the period of any mapping.
 //!
-//! With weights `y_u ≥ 0`, a mapping of period `K` gives processor `u` at most `K` seconds of work a data set, so that
-//! `Σ_s min_u y_u t_su ≤ K Σ_u y_u`: replicas share the data sets, groups each data set, and a slowest replica only makes it longer. On processors of
-//! different speeds the speeds are the best weights, and the bound is the work over the sum of speeds; on others the weights of the
-//! best bound are the dual of the fractional assignment, which is approached by raising the weights of processors that too much falls to.
+//! A mapping of period `K` gives processor `u` at most `K` seconds of work per input. With weights `y_u ≥ 0` it follows
+//! that `Σ_s min_u y_u t_su ≤ K Σ_u y_u`. Replicas share the inputs, groups share each input, and a slowest replica
+//! only lengthens the period.
+//!
+//! If processors differ by speed only, the speeds are the best weights, and the bound is the work over the sum of
+//! speeds. In other cases the best weights are the dual of the fractional assignment. An iteration approaches them: it
+//! raises the weights of overloaded processors.
 
 use super::problem::Problem;
 
-/// Rounds of raising weights; on speeds none is needed.
+/// Rounds of the iteration; if processors differ by speed only, none is needed.
 const ROUNDS: usize = 40;
 
 #[derive(Debug, Clone)]
 pub(super) struct Weights {
     weights: Vec<f64>,
-    /// Weighted work of the stages from each place to the end.
+    /// Weighted work of the stages from each position to the end.
     after: Vec<f64>,
 }
 
 impl Weights {
-    /// `O(rounds × stages × processors)`.
+    /// Computes the weights. `O(rounds × stages × processors)`.
     pub(super) fn new(problem: &Problem) -> Self {
         let count = problem.processor_count();
         let mean = |processor: usize| {
@@ -55,24 +58,24 @@ impl Weights {
         Weights { weights, after }
     }
 
-    /// What no period is less than.
+    /// Returns a lower bound of the period, in seconds.
     pub(super) fn bound(&self) -> f64 {
         let sum: f64 = self.weights.iter().sum();
         if sum > 0.0 && self.after[0].is_finite() { self.after[0] / sum } else { 0.0 }
     }
 
-    /// The weight of a processor.
+    /// Returns the weight of a processor.
     pub(super) fn of(&self, processor: usize) -> f64 {
         self.weights[processor]
     }
 
-    /// Weighted work of the stages from `stage` on.
+    /// Returns the weighted work of the stages from `stage` on.
     pub(super) fn after(&self, stage: usize) -> f64 {
         self.after[stage]
     }
 }
 
-/// Whether times are work over speed, so that the first weights are the best.
+/// Whether times are work over speed, so that the initial weights are the best.
 fn same_order(problem: &Problem) -> bool {
     let stages = &problem.stages().stages;
     let ratio = |place: usize, processor: usize| Some(stages[place].times[processor]? / stages[place].times[0]?);
@@ -84,7 +87,8 @@ fn same_order(problem: &Problem) -> bool {
     })
 }
 
-/// Seconds that fall to each processor where each stage goes to those of least weighted time, shared among those within a part in ten.
+/// Seconds of work of each processor. Each stage goes to the processors of least weighted time, shared among the
+/// processors within a tenth of the least.
 fn loads(problem: &Problem, weights: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; weights.len()];
     for stage in &problem.stages().stages {

@@ -1,4 +1,4 @@
-//! A placement in the making: units get devices, tasks get reasons, memory gets used.
+//! Partial placement: it gives devices to units and reasons to tasks, and tracks memory.
 
 use super::room::Room;
 use super::{PlaceError, Placement, Reason};
@@ -7,7 +7,7 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 
-/// Devices for some of the units.
+/// Devices of some of the units.
 pub(crate) struct Assignment<'p> {
     problem: &'p Problem<'p>,
     room: Room<'p>,
@@ -37,22 +37,24 @@ impl<'p> Assignment<'p> {
         &self.room
     }
 
-    /// The one device where `unit` can be, and the reason for that.
+    /// Returns the only feasible device of `unit`, if there is just one, with the reason.
     pub(crate) fn forced(&self, unit: UnitId) -> Option<(DeviceId, Reason)> {
         let device = self.problem.only_feasible(unit)?;
         let pinned = self.problem.graph().unit_pinned(unit).is_some();
         Some((device, if pinned { Reason::Pinned } else { Reason::OnlyFeasible }))
     }
 
-    /// The feasible devices that have room for `unit`, ascending; `unit` must have more than one feasible device.
+    /// Returns the feasible devices with enough free memory for `unit`, ascending; `unit` must have more than one
+    /// feasible device.
     pub(crate) fn candidates(&self, unit: UnitId) -> impl Iterator<Item = DeviceId> + '_ {
         self.problem.feasible(unit).filter(move |&device| self.room.holds(unit, device))
     }
 
-    /// Puts the unit of `task` on the first device of the list, from place `first` round, that is feasible and has room.
+    /// Puts the unit of `task` on the first feasible device with enough free memory, in the cyclic order of `devices`
+    /// from `first` on.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Returns an error if there is no such device.
     pub(crate) fn place_from(
         &mut self,
         task: TaskId,
@@ -70,10 +72,10 @@ impl<'p> Assignment<'p> {
         Ok(())
     }
 
-    /// The first of `devices` that is feasible for `unit` and has room.
+    /// Returns the first of `devices` that is feasible for `unit` and has enough free memory.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Returns an error if there is no such device.
     pub(crate) fn first_with_room<'d>(
         &self,
         unit: UnitId,
@@ -83,7 +85,7 @@ impl<'p> Assignment<'p> {
         devices.find(takes).copied().ok_or_else(|| self.room.refusal(unit))
     }
 
-    /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
+    /// Puts `unit` on `device`. The reason of its member `task` is `reason`; the other members follow `task`.
     pub(crate) fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
         self.room.take(unit, device);
         self.device_of_unit[unit.index()] = Some(device);
@@ -93,7 +95,7 @@ impl<'p> Assignment<'p> {
         self.reasons[task.index()] = reason;
     }
 
-    /// The finished placement. Every unit must have a device by now.
+    /// Returns the finished placement. Every unit must have a device.
     pub(crate) fn finish(self, strategy: &'static str, planned: Option<Schedule>) -> Placement {
         let graph = self.problem.graph();
         let device =

@@ -1,12 +1,13 @@
-//! Auto: every constructive strategy, and then a search from the best of them.
+//! Auto: every constructive strategy, and then a local search from the best placement.
 //!
-//! First all strategies place, and what each comes to under PCT is evaluated. The best placement is then rebuilt as a whole, several
-//! times over, and after that changed step by step: mostly a stretch of the schedule is rebuilt, else a block of the critical path
-//! moves to where it is estimated best. Each change is evaluated as the simulator would, and taken or left by late acceptance.
-//! The result is the best placement that was seen, so that it is never worse than any strategy's.
+//! First all strategies place, and their placements are evaluated under PCT. The best placement is then rebuilt as a
+//! whole several times. After that the search changes it step by step. Most steps rebuild a stretch of the schedule;
+//! the others move a block of the critical path to the device with the best estimate. Each change is evaluated exactly
+//! as in the simulator, and late acceptance keeps or rejects it. The result is the best placement seen, so it is never
+//! worse than any strategy's placement.
 //!
-//! A problem, a number of evaluations and a seed give the same placement on every machine. Memory: some vectors as long as
-//! tasks, edges and transfers.
+//! A problem, a number of evaluations and a seed determine the placement on every machine. Memory: some vectors as long
+//! as tasks, edges and transfers.
 
 mod acceptance;
 mod assigned;
@@ -30,41 +31,44 @@ use portfolio::portfolio;
 use search::Search;
 use std::ops::RangeInclusive;
 
-/// What all evaluations cost together where no number is given: tasks and edges of each, times devices and a constant.
+/// Total cost of all evaluations if no number is given: tasks and edges of each evaluation, times devices plus a
+/// constant.
 const COST: u64 = 6_000_000_000;
-/// Devices that cost as much as all that has nothing to do with devices.
+/// Cost of the work that does not depend on devices, as a number of devices.
 const OTHER_COST: u64 = 100;
-/// Fewest and most evaluations where no number is given.
+/// Fewest and most evaluations if no number is given.
 const EVALUATIONS: RangeInclusive<u64> = 200..=10_000;
 
-/// The search, and how far it goes.
+/// Strategy with a local search, and the limits of that search.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Auto {
-    /// Placements that are evaluated after those of the strategies; `None` for a number that suits the graph, from ten thousand
-    /// for hundreds of tasks to a few hundred for tens of thousands on a hundred devices.
+    /// Number of placements that are evaluated after those of the strategies.
+    ///
+    /// `None` (default) means a number that suits the graph. It is ten thousand for hundreds of tasks, and a few
+    /// hundred for tens of thousands of tasks on a hundred devices.
     pub evaluations: Option<u64>,
-    /// Of the random numbers that it draws.
+    /// Seed of the random numbers (default: 0).
     pub seed: u64,
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Improved {
     /// The schedule of the best placement under PCT.
     pub schedule: Schedule,
-    /// What no schedule can beat.
+    /// Lower bound of the makespan of all schedules.
     pub bound: LowerBound,
-    /// The strategies that found a placement, with their makespans under PCT, best first.
+    /// Strategies that found a placement, with their makespans under PCT, best first.
     pub portfolio: Vec<(&'static str, f64)>,
-    /// The different placements among those and what the search made of them, with their makespans, best first: at least one.
+    /// Different placements of the strategies and of the search, with their makespans, best first; never empty.
     pub different: Vec<(f64, Placement)>,
-    /// Placements that were evaluated beyond those.
+    /// Number of placements that the search evaluated.
     pub evaluations: u64,
 }
 
 impl Auto {
-    /// Placements that are evaluated for `problem` at most. Where no number is given, as many as keep the time within about a
-    /// minute whatever the size of the graph.
+    /// Returns the most placements that are evaluated for `problem`. If no number is given, the time stays within about
+    /// a minute for graphs of any size.
     pub fn budget(&self, problem: &Problem<'_>) -> u64 {
         self.evaluations.unwrap_or_else(|| {
             let size = (problem.graph().task_count() + problem.graph().edge_count()) as u64;
@@ -73,10 +77,11 @@ impl Auto {
         })
     }
 
-    /// Searches; `progress` is told how many evaluations are done and what the least makespan is.
+    /// Searches from the best strategy's placement. After each step it calls `progress` with the number of evaluations
+    /// and the least makespan.
     ///
     /// # Errors
-    /// Where no strategy finds a placement.
+    /// Returns an error if no strategy finds a placement.
     pub fn improve(&self, problem: &Problem<'_>, mut progress: impl FnMut(u64, f64)) -> Result<Improved, PlaceError> {
         let entries = portfolio(problem)?;
         let first = entries.first().expect("a portfolio is never empty");
@@ -102,7 +107,7 @@ impl Auto {
 }
 
 impl Improved {
-    /// The best placement.
+    /// Returns the best placement.
     pub fn placement(&self) -> &Placement {
         &self.different[0].1
     }
@@ -118,7 +123,8 @@ impl Placer for Auto {
     }
 }
 
-/// The placement `device_of`, where tasks that did not move keep the reasons of the strategy that the search started from.
+/// Builds the placement `device_of`. Tasks that did not move keep the reasons of the strategy that the search started
+/// from.
 fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId], makespans: [f64; 2]) -> Placement {
     let moved = device_of.iter().zip(&start.device_of).zip(&start.reasons);
     let reasons = moved.map(|((&to, &from), reason)| match to == from {

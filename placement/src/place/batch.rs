@@ -1,12 +1,13 @@
-//! Batch split: ranges of equally important tasks, the most important range on the fastest device (Laich 2017, section 4.4).
+//! Batch split: ranges of equally important tasks, the most important range on the fastest device (Laich 2017, section
+//! 4.4).
 //!
-//! Tasks are sorted by decreasing operations rank and cut into as many ranges as there are devices, all of the same length but
-//! for one task; the first range goes to the fastest device, the second to the second fastest, and so on. From its range's
-//! device on, the next slower one that is feasible and has room takes the task, with all of its colocation group; after the
-//! slowest comes the fastest.
+//! Tasks are sorted by decreasing operations rank and cut into one range per device. The lengths of the ranges differ
+//! by at most one task. The first range goes to the fastest device, the second to the second fastest, and so on. If the
+//! device of a range is not feasible or too full, the next slower device takes the task, with all of its colocation
+//! group. The fastest device follows the slowest.
 //!
-//! Where the text leaves a choice: equal ranks go in topological order; the length of ranges is a number of tasks, not of
-//! operations.
+//! Choices that the text leaves open: equal ranks go in topological order; the length of a range is a number of tasks,
+//! not of operations.
 //!
 //! Time: `O(V log V + V × devices)`.
 
@@ -48,7 +49,7 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// Tasks 2, 3 and 4 are the critical path; 0 and 1 are apart, 5 and 0 belong together.
+    /// Tasks 2, 3 and 4 are the critical path; 0 and 1 are isolated; 5 and 0 are colocated.
     #[test]
     fn the_most_important_range_is_on_the_fastest_device() {
         let mut builder = sample::tasks(&[1.0, 2.0, 4.0, 4.0, 4.0, 3.0]);

@@ -1,19 +1,22 @@
-//! CPOP: the critical path on one device, every other task where it finishes first (Topcuoglu 2002, section 4.3).
+//! CPOP: the critical path on one device, every other task on the device where it finishes first (Topcuoglu 2002,
+//! section 4.3).
 //!
-//! A task's priority is its upward rank plus its downward rank, the longest way to it from a source and from it to a sink. The
-//! critical path starts at a source of the greatest priority and goes on over successors of the same priority. Its device is
-//! the one with the smallest sum of the path's times. Of the ready tasks the one of the greatest priority is next; those of the
-//! path go to its device, the others where they finish first, both into the first gap that is long enough.
+//! A task's priority is its upward rank plus its downward rank: the longest path from a source to it, and from it to a
+//! sink. The critical path starts at a source of the greatest priority and continues over successors of equal priority.
+//! Its device is the one with the smallest sum of the path's times. The ready task with the greatest priority is next.
+//! Tasks of the path go to the path's device, other tasks to the device where they finish first. Both use the first gap
+//! that is long enough.
 //!
-//! Constraints: a device that cannot run some of the path has the sum of what it can run against that sum's mean, as
-//! everywhere devices are compared for a set of units; a task of the path that its device cannot take goes where it finishes
-//! first, as do those off the path.
+//! Constraints: devices are compared as for any set of units, so a device that cannot run some of the path is judged by
+//! the tasks that it can run. If the path's device cannot take a task of the path, the task goes where it finishes
+//! first.
 //!
-//! Where the text leaves a choice: equal priorities go in topological order. Of several successors with the priority of the path,
-//! where an edge joins tasks of the path that are no neighbours on it, the one is next over which the upward rank came; so
-//! the path leaves nothing out, and rounding does not matter.
+//! Choices that the text leaves open: equal priorities go in topological order. Several successors can have the
+//! priority of the path, if an edge joins tasks of the path that are not neighbours on it. The next one is then the
+//! successor that gave the upward rank. So the path leaves no task out, and rounding does not matter.
 //!
-//! Time: `O((V + E) log V + E × devices)`, and for each task off the path and device a search over that device's gaps.
+//! Time: `O((V + E) log V + E × devices)`. Each pair of a device and a task off the path adds a search over the
+//! device's gaps.
 
 use super::frontier::by_priority;
 use super::list::{Choice, PartialSchedule};
@@ -63,7 +66,7 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// The path is 0, 1, 3 and takes least on device 1, although task 3 alone would finish earlier on device 0.
+    /// The path is 0, 1, 3 and takes least time on device 1, although task 3 alone would finish earlier on device 0.
     #[test]
     fn the_path_stays_on_the_device_with_its_smallest_sum() {
         let times = [[4.0, 2.0], [9.0, 6.0], [2.0, 2.0], [1.0, 3.0]];

@@ -1,12 +1,14 @@
-//! CP: the critical path on the fastest device, the rest where least is to do (Laich 2017, section 4.6).
+//! CP: the critical path on the fastest device, other units on the least loaded device (Laich 2017, section 4.6).
 //!
-//! The critical path is that of upward ranks. Its units go to the fastest feasible device with room; every other unit to the
-//! feasible device with the smallest load, where a device's load is the time of all that is assigned to it (equation 4.5).
+//! The critical path is that of upward ranks. Its units go to the fastest feasible device with enough free memory.
+//! Every other unit goes to the feasible device with the smallest load: the time of everything assigned to the device
+//! (equation 4.5).
 //!
-//! Where the text leaves a choice: *fastest* is judged on the whole path, so that a path stays together where every task has
-//! times of its own; units off the path go in topological order; of equal loads, that of the device where the unit takes least
-//! time. (By the text the load leaves out the unit in hand. With it, costs of unlike devices are served better, yet of some fifty
-//! orders with one or the other load most are worse on the thesis' three graphs than its evaluation reports; this one is not.)
+//! Choices that the text leaves open: *fastest* refers to the whole path, so that a path stays together if each task
+//! has different times. Units off the path go in topological order. Of equal loads, the device with the least time of
+//! the unit is taken. (In the text the load excludes the current unit. Including it suits unlike devices better. But of
+//! some fifty orders with either load, most give worse results on the thesis' three graphs than its evaluation; this
+//! order does not.)
 //!
 //! Time: `O(E + V × devices)`.
 
@@ -109,7 +111,7 @@ mod tests {
         );
         let problem = loaded.problem().unwrap();
         let placement = CriticalPath.place(&problem).unwrap();
-        // The path has 16 operations, 4 on its device. Of the two devices without a load, task 2 takes the faster one.
+        // The path has 16 operations, 4 of them pinned. Of the two devices without load, task 2 takes the faster one.
         assert_eq!(placement.device_of, [1, 1, 2, 1, 0].map(DeviceId));
         let loads = |loads: [(u32, f64); 3]| {
             let loads = loads.map(|(device, score)| ScoreOn { device: DeviceId(device), score });
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(placement.reasons[4], loads([(0, 0.0), (2, 1.5), (1, 4.0)]));
     }
 
-    /// One task of the path is a little faster elsewhere; the path does not change devices for it.
+    /// One task of the path is a little faster elsewhere; the path does not leave its device for it.
     #[test]
     fn a_path_stays_together_where_each_task_has_times_of_its_own() {
         let times = [[9.0, 1.0], [1.0, 1.1], [9.0, 1.0]];

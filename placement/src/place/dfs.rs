@@ -1,12 +1,13 @@
-//! DFS: depth first from the most important source, each unit where traffic times load is smallest (Laich 2017, section 4.8).
+//! DFS: depth first from the most important source, each unit on the device with the smallest traffic times load (Laich
+//! 2017, section 4.8).
 //!
-//! Sources go by decreasing operations rank, so that the search begins on a critical path. A task is placed when the search
-//! reaches it, with all of its colocation group, on the feasible device with room where the product of traffic and execution
-//! time is smallest; both [factors](super::factors) are MITE's.
+//! Sources go by decreasing operations rank, so that the search begins on a critical path. A task is placed when the
+//! search reaches it, with all of its colocation group. Of the feasible devices with enough free memory, it goes to the
+//! one with the smallest product of traffic and execution time. Both [factors](super::factors) are MITE's.
 //!
-//! Where the text leaves a choice: from a task the search goes on to its successors by decreasing upward rank, the most urgent
-//! first. (By decreasing operations rank, as from source to source, it is worse on all but one of the thesis' three graphs on 7
-//! and 50 devices, by up to two thirds.)
+//! Choices that the text leaves open: from a task the search continues with its successors by decreasing upward rank,
+//! the most urgent first. (Decreasing operations rank, as for sources, is worse on all but one of the thesis' three
+//! graphs on 7 and 50 devices, by up to two thirds.)
 //!
 //! Time: `O(V log V + V × devices + E × devices)`.
 
@@ -36,10 +37,10 @@ impl Placer for Dfs {
     }
 }
 
-/// All tasks in the order in which a depth-first search reaches them: sources by decreasing `importance`, successors by decreasing
-/// `urgency`.
+/// Returns all tasks in depth-first order: sources by decreasing `importance`, successors by decreasing `urgency`.
 fn depth_first(graph: &TaskGraph, importance: &[f64], urgency: &[f64]) -> Vec<TaskId> {
-    // The greatest rank last, because that is where the stack gives it out first; of equals, the smallest id.
+    // The greatest rank comes last, because the stack returns the last entry first; of equal ranks, the smallest id
+    // comes last.
     let ascending = |tasks: &mut Vec<TaskId>, ranks: &[f64]| {
         tasks.sort_by(|one, other| ranks[one.index()].total_cmp(&ranks[other.index()]).then(other.cmp(one)));
     };
@@ -66,8 +67,8 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// Two sources; the second leads to the heavier path, whose join is reached before its lighter arm. Task 2 is as heavy as 3,
-    /// but sends more.
+    /// The second of two sources leads to the heavier path, whose join is reached before its lighter arm. Task 2 has as
+    /// much work as 3, but sends more.
     #[test]
     fn the_search_follows_the_ranks() {
         let edges = [(0, 4, 1), (1, 2, 1), (1, 3, 1), (2, 4, 20), (3, 4, 1)];
@@ -77,7 +78,8 @@ mod tests {
         assert_eq!(order, [1, 2, 4, 3, 0].map(TaskId));
     }
 
-    /// A chain stays where it is, because any other device would add traffic; what is apart goes where nothing is.
+    /// A chain stays on its device, because any other device would add traffic; an isolated task goes to the empty
+    /// device.
     #[test]
     fn a_chain_stays_together_and_an_apart_task_goes_to_the_empty_device() {
         let loaded = sample::problem(sample::graph(&[4.0, 4.0, 4.0, 1.0], &[(0, 1, 10), (1, 2, 10)]), &[1.0; 2]);

@@ -1,19 +1,20 @@
-//! DLS: of all ready tasks and devices the pair of the highest dynamic level (Sih & Lee 1993).
+//! DLS: of all pairs of a ready task and a device, the pair with the highest dynamic level (Sih & Lee 1993).
 //!
-//! A pair's level is, with the generalisation to unrelated devices (section 3 of the paper):
+//! The level of a pair, with the generalisation to unrelated devices (section 3 of the paper), is:
 //!
 //! ```text
 //! DL(t, d) = SL(t) − start(t, d) + Δ(t, d)        Δ(t, d) = E(t) − time(t, d)
 //! ```
 //!
-//! `E` is the median of a task's times over its feasible devices (the mean of the middle two where their number is even), `SL`
-//! the sum of `E` on the longest way to a sink, transfers left out, and `start` the time when both inputs and device are there.
-//! Of the paper's further terms, those for descendants and for scarce devices are left out: constraints say where a task
-//! cannot run.
+//! `E` is the median of a task's times over its feasible devices (the mean of the middle two if their number is even).
+//! `SL` is the sum of `E` on the longest path to a sink, without transfers. `start` is the time when both inputs and
+//! device are available. The paper's terms for descendants and for scarce devices are left out: constraints define
+//! where a task cannot run.
 //!
-//! Of equal levels the greater `SL` wins, then the smaller task id.
+//! On equal levels the greater `SL` wins, then the smaller task id.
 //!
-//! Time and memory: those of choosing [pairs](super::ready_list), and `O(V × devices × log devices)` for the medians.
+//! Time and memory: as for the choice of [pairs](super::ready_list), and `O(V × devices × log devices)` for the
+//! medians.
 
 use super::ready_list::{Pairing, place_pairs};
 use super::{PlaceError, Placement, Placer, Reason};
@@ -40,7 +41,7 @@ impl Placer for Dls {
     }
 }
 
-/// The median time of a task over its feasible devices.
+/// Median time of a task over its feasible devices.
 fn median_time(problem: &Problem<'_>, task: TaskId) -> f64 {
     let feasible = problem.feasible(problem.graph().unit(task));
     let mut times: Vec<f64> = feasible.map(|device| problem.time(task, device)).collect();
@@ -55,7 +56,7 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// Both tasks prefer device 0; the one that loses more elsewhere gets it.
+    /// Both tasks prefer device 0; it goes to the task that loses more elsewhere.
     #[test]
     fn a_device_goes_to_the_task_that_gains_most_from_it() {
         let times = [[2.0, 4.0, 4.0], [1.0, 9.0, 3.0]];

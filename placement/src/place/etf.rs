@@ -1,10 +1,10 @@
-//! ETF: of all ready tasks the one that can start first, where it does (Hwang, Chow, Anger & Lee 1989).
+//! ETF: the ready task that can start first, on the device where it does (Hwang, Chow, Anger & Lee 1989).
 //!
-//! Of pairs that can start together the task of the higher level goes first; its level is the mean time of the longest way from
-//! it to a sink, transfers left out. Then the smaller task id wins, and of a task's devices the one where it ends first (the
-//! paper's processors are alike).
+//! If pairs can start at the same time, the task with the higher level goes first. Its level is the mean time of the
+//! longest path from it to a sink, without transfers. Then the smaller task id wins. Of a task's devices, the one where
+//! it ends first wins (the paper's processors are identical).
 //!
-//! Time and memory: those of choosing [pairs](super::ready_list).
+//! Time and memory: as for the choice of [pairs](super::ready_list).
 
 use super::ready_list::{Pairing, place_pairs};
 use super::{PlaceError, Placement, Placer, Reason};
@@ -33,7 +33,7 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// All sources could start at once: the one with the longest way goes first, to the faster device.
+    /// All sources could start at once: the one with the longest path goes first, to the faster device.
     #[test]
     fn of_equal_starts_the_higher_level_goes_first() {
         let loaded = sample::problem(sample::graph(&[2.0, 4.0, 2.0, 6.0], &[(2, 3, 0)]), &[1.0, 2.0]);

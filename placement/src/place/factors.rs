@@ -1,21 +1,23 @@
-//! The factors that MITE and DFS multiply: traffic, execution time, memory, importance and speed (Laich 2017, section 4.7).
+//! Factors that MITE and DFS multiply: traffic, execution time, memory, importance and speed (Laich 2017, section 4.7).
 //!
-//! For a unit `a` and each feasible device `d` with room:
+//! The factors of a unit `a` on each feasible device `d` with enough free memory are:
 //!
-//! * **traffic** (4.7 to 4.11): time of the transfers that `a` on `d` adds to those that placed tasks cause already, over the
-//!   most that any device would add; 10⁻⁶ where it adds none and another would; 1 where no device would add any. A datum that
-//!   another consumer on `d` receives anyway costs nothing, and one that several consumers on one device need costs once.
-//!   Neighbours without a device cost nothing.
-//! * **execution time** (4.12, 4.13): time of all that is on `d` with `a`, over the greatest such time; 1 where that is 0.
-//! * **memory** (4.14): share of `d`'s memory in use; a tenth of the smallest share above 0 of any device (which is 1 while
-//!   there is none) where nothing is in use or memory has no limit.
+//! * **traffic** (4.7 to 4.11): time of the transfers that `a` on `d` adds to those of placed tasks, over the most that
+//!   any device would add. It is 10⁻⁶ if `d` adds none but another device would, and 1 if no device would add any. A
+//!   datum that another consumer on `d` receives anyway costs nothing; a datum for several consumers on one device
+//!   costs once. Neighbours without a device cost nothing.
+//! * **execution time** (4.12, 4.13): time of everything on `d` including `a`, over the greatest such time; 1 if that
+//!   is 0.
+//! * **memory** (4.14): share of `d`'s memory in use. If nothing is in use or memory has no limit, it is a tenth of the
+//!   smallest share above 0 of any device (or of 1 if there is none).
 //! * **importance and speed** (4.15, 4.16): 1 − importance × speed of `d` over speed of the fastest feasible device.
 //!
-//! Read for costs that are a time for each task and device: operations are [work](Problem::work), speed is the inverse of the
-//! unit's time, a transfer counts with its latency. In the thesis' model all of these are the text's own.
+//! The equations are generalised to costs with a time for each task and device. Operations are [work](Problem::work),
+//! speed is the inverse of the unit's time, and a transfer includes its latency. For the thesis' model the results are
+//! identical.
 //!
-//! Of equal products (several factors can make it 0) the smaller traffic wins, then execution time, then memory, then device id.
-//! For a unit with one feasible device nothing is computed.
+//! On equal products (several factors can be 0) the smaller traffic wins, then execution time, then memory, then device
+//! id. A unit with one feasible device needs no factors.
 
 use super::assignment::Assignment;
 use super::reason::Best;
@@ -26,16 +28,16 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use std::cmp::Ordering;
 
-/// Traffic of a device that adds none, where another would add some.
+/// Traffic factor of a device that adds none, if another would add some.
 const NO_TRAFFIC: f64 = 1e-6;
 
-/// Loads and wishes of what has been placed so far, from which the factors of the next unit follow.
+/// Load and receivers of everything that has been placed, from which the factors of the next unit are computed.
 pub(crate) struct Factors<'p> {
     problem: &'p Problem<'p>,
     assignment: Assignment<'p>,
-    /// Time of all that is on a device.
+    /// Time of everything that is on each device.
     load: Vec<f64>,
-    /// For each datum, the devices of its placed consumers.
+    /// Devices of the placed consumers of each datum.
     wanted_on: DeviceSets,
 }
 
@@ -50,8 +52,9 @@ impl<'p> Factors<'p> {
         })
     }
 
-    /// Puts the unit of `task` where the product of its factors is smallest: all four of them where its importance is given,
-    /// only traffic and execution time where it is not. `O((devices + edges of the unit) × devices)` at most.
+    /// Puts the unit of `task` on the device with the smallest product of factors. All four factors count if its
+    /// importance is given, otherwise only traffic and execution time. `O((devices + edges of the unit) × devices)` at
+    /// most.
     pub(crate) fn place(&mut self, task: TaskId, importance: Option<f64>) -> Result<(), PlaceError> {
         let unit = self.problem.graph().unit(task);
         let (device, reason) = match self.assignment.forced(unit) {
@@ -74,7 +77,7 @@ impl<'p> Factors<'p> {
         self.assignment.device_of_task(task).is_some()
     }
 
-    /// The placement. Every unit must have been placed.
+    /// Returns the placement. Every unit must have been placed.
     pub(crate) fn finish(self, strategy: &'static str) -> Placement {
         self.assignment.finish(strategy, None)
     }
@@ -106,7 +109,7 @@ impl<'p> Factors<'p> {
         }
     }
 
-    /// Time of the transfers that `unit` on each of `devices` adds (equations 4.7 to 4.10).
+    /// Returns the time of the transfers that `unit` adds on each of `devices` (equations 4.7 to 4.10).
     fn traffic(&self, unit: UnitId, devices: &[DeviceId]) -> Vec<f64> {
         let mut traffic = vec![0.0; devices.len()];
         for datum in self.inputs(unit) {
@@ -121,7 +124,7 @@ impl<'p> Factors<'p> {
         traffic
     }
 
-    /// The data that the members of `unit` consume, each once.
+    /// Returns the data that the members of `unit` consume, each once.
     fn inputs(&self, unit: UnitId) -> Vec<DatumId> {
         let graph = self.problem.graph();
         let members = graph.members(unit);
@@ -155,13 +158,13 @@ impl<'p> Factors<'p> {
         }
     }
 
-    /// Share of a device's memory in use; `None` where nothing is in use or memory has no limit.
+    /// Share of a device's memory in use; `None` if nothing is in use or memory has no limit.
     fn share(&self, device: DeviceId) -> Option<f64> {
         let (used, memory) = self.assignment.room().used(device)?;
         (used > 0).then(|| used as f64 / memory as f64)
     }
 
-    /// The smallest share above 0 of any device; 1 where there is none.
+    /// Smallest share above 0 of any device; 1 if there is none.
     fn smallest_share(&self) -> f64 {
         self.problem.platform().device_ids().filter_map(|device| self.share(device)).fold(1.0, f64::min)
     }
@@ -192,7 +195,7 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// a → b on the critical path, c beside it; 10 bytes each, devices of speed 1 and 2 with 100 bytes.
+    /// The edge a → b is the critical path, c is isolated; 10 bytes each, devices of speed 1 and 2 with 100 bytes.
     #[test]
     fn factors_are_those_of_the_equations() {
         let mut builder = sample::tasks(&[]);
@@ -203,7 +206,7 @@ mod tests {
         let problem = loaded.problem().unwrap();
         let placement = Mite.place(&problem).unwrap();
         assert_eq!(placement.device_of, [1, 1, 0].map(DeviceId));
-        // (memory, importance and speed, traffic, execution time) on the slow and on the fast device.
+        // Factors (memory, importance and speed, traffic, execution time) on the slow and on the fast device.
         let expected = [
             (a, [(0.1, 0.5, 1.0, 1.0), (0.1, 0.0, 1.0, 0.5)]),
             (b, [(0.01, 0.5, 1.0, 2.0 / 3.0), (0.1, 0.0, NO_TRAFFIC, 1.0)]),
@@ -224,7 +227,8 @@ mod tests {
         }
     }
 
-    /// A datum costs once on each device, whether a consumer is there already or several of one group come together.
+    /// A datum costs once on each device, both if a consumer is there already and if several of one group are placed
+    /// together.
     #[test]
     fn a_datum_that_is_sent_anyway_adds_no_traffic() {
         let mut builder = sample::tasks(&[1.0; 5]);
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(state.traffic(first, &devices), [0.0, 0.0]);
     }
 
-    /// A producer that comes after its consumers pays once for each device that they are on.
+    /// A producer that is placed after its consumers pays once for each of their devices.
     #[test]
     fn sends_to_placed_consumers_count_once_a_device() {
         let mut builder = sample::tasks(&[1.0; 4]);

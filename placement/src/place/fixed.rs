@@ -1,18 +1,18 @@
-//! A given assignment, such as one from a plan file: verified, not chosen.
+//! Given assignment, such as one from a plan file: it is verified, not chosen.
 
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::check::check_placement;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// Puts every task where it is told to.
+/// Strategy that puts every task on a given device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fixed {
     device_of: Vec<DeviceId>,
 }
 
 impl Fixed {
-    /// Task `t` goes on `device_of[t]`.
+    /// Creates the strategy that puts task `t` on `device_of[t]`.
     pub fn new(device_of: Vec<DeviceId>) -> Self {
         Fixed { device_of }
     }
@@ -24,7 +24,7 @@ impl Placer for Fixed {
     }
 
     /// # Errors
-    /// The first constraint that the assignment breaks.
+    /// Returns the first constraint that the assignment breaks.
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         if let Some(violation) = check_placement(problem, &self.device_of).into_iter().next() {
             return Err(PlaceError::Violation(violation));

@@ -1,12 +1,12 @@
-//! The order in which ready tasks are taken by a priority of their own.
+//! Order of ready tasks by a priority of each task.
 
 use crate::graph::{TaskGraph, TaskId};
 use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// All tasks, each after its predecessors; of those that could be next, the one of the greatest priority, and of equals the
-/// first in topological order. `O(V log V + E)`.
+/// Returns all tasks, each after its predecessors. Of the possible next tasks, the one with the greatest priority comes
+/// first; on a tie, the first in topological order. `O(V log V + E)`.
 pub(crate) fn by_priority(graph: &TaskGraph, priorities: &[f64]) -> Vec<TaskId> {
     let mut places = vec![0; graph.task_count()];
     for (place, task) in (0..).zip(graph.topological()) {

@@ -1,9 +1,10 @@
 //! Hash: units on devices in turn (Laich 2017, section 4.2).
 //!
-//! Colocation groups first, then single tasks, both by id. The hash value of a unit is the number of units placed before it
-//! modulo the number of devices; from that device on, the next one that is feasible and has room takes it.
+//! Colocation groups go first, then single tasks, both by id. The hash value of a unit is the number of units placed
+//! before it modulo the number of devices. From this device on, the next feasible device with enough free memory takes
+//! the unit.
 //!
-//! Time: `O(V × devices)`, and `O(V)` where every device is feasible.
+//! Time: `O(V × devices)`, and `O(V)` if every device is feasible.
 
 use super::assignment::Assignment;
 use super::{PlaceError, Placement, Placer, Reason};

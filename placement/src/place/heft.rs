@@ -1,17 +1,20 @@
-//! HEFT: each task where it would finish first, the most urgent task first (Topcuoglu 2002, section 4.2; Laich 2017, section 4.3).
+//! HEFT: each task on the device where it finishes first, the most urgent task first (Topcuoglu 2002, section 4.2;
+//! Laich 2017, section 4.3).
 //!
-//! Tasks go by decreasing upward rank, each to the feasible device with room where it finishes first in the first gap that is
-//! long enough; of equals, to the smallest device id. Means range over feasible devices.
+//! Tasks go by decreasing upward rank. Each goes to the feasible device with enough free memory where it finishes
+//! first, in the first gap that is long enough; on a tie, to the smallest device id. Means range over feasible devices.
 //!
-//! The text leaves two things open, to which no answer is always the better one. There the schedule is built with each answer,
-//! and the shortest is kept, as planned, or as simulated where the problem has rules that a list schedule knows nothing of:
-//! - Where constraints keep tasks from devices: what means range over, feasible devices or [all](unrestricted_upward_ranks).
-//! - Where tasks are colocated: whether the first member of a group that comes up decides by when it would finish itself, or by
-//!   when all of the group would be over, were the other members to follow one after the other, each after what is known of its
-//!   inputs. (Profiled networks with large groups, BERT by operators, take three to seven times as long by the former; on sparse
-//!   graphs it is the better one by up to a sixth.)
+//! The text leaves two choices open, and no answer is always better. In these cases the schedule is built with
+//! each answer, and the shortest is kept. The length is as planned, or as simulated if the problem has rules that list
+//! schedules ignore.
+//! - If constraints exclude tasks from devices: means range over feasible devices or over
+//!   [all](unrestricted_upward_ranks).
+//! - If tasks are colocated: the first member of a group chooses a device by its own end or by the end of the whole
+//!   group. For the group's end the other members follow one after the other, each after its known inputs. (With the
+//!   member's own end, profiled networks with large groups, BERT by operators, take three to seven times as long; on
+//!   sparse graphs it is better by up to a sixth.)
 //!
-//! Time: `O(V log V + E × devices)`, and for each task and device a search over that device's gaps.
+//! Time: `O(V log V + E × devices)`. Each pair of a task and a device adds a search over the device's gaps.
 
 use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
@@ -53,17 +56,17 @@ impl Placer for Heft {
     }
 }
 
-/// By whose end a device is chosen.
+/// Span by whose end a device is chosen.
 #[derive(Clone, Copy)]
 enum Judgement {
-    /// The task's.
+    /// The span of the task.
     Task,
-    /// That of its whole colocation group.
+    /// The span of the task's whole colocation group.
     Group,
 }
 
-/// Of what was planned; where the problem has rules that list schedules know nothing of, as simulated under them. Infinite where
-/// nothing was placed.
+/// Returns the makespan as planned; if the problem has rules that list schedules ignore, as simulated under them.
+/// Infinite if nothing was placed.
 fn makespan(problem: &Problem<'_>, placed: &Result<Placement, PlaceError>) -> f64 {
     let Ok(Placement { device_of, planned, .. }) = placed else { return f64::INFINITY };
     match planned {
@@ -94,7 +97,7 @@ mod tests {
     use crate::platform::DeviceId;
     use crate::sample;
 
-    /// The second input decides: a scheduler that took the minimum over predecessors would start task 2 too early.
+    /// The later input decides: with the minimum over predecessors, task 2 would start too early.
     #[test]
     fn a_task_waits_for_its_last_input() {
         let loaded = sample::problem(sample::graph(&[2.0, 8.0, 1.0], &[(0, 2, 0), (1, 2, 30)]), &[1.0; 2]);
@@ -107,7 +110,7 @@ mod tests {
         assert_eq!(placement.reasons[2], Reason::EarliestFinish(finishes.to_vec()));
     }
 
-    /// The first member alone would finish first on device 1; the second is slow there, and far from what it reads.
+    /// The first member alone would finish first on device 1; the second is slow there, and far from its input.
     #[test]
     fn a_group_goes_where_all_of_it_is_over_first() {
         let mut builder = sample::tasks(&[0.0; 3]);
@@ -117,7 +120,7 @@ mod tests {
         let loaded = sample::timed(builder.build().unwrap(), &times);
         let problem = loaded.problem().unwrap();
         let placement = Heft.place(&problem).unwrap();
-        // On device 0 the group is over at 6 + 4 + 2, on device 1 at 6 + 5 + 2.
+        // On device 0 the group ends at 6 + 4 + 2, on device 1 at 6 + 5 + 2.
         assert_eq!(placement.device_of, [DeviceId(0); 3]);
         let finishes = [(0, 12.0), (1, 13.0)].map(|(device, score)| ScoreOn { device: DeviceId(device), score });
         assert_eq!(placement.reasons[1], Reason::EarliestFinish(finishes.to_vec()));

@@ -1,15 +1,16 @@
-//! ICP: the critical path of what is left goes to one device, again and again (Laich 2017, section 4.5).
+//! ICP: repeatedly, the critical path of the remaining graph goes to one device (Laich 2017, section 4.5).
 //!
-//! The path is the longest in work, transfers left out, through the edges that are left. It is cut into subpaths of tasks that
-//! some device can take all of: a task that has a device already ends a subpath and is in none. A subpath goes to the device
-//! that then has the smallest load (equation 4.5), the whole of every colocation group with it; where no device has room for all
-//! of it, it is cut into halves. Then the path's edges are removed. It ends when every task has a device.
+//! The path is the longest in work, without transfers, through the remaining edges. It is cut into subpaths that some
+//! device can run completely. A task that has a device already ends a subpath and belongs to none. A subpath goes to
+//! the device that then has the smallest load (equation 4.5), with the whole of every colocation group. If no device
+//! has enough free memory for all of it, it is halved. Then the path's edges are removed. The method ends when every
+//! task has a device.
 //!
-//! Where the text leaves a choice: a path's length includes its sink, as that of a critical path does; the load includes the
-//! subpath in hand, without which the first path would go to the first device instead of the fastest.
+//! Choices that the text leaves open: a path's length includes its sink, like that of a critical path. The load
+//! includes the current subpath; otherwise the first path would go to the first device instead of the fastest.
 //!
-//! Time: `O(paths × (V + E) log V)` in the worst case. After a path only the ranks behind its edges are computed anew, so that
-//! short paths cost little.
+//! Time: `O(paths × (V + E) log V)` in the worst case. After each path only the ranks behind its edges are updated, so
+//! that short paths cost little.
 
 use super::assignment::Assignment;
 use super::reason::Best;
@@ -47,7 +48,7 @@ struct State<'p> {
     problem: &'p Problem<'p>,
     assignment: Assignment<'p>,
     load: Vec<f64>,
-    /// Units without a device.
+    /// Number of units without a device.
     left: usize,
 }
 
@@ -75,7 +76,7 @@ impl<'p> State<'p> {
             }
             self.place_subpath(&subpath, &devices)?;
             subpath.clear();
-            // The subpath that has just been placed may have been of the same group.
+            // The group of `unit` may have just been placed with the previous subpath.
             if !taken && self.assignment.device(unit).is_none() {
                 subpath.push(task);
                 devices = self.problem.feasible(unit).collect();
@@ -84,12 +85,12 @@ impl<'p> State<'p> {
         self.place_subpath(&subpath, &devices)
     }
 
-    /// Those of `devices` that are feasible for `unit`.
+    /// Returns the devices among `devices` that are feasible for `unit`.
     fn common(&self, devices: &[DeviceId], unit: UnitId) -> Vec<DeviceId> {
         devices.iter().copied().filter(|&device| self.problem.is_feasible(unit, device)).collect()
     }
 
-    /// Places a part of a subpath, which may have more devices to choose from than the whole.
+    /// Places a part of a subpath, which may have more common devices than the whole.
     fn place_part(&mut self, part: &[TaskId]) -> Result<(), PlaceError> {
         let all: Vec<DeviceId> = self.problem.platform().device_ids().collect();
         let units = part.iter().map(|&task| self.problem.graph().unit(task));
@@ -97,7 +98,8 @@ impl<'p> State<'p> {
         self.place_subpath(part, &devices)
     }
 
-    /// Puts all of `subpath` on the best of `devices`, each of which is feasible for all of it; in parts where none has room.
+    /// Puts all of `subpath` on the best of `devices`, each of which is feasible for all of it; in halves if none has
+    /// enough memory.
     fn place_subpath(&mut self, subpath: &[TaskId], devices: &[DeviceId]) -> Result<(), PlaceError> {
         let units: Vec<UnitId> = subpath.iter().map(|&task| self.problem.graph().unit(task)).collect();
         let Some(&unit) = units.first() else {
@@ -129,20 +131,20 @@ impl<'p> State<'p> {
     }
 }
 
-/// A sink behind the length of the longest path to its end.
+/// A sink, preceded by the length of the longest path to its end.
 type Sink = (Total, Reverse<TaskId>);
 
-/// The edges that are left, and the longest way to every task over them.
+/// Remaining edges, with the longest path to every task over them.
 struct Rest {
     predecessors: Vec<Vec<TaskId>>,
     successors: Vec<Vec<TaskId>>,
     work: Vec<f64>,
-    /// Operations source rank: work on the longest way to the task, itself left out.
+    /// Operations source rank: work on the longest path to the task, without the task.
     source: Vec<f64>,
-    /// Where in topological order a task is, and which task is there.
+    /// Position of each task in topological order, and the task at each position.
     place: Vec<u32>,
     at: Vec<TaskId>,
-    /// Every sink that is left, with a length that was right once; lengths only shrink.
+    /// Remaining sinks, with lengths that may be outdated; lengths only shrink.
     sinks: BinaryHeap<Sink>,
 }
 
@@ -173,14 +175,15 @@ impl Rest {
         (Total(self.source[task.index()] + self.work[task.index()]), Reverse(task))
     }
 
-    /// The longest way to the start of `task` and the predecessor that it comes over; of equals, the smallest.
+    /// Returns the length of the longest path to the start of `task`, and the predecessor on it; on a tie, the smallest
+    /// predecessor.
     fn longest_before(&self, task: TaskId) -> Option<(f64, TaskId)> {
         let ways = self.predecessors[task.index()].iter();
         let ways = ways.map(|&before| (self.source[before.index()] + self.work[before.index()], before));
         ways.reduce(|best, way| if way.0 > best.0 || way.0 == best.0 && way.1 < best.1 { way } else { best })
     }
 
-    /// The longest path that is left, from its sink to its source.
+    /// Returns the longest remaining path, from its sink to its source.
     fn next_path(&mut self) -> Option<Vec<TaskId>> {
         let sink = loop {
             let sink = self.sinks.pop()?;
@@ -233,7 +236,7 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// First 0, 2, 4; then 1, 2 over the edge that is left, of which 1 is new; then 4, 3 over the last.
+    /// The first path is 0, 2, 4; the next is 1, 2 over the remaining edge, with 1 as a new task; the last is 3, 4.
     #[test]
     fn paths_are_taken_out_one_after_the_other() {
         let edges = [(0, 2, 1), (1, 2, 1), (2, 4, 1), (3, 4, 1)];
@@ -249,7 +252,7 @@ mod tests {
         assert_eq!(Icp.place(&problem).unwrap().device_of, [1, 0, 1, 0, 1].map(DeviceId));
     }
 
-    /// The chain has 30 bytes and a task in its middle that only the CPU can run.
+    /// The chain has 30 bytes, and a task in its middle that only the CPU can run.
     #[test]
     fn a_path_is_cut_where_constraints_and_memory_need_it() {
         let mut builder = sample::tasks(&[]);

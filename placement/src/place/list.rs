@@ -1,11 +1,11 @@
-//! What list schedulers share: tasks that get a device and a time one after the other.
+//! Common part of list schedulers: tasks get a device and a time one after the other.
 //!
-//! A task can start on a device when every predecessor has finished and its datum has arrived (the *maximum* over all of them),
-//! in the first gap between the tasks already there that is long enough. The strategies differ in which task is next and in
-//! what they minimise over the devices.
+//! A task can start on a device when every predecessor has finished and its datum has arrived (the *maximum* over all
+//! of them). It takes the first gap between the device's tasks that is long enough. The strategies differ in the next
+//! task and in the score that they minimise over the devices.
 //!
-//! Constraints: only feasible devices with room are looked at; the members of a colocation group follow the one that is placed
-//! first, each in the gap that it finds when its turn comes.
+//! Constraints: only feasible devices with enough free memory are candidates. The members of a colocation group follow
+//! the first placed member; each takes the first long enough gap when it is placed.
 
 use super::assignment::Assignment;
 use super::reason::Best;
@@ -16,23 +16,23 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::{Schedule, Span};
 
-/// A schedule in the making. Every task is placed after its predecessors.
+/// Partial schedule. Every task is placed after its predecessors.
 pub(crate) struct PartialSchedule<'p> {
     problem: &'p Problem<'p>,
     assignment: Assignment<'p>,
     timelines: Vec<Timeline>,
     spans: Vec<Span>,
-    /// Whether a task has its span, by task.
+    /// Whether each task has its span.
     placed: Vec<bool>,
-    /// When the inputs of the task in hand are there; by device.
+    /// Arrival of the current task's inputs on each device.
     arrival: Vec<f64>,
 }
 
-/// Where a task can go.
+/// Devices that a task can go to.
 pub(crate) enum Choice {
-    /// Only there: its unit has been placed, or has one feasible device and the reason for that.
+    /// The only possible device: the unit's device, or its only feasible device with the reason for it.
     Forced(DeviceId, Option<Reason>),
-    /// To any of these, of which there is at least one; ascending.
+    /// Any of these devices, ascending; never empty.
     Free(Vec<DeviceId>),
 }
 
@@ -50,8 +50,9 @@ impl<'p> PartialSchedule<'p> {
         })
     }
 
-    /// Puts `task` where `score` is smallest; of equals, where it ends first; of these, on the smallest device id. `score` is
-    /// told when the task would start there and end. `reason` makes a reason of the devices with their scores, best first.
+    /// Puts `task` on the device with the smallest `score`; on a tie, where it ends first, then on the smallest device
+    /// id. `score` gets the span that the task would have on the device. `reason` makes a reason of the devices with
+    /// their scores, best first.
     pub(crate) fn place_by(
         &mut self,
         task: TaskId,
@@ -78,8 +79,8 @@ impl<'p> PartialSchedule<'p> {
         Ok(self.occupy(task, device))
     }
 
-    /// When the whole unit of a task with `span` would have ended on that device, as far as can be known: the other members follow
-    /// one after the other, each once what has been placed of its inputs is there.
+    /// Estimates the end of a task's whole unit, if the task has `span`. The other members follow one after the other
+    /// on the same device, each once its inputs from placed tasks are there.
     pub(crate) fn unit_end(&self, task: TaskId, span: Span) -> f64 {
         let graph = self.problem.graph();
         let mut end = span.end;
@@ -97,10 +98,10 @@ impl<'p> PartialSchedule<'p> {
         end
     }
 
-    /// The devices where `task` can go by now.
+    /// Returns the devices that `task` can go to now.
     ///
     /// # Errors
-    /// As those of [`Self::choice`].
+    /// Returns the errors of [`Self::choice`].
     pub(crate) fn devices(&self, task: TaskId) -> Result<Vec<DeviceId>, PlaceError> {
         Ok(match self.choice(task)? {
             Choice::Forced(device, _) => vec![device],
@@ -108,10 +109,10 @@ impl<'p> PartialSchedule<'p> {
         })
     }
 
-    /// Where `task` can go by now.
+    /// Returns the choice of devices that `task` can go to now.
     ///
     /// # Errors
-    /// Where no feasible device has room for its unit.
+    /// Returns an error if no feasible device has enough free memory for its unit.
     pub(crate) fn choice(&self, task: TaskId) -> Result<Choice, PlaceError> {
         let unit = self.problem.graph().unit(task);
         if let Some(device) = self.assignment.device(unit) {
@@ -124,7 +125,7 @@ impl<'p> PartialSchedule<'p> {
         if devices.is_empty() { Err(self.assignment.room().refusal(unit)) } else { Ok(Choice::Free(devices)) }
     }
 
-    /// Puts `task` on `device`, where it must be able to go; `reason` is that of a unit that has no device yet.
+    /// Puts `task` on `device`, which must be a possible choice; `reason` belongs to a unit that has no device yet.
     pub(crate) fn place_on(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) -> Span {
         self.decide(task, device, reason);
         self.await_inputs(task, &[device]);
@@ -137,14 +138,14 @@ impl<'p> PartialSchedule<'p> {
         }
     }
 
-    /// Computes when all inputs of `task` are on each of `devices`.
+    /// Computes the arrival of all inputs of `task` on each of `devices`.
     fn await_inputs(&mut self, task: TaskId, devices: &[DeviceId]) {
         let mut arrival = std::mem::take(&mut self.arrival);
         self.arrivals(task, devices, &mut arrival);
         self.arrival = arrival;
     }
 
-    /// When all inputs of `task` are on each of `devices`; by device, other entries as they were.
+    /// Writes the arrival of all inputs of `task` on each of `devices` into `arrival`, by device; other entries stay.
     pub(crate) fn arrivals(&self, task: TaskId, devices: &[DeviceId], arrival: &mut [f64]) {
         let graph = self.problem.graph();
         for device in devices {
@@ -170,7 +171,7 @@ impl<'p> PartialSchedule<'p> {
         self.earliest(device, self.arrival[device.index()], self.problem.time(task, device))
     }
 
-    /// The first gap of `device` that is long enough.
+    /// Returns the first gap of `device` that is long enough.
     pub(crate) fn earliest(&self, device: DeviceId, ready: f64, duration: f64) -> Slot {
         self.timelines[device.index()].earliest(ready, duration)
     }
@@ -184,7 +185,7 @@ impl<'p> PartialSchedule<'p> {
         span
     }
 
-    /// Whether `task`, for which `device` is feasible, can still go there.
+    /// Whether `task` can still go to `device`, which must be feasible for it.
     pub(crate) fn allows(&self, task: TaskId, device: DeviceId) -> bool {
         let unit = self.problem.graph().unit(task);
         match self.assignment.device(unit) {
@@ -193,7 +194,7 @@ impl<'p> PartialSchedule<'p> {
         }
     }
 
-    /// The placement, with the schedule. Every task must have been placed.
+    /// Returns the placement, with the schedule. Every task must have been placed.
     pub(crate) fn finish(self, strategy: &'static str) -> Placement {
         let mut placement = self.assignment.finish(strategy, None);
         placement.planned = Some(Schedule::of_spans(self.problem, self.spans));

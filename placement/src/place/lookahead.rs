@@ -1,17 +1,19 @@
-//! HEFT with lookahead: each task where its successors could finish first (Bittencourt, Sakellariou & Madeira 2010).
+//! HEFT with lookahead: each task on the device where its successors could finish first (Bittencourt, Sakellariou &
+//! Madeira 2010).
 //!
-//! Tasks go by decreasing upward rank. For each feasible device with room the task is tried there, then each of its successors
-//! finds the device where it would finish first, given what has been placed by then; the task goes where the last of these
-//! finishes is earliest. A successor's inputs from tasks that have no device yet count as there. A task without successors goes
-//! where it finishes first itself.
+//! Tasks go by decreasing upward rank. The task is tried on each feasible device with enough free memory. For each try,
+//! each of its successors finds the device where it would finish first, given everything that is placed by then. The
+//! task goes where the last of these finishes is earliest. A successor's inputs from tasks without a device count as
+//! available. A task without successors goes where it finishes first itself.
 //!
-//! Constraints: a successor of the same colocation group is looked at on the same device only, and one whose group has a
-//! device, there only. Memory is that before the task in hand.
+//! Constraints: a successor of the same colocation group is tried on the same device only. A successor whose group has
+//! a device is tried on this device only. Memory is that before the current task.
 //!
-//! Where the text leaves a choice: of equals the device where the task itself finishes first.
+//! Choices that the text leaves open: on a tie the device where the task itself finishes first is taken.
 //!
-//! Time: `O(V log V + E × devices²)` in the worst case, with a search over gaps in each step. A device is given up as soon as
-//! some successor cannot finish before the best device's last one, which leaves few of them.
+//! Time: `O(V log V + E × devices²)` in the worst case, with a search over gaps in each step. A device is abandoned as
+//! soon as some successor cannot finish before the last successor on the best device; so few devices need the full
+//! search.
 
 use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
@@ -54,21 +56,22 @@ impl Placer for Lookahead {
     }
 }
 
-/// A successor of the task in hand.
+/// Successor of the current task.
 struct Child<'s> {
     task: TaskId,
-    /// Where it can go, unless it must follow the task in hand.
+    /// Devices that it can go to, unless it must follow the current task.
     devices: Vec<DeviceId>,
     follows: bool,
-    /// When its inputs from placed tasks are there, by device; empty while there are none.
+    /// Arrival of its inputs from placed tasks, by device; empty if there are none.
     arrival: &'s [f64],
-    /// Bytes of its inputs from the task in hand, each with the same producer.
+    /// Bytes of each of its inputs from the current task.
     inputs: Vec<u64>,
     shortest: f64,
 }
 
 impl Child<'_> {
-    /// When it finishes at the earliest with its parent at `span`; anything greater than `enough` where that is not before.
+    /// Returns its earliest finish with its parent at `span`; any value greater than `enough` if it does not finish by
+    /// `enough`.
     fn finish(&self, problem: &Problem<'_>, schedule: &PartialSchedule<'_>, span: Span, enough: f64) -> f64 {
         let at_least = span.end + self.shortest;
         if at_least > enough {
@@ -84,7 +87,7 @@ impl Child<'_> {
             }
             let arrive = |&bytes: &u64| span.end + problem.transfer_time(bytes, span.device, device);
             let ready = self.inputs.iter().map(arrive).fold(before, f64::max);
-            // The parent ends before its child can start, so that its own place in a gap takes nothing from what is left.
+            // The parent ends before its child can start, so the parent's slot does not shorten the child's gaps.
             if ready + duration < earliest {
                 earliest = earliest.min(schedule.earliest(device, ready, duration).start + duration);
             }
@@ -93,10 +96,10 @@ impl Child<'_> {
     }
 }
 
-/// When inputs are on each device, for tasks that have no place yet.
+/// Arrival of inputs on each device, for tasks without a span.
 struct Arrivals<'p> {
     problem: &'p Problem<'p>,
-    /// By task; empty while none of its predecessors has a place, and again once it has one itself.
+    /// Arrivals by task; empty before any of its predecessors is placed, and again once the task itself is placed.
     rows: Vec<Vec<f64>>,
 }
 
@@ -105,7 +108,7 @@ impl<'p> Arrivals<'p> {
         Arrivals { problem, rows: vec![Vec::new(); problem.graph().task_count()] }
     }
 
-    /// The successors of `task`.
+    /// Returns the successors of `task`.
     fn children(&self, schedule: &PartialSchedule<'_>, task: TaskId) -> Vec<Child<'_>> {
         let graph = self.problem.graph();
         let unit = graph.unit(task);
@@ -114,7 +117,7 @@ impl<'p> Arrivals<'p> {
 
     fn child(&self, schedule: &PartialSchedule<'_>, parent: TaskId, unit: UnitId, task: TaskId) -> Child<'_> {
         let graph = self.problem.graph();
-        // Where there are none, placing the successor itself will fail, and say so.
+        // If there are no devices, placing the successor itself will fail with an error.
         let devices = schedule.devices(task).unwrap_or_default();
         let times = devices.iter().map(|&device| self.problem.time(task, device));
         let inputs = graph.inputs(task).iter().filter(|&&datum| graph.producer(datum) == parent);
@@ -128,7 +131,7 @@ impl<'p> Arrivals<'p> {
         }
     }
 
-    /// Notes that `task` runs at `span`.
+    /// Records that `task` runs at `span`.
     fn send(&mut self, task: TaskId, span: Span) {
         let graph = self.problem.graph();
         self.rows[task.index()] = Vec::new();
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// HEFT would put task 0 on device 0, where it ends first; its successor then has to wait for the transfer.
+    /// HEFT would put task 0 on device 0, where it ends first; its successor then waits for the transfer.
     #[test]
     fn the_successor_decides() {
         let times = [[2.0, 4.0], [20.0, 3.0]];

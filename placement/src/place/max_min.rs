@@ -1,17 +1,20 @@
-//! Max-min: of all ready tasks the one that can finish last, where it finishes first (Ibarra & Kim 1977; Braun et al. 2001).
+//! Max-min: the ready task with the latest best finish, on the device of that finish (Ibarra & Kim 1977; Braun et al.
+//! 2001).
 //!
-//! Each ready task has a device where it could finish first after everything that is there; the task for which that finish is
-//! latest is next. The texts know no gaps; here a task that has been chosen takes the first one that is long enough on any of its
-//! devices.
+//! For each ready task there is a device where it finishes first after everything on the device. The task whose finish
+//! there is latest is next. The texts have no gaps; here the chosen task takes the first gap that is long enough on any
+//! of its devices.
 //!
-//! Where the text leaves a choice: of equal finishes the smaller task id wins, and of a task's devices the smaller device id.
+//! Choices that the text leaves open: on equal finishes the smaller task id wins, and of a task's devices the smaller
+//! device id.
 //!
-//! A device only gets busier, so that a task's best finish changes only when its best device gets a task, and all devices are
-//! looked at again only where the second best has become better. Sources that take the same times on the same devices are looked
-//! at as one: what was ready from the start differs in nothing else.
+//! A device only gets busier, so a task's best finish changes only when its best device gets a task. All devices are
+//! compared again only if the second best has become better. Sources with equal times on equal devices form one entry,
+//! because ready tasks without inputs differ in nothing else.
 //!
-//! Time: `O(V × ready × devices)` in the worst case, `O(V × ready + E × devices)` where the best device mostly stays the best,
-//! with like sources counted once; and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
+//! Time: `O(V × ready × devices)` in the worst case, and `O(V × ready + E × devices)` if the best device mostly stays
+//! the best, with equal sources counted once. Each pair of a task and a device adds a search over the device's gaps.
+//! Memory: `O(V × devices)`.
 
 use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Placer, Reason};
@@ -48,32 +51,32 @@ impl Placer for MaxMin {
     }
 }
 
-/// A device for a ready task.
+/// Device for a ready task.
 #[derive(Debug, Clone, Copy)]
 struct Site {
     device: DeviceId,
-    /// When the task's inputs are there.
+    /// Arrival of the task's inputs.
     arrival: f64,
-    /// How long the task takes there.
+    /// Time of the task on the device.
     time: f64,
 }
 
-/// A ready task, or several with the same sites.
+/// A ready task, or several with equal sites.
 struct Ready {
-    /// At least one.
+    /// Tasks of the entry; never empty.
     tasks: BinaryHeap<Reverse<TaskId>>,
     sites: Vec<Site>,
-    /// Place of the best device in `sites`, and the task's finish there.
+    /// Position of the best device in `sites`; `finish` is the task's finish there.
     best: usize,
     finish: f64,
-    /// No other device is better than this, now or later.
+    /// Lower bound of the finish on all other devices, now and later.
     second: f64,
 }
 
 struct State<'p> {
     problem: &'p Problem<'p>,
     schedule: PartialSchedule<'p>,
-    /// When all that is on a device ends.
+    /// Time when everything on each device ends.
     free: Vec<f64>,
     ready: Vec<Ready>,
     arrival: Vec<f64>,
@@ -121,7 +124,7 @@ impl<'p> State<'p> {
         self.ready.push(ready);
     }
 
-    /// Takes out the ready task of the latest best finish, if any is left.
+    /// Removes and returns the ready task with the latest best finish, if any is left.
     fn take_last(&mut self) -> Option<TaskId> {
         let later = |one: &Ready, other: &Ready| {
             one.finish > other.finish || one.finish == other.finish && one.first() < other.first()
@@ -158,7 +161,7 @@ impl Ready {
         site.arrival.max(free[site.device.index()]) + site.time
     }
 
-    /// What follows when only the best device has got busier.
+    /// Updates the entry after only its best device has become busier.
     fn update(&mut self, free: &[f64]) {
         self.finish = self.finish_at(self.best, free);
         if self.finish > self.second {

@@ -1,9 +1,9 @@
-//! Min-min: of all ready tasks the one that can finish first, where it does (Ibarra & Kim 1977; Braun et al. 2001).
+//! Min-min: the ready task that can finish first, on the device where it does (Ibarra & Kim 1977; Braun et al. 2001).
 //!
-//! Where the text leaves a choice: of equal finishes the greater upward rank wins, then the smaller task id, then the smaller
-//! device id. The texts know no gaps; here a task that has been chosen takes the first one that is long enough.
+//! Choices that the text leaves open: on equal finishes the greater upward rank wins, then the smaller task id, then
+//! the smaller device id. The texts have no gaps; here the chosen task takes the first gap that is long enough.
 //!
-//! Time and memory: those of choosing [pairs](super::ready_list).
+//! Time and memory: as for the choice of [pairs](super::ready_list).
 
 use super::ready_list::{Pairing, place_pairs};
 use super::{PlaceError, Placement, Placer, Reason};
@@ -31,7 +31,7 @@ mod tests {
     use crate::graph::TaskId;
     use crate::sample;
 
-    /// The short tasks fill both devices before the long one starts, which is what max-min avoids.
+    /// The short tasks fill both devices before the long one starts; max-min avoids this.
     #[test]
     fn short_tasks_go_first() {
         let loaded = sample::problem(sample::graph(&[4.0, 1.0, 2.0, 2.0], &[]), &[1.0; 2]);

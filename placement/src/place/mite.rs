@@ -1,13 +1,15 @@
-//! MITE: each unit where the product of Memory, Importance, Traffic and Execution time is smallest (Laich 2017, section 4.7).
+//! MITE: each unit on the device with the smallest product of Memory, Importance, Traffic and Execution time (Laich
+//! 2017, section 4.7).
 //!
-//! Colocation groups are placed before single tasks; for each unit and each feasible device with room, the product of four
-//! [factors](super::factors) is computed (equation 4.6). A unit's importance is the mean operations rank of its members over
-//! the greatest of any task (equation 4.16).
+//! Colocation groups are placed before single tasks. For each unit and each feasible device with enough free memory,
+//! the product of four [factors](super::factors) is computed (equation 4.6). A unit's importance is the mean operations
+//! rank of its members over the greatest rank of any task (equation 4.16).
 //!
-//! Where the text leaves a choice: groups go by decreasing mean upward rank of their members, the most urgent first, and single
-//! tasks in topological order, so that what a task reads has mostly been placed. (Of nine orders of the groups this is the one
-//! with which none of the thesis' three graphs is worse than in its evaluation, whichever of eight orders the single tasks
-//! have.) Where memory has no limit or counts nothing, its factor is one constant and the other three decide.
+//! Choices that the text leaves open: groups go by decreasing mean upward rank of their members, the most urgent first.
+//! Single tasks go in topological order, so that most of a task's producers have been placed. Nine orders of the groups
+//! were tried with eight orders of single tasks. With this order of groups alone, no result on the thesis' three graphs
+//! is worse than in its evaluation. If memory has no limit or does not count, its factor is constant and the other
+//! three decide.
 //!
 //! Time: `O(V log V + V × devices + E × devices)`.
 
@@ -36,7 +38,7 @@ impl Placer for Mite {
     }
 }
 
-/// Colocation groups by decreasing mean upward rank, then single tasks in topological order.
+/// Returns the colocation groups by decreasing mean upward rank, then the single tasks in topological order.
 fn groups_first(problem: &Problem<'_>) -> Vec<UnitId> {
     let graph = problem.graph();
     let is_single = |unit: &UnitId| graph.members(*unit).len() == 1;
@@ -48,7 +50,7 @@ fn groups_first(problem: &Problem<'_>) -> Vec<UnitId> {
     units
 }
 
-/// The importance of every unit (equation 4.16), between 0 and 1.
+/// Returns the importance of every unit (equation 4.16), between 0 and 1.
 fn importance(problem: &Problem<'_>) -> Vec<f64> {
     let graph = problem.graph();
     let ranks = operations_ranks(problem);
@@ -57,7 +59,7 @@ fn importance(problem: &Problem<'_>) -> Vec<f64> {
     graph.unit_ids().map(of_unit).collect()
 }
 
-/// The mean over the members of `unit`.
+/// Mean rank over the members of `unit`.
 fn mean(graph: &TaskGraph, unit: UnitId, ranks: &[f64]) -> f64 {
     let members = graph.members(unit);
     members.iter().map(|task| ranks[task.index()]).sum::<f64>() / members.len() as f64

@@ -1,21 +1,21 @@
-//! PEFT: each task where its finish and what must follow from there are soonest over (Arabnejad & Barbosa 2014).
+//! PEFT: each task where its finish plus the optimistic time of the rest is smallest (Arabnejad & Barbosa 2014).
 //!
-//! The optimistic cost table says for each task and device how long the rest takes at best when the task runs there, other
-//! devices' loads left out (equation 6 of the paper):
+//! The optimistic cost table holds the least remaining time for each task and device, without the loads of devices
+//! (equation 6 of the paper):
 //!
 //! ```text
 //! OCT(t, p) = max over successors s of:  min over devices q of:  OCT(s, q) + time(s, q) + (q = p ? 0 : mean transfer)
 //! ```
 //!
-//! Of the ready tasks the one with the greatest mean of its row is next. It goes where the sum of its finish time and its entry
-//! of the table is smallest, into the first gap that is long enough.
+//! The ready task with the greatest mean of its row is next. It goes to the device with the smallest sum of its finish
+//! time and its entry of the table, into the first gap that is long enough.
 //!
 //! Constraints: minima and means range over feasible devices.
 //!
-//! Where the text leaves a choice: equal ranks go in topological order; of equal sums, the earlier finish wins.
+//! Choices that the text leaves open: equal ranks go in topological order; on equal sums, the earlier finish wins.
 //!
-//! Time: `O(V log V + E × devices)`, because the minimum over `q` is either at `p` or that over all devices with a transfer;
-//! and for each task and device a search over that device's gaps. Memory: `O(V × devices)`.
+//! Time: `O(V log V + E × devices)`, because the minimum over `q` is either at `p` or the minimum over all devices with
+//! a transfer. Each pair of a task and a device adds a search over the device's gaps. Memory: `O(V × devices)`.
 
 use super::frontier::by_priority;
 use super::list::PartialSchedule;
@@ -46,7 +46,7 @@ impl Placer for Peft {
     }
 }
 
-/// The optimistic cost table; task-major. Entries of devices that are not feasible for the task mean nothing.
+/// Optimistic cost table, by task, then device. Entries of infeasible devices are meaningless.
 struct OptimisticCosts {
     devices: usize,
     costs: Vec<f64>,
@@ -57,7 +57,7 @@ impl OptimisticCosts {
         let graph = problem.graph();
         let devices = problem.platform().device_count();
         let mut table = OptimisticCosts { devices, costs: vec![0.0; graph.task_count().saturating_mul(devices)] };
-        // For each task what is left on each device when it starts there, and the least of these.
+        // Least remaining time from the start of each task, on each device, and the minimum over its devices.
         let mut left = vec![f64::INFINITY; table.costs.len()];
         let mut least = vec![0.0; graph.task_count()];
         for &task in graph.topological().iter().rev() {
@@ -73,7 +73,7 @@ impl OptimisticCosts {
         table
     }
 
-    /// Raises the row that begins at `row` to what the consumers of `datum` need.
+    /// Raises the row that begins at `row` to the needs of the consumers of `datum`.
     fn follow(&mut self, problem: &Problem<'_>, datum: DatumId, row: usize, left: &[f64], least: &[f64]) {
         let transfer = problem.mean_transfer_time(problem.graph().bytes(datum));
         for consumer in problem.graph().consumers(datum) {
@@ -89,7 +89,7 @@ impl OptimisticCosts {
         self.costs[task.index() * self.devices + device.index()]
     }
 
-    /// The mean over the task's feasible devices, of which there is at least one.
+    /// Mean over the task's feasible devices, of which there is at least one.
     fn mean(&self, problem: &Problem<'_>, task: TaskId) -> f64 {
         let feasible = problem.feasible(problem.graph().unit(task));
         let (sum, count) =
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// Task 1 runs well on device 1 only, and its input is large: task 0 is better there, although it finishes later.
+    /// Task 1 is fast on device 1 only, and its input is large: task 0 is better there, although it finishes later.
     #[test]
     fn a_task_goes_where_its_successor_is_cheap() {
         let times = [[2.0, 4.0], [20.0, 3.0]];

@@ -1,16 +1,16 @@
-//! List schedulers that choose a task and a device together: of all ready tasks and their devices, the pair of the smallest key.
+//! List schedulers that choose the pair of a ready task and a device with the smallest key.
 //!
-//! A key is the time when the task could start after everything that is on the device, plus an offset of the pair; min-min, ETF
-//! and DLS differ in that offset. Once a pair has been chosen its task looks for gaps, as in HEFT, on all of its devices:
-//! it never starts later there than the pair promised.
+//! A key is the time when the task could start after everything on the device, plus an offset of the pair. Min-min, ETF
+//! and DLS differ in that offset. The task of the chosen pair then searches gaps on all of its devices, as in HEFT. It
+//! never starts later there than in the pair.
 //!
-//! Every device has two heaps of ready tasks: those whose inputs are there before the device is free, by offset, and those that
-//! it would have to wait for, by arrival and offset. A device gets busier only, so a task moves at most once, from the second to
-//! the first, and the pair of the smallest key is at the top of some heap. Sources are ready from the start, so that each device
-//! has them sorted once, in the place of a heap.
+//! Every device has two heaps of ready tasks. One holds tasks whose inputs arrive before the device is free, by offset.
+//! The other holds tasks that the device would have to wait for, by arrival and offset. A device only gets busier, so a
+//! task moves at most once, from the second heap to the first. So the pair with the smallest key is at the top of some
+//! heap. Sources are ready from the start, so each device sorts them once instead of using a heap.
 //!
-//! Time: `O(V × devices × log V + E × devices)`, and for each task and device a search over that device's gaps. Memory:
-//! `O(V × devices)`.
+//! Time: `O(V × devices × log V + E × devices)`. Each pair of a task and a device adds a search over the device's gaps.
+//! Memory: `O(V × devices)`.
 
 use super::list::PartialSchedule;
 use super::{PlaceError, Placement, Reason, ScoreOn};
@@ -22,20 +22,20 @@ use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What distinguishes a scheduler of this family.
+/// Differences between the schedulers of this family.
 pub(crate) struct Pairing<F> {
     /// Makes a reason of the devices and their keys, best first.
     pub(crate) reason: fn(Vec<ScoreOn>) -> Reason,
-    /// What is added to a start time; smaller keys go first.
+    /// Term added to a start time; smaller keys go first.
     pub(crate) offset: F,
-    /// By task: which of equal keys goes first, the greatest.
+    /// Urgency of each task; of equal keys the greatest urgency goes first.
     pub(crate) urgency: Vec<f64>,
 }
 
 /// Places every task by `pairing`.
 ///
 /// # Errors
-/// Where no feasible device has room for some unit.
+/// Returns an error if no feasible device has enough free memory for some unit.
 pub(crate) fn place_pairs(
     problem: &Problem<'_>,
     strategy: &'static str,
@@ -49,13 +49,13 @@ pub(crate) fn place_pairs(
     Ok(state.schedule.finish(strategy))
 }
 
-/// A ready task on one device. The greatest entry goes first: that of the smallest key, and of equals the smallest place.
+/// Ready task on one device. The greatest entry goes first: the smallest key, and of equal keys the smallest place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     key: Reverse<Total>,
-    /// The task, by its place among all of them by decreasing urgency.
+    /// Position of the task in the list of all tasks by decreasing urgency.
     place: Reverse<u32>,
-    /// When its inputs are on the device.
+    /// Arrival of its inputs on the device.
     arrival: Total,
 }
 
@@ -65,16 +65,16 @@ impl Entry {
     }
 }
 
-/// The ready tasks of one device. Entries of tasks that have gone elsewhere stay until they come up.
+/// Ready tasks of one device. Entries of tasks that were placed elsewhere stay until they reach the top.
 #[derive(Debug, Clone, Default)]
 struct Queue {
-    /// When all that is on the device ends.
+    /// Time when everything on the device ends.
     free: f64,
     /// Sources with their offsets as keys, ascending.
     sources: Vec<Entry>,
-    /// By offset.
+    /// Tasks whose inputs have arrived, by offset.
     arrived: BinaryHeap<Entry>,
-    /// By arrival plus offset, as if the device were free by then.
+    /// Tasks that the device would wait for, by arrival plus offset, as if the device were free by then.
     awaited: BinaryHeap<Entry>,
 }
 
@@ -87,7 +87,8 @@ impl Queue {
         }
     }
 
-    /// The entry of the smallest key among those that still `count`, with that key; `offset` is that of a place.
+    /// Returns the entry with the smallest key among those that satisfy `counts`, with that key. `offset` returns the
+    /// offset of a place.
     fn first(&mut self, counts: impl Fn(u32) -> bool, offset: impl Fn(u32) -> f64) -> Option<Entry> {
         while let Some(&Entry { arrival: Total(arrival), place: Reverse(place), .. }) = self.awaited.peek()
             && (arrival <= self.free || !counts(place))
@@ -111,7 +112,7 @@ struct State<'p, F> {
     problem: &'p Problem<'p>,
     pairing: &'p Pairing<F>,
     schedule: PartialSchedule<'p>,
-    /// All tasks by decreasing urgency, of equals by id; and each task's place there.
+    /// All tasks by decreasing urgency, then by id; and each task's position in that list.
     tasks: Vec<TaskId>,
     places: Vec<u32>,
     queues: Vec<Queue>,
@@ -146,7 +147,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
     }
 
     fn sort_sources(&mut self) -> Result<(), PlaceError> {
-        // The least urgent first: where only urgency counts, the entries come sorted.
+        // The least urgent task comes first: if only urgency counts, the entries are already sorted.
         for place in (0..self.tasks.len() as u32).rev() {
             let task = self.tasks[place as usize];
             if self.missing[task.index()] > 0 {
@@ -172,7 +173,8 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
         Ok(())
     }
 
-    /// The task of the pair of the smallest key; of equals, the most urgent, the smallest task id, the smallest device id.
+    /// Returns the task of the pair with the smallest key; on a tie, the most urgent task, the smallest task id, the
+    /// smallest device id.
     fn next(&mut self) -> Result<TaskId, PlaceError> {
         let mut best: Option<Entry> = None;
         for (device, queue) in self.problem.platform().device_ids().zip(&mut self.queues) {
@@ -187,7 +189,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
         best.map_or_else(|| Err(self.refusal()), |entry| Ok(self.tasks[entry.place.0 as usize]))
     }
 
-    /// Why no pair is left: some ready task has no device with room any more.
+    /// Returns the reason why no pair is left: some ready task has no device with enough free memory.
     fn refusal(&self) -> PlaceError {
         let graph = self.problem.graph();
         let stuck = graph.task_ids().filter(|&task| !self.placed[task.index()] && self.missing[task.index()] == 0);

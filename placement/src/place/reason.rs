@@ -1,61 +1,62 @@
-//! Why a task is on its device, as data with a one-line text.
+//! Reasons for the device of a task, as data with a one-line text.
 
 use crate::graph::TaskGraph;
 use crate::graph::TaskId;
 use crate::platform::{DeviceId, Platform};
 use std::fmt;
 
-/// Why a task is on its device. Lists of candidates are best first and hold at most [`Reason::CANDIDATES`] devices.
+/// Reason for the device of a task. Lists of candidates are best first and hold at most [`Reason::CANDIDATES`] devices.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
     /// The assignment was given.
     Given,
-    /// The task, or one colocated with it, is pinned there.
+    /// The task, or a task colocated with it, is pinned to the device.
     Pinned,
     /// No other device is feasible.
     OnlyFeasible,
-    /// It follows a member of its colocation group that was placed first.
+    /// The task follows a member of its colocation group that was placed first.
     ColocatedWith(TaskId),
-    /// It, or all of its colocation group, would finish there first; scores are those finishes.
+    /// The task, or all of its colocation group, would finish first there; scores are the finish times.
     EarliestFinish(Vec<ScoreOn>),
-    /// What the strategy minimises is smallest there (list schedulers other than HEFT); `what` says what that is.
+    /// The strategy's score is smallest there (list schedulers other than HEFT).
     Smallest {
-        /// What is compared.
+        /// Name of the score.
         what: &'static str,
-        /// The devices.
+        /// Devices with their scores.
         candidates: Vec<ScoreOn>,
     },
     /// The product of the factors is smallest there (MITE; DFS, for which memory and importance are 1).
     Mite(Vec<MiteFactors>),
-    /// The device has the least to do, before the unit in hand (CP, off the critical path) or with it (ICP); scores are times.
+    /// The device has the least load, before the current unit (CP, off the critical path) or with it (ICP); scores are
+    /// times.
     LeastLoaded(Vec<ScoreOn>),
-    /// A rule that compares nothing leads there; the text says which.
+    /// A rule without comparison chose the device; the text names the rule.
     Rule(&'static str),
-    /// A strategy had it there, whose placement was taken over (auto).
+    /// Another strategy chose the device, and its placement was adopted (auto).
     Of {
         /// The strategy.
         strategy: &'static str,
-        /// Its own reason.
+        /// Reason of that strategy.
         reason: Box<Reason>,
     },
-    /// A search moved it there (auto).
+    /// A search moved the task there (auto).
     Moved {
         /// The strategy that the search started from.
         start: &'static str,
-        /// The device where that strategy had it.
+        /// Device in the placement of that strategy.
         from: DeviceId,
-        /// The makespan of that strategy's placement, and of the one that the search made of it.
+        /// Makespan of that strategy's placement, and of the placement after the search.
         makespans: [f64; 2],
     },
 }
 
-/// What a strategy thinks of a device; smaller is better.
+/// Score of a device; smaller is better.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScoreOn {
     /// The device.
     pub device: DeviceId,
-    /// What the strategy minimises.
+    /// Value that the strategy minimises.
     pub score: f64,
 }
 
@@ -64,18 +65,18 @@ pub struct ScoreOn {
 pub struct MiteFactors {
     /// The device.
     pub device: DeviceId,
-    /// Share of its memory in use (equation 4.14).
+    /// Share of the device's memory in use (equation 4.14).
     pub memory: f64,
     /// One minus importance times relative speed (equation 4.15).
     pub importance_speed_boost: f64,
-    /// Transfers that the choice causes, over the most that a choice would (equation 4.11).
+    /// Transfers that the choice causes, over the most that any choice would cause (equation 4.11).
     pub traffic: f64,
-    /// Time of all that the device would have to do, over the most that a choice would give (equation 4.13).
+    /// Time of everything on the device after the choice, over the greatest such time of any choice (equation 4.13).
     pub execution_time: f64,
 }
 
 impl MiteFactors {
-    /// The product that MITE minimises (equation 4.6).
+    /// Returns the product that MITE minimises (equation 4.6).
     pub fn product(&self) -> f64 {
         self.traffic * self.execution_time * self.memory * self.importance_speed_boost
     }
@@ -85,11 +86,12 @@ impl Reason {
     /// Most candidates that a reason keeps, so that 36 000 tasks on 100 devices stay small.
     pub const CANDIDATES: usize = 8;
 
-    /// That it is on the critical path, or colocated with a task that is, and this is the path's fastest feasible device.
+    /// The task is on the critical path, or colocated with a task on it, and the device is the path's fastest feasible
+    /// one.
     pub(crate) const CRITICAL_PATH: Reason = Reason::Rule("on the critical path");
 
-    /// This reason as that of a strategy whose placement another takes over. What constraints leave no choice of stays as it is, and so does
-    /// what names its strategy already.
+    /// Wraps the reason as the reason of `strategy`, whose placement another strategy adopts. Reasons that constraints
+    /// dictate stay, and so do reasons that already name their strategy.
     pub fn credited(self, strategy: &'static str) -> Self {
         match self {
             Self::Pinned | Self::OnlyFeasible | Self::ColocatedWith(_) | Self::Of { .. } | Self::Moved { .. } => self,
@@ -97,7 +99,7 @@ impl Reason {
         }
     }
 
-    /// This reason in a graph whose tasks have other numbers.
+    /// Returns the reason for a graph whose tasks have other numbers.
     #[must_use]
     pub fn renumbered(&self, number: impl Fn(TaskId) -> TaskId) -> Self {
         match self {
@@ -106,7 +108,7 @@ impl Reason {
         }
     }
 
-    /// This reason with the names of tasks and devices instead of their numbers.
+    /// Returns a display of the reason with the names of tasks and devices instead of their numbers.
     pub fn explained<'a>(&'a self, graph: &'a TaskGraph, platform: &'a Platform) -> Explained<'a> {
         Explained { reason: self, names: Some((graph, platform)), seconds: false }
     }
@@ -118,24 +120,24 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A [`Reason`] that can be shown with names.
+/// Display of a [`Reason`] with names.
 #[derive(Debug, Clone, Copy)]
 pub struct Explained<'a> {
     reason: &'a Reason,
     names: Option<(&'a TaskGraph, &'a Platform)>,
-    /// Whether times are seconds.
+    /// Whether times are in seconds.
     seconds: bool,
 }
 
 impl Explained<'_> {
-    /// The same of a problem in seconds: times are shown in milliseconds.
+    /// Shows times in milliseconds, for a problem in seconds (default: times without a unit).
     #[must_use]
     pub fn in_seconds(self) -> Self {
         Explained { seconds: true, ..self }
     }
 
     fn time(&self, time: f64) -> String {
-        // What rounds to nothing has no sign.
+        // Adding 0.0 turns a negative zero from rounding into zero.
         if self.seconds { format!("{:.4} ms", (time * 1e7).round() / 1e4 + 0.0) } else { format!("{time:.4e}") }
     }
 
@@ -201,7 +203,7 @@ impl fmt::Display for Explained<'_> {
     }
 }
 
-/// The best candidates seen so far, best first, at most [`Reason::CANDIDATES`] of them.
+/// Best candidates so far, best first, at most [`Reason::CANDIDATES`] of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Best<T> {
     kept: Vec<T>,
@@ -212,7 +214,7 @@ impl<T> Best<T> {
         Best { kept: Vec::with_capacity(Reason::CANDIDATES) }
     }
 
-    /// Keeps `candidate` if fewer than the limit are `better`; of equals the earlier is kept before the later.
+    /// Keeps `candidate` if fewer than the limit are `better`; of equal candidates the earlier one comes first.
     pub(crate) fn offer(&mut self, candidate: T, better: impl Fn(&T, &T) -> bool) {
         let place = self.kept.iter().rposition(|kept| !better(&candidate, kept)).map_or(0, |last| last + 1);
         if place == Reason::CANDIDATES {

@@ -1,20 +1,20 @@
-//! Memory left on each device while units are being placed.
+//! Free memory of each device while units are being placed.
 
 use super::PlaceError;
 use crate::graph::UnitId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// What each device has left. Units with one feasible device have their room set aside from the start, so that what could go
-/// anywhere never takes it.
+/// Free memory of each device. Memory for units with one feasible device is reserved from the start, so that units with
+/// a choice never take it.
 pub(crate) struct Room<'p> {
     problem: &'p Problem<'p>,
-    /// `None` where there is no limit.
+    /// Free bytes of each device; `None` means no limit.
     left: Vec<Option<u64>>,
 }
 
 impl<'p> Room<'p> {
-    /// Empty devices but for the room of units that can be on one device only.
+    /// Creates empty devices, with memory reserved for units that can be on one device only.
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         let left = problem.platform().devices().iter().map(|device| device.memory).collect();
         let mut room = Room { problem, left };
@@ -34,27 +34,29 @@ impl<'p> Room<'p> {
         self.left[device.index()].is_none_or(|left| self.problem.demand(unit) <= left)
     }
 
-    /// Whether all of `units`, none of which is on a device yet and for each of which `device` is feasible, fit onto it.
+    /// Whether all of `units` fit onto `device`. None of them may have a device yet, and `device` must be feasible for
+    /// each.
     pub(crate) fn holds_all(&self, units: &[UnitId], device: DeviceId) -> bool {
         let open = units.iter().filter(|&&unit| self.problem.only_feasible(unit).is_none());
         let needed = open.fold(0, |sum: u64, &unit| sum.saturating_add(self.problem.demand(unit)));
         self.left[device.index()].is_none_or(|left| needed <= left)
     }
 
-    /// Takes the room of `unit` on `device`, where it must fit; that of units with one feasible device is taken already.
+    /// Takes the memory of `unit` on `device`, where it must fit. Memory of units with one feasible device is already
+    /// reserved.
     pub(crate) fn take(&mut self, unit: UnitId, device: DeviceId) {
         if self.problem.only_feasible(unit).is_none() {
             self.subtract(unit, device);
         }
     }
 
-    /// Bytes in use on `device` of all that it has; `None` where there is no limit.
+    /// Returns the bytes in use on `device` and its capacity; `None` if it has no limit.
     pub(crate) fn used(&self, device: DeviceId) -> Option<(u64, u64)> {
         let memory = self.problem.platform().device(device).memory?;
         self.left[device.index()].map(|left| (memory - left, memory))
     }
 
-    /// The error that says that no feasible device has room for `unit`.
+    /// Returns the error that no feasible device has enough free memory for `unit`.
     pub(crate) fn refusal(&self, unit: UnitId) -> PlaceError {
         let left = |device: DeviceId| self.left[device.index()].unwrap_or(u64::MAX);
         let roomiest = self.problem.feasible(unit).max_by_key(|&device| left(device)).unwrap_or(DeviceId(0));

@@ -1,4 +1,4 @@
-//! Everything on one device: the fastest of a kind, as far as tasks can run there.
+//! Strategy that puts everything on the fastest device of a kind, as far as tasks can run there.
 
 use super::assignment::Assignment;
 use super::slowness::fastest_first;
@@ -7,8 +7,8 @@ use crate::graph::UnitId;
 use crate::platform::DeviceKind;
 use crate::problem::Problem;
 
-/// Puts every unit on the fastest device of `kind` that can take it, and what no such device can take on the fastest other
-/// device. With one device of each kind that is the CPU for `cpu` and the GPU for `gpu`, the rest on the other.
+/// Puts every unit on the fastest device of `kind` that can take it; if there is none, on the fastest other device.
+/// With one device of each kind, `cpu` uses the CPU and `gpu` the GPU, with the rest on the other device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Single {
     /// The wanted kind.

@@ -1,14 +1,14 @@
-//! How slow a device is for a set of units, whatever the cost model.
+//! Slowness of a device for a set of units, under any cost model.
 
 use crate::graph::UnitId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// All devices, the fastest for `units` first, with ties by id. `O(members × devices)`.
+/// Returns all devices, the fastest for `units` first, with ties by id. `O(members × devices)`.
 ///
-/// A device's slowness is the time of all the units that can run on it over their [work](Problem::work). Where time is
-/// operations over speed this is the inverse of its speed, times a constant; with other costs it says how a device does on
-/// what it would have to run. A device that is feasible for none of the units comes last.
+/// A device's slowness is the time of all units that can run on it over their [work](Problem::work). If time is
+/// operations over speed, this is the inverse of its speed, times a constant. With other costs it depends on the units
+/// that the device would run. A device that is feasible for none of the units comes last.
 pub(crate) fn fastest_first(problem: &Problem<'_>, units: &[UnitId]) -> Vec<DeviceId> {
     let graph = problem.graph();
     let mut sums: Vec<Option<Sum>> = vec![None; problem.platform().device_count()];
@@ -33,7 +33,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Where nothing takes any time, all devices are alike.
+    /// Ratio of time to work; 1 if nothing takes any time, so that all devices are equal.
     fn slowness(self) -> f64 {
         if self.work == 0.0 { 1.0 } else { self.time / self.work }
     }

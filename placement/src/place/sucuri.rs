@@ -1,22 +1,22 @@
-//! Sucuri's list scheduling: a task follows its heaviest incident node (Silva et al. 2016, "Task Scheduling in Sucuri Dataflow
-//! Library", section III).
+//! Sucuri's list scheduling: a task follows its heaviest incident node (Silva et al. 2016, "Task Scheduling in Sucuri
+//! Dataflow Library", section III).
 //!
-//! A worker is a device and belongs to a machine. Tasks go in topological order. Those without incident nodes (predecessors)
-//! take workers in turn, machine by machine; any other goes
+//! A worker is a device and belongs to a machine. Tasks go in topological order. Tasks without incident nodes
+//! (predecessors) take workers in turn, machine by machine. Any other task goes
 //!
-//! 1. to the worker of its incident node of the greatest weight,
+//! 1. to the worker of its incident node with the greatest weight,
 //! 2. or else to another worker of that node's machine,
-//! 3. where all incident nodes weigh the same, to their workers in turn,
+//! 3. if all incident nodes have equal weights, to their workers in turn,
 //! 4. or else to another machine.
 //!
-//! A task's weight is its [work](Problem::work). A *pin* is the pin of the task, a *manual rank* is the machine that a task must
-//! be on.
+//! A task's weight is its [work](Problem::work). A *pin* is the pin of the task, a *manual rank* is the machine that a
+//! task must run on.
 //!
-//! Where the text leaves a choice: a worker is open to a task where it is feasible, has room and has no successor yet of the
-//! incident node in question, so that one successor carries its line on and the others run beside it; rule 3 comes before rules 1
-//! and 2 where there are several incident nodes; where every worker has such a successor, all of them take turns. Within rules 2 and
-//! 4 workers take turns as well. Unless they are given, all CPU devices are one machine and every other device is one of its
-//! own, because that is where memory is shared.
+//! Choices that the text leaves open: a worker is open to a task if it is feasible, has enough free memory, and runs no
+//! successor of the incident node yet. So one successor continues the incident node's line and the others run in
+//! parallel. With several incident nodes, rule 3 comes before rules 1 and 2. If every worker runs such a successor, all
+//! of them take turns. Within rules 2 and 4 workers take turns as well. By default all CPU devices form one machine,
+//! because they share memory, and every other device is a machine of its own.
 //!
 //! Time: `O(V × devices + E)`.
 
@@ -35,17 +35,18 @@ pub struct Sucuri {
 }
 
 impl Sucuri {
-    /// The same strategy with device `d` in machine `machine_of[d]`; there must be one entry for each device.
+    /// Sets the machine `machine_of[d]` of each device `d` (default: one for all CPU devices, one for each other
+    /// device). There must be one entry for each device.
     pub fn with_machines(self, machine_of: Vec<u32>) -> Self {
         Sucuri { machine_of: Some(machine_of), ..self }
     }
 
-    /// The same strategy with each of these tasks, and what is colocated with it, on a worker of the given machine.
+    /// Binds each of these tasks, with its colocation group, to a machine (default: none).
     pub fn with_manual_ranks(self, manual_ranks: Vec<(TaskId, u32)>) -> Self {
         Sucuri { manual_ranks, ..self }
     }
 
-    /// The machine of every unit that must be on one.
+    /// Returns the machine of every unit that is bound to one.
     fn machines_wanted(&self, problem: &Problem<'_>) -> Vec<Option<u32>> {
         let graph = problem.graph();
         let mut wanted = vec![None; graph.unit_count()];
@@ -62,7 +63,8 @@ impl Placer for Sucuri {
     }
 
     /// # Errors
-    /// Also where machines are given for another number of devices, or a manual rank leads to no worker that can take the task.
+    /// Also returns an error if machines are given for another number of devices, or if no worker of a manual rank can
+    /// take the task.
     fn place(&self, problem: &Problem<'_>) -> Result<Placement, PlaceError> {
         let devices = problem.platform().device_count();
         let machine_of = self.machine_of.clone().unwrap_or_else(|| shared_memory(problem.platform()));
@@ -81,7 +83,7 @@ impl Placer for Sucuri {
     }
 }
 
-/// One machine for all CPU devices, and one for each other device.
+/// Returns one machine for all CPU devices, and one for each other device.
 fn shared_memory(platform: &Platform) -> Vec<u32> {
     let machine = |device| if platform.device(device).kind == DeviceKind::Cpu { 0 } else { device.0 + 1 };
     platform.device_ids().map(machine).collect()
@@ -91,11 +93,11 @@ struct State<'p> {
     problem: &'p Problem<'p>,
     assignment: Assignment<'p>,
     machine_of: Vec<u32>,
-    /// All devices, machine by machine; turns go along it.
+    /// All devices, machine by machine: the order of turns.
     round: Vec<DeviceId>,
-    /// Place in `round` of the device that is next.
+    /// Position in `round` of the next device in turn.
     turn: usize,
-    /// For each task, the devices that its successors are on.
+    /// Devices of the successors of each task.
     followed_on: DeviceSets,
 }
 
@@ -142,7 +144,7 @@ impl<'p> State<'p> {
         Ok(())
     }
 
-    /// One of `workers`, of which there is at least one.
+    /// Chooses one of `workers`, which is not empty.
     fn choose(&mut self, task: TaskId, workers: &[DeviceId]) -> (DeviceId, Reason) {
         let heaviest = self.heaviest(task);
         for &(incident, worker) in &heaviest {
@@ -169,8 +171,8 @@ impl<'p> State<'p> {
         }
     }
 
-    /// The incident nodes that have a device, with it: the heaviest of them, or all from the next in turn on where several weigh
-    /// the same and none less.
+    /// Returns the incident nodes that have a device, with the device: the heaviest one only. If all have equal
+    /// weights, returns all of them, starting with the next in turn.
     fn heaviest(&mut self, task: TaskId) -> Vec<(TaskId, DeviceId)> {
         let incident = self.problem.graph().predecessors(task).iter();
         let mut placed: Vec<(TaskId, DeviceId)> = incident
@@ -188,7 +190,8 @@ impl<'p> State<'p> {
         placed
     }
 
-    /// The first of `devices` in the round from the next in turn on, of which there must be one; moves the turn behind it.
+    /// Returns the first of `devices` in `round`, from the next in turn on, and moves the turn behind it. `devices`
+    /// must not be empty.
     fn next_of(&mut self, devices: &[DeviceId]) -> DeviceId {
         let mut turns = (0..self.round.len()).map(|step| (self.turn + step) % self.round.len());
         let place = turns.find(|&place| devices.contains(&self.round[place])).expect("the round has all devices");
@@ -211,10 +214,11 @@ mod tests {
     #[test]
     fn tasks_follow_their_heaviest_incident_node() {
         let two_machines = Sucuri::default().with_machines(vec![0, 0, 1, 1]);
-        // Sources in turn; 2 follows 1, the heavier one; 3 finds that worker followed, and 4 the machine.
+        // Sources go in turn; 2 follows 1, the heavier one. For 3 that worker already has a successor, for 4 the whole
+        // machine.
         let edges = [(0, 2, 1), (1, 2, 1), (1, 3, 1), (1, 4, 1)];
         assert_eq!(place(&two_machines, &[1.0, 5.0, 1.0, 1.0, 1.0], &edges), Ok(vec![0, 1, 1, 0, 2]));
-        // With the same weights, the workers of both incident nodes take turns.
+        // With equal weights, the workers of both incident nodes take turns.
         let edges = [(0, 2, 1), (1, 2, 1), (0, 3, 1), (1, 3, 1)];
         assert_eq!(place(&two_machines, &[1.0; 4], &edges), Ok(vec![0, 1, 0, 1]));
     }

@@ -1,9 +1,9 @@
-//! The free times of a device, for insertion-based list scheduling.
+//! Free times of a device, for insertion-based list scheduling.
 //!
-//! A timeline keeps its gaps in blocks, each with the length of its longest gap, so that a search skips whole blocks that are
-//! too tight. Gaps of length zero stay where two tasks touch: a task that takes no time fits in there.
+//! A timeline keeps its gaps in blocks, each with the length of its longest gap, so that a search skips blocks without
+//! a long enough gap. Gaps of length zero stay between two adjacent tasks: a task without duration fits in there.
 
-/// Gaps a block holds before it is split.
+/// Most gaps of a block before it is split.
 const BLOCK: usize = 32;
 
 #[derive(Debug, Clone, Copy)]
@@ -15,7 +15,7 @@ struct Gap {
 #[derive(Debug, Clone)]
 struct Block {
     gaps: Vec<Gap>,
-    /// At least the length of the longest gap.
+    /// Upper bound of the length of the longest gap.
     longest: f64,
 }
 
@@ -25,7 +25,7 @@ impl Block {
         Block { gaps, longest }
     }
 
-    /// When the last gap of the block ends. A block is never empty.
+    /// Returns the end of the last gap of the block. A block is never empty.
     fn end(&self) -> f64 {
         self.gaps.last().map_or(f64::NEG_INFINITY, |gap| gap.end)
     }
@@ -37,7 +37,7 @@ pub(crate) struct Timeline {
     blocks: Vec<Block>,
 }
 
-/// A free time that was found: where it begins, and which gap it is in.
+/// Position of a free time: its start, and its gap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
     pub(crate) start: f64,
@@ -50,7 +50,8 @@ impl Timeline {
         Timeline { blocks: vec![Block::of(vec![Gap { start: 0.0, end: f64::INFINITY }])] }
     }
 
-    /// The earliest slot of length `duration` that begins at `ready` or later. Both must be finite and not negative.
+    /// Returns the earliest slot of length `duration` that begins at `ready` or later. Both must be finite and not
+    /// negative.
     pub(crate) fn earliest(&self, ready: f64, duration: f64) -> Slot {
         let first = self.blocks.partition_point(|block| block.end() < ready);
         for (block, candidate) in self.blocks.iter().enumerate().skip(first) {
@@ -68,7 +69,8 @@ impl Timeline {
         unreachable!("the last gap has no end, and ready and duration are finite")
     }
 
-    /// Occupies `duration` from the start of `slot`, which [`Timeline::earliest`] must have found since the last change.
+    /// Occupies `duration` from the start of `slot`, which [`Timeline::earliest`] must have found since the last
+    /// change.
     pub(crate) fn occupy(&mut self, slot: Slot, duration: f64) {
         let block = &mut self.blocks[slot.block];
         let gap = block.gaps[slot.gap];
@@ -122,7 +124,7 @@ mod tests {
         assert_eq!(occupy(&mut timeline, 8.0, 2.0), 9.0, "the instant at 9 is taken");
     }
 
-    /// Against a plain list of everything that is occupied.
+    /// Compares with a plain list of everything that is occupied.
     #[test]
     fn the_earliest_slot_is_found_in_every_state() {
         arbtest::arbtest(|random| {

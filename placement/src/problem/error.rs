@@ -1,4 +1,4 @@
-//! Why a problem has no solution, said about the unit that has none.
+//! Reasons why a problem is rejected, with the affected unit.
 
 use super::Problem;
 use crate::cost::CostError;
@@ -6,7 +6,7 @@ use crate::graph::{TaskGraph, TaskId, UnitId};
 use crate::platform::{Device, DeviceId, DeviceKinds, Platform};
 use crate::rules::Rules;
 
-/// Why a problem was refused: what is wrong with which task and device, and what to do about it.
+/// Reason why a problem is rejected. The text names task and device, the fault, and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ProblemError {
@@ -14,7 +14,7 @@ pub struct ProblemError {
 }
 
 impl ProblemError {
-    /// Times that are finite one by one, but not when they are added up.
+    /// Times that are finite, but whose sum is not.
     pub(super) fn overflow() -> Self {
         Self::new(
             "the times of all tasks and transfers together are more than a number can hold; use a larger unit of time",
@@ -45,7 +45,7 @@ impl ProblemError {
         ))
     }
 
-    /// Says what leaves `unit` without a feasible device: the first of the conditions that no device meets.
+    /// Describes why `unit` has no feasible device: the first of the conditions that no device meets.
     pub(super) fn of_unit(problem: &Problem<'_>, unit: UnitId) -> Self {
         let (graph, platform) = (problem.graph, problem.platform);
         let (members, allowed) = (graph.members(unit), graph.unit_allowed(unit));

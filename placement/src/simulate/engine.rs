@@ -1,4 +1,4 @@
-//! The event loop of the simulator.
+//! Event loop of the simulator.
 
 use super::links::{Links, Pair};
 use super::ready::Queues;
@@ -12,20 +12,21 @@ use crate::schedule::{Schedule, Span, TransferSpan};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What is run, and how.
+/// Inputs of a simulation.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'r> {
     pub(crate) placed: &'r PlacedGraph<'r>,
     pub(crate) rule: &'r Rule,
-    /// Where to give up: at a time, and by item the least time from its start to the end of all that follows from it.
+    /// Time limit, and for each item the least time from its start to the end of everything that depends on it. The run
+    /// stops if it cannot meet the limit.
     pub(crate) limit: Option<(f64, &'r [f64])>,
-    /// Whether a transfer that starts is noted with those who wait for it, so that there is one event for each task that waits
-    /// instead of one for each transfer. Not where its link must be freed, or each arrival changes ranks.
+    /// Whether the start of a transfer announces its arrival to the waiting tasks. Then there is one event per waiting
+    /// task instead of one per transfer. It must be false if links are contended, or if each arrival changes ranks.
     pub(crate) foresight: bool,
 }
 
 impl<'r> Scene<'r> {
-    /// Without a limit.
+    /// Creates inputs without a limit.
     pub(crate) fn new(placed: &'r PlacedGraph<'r>, rule: &'r Rule) -> Self {
         let contention = placed.problem().rules().contention;
         let foresight = contention == LinkContention::None && !matches!(rule, Rule::SuccessorRank { .. });
@@ -37,41 +38,41 @@ impl<'r> Scene<'r> {
     }
 }
 
-/// What happens, by time as bits: times are not negative, so that bits compare as numbers do.
+/// Events by time as bits. Times are not negative, so their bits compare as the numbers do.
 pub(super) type Events = BinaryHeap<Reverse<(u64, Happening)>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Happening {
     /// A device has finished an item.
     Done(usize),
-    /// The last of a task's inputs that was foreseen has arrived.
+    /// The latest announced input of a task has arrived.
     Ready(TaskId),
-    /// A transfer no longer keeps its link.
+    /// A transfer no longer occupies its link.
     Freed(usize),
     /// A send has arrived.
     Arrived(usize),
 }
 
-/// The state of a simulation at one moment, in vectors that stay allocated from one run to the next.
+/// State of a simulation at one moment, in vectors that stay allocated between runs.
 #[derive(Default)]
 pub(crate) struct Engine {
     now: f64,
     events: Events,
     running: Running,
     ready: Queues,
-    /// Devices that may have something to start.
+    /// Devices that may have an item to start.
     awake: DeviceSets,
-    /// Those that were awake when a round began.
+    /// Devices that were awake when a round began.
     visited: DeviceSets,
-    /// Inputs that are not there yet, nor foreseen, by task.
+    /// Number of inputs of each task that have neither arrived nor been announced.
     missing: Vec<u32>,
-    /// By task: when the last of its inputs that are foreseen arrives.
+    /// For each task, the arrival of its latest announced input.
     arrival: Vec<f64>,
     links: Links,
-    /// Whether something can no longer end within the limit.
+    /// Whether the limit can no longer be met.
     late: bool,
     start: Vec<f64>,
-    /// By item.
+    /// End of each item.
     end: Vec<f64>,
     transfer_start: Vec<f64>,
     sequence: Vec<usize>,
@@ -79,7 +80,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Runs everything; returns whether all of it ended within the limit.
+    /// Runs the simulation to the end; returns whether it ended within the limit.
     pub(crate) fn run(&mut self, scene: &Scene<'_>) -> bool {
         self.reset(scene);
         for task in scene.placed.problem().graph().task_ids() {
@@ -143,7 +144,8 @@ impl Engine {
         any
     }
 
-    /// Does everything that takes no time, and what becomes possible by it, before any device commits itself.
+    /// Runs all items without duration, and the items that become possible by them, before any device starts another
+    /// item.
     fn do_instant_items(&mut self, scene: &Scene<'_>) {
         loop {
             while let Some(send) = self.links.next() {
@@ -179,14 +181,14 @@ impl Engine {
         self.visited = devices;
     }
 
-    /// What is awake, in the memory of `visited`, which must be given back.
+    /// Returns the awake devices, in the memory of `visited`, which must be given back.
     fn awake_now(&mut self) -> DeviceSets {
         let mut devices = std::mem::take(&mut self.visited);
         devices.copy_from(&self.awake);
         devices
     }
 
-    /// Takes the device's next item out of its queue, if the device is free and the item's time is as wanted.
+    /// Removes the device's next item from its queue, if the device is free and the item's time satisfies `wanted`.
     fn take_next(&mut self, scene: &Scene<'_>, device: DeviceId, wanted: impl Fn(f64) -> bool) -> Option<usize> {
         if self.running.busy()[device.index()] {
             return None;
@@ -202,14 +204,14 @@ impl Engine {
         self.give_up_if_late(scene, self.now, item);
     }
 
-    /// Notes that `item` cannot start before `start`.
+    /// Stops the run if `item` cannot start before `start` and therefore misses the limit.
     fn give_up_if_late(&mut self, scene: &Scene<'_>, start: f64, item: usize) {
         if let Some((limit, rest)) = scene.limit {
             self.late |= start + rest[item] > limit;
         }
     }
 
-    /// What follows from an item that has been done.
+    /// Processes the end of an item.
     fn complete(&mut self, scene: &Scene<'_>, item: usize) {
         let placed = scene.placed;
         self.end[item] = self.now;
@@ -265,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// `datum` is there for `task`, or foreseen.
+    /// Records that `datum` has arrived for `task`, or has been announced.
     fn deliver(&mut self, scene: &Scene<'_>, datum: DatumId, task: TaskId) {
         self.ready.deliver(scene.placed, datum, task);
         self.missing[task.index()] -= 1;
@@ -290,27 +292,27 @@ impl Engine {
         self.events.push(Reverse((time.to_bits(), what)));
     }
 
-    /// When the last task ended in the last run.
+    /// Returns the end of the last task in the last run.
     pub(crate) fn makespan(&self) -> f64 {
         self.makespan
     }
 
-    /// By item: when it started in the last run.
+    /// Returns the start of each item in the last run.
     pub(crate) fn starts(&self) -> &[f64] {
         &self.start
     }
 
-    /// By item: when it ended in the last run, which must have gone to the end.
+    /// Returns the end of each item in the last run, which must have been complete.
     pub(crate) fn ends(&self) -> &[f64] {
         &self.end
     }
 
-    /// Tasks, and sends where sends take time, as they started in the last run.
+    /// Returns tasks, and sends if they take time, in the order of their starts in the last run.
     pub(crate) fn sequence(&self) -> &[usize] {
         &self.sequence
     }
 
-    /// A task that the last run did not come to, though nothing limited it.
+    /// Returns a task that the last run, without a limit, did not reach.
     pub(crate) fn stuck(&self, placed: &PlacedGraph<'_>) -> Option<TaskId> {
         let started = self.sequence.iter().filter(|&&item| placed.task(item).is_some()).count();
         let mut tasks = placed.problem().graph().task_ids();
@@ -318,7 +320,7 @@ impl Engine {
         placed.problem().graph().task_ids().find(|&task| !self.sequence.contains(&placed.item(task)))
     }
 
-    /// What happened in the last run, which must have gone to the end.
+    /// Returns the schedule of the last run, which must have been complete.
     pub(crate) fn schedule(&self, placed: &PlacedGraph<'_>) -> Schedule {
         let task = |task| {
             let item = placed.item(task);

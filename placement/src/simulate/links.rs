@@ -1,4 +1,4 @@
-//! Who may use a link when transfers share it: one at a time in each direction.
+//! Use of links under contention: one transfer at a time in each direction.
 
 use crate::platform::DeviceId;
 use crate::total::Total;
@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// A directed pair of devices.
 pub(super) type Pair = (DeviceId, DeviceId);
 
-/// The links in use and the transfers that wait for them.
+/// Links in use, and the transfers that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: BTreeMap<Pair, Link>,
-    /// Pairs whose link may have something to start.
+    /// Pairs whose link may have a transfer to start.
     awake: BTreeSet<Pair>,
 }
 
 #[derive(Debug, Default)]
 struct Link {
     busy: bool,
-    /// Earliest ready first, then the greatest rank, then the smallest send.
+    /// Waiting sends: earliest ready first, then the greatest rank, then the smallest send.
     waiting: BinaryHeap<(Reverse<Total>, Total, Reverse<usize>)>,
 }
 
@@ -31,7 +31,7 @@ impl Links {
         self.awake.insert(pair);
     }
 
-    /// The transfer over `pair` no longer keeps the link.
+    /// Frees the link of `pair`.
     pub(super) fn free(&mut self, pair: Pair) {
         if let Some(link) = self.links.get_mut(&pair) {
             link.busy = false;
@@ -39,7 +39,7 @@ impl Links {
         }
     }
 
-    /// The next send whose link is free, if any; takes the link.
+    /// Returns the next send whose link is free, if any; occupies the link.
     pub(super) fn next(&mut self) -> Option<usize> {
         while let Some(pair) = self.awake.pop_first() {
             if let Some(link) = self.links.get_mut(&pair)

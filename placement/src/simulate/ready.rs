@@ -1,4 +1,4 @@
-//! The ready items of every device, and which of them is next under a rule.
+//! Ready items of every device, and the choice of the next one under a rule.
 
 use super::successors::SuccessorQueues;
 use crate::graph::{DatumId, TaskId};
@@ -8,19 +8,19 @@ use crate::total::Total;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An item behind what ranks it: the greatest rank first, then the smaller tie-breaker, then the smaller item.
+/// An item with its rank: the greatest rank first, then the smaller tie-breaker, then the smaller item.
 type Ranked = (Total, Reverse<u64>, Reverse<usize>);
 
-/// A queue for each device: a heap where ranks stay, groups where they change from decision to decision.
+/// Queue of each device: a heap if ranks are fixed, groups if they change between decisions.
 #[derive(Default)]
 pub(super) struct Queues {
     heaps: Vec<BinaryHeap<Ranked>>,
     successors: Option<SuccessorQueues>,
-    /// Where an order must be kept.
+    /// Sequences to follow, if the order must be kept.
     in_order: Option<Sequences>,
 }
 
-/// By device: the tasks' items that have not been started, the next one last. Sends, the items below `tasks`, are in none.
+/// Tasks of each device that have not started, the next one last. Items below `tasks` are sends and have no sequence.
 struct Sequences {
     tasks: usize,
     waiting: Vec<Vec<usize>>,
@@ -52,7 +52,7 @@ impl Queues {
         self.heaps[placed.device(item).index()].push((Total(rank), Reverse(tie), Reverse(item)));
     }
 
-    /// The item that `device` does next; devices that are not `running` are idle if nothing is ready on them.
+    /// Returns the next item of `device`. Devices that are not `running` count as idle if they have no ready item.
     pub(super) fn choose(&self, device: DeviceId, running: &[bool]) -> Option<usize> {
         match &self.successors {
             Some(queues) => queues.choose(device, running),
@@ -63,7 +63,7 @@ impl Queues {
         }
     }
 
-    /// Takes out what [`Queues::choose`] has just chosen.
+    /// Removes the item that [`Queues::choose`] has just returned.
     pub(super) fn remove(&mut self, device: DeviceId, item: usize) {
         match &mut self.successors {
             Some(queues) => _ = queues.remove(device, item),
@@ -74,7 +74,7 @@ impl Queues {
         }
     }
 
-    /// Notes that `datum` has come to `task`.
+    /// Records that `datum` has arrived at `task`.
     pub(super) fn deliver(&mut self, placed: &PlacedGraph<'_>, datum: DatumId, task: TaskId) {
         if let Some(queues) = &mut self.successors {
             queues.deliver(placed, datum, task);
@@ -102,7 +102,7 @@ impl Sequences {
     }
 }
 
-/// A number that looks random, different for every item (the finaliser of SplitMix64, which is one to one).
+/// Returns a pseudo-random number, different for every item (the finaliser of SplitMix64, which is one to one).
 fn shuffled(item: usize, seed: u64) -> u64 {
     let mut mixed = (item as u64).wrapping_add(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,28 +1,28 @@
-//! What devices are at, and when each will be done: at the speed that those leave it that are busy beside it.
+//! Current items of the devices and their ends, which depend on slowdowns from other busy devices.
 
 use super::engine::{Events, Happening};
 use crate::platform::DeviceId;
 use crate::rules::Slowdowns;
 use std::cmp::Reverse;
 
-/// The devices at one moment.
+/// State of the devices at one moment.
 #[derive(Default)]
 pub(super) struct Running {
     busy: Vec<bool>,
-    /// By device, where devices take something from each other.
+    /// Work of each device, if devices slow each other down.
     work: Vec<Work>,
 }
 
-/// What a device is at.
+/// Current item of a device.
 #[derive(Debug, Clone, Copy, Default)]
 struct Work {
     item: usize,
-    /// Time that is left of it at `since`, if the device were alone.
+    /// Remaining time of the item at `since`, without slowdowns.
     left: f64,
     since: f64,
-    /// How many times as long it takes from then on; 0 before that is known.
+    /// Slowdown from `since` on; 0 if not computed yet.
     slowness: f64,
-    /// When it will be done, as bits.
+    /// Expected end, as bits.
     due: u64,
 }
 
@@ -34,12 +34,12 @@ impl Running {
         self.work.resize(devices, Work::default());
     }
 
-    /// By device: whether it is at work.
+    /// Whether each device is busy.
     pub(super) fn busy(&self) -> &[bool] {
         &self.busy
     }
 
-    /// `device` starts an item that takes `time` alone; when it is done follows here or from [`Self::retime`].
+    /// Starts an item that takes `time` without slowdowns. Its end is scheduled here or by [`Self::retime`].
     pub(super) fn start(
         &mut self,
         slowdowns: &Slowdowns,
@@ -56,7 +56,7 @@ impl Running {
         }
     }
 
-    /// Whether the device is done with `item` at a time for which that was foreseen: nothing has delayed or hastened it since.
+    /// Whether the device ends `item` at `time`: false if a slowdown has changed its end since the event was scheduled.
     pub(super) fn finish(&mut self, slowdowns: &Slowdowns, device: DeviceId, item: usize, time: u64) -> bool {
         let work = &self.work[device.index()];
         let done = slowdowns.is_none() || (self.busy[device.index()] && (work.item, work.due) == (item, time));
@@ -64,8 +64,8 @@ impl Running {
         done
     }
 
-    /// Foresees anew when devices will be done whose neighbours have changed. `O(devices²)` where devices take something from each
-    /// other.
+    /// Reschedules the ends of items on devices whose slowdown has changed. `O(devices²)` if devices slow each other
+    /// down.
     pub(super) fn retime(&mut self, slowdowns: &Slowdowns, now: f64, events: &mut Events) {
         if slowdowns.is_none() {
             return;

@@ -1,12 +1,14 @@
-//! Queues for the maximum successor rank: which ready item sets most others free right now.
+//! Queues for the maximum successor rank: the ready item that frees most others now goes first.
 //!
-//! Of an item's rank (see [`Msr`](crate::order::Msr)) one part changes only when an input arrives: the points for successors,
-//! for other devices and for what the item sets free. The other part, 5 points for each device that it would wake, changes
-//! whenever a device starts or ends. So the ready items of a device are kept in groups that would wake the same devices. Within a
-//! group the order stays, and a decision compares the best of each group.
+//! An item's rank (see [`Msr`](crate::order::Msr)) has two parts. One changes only when an input arrives: the points
+//! for successors, for other devices and for the tasks that the item frees. The other part, 5 points for each device
+//! that it would wake, changes whenever a device starts or ends an item. So the ready items of a device are kept in
+//! groups that would wake the same devices. Within a group the order is stable, and a decision compares the best item
+//! of each group.
 //!
-//! A decision takes `O(groups)`: at most the ready items, and mostly a few, because what sets nothing free is one group. An
-//! arrival takes `O(log)` of the ready items, and constant time where it leaves more than one producer to wait for.
+//! A decision takes `O(groups)`: at most the number of ready items, but usually few, because all items that free
+//! nothing form one group. An arrival takes `O(log)` of the ready items, and constant time if the task still waits for
+//! more than one producer.
 
 use crate::graph::{DatumId, TaskId};
 use crate::order::PlacedGraph;
@@ -18,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Points for a successor that an idle device could start at once.
 const WAKES_DEVICE: f64 = 5.0;
 
-/// The devices of the successors that an item sets free, ascending, each with their number.
+/// Devices of the successors that an item frees, ascending, each with the number of these successors.
 type Wakes = Vec<(DeviceId, u32)>;
 
 fn add(wakes: &mut Wakes, target: DeviceId) {
@@ -28,7 +30,7 @@ fn add(wakes: &mut Wakes, target: DeviceId) {
     }
 }
 
-/// An item: greater points first, then the longer way to the end, then the smaller number.
+/// An item with its rank: greater points first, then the longer path to the end, then the smaller number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Scored {
     points: Total,
@@ -36,7 +38,7 @@ struct Scored {
     item: Reverse<usize>,
 }
 
-/// The inputs of a task that have not arrived, in sums that say whether they are all of one producer, or one datum only.
+/// Missing inputs of a task, as sums that show whether they have one producer, or are one datum.
 #[derive(Debug, Clone, Copy, Default)]
 struct Awaited {
     count: u32,
@@ -60,29 +62,29 @@ impl Awaited {
         self.data ^= datum.0;
     }
 
-    /// The producer of all of them, if they have only one. Numbers are all alike exactly if the square of their sum is their
-    /// count times the sum of their squares (Cauchy and Schwarz).
+    /// Returns the producer of all missing inputs, if it is only one. Numbers are all equal if and only if the square
+    /// of their sum is their count times the sum of their squares (Cauchy and Schwarz).
     fn only_producer(&self) -> Option<TaskId> {
         let sum = u128::from(self.producers);
         let alike = self.count > 0 && sum * sum == u128::from(self.count) * self.squares;
         alike.then(|| TaskId((self.producers / u64::from(self.count)) as u32))
     }
 
-    /// The datum, if it is only one.
+    /// Returns the missing datum, if it is only one.
     fn only_datum(&self) -> Option<DatumId> {
         (self.count == 1).then_some(DatumId(self.data))
     }
 }
 
-/// The ready items of every device.
+/// Ready items of every device.
 pub(super) struct SuccessorQueues {
-    /// By item: breaks ties between ranks.
+    /// For each item, the number that breaks ties between ranks.
     otherwise: Vec<f64>,
-    /// By device; no group is empty.
+    /// Groups of each device; no group is empty.
     groups: Vec<BTreeMap<Wakes, BTreeSet<Scored>>>,
-    /// By item: points without woken devices, and which devices would wake; of ready items.
+    /// For each ready item, its points without woken devices, and the devices that it would wake.
     ready: Vec<Option<(f64, Wakes)>>,
-    /// By task.
+    /// Missing inputs of each task.
     awaited: Vec<Awaited>,
 }
 
@@ -113,7 +115,7 @@ impl SuccessorQueues {
         self.insert(placed.device(item), item, points, wakes);
     }
 
-    /// The points of an item without woken devices, and the devices of the successors that it frees.
+    /// Returns the points of an item without woken devices, and the devices of the successors that it frees.
     fn rank(
         &self,
         placed: &PlacedGraph<'_>,
@@ -154,7 +156,7 @@ impl SuccessorQueues {
         self.groups[device.index()].iter().filter_map(best_of).max().map(|best| best.item.0)
     }
 
-    /// Takes out a ready item.
+    /// Removes a ready item.
     pub(super) fn remove(&mut self, device: DeviceId, item: usize) -> Option<(f64, Wakes)> {
         let (points, wakes) = self.ready[item].take()?;
         let scored = self.scored(item, points);
@@ -168,14 +170,14 @@ impl SuccessorQueues {
         Some((points, wakes))
     }
 
-    /// Notes that `datum` has come to `task`; the item that brings all the rest gets its points for that.
+    /// Records that `datum` has arrived at `task`. An item that brings all remaining inputs gets its points for that.
     pub(super) fn deliver(&mut self, placed: &PlacedGraph<'_>, datum: DatumId, task: TaskId) {
         let awaited = &mut self.awaited[task.index()];
         awaited.remove(datum, placed.problem().graph().producer(datum));
         let (producer, datum) = (awaited.only_producer(), awaited.only_datum());
         let send = datum.and_then(|datum| placed.sends().to(datum, placed.device_of(task)));
         for item in producer.map(|producer| placed.item(producer)).into_iter().chain(send) {
-            // From now on the item frees the task, if it is ready.
+            // From now on the item frees the task, if the item is ready.
             if let Some((points, mut wakes)) = self.remove(placed.device(item), item) {
                 add(&mut wakes, placed.device_of(task));
                 self.insert(placed.device(item), item, points + 1.0, wakes);
@@ -192,7 +194,7 @@ mod tests {
     use crate::sample;
     use arbtest::arbitrary::{Result, Unstructured};
 
-    /// What has happened, kept plainly, and ranks computed anew from equation 5.2 each time.
+    /// Straightforward reference: it computes the ranks of equation 5.2 for each decision.
     struct Plain<'f> {
         placed: &'f PlacedGraph<'f>,
         /// Inputs that have not arrived, by task.
@@ -231,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Draws a graph with several outputs a task and several consumers a datum on three devices.
+    /// Draws a graph with several outputs per task and several consumers per datum on three devices.
     fn draw(random: &mut Unstructured<'_>) -> Result<(crate::graph::TaskGraph, Vec<DeviceId>)> {
         let count = random.int_in_range(1..=25u32)?;
         let mut builder: GraphBuilder = sample::tasks(&vec![1.0; count as usize]);
@@ -250,7 +252,7 @@ mod tests {
         Ok((builder.build().expect("edges go upwards"), device_of))
     }
 
-    /// Makes ready or delivers, in any order, until nothing is left; compares every decision on every device.
+    /// Makes items ready or delivers data, in any order, to the end; compares every decision on every device.
     fn compare(placed: &PlacedGraph<'_>, random: &mut Unstructured<'_>) -> Result<()> {
         let graph = placed.problem().graph();
         let mut otherwise = Vec::new();

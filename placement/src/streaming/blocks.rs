@@ -1,27 +1,27 @@
-//! Spatial blocks: which tasks are on the processing elements together (paper, section 5).
+//! Spatial blocks: sets of tasks that are on the processing elements together (paper, section 5).
 
 use super::{CanonicalGraph, NodeId};
 
-/// Why tasks are no sequence of spatial blocks.
+/// Reason why lists of tasks are not a valid sequence of spatial blocks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum BlocksError {
-    /// A node that the graph does not have.
+    /// A node that does not exist in the graph.
     #[error("block {block} holds {node}, but the graph has {count} nodes")]
     UnknownNode { block: usize, node: NodeId, count: usize },
-    /// A task that is in no block, or in two.
+    /// A task that is not in exactly one block.
     #[error("task {node:?} is in {times} blocks; each task is in one")]
     Uncovered { node: String, times: usize },
-    /// A task that reads what a later block writes.
+    /// A task that reads data of a later block.
     #[error("task {node:?} in block {block} reads from block {later}, which comes later")]
     Backward { node: String, block: usize, later: usize },
-    /// More tasks than processing elements.
+    /// A block with more tasks than processing elements.
     #[error("block {block} holds {tasks} tasks, and there are {elements} processing elements")]
     TooLarge { block: usize, tasks: usize, elements: usize },
 }
 
-/// A sequence of spatial blocks, one on the processing elements after the other. Memory belongs to none.
+/// Sequence of spatial blocks, which run on the processing elements one after the other. Memory nodes are in no block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blocks {
     lists: Vec<Vec<NodeId>>,
@@ -29,10 +29,11 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Takes lists of tasks, the first block first; memory in them is left out, and so are empty lists.
+    /// Creates the blocks from lists of tasks, the first block first. Memory nodes and empty lists are dropped.
     ///
     /// # Errors
-    /// Unless each task is in one block, no task reads from a later block, and no block has more tasks than `elements`.
+    /// Returns an error unless each task is in one block, no task reads from a later block, and no block has more tasks
+    /// than `elements`.
     pub fn new(graph: &CanonicalGraph, lists: Vec<Vec<NodeId>>, elements: usize) -> Result<Self, BlocksError> {
         let count = graph.node_count();
         for (block, list) in lists.iter().enumerate() {
@@ -52,13 +53,13 @@ impl Blocks {
         }
     }
 
-    /// All tasks in one block.
+    /// Puts all tasks into one block.
     pub fn one(graph: &CanonicalGraph) -> Self {
         let tasks: Vec<NodeId> = graph.task_ids().collect();
         Blocks::numbered(graph, if tasks.is_empty() { Vec::new() } else { vec![tasks] })
     }
 
-    /// Numbers blocks that are known to be a partition of the tasks in an order of their dependencies.
+    /// Numbers the nodes by blocks, which must partition the tasks in an order of their dependencies.
     pub(super) fn numbered(graph: &CanonicalGraph, lists: Vec<Vec<NodeId>>) -> Self {
         let mut of = vec![0; graph.node_count()];
         for (block, list) in lists.iter().enumerate() {
@@ -72,22 +73,22 @@ impl Blocks {
         Blocks { lists, of }
     }
 
-    /// The tasks of each block.
+    /// Returns the tasks of each block.
     pub fn lists(&self) -> &[Vec<NodeId>] {
         &self.lists
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn count(&self) -> usize {
         self.lists.len()
     }
 
-    /// The block of a task, from 0; of memory, the block after which it is full.
+    /// Returns the block of a task, from 0. For memory, returns the block after which it is full.
     pub fn of(&self, node: NodeId) -> usize {
         self.of[node.index()] as usize
     }
 
-    /// Whether two nodes are in the same block.
+    /// Whether two nodes are in one block.
     pub fn together(&self, (a, b): (NodeId, NodeId)) -> bool {
         self.of(a) == self.of(b)
     }

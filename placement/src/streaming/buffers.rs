@@ -1,25 +1,27 @@
-//! Buffer space of streaming edges, so that no block deadlocks and no element waits (paper, section 6).
+//! Sizes of the channels of streaming edges, such that no block deadlocks and no element waits (paper, section 6).
 //!
-//! A task that reads from two tasks waits for the later of them, while the earlier goes on. Where their paths have a common
-//! ancestor or descendant, a channel that is too small stops the earlier path, and with it the later one. So the channel holds
-//! what comes through it until the later path's first element is there (equation 5).
+//! A task that reads from two tasks waits for the later one, while the earlier one continues. If their paths have a
+//! common ancestor or descendant, a small channel stops the earlier path, and with it the later one. So the channel
+//! must hold all elements that pass it until the first element of the later path arrives (equation 5).
 
 use super::{
     CanonicalGraph, EdgeId, NodeId, Simulation, SimulationError, StreamingSchedule, WaitReason, simulate_streaming,
 };
 
-/// Elements that the channel of each streaming edge holds.
+/// Capacity of the channel of each streaming edge, in elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BufferSizes {
     sizes: Vec<u64>,
 }
 
 impl BufferSizes {
-    /// The sizes for a schedule, in `O(nodes + edges)`: equation 5 for edges into tasks on undirected cycles of their block, at
-    /// least 1 and at most the edge's volume, and 1 for all others. The paper's code leaves out the upper limit.
+    /// Computes the sizes for a schedule, in `O(nodes + edges)`.
     ///
-    /// A task that reads memory which its block fills, or that streams from such a task, may start only when all has been written
-    /// that comes to it: there the channels hold the whole volume.
+    /// Edges into tasks on undirected cycles of their block have the size of equation 5, at least 1 and at most the
+    /// edge's volume. All other streaming edges have size 1. The paper's code has no upper limit.
+    ///
+    /// A task that reads memory filled by its own block, or that streams from such a task, starts only when all its
+    /// elements have been written. The channels there hold the whole volume.
     pub fn new(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Self {
         let waits = Waits::new(graph, schedule);
         let (cyclic, late) = (waits.cyclic(), waits.late());
@@ -43,14 +45,16 @@ impl BufferSizes {
         BufferSizes { sizes: graph.edge_ids().map(size).collect() }
     }
 
-    /// Sizes with which no block deadlocks, and what then happens: those of [`new`](Self::new), but channels that are full in a
-    /// deadlock are doubled until none is left. Equation 5 counts with mean intervals, and where rates are no whole numbers, what
-    /// comes at once may be more; where they are, these are its sizes.
+    /// Computes sizes without deadlock, and simulates them. It starts from [`new`](Self::new) and doubles the channels
+    /// that are full in a deadlock until there is none.
     ///
-    /// A simulation, and at most one more for each doubling.
+    /// Equation 5 uses mean intervals. If rates are whole numbers, its sizes suffice; otherwise more elements may
+    /// arrive at once.
+    ///
+    /// Complexity: one simulation, and at most one more for each doubling.
     ///
     /// # Errors
-    /// More than `limit` steps in one simulation.
+    /// Returns an error if one simulation takes more than `limit` steps.
     pub fn proven(
         graph: &CanonicalGraph,
         schedule: &StreamingSchedule,
@@ -63,7 +67,7 @@ impl BufferSizes {
                 Err(error) => error,
             };
             let SimulationError::Deadlock { cycle, .. } = &error else { return Err(error) };
-            // What holds its whole volume is never full, so this ends.
+            // A channel of its whole volume is never full, so this ends.
             let full = cycle.iter().filter_map(|wait| match wait.reason {
                 WaitReason::Full { edge, size } => Some((edge, (2 * size).min(graph.volume(edge)))),
                 _ => None,
@@ -76,29 +80,30 @@ impl BufferSizes {
         }
     }
 
-    /// The same size for all streaming edges, at most the edge's volume.
+    /// Sets one size for all streaming edges, limited to the edge's volume.
     pub fn uniform(graph: &CanonicalGraph, schedule: &StreamingSchedule, size: u64) -> Self {
         BufferSizes::given(graph, schedule, |_| size)
     }
 
-    /// A size for each streaming edge, at least 1 and at most the edge's volume.
+    /// Sets the size of each streaming edge by a function, limited to the range from 1 to the edge's volume.
     pub fn given(graph: &CanonicalGraph, schedule: &StreamingSchedule, size: impl Fn(EdgeId) -> u64) -> Self {
         let size = |edge| if schedule.streams(graph, edge) { size(edge).clamp(1, graph.volume(edge)) } else { 0 };
         BufferSizes { sizes: graph.edge_ids().map(size).collect() }
     }
 
-    /// The size of one edge's channel; 0 for edges through memory.
+    /// Returns the size of one edge's channel; 0 for edges through memory.
     pub fn of(&self, edge: EdgeId) -> u64 {
         self.sizes[edge.index()]
     }
 
-    /// Elements in all channels together.
+    /// Returns the number of elements in all channels together.
     pub fn total(&self) -> u64 {
         self.sizes.iter().sum()
     }
 }
 
-/// Tasks and memory on the undirected cycles of a schedule's blocks, those of overlapping cycles together, by their first nodes.
+/// Returns the tasks and memory nodes on the undirected cycles of a schedule's blocks, sorted by their first nodes.
+/// Overlapping cycles are merged.
 pub fn undirected_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<Vec<NodeId>> {
     let cycles = Waits::new(graph, schedule).bridges();
     let mut lists: Vec<Vec<NodeId>> = vec![Vec::new(); graph.node_count()];
@@ -110,8 +115,8 @@ pub fn undirected_cycles(graph: &CanonicalGraph, schedule: &StreamingSchedule) -
     lists
 }
 
-/// The edges at one end of which a task waits for the other within its block: directly, or through memory that is filled and
-/// read in it.
+/// Edges at which a task waits for the other end within its block: directly, or through memory that the block fills and
+/// reads.
 struct Waits<'a> {
     graph: &'a CanonicalGraph,
     counts: Vec<bool>,
@@ -134,7 +139,7 @@ impl<'a> Waits<'a> {
         Bridges::new(self.graph, &self.counts)
     }
 
-    /// Nodes on undirected cycles.
+    /// Returns whether each node is on an undirected cycle.
     fn cyclic(&self) -> Vec<bool> {
         let cycles = self.bridges();
         let mut size = vec![0; self.graph.node_count()];
@@ -142,7 +147,7 @@ impl<'a> Waits<'a> {
         cycles.group.iter().map(|&group| size[group as usize] > 1).collect()
     }
 
-    /// Tasks that read memory which their own block fills, or stream from such tasks.
+    /// Returns whether each task reads memory that its own block fills, or streams from such a task.
     fn late(&self) -> Vec<bool> {
         let graph = self.graph;
         let mut late = vec![false; graph.node_count()];
@@ -155,8 +160,8 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// Groups of nodes that stay together if any one edge is removed: a node is on an undirected cycle if it is not alone in its
-/// group. Found by depth-first search with low points (Tarjan 1974).
+/// Groups of nodes that stay connected if any one edge is removed: a node is on an undirected cycle if its group has
+/// other members. Found by depth-first search with low points (Tarjan 1974).
 struct Bridges {
     group: Vec<u32>,
 }
@@ -228,7 +233,7 @@ mod tests {
         Node::task(name, input, output)
     }
 
-    /// The paper's figure 9: 18 between tasks 0 and 4 on the left, 32 between 3 and 5 on the right, where the code says 33.
+    /// The paper's figure 9: 18 between tasks 0 and 4 on the left, 32 between 3 and 5 on the right; the code gives 33.
     #[test]
     fn figure_9() {
         let nodes = [Node::source("0", 32), task("1", 32, 4), task("2", 4, 2), task("3", 2, 32), task("4", 32, 32)];

@@ -3,7 +3,8 @@
 use super::{CanonicalGraph, EdgeId, NodeId};
 use crate::union_find::UnionFind;
 
-/// Which tasks are joined by streaming edges, in either direction. As no streaming edge ends at memory, every buffer is split.
+/// Components of tasks that streaming edges connect in either direction. No streaming edge ends at memory, so every
+/// buffer is split.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Components {
     of: Vec<u32>,
@@ -11,8 +12,9 @@ pub struct Components {
 }
 
 impl Components {
-    /// The components of `graph` over its edges between tasks for which `streams` says yes. They are numbered by their first
-    /// nodes; a buffer is alone. `O((nodes + edges) α)`.
+    /// Computes the components of `graph` over its edges between tasks that satisfy `streams`.
+    ///
+    /// Components are numbered by their first nodes; a buffer is a component of its own. `O((nodes + edges) α)`.
     pub fn new(graph: &CanonicalGraph, streams: impl Fn(EdgeId) -> bool) -> Self {
         let mut joined = UnionFind::new(graph.node_count());
         for edge in graph.edge_ids().filter(|&edge| graph.can_stream(edge) && streams(edge)) {
@@ -23,12 +25,12 @@ impl Components {
         Components { of, count }
     }
 
-    /// The component of a node.
+    /// Returns the component of a node.
     pub fn of(&self, node: NodeId) -> usize {
         self.of[node.index()] as usize
     }
 
-    /// Number of components.
+    /// Returns the number of components.
     pub fn count(&self) -> usize {
         self.count
     }

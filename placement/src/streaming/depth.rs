@@ -1,9 +1,9 @@
-//! Work and depth without a limit of processing elements (paper, section 4.2).
+//! Work and depth with unlimited processing elements (paper, section 4.2).
 
 use super::{CanonicalGraph, NodeId, SteadyState};
 use crate::graph::Rows;
 
-/// Why a graph has no streaming depth by the paper's bound.
+/// Reason why the paper's bound gives no streaming depth.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DepthError {
@@ -13,29 +13,30 @@ pub enum DepthError {
          memory that they fill; break the cycle with another buffer"
     )]
     BufferCycle {
-        /// The name of the first buffer that is filled by what waits for it, or by something behind that.
+        /// Name of the first buffer that waits for its own readers, directly or through other buffers.
         node: String,
     },
 }
 
-/// Bounds of the time on as many processing elements as there are tasks, all of which stream where no buffer is between them.
+/// Bounds of the time on as many processing elements as tasks. All tasks stream unless a buffer is between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamingDepth {
-    /// No execution is faster: along each path, all elements of one task, then the last element through the rest.
+    /// Lower bound of any execution: along each path, all elements of one task, then the last element through the rest.
     pub lower: u64,
-    /// Equation 4 over the deepest path of components, `T∞(H)`: the largest volume of a component plus its levels, summed. The
-    /// paper's streaming depth; exact as volumes grow.
+    /// The paper's streaming depth, `T∞(H)`: equation 4 over the deepest path of components. It sums the largest volume
+    /// of each component plus its levels. It is exact as volumes grow.
     pub bound: u64,
-    /// The most levels on a path of components, `L̂`: `bound` is at most this above the true depth, up to rounding.
+    /// The most levels on a path of components, `L̂`. `bound` exceeds the true depth by at most this number, up to
+    /// rounding.
     pub levels: u64,
 }
 
 impl StreamingDepth {
-    /// Computes the bounds in `O((nodes + edges) α)`. A task without predecessors has the level `max(R, 1)` like every other,
-    /// where the paper gives 1; rates are rounded up.
+    /// Computes the bounds in `O((nodes + edges) α)`. A task without predecessors has the level `max(R, 1)` like every
+    /// other task; the paper gives 1. Rates are rounded up.
     ///
     /// # Errors
-    /// A graph whose components form a cycle through buffers.
+    /// Returns an error for a graph whose components form a cycle through buffers.
     pub fn of(graph: &CanonicalGraph) -> Result<Self, DepthError> {
         let flow = SteadyState::new(graph);
         let (bound, levels) = component_paths(graph, &flow)?;
@@ -43,7 +44,7 @@ impl StreamingDepth {
     }
 }
 
-/// The level `L(v)` of each node within its component: for how long its last element has been under way. 0 for memory.
+/// Returns the level `L(v)` of each node within its component: the transit time of its last element. 0 for memory.
 pub fn levels(graph: &CanonicalGraph) -> Vec<u64> {
     let mut levels = vec![0; graph.node_count()];
     for &node in graph.topological_order() {
@@ -61,7 +62,7 @@ fn lower_bound(graph: &CanonicalGraph) -> u64 {
     for &id in graph.topological_order() {
         let node = graph.node(id);
         for before in graph.predecessors(id).map(NodeId::index) {
-            // A task may start when its first predecessors start; behind memory it waits for the last element.
+            // A task may start when its first predecessors start. After memory it waits for the last element.
             let start = if graph.nodes()[before].is_memory() { last[before] } else { ready[before] };
             ready[id.index()] = start.max(ready[id.index()]);
             last[id.index()] = last[before].max(last[id.index()]);
@@ -74,7 +75,8 @@ fn lower_bound(graph: &CanonicalGraph) -> u64 {
     last.into_iter().max().unwrap_or(0)
 }
 
-/// The deepest path through components and the buffers between them, and the most levels on one.
+/// Returns the length of the deepest path through components and the buffers between them, and the most levels on a
+/// path.
 fn component_paths(graph: &CanonicalGraph, flow: &SteadyState) -> Result<(u64, u64), DepthError> {
     let components = flow.components();
     let levels = levels(graph);
@@ -142,7 +144,8 @@ mod tests {
         assert_eq!(depth(&[], &[]).unwrap(), StreamingDepth { lower: 0, bound: 0, levels: 0 });
     }
 
-    /// The mean and what it is subtracted from, in one component: the stream would have to be held somewhere.
+    /// The mean and the stream that it is subtracted from are in one component: some buffer would have to hold the
+    /// stream.
     #[test]
     fn a_component_that_waits_for_its_own_buffer_is_named() {
         let nodes =

@@ -11,9 +11,9 @@
 //! }
 //! ```
 //!
-//! A node without `in` is a source, one without `out` a sink. `"pseudo": true` says that it is no task but the memory from which
-//! a graph reads or to which it writes, `"buffer": true` that it is memory inside the graph; both are buffers. Other members are
-//! left aside, as files of this form often hold results beside the graph.
+//! A node without `in` is a source, a node without `out` is a sink. `"pseudo": true` marks memory that the graph reads
+//! from or writes to, `"buffer": true` marks memory inside the graph; both become buffers. Other members are ignored,
+//! because files of this form often also hold results.
 
 use super::{CanonicalError, CanonicalGraph, CanonicalGraphBuilder, Node, NodeId};
 use serde::Deserialize;
@@ -50,10 +50,10 @@ impl NodePart {
     }
 }
 
-/// Reads a graph. Nodes are named by their ids, and keep the order of the file.
+/// Parses a graph. Nodes are named by their ids, and keep the order of the file.
 ///
 /// # Errors
-/// What is no JSON of this form, or no canonical task graph.
+/// Returns an error for content that is not JSON of this form, or not a canonical task graph.
 pub fn parse_canonical(bytes: &[u8]) -> Result<CanonicalGraph, CanonicalError> {
     let document: Document = serde_json::from_slice(bytes)
         .map_err(|error| CanonicalError::new(format!("no canonical task graph in JSON: {error}")))?;

@@ -1,6 +1,6 @@
-//! Why something is no canonical task graph.
+//! Errors of canonical task graphs.
 
-/// The first thing that is not canonical, with the node where it is.
+/// First fault of a canonical task graph, with its node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CanonicalError {
@@ -12,7 +12,7 @@ impl CanonicalError {
         CanonicalError { text }
     }
 
-    /// An edge to or from a node that is not there.
+    /// An edge with an end at a node that does not exist.
     pub(super) fn unknown_node(edge: usize, node: &str) -> Self {
         CanonicalError::new(format!("edge {edge} (from 0) has an end at node {node:?}, which is not among the nodes"))
     }

@@ -1,4 +1,5 @@
-//! Canonical task graphs: every node reads the same volume from all its inputs and writes the same to all its outputs.
+//! Canonical task graphs: every node reads one volume from each of its inputs and writes one volume to each of its
+//! outputs.
 
 use super::{CanonicalError, MAX_EDGES, MAX_NODES, MAX_VOLUME, Node, NodeId, NodeKind};
 use crate::graph::Rows;
@@ -6,13 +7,13 @@ use crate::ids::id;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// An edge, by its position in the [`CanonicalGraph`].
+/// Position of an edge in its [`CanonicalGraph`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EdgeId(pub u32);
 
 id!(EdgeId, "edge");
 
-/// A validated canonical task graph (paper, section 3). `O(nodes + edges)` memory; every neighbourhood is a slice.
+/// Validated canonical task graph (paper, section 3). `O(nodes + edges)` memory; every neighbourhood is a slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CanonicalGraph {
     nodes: Vec<Node>,
@@ -23,90 +24,90 @@ pub struct CanonicalGraph {
 }
 
 impl CanonicalGraph {
-    /// All nodes, in the order in which they were given.
+    /// Returns all nodes, in the order in which they were added.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// One node.
+    /// Returns one node.
     pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// All nodes by their ids.
+    /// Returns the ids of all nodes.
     pub fn node_ids(&self) -> impl Iterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// Nodes that run on processing elements, in the order in which they were given.
+    /// Returns the nodes that run on processing elements, in the order in which they were added.
     pub fn task_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.node_ids().filter(|&node| !self.node(node).is_memory())
     }
 
-    /// The two ends of all edges, in the order in which they were given.
+    /// Returns the two ends of all edges, in the order in which they were added.
     pub fn edges(&self) -> &[(NodeId, NodeId)] {
         &self.edges
     }
 
-    /// The two ends of one edge.
+    /// Returns the two ends of one edge.
     pub fn edge(&self, edge: EdgeId) -> (NodeId, NodeId) {
         self.edges[edge.index()]
     }
 
-    /// Elements that go through an edge.
+    /// Returns the number of elements that pass an edge.
     pub fn volume(&self, edge: EdgeId) -> u64 {
         let (from, to) = self.edge(edge);
         if self.node(from).output() > 0 { self.node(from).output() } else { self.node(to).input() }
     }
 
-    /// Edges that leave `node`.
+    /// Returns the edges that leave `node`.
     pub fn outgoing(&self, node: NodeId) -> &[EdgeId] {
         self.outgoing.row(node.index())
     }
 
-    /// Edges that enter `node`.
+    /// Returns the edges that enter `node`.
     pub fn incoming(&self, node: NodeId) -> &[EdgeId] {
         self.incoming.row(node.index())
     }
 
-    /// Nodes that read what `node` writes.
+    /// Returns the nodes that read from `node`.
     pub fn successors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         self.outgoing(node).iter().map(|&edge| self.edge(edge).1)
     }
 
-    /// Nodes that write what `node` reads.
+    /// Returns the nodes that `node` reads from.
     pub fn predecessors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + Clone + '_ {
         self.incoming(node).iter().map(|&edge| self.edge(edge).0)
     }
 
-    /// All nodes, each after its predecessors; of those that could come next, the first given.
+    /// Returns all nodes, each after its predecessors; of the possible next nodes, the first one added comes first.
     pub fn topological_order(&self) -> &[NodeId] {
         &self.order
     }
 
-    /// The work of the graph `T₁ = Σ W(v)`, its time on one processing element (section 4.2).
+    /// Returns the work of the graph `T₁ = Σ W(v)`, its time on one processing element (section 4.2).
     pub fn work(&self) -> u64 {
         self.nodes.iter().map(Node::work).sum()
     }
 
-    /// An edge between two tasks: elements may pass it one by one.
+    /// Whether an edge is between two tasks, so that elements may pass it one by one.
     pub fn can_stream(&self, edge: EdgeId) -> bool {
         let (from, to) = self.edge(edge);
         !self.node(from).is_memory() && !self.node(to).is_memory()
     }
 
-    /// All edges by their ids.
+    /// Returns the ids of all edges.
     pub fn edge_ids(&self) -> impl Iterator<Item = EdgeId> + use<> {
         (0..self.edges.len() as u32).map(EdgeId)
     }
 }
 
-/// Collects nodes and edges, and validates them once.
+/// Builder that collects nodes and edges, and validates them once.
 #[derive(Debug, Clone, Default)]
 pub struct CanonicalGraphBuilder {
     nodes: Vec<Node>,
@@ -114,33 +115,33 @@ pub struct CanonicalGraphBuilder {
 }
 
 impl CanonicalGraphBuilder {
-    /// Nothing yet.
+    /// Creates an empty builder.
     pub fn new() -> Self {
         CanonicalGraphBuilder::default()
     }
 
     /// Adds a node.
     pub fn node(&mut self, node: Node) -> NodeId {
-        // Positions beyond 32 bits wrap here and are refused by `build`, which counts.
+        // Positions beyond 32 bits wrap here. `build` rejects them by the number of nodes.
         let id = NodeId(self.nodes.len() as u32);
         self.nodes.push(node);
         id
     }
 
-    /// Adds an edge that carries what its ends say.
+    /// Adds an edge with the volume of its ends.
     pub fn edge(&mut self, from: NodeId, to: NodeId) {
         self.edges.push((from, to, None));
     }
 
-    /// Adds an edge that carries `volume` elements, which [`build`](Self::build) compares with what its ends say.
+    /// Adds an edge with `volume` elements, which [`build`](Self::build) compares with the volumes of its ends.
     pub fn edge_of(&mut self, from: NodeId, to: NodeId, volume: u64) {
         self.edges.push((from, to, Some(volume)));
     }
 
-    /// The graph.
+    /// Validates everything and returns the graph. `O((nodes + edges) log(nodes + edges))`.
     ///
     /// # Errors
-    /// The first thing that is not canonical. `O((nodes + edges) log(nodes + edges))`.
+    /// Returns the first fault that makes the graph not canonical.
     pub fn build(self) -> Result<CanonicalGraph, CanonicalError> {
         check_count("nodes", self.nodes.len(), MAX_NODES)?;
         check_count("edges", self.edges.len(), MAX_EDGES)?;
@@ -222,7 +223,7 @@ impl CanonicalGraph {
         Ok(())
     }
 
-    /// Kahn's algorithm, the smallest id first.
+    /// Sorts by Kahn's algorithm, the smallest id first.
     fn sort(&self) -> Result<Vec<NodeId>, CanonicalError> {
         let mut waiting: Vec<usize> = self.node_ids().map(|node| self.incoming(node).len()).collect();
         let mut ready: BinaryHeap<Reverse<NodeId>> =

@@ -1,27 +1,28 @@
-//! The non-streaming schedule that streaming is compared with: a list schedule by the critical path, with insertion (section 7).
+//! Schedule without streaming, as a reference: a list schedule by the critical path, with insertion (section 7).
 
 use super::{CanonicalGraph, NodeId};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// When and where each task runs, if every task waits for all that it reads.
+/// Start and processing element of each task, if every task waits for all its inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListSchedule {
-    /// Start of each node; of memory, when it is full.
+    /// Start of each node; for memory, the time when it is full.
     pub start: Vec<u64>,
     /// End of each node.
     pub end: Vec<u64>,
-    /// The processing element of each node; 0 for memory.
+    /// Processing element of each node; 0 for memory.
     pub element: Vec<u32>,
-    /// When the last task ends.
+    /// End of the last task.
     pub makespan: u64,
 }
 
 impl ListSchedule {
-    /// Takes ready tasks by the longest path of work to an exit, those with more successors first where that is equal (CP/MISF,
-    /// Kasahara and Narita 1984), each into the earliest gap of the `elements` processing elements that is long enough.
+    /// Schedules ready tasks by the longest path of work to an exit; on a tie, the task with more successors goes first
+    /// (CP/MISF, Kasahara and Narita 1984). Each goes into the earliest gap of the `elements` processing elements that
+    /// is long enough.
     ///
-    /// `O(nodes log nodes + edges)` and the gaps that are looked at.
+    /// `O(nodes log nodes + edges)`, plus the gaps that are examined.
     pub fn new(graph: &CanonicalGraph, elements: usize) -> Self {
         let count = graph.node_count();
         let mut schedule =
@@ -50,7 +51,7 @@ impl ListSchedule {
     }
 }
 
-/// The most work on a path from each node to an exit, its own included.
+/// Returns the most work on a path from each node to an exit, including the node's own.
 pub fn path_lengths(graph: &CanonicalGraph) -> Vec<u64> {
     let mut lengths = vec![0; graph.node_count()];
     for &node in graph.topological_order().iter().rev() {
@@ -60,11 +61,11 @@ pub fn path_lengths(graph: &CanonicalGraph) -> Vec<u64> {
     lengths
 }
 
-/// The free time of all processing elements.
+/// Free time of all processing elements.
 struct Gaps {
-    /// Closed gaps as (start, end, element), by their ends.
+    /// Closed gaps as (end, start, element), by their ends.
     closed: std::collections::BTreeSet<(u64, u64, u32)>,
-    /// From when on each element is free for ever.
+    /// Start of the endless free time of each element.
     open: std::collections::BTreeSet<(u64, u32)>,
 }
 
@@ -73,12 +74,13 @@ impl Gaps {
         Gaps { closed: Default::default(), open: (0..elements as u32).map(|element| (0, element)).collect() }
     }
 
-    /// Takes `work` at the earliest time from `data` on; returns its start and its element.
+    /// Occupies `work` at the earliest time from `data` on; returns the start and the element.
     fn take(&mut self, data: u64, work: u64) -> (u64, u32) {
         let fits = |start: u64, end: u64| (end >= data.max(start).saturating_add(work)).then_some(data.max(start));
         let later = self.closed.range((data + 1, 0, 0)..);
         let found = later.filter_map(|&(end, start, element)| Some((fits(start, end)?, (end, start, element)))).min();
-        // All that are free at `data` start it then; of them the one that was busy last leaves the smallest gap.
+        // All elements that are free at `data` give this start. Of these, the one that was busy last leaves the
+        // smallest gap.
         let free = self.open.range(..(data, u32::MAX)).next_back().or(self.open.first()).copied();
         let (since, element) = free.unwrap_or((0, 0));
         match found {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn the_longest_path_goes_first_and_gaps_are_filled() {
-        // 0 → 1 is the critical path; 3 waits for 2 and leaves a gap on the second element, into which 4 fits.
+        // The critical path is 0 → 1. Task 3 waits for 2 and leaves a gap on the second element, into which 4 fits.
         let schedule = schedule(&[4, 4, 1, 5, 2], &[(0, 1), (0, 3)], 2);
         assert_eq!(schedule.start[..5], [0, 4, 2, 4, 0]);
         assert_eq!(schedule.makespan, 9);

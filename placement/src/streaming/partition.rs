@@ -1,9 +1,9 @@
-//! Which tasks share a spatial block: the heuristics SB-LTS and SB-RLX (paper, section 5.2 and appendix A.2).
+//! Partition of tasks into spatial blocks: the heuristics SB-LTS and SB-RLX (paper, section 5.2 and appendix A.2).
 //!
-//! A block lasts about as long as its largest task streams, so tasks of like work belong together, and a task that works longer
-//! than what it streams from holds that back. Blocks are grown task by task as in the paper's algorithm 1, with what it leaves
-//! open (which source comes next) decided in several ways. Of each order that this gives, the cut into blocks is then optimal by
-//! dynamic programming, and the best of all is taken.
+//! A block lasts about as long as its largest task streams, so tasks with similar work belong together. A task with
+//! more work than the tasks that it streams from delays them. Blocks are grown task by task as in the paper's algorithm
+//! 1. The algorithm leaves open which source comes next, so several rules are tried. Each rule gives an order of tasks,
+//! which dynamic programming cuts into blocks optimally. The best of all results is taken.
 
 mod growth;
 mod line;
@@ -12,24 +12,25 @@ use super::{Blocks, CanonicalGraph, NodeId, StreamingSchedule, path_lengths};
 use growth::Growth;
 use line::Line;
 
-/// What a block may take in.
+/// Rule for the tasks that a block may take in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockVariant {
-    /// SB-LTS: a task joins what it streams from only if its work is no more than that of the sources, in this block, of what it
-    /// streams from. No source is held back.
+    /// SB-LTS: no source is delayed. A task joins the tasks that it streams from only if its work is at most the work
+    /// of their sources in this block.
     Lts,
     /// SB-RLX: any task may join.
     Rlx,
 }
 
-/// Steps that the search for the best cut of an order may take; above, blocks stay as they were grown.
+/// Most steps of the search for the best cut of an order. Beyond them, blocks stay as they were grown.
 const CUT_STEPS: usize = 1 << 22;
-/// How many of the cheapest partitions are scheduled, to take the shortest.
+/// Number of the cheapest partitions that are scheduled to find the shortest.
 const SCHEDULED: usize = 3;
 
-/// Partitions the tasks into blocks of at most `elements` tasks. What reads memory comes in a later block than what fills it.
+/// Partitions the tasks into blocks of at most `elements` tasks. Readers of memory are in a later block than its
+/// writers.
 ///
-/// `O((nodes + edges) log nodes)`, and `O(elements × (nodes + edges))` more where that is at most four million steps.
+/// `O((nodes + edges) log nodes)`, plus `O(elements × (nodes + edges))` if that is at most four million steps.
 pub fn spatial_blocks(graph: &CanonicalGraph, elements: usize, variant: BlockVariant) -> Blocks {
     let partition = Partition::new(graph, elements.clamp(1, graph.node_count().max(1)));
     let allowed: &[BlockVariant] = match variant {
@@ -55,7 +56,7 @@ pub fn spatial_blocks(graph: &CanonicalGraph, elements: usize, variant: BlockVar
             }
         }
     }
-    // The costs are estimates, which rounding may mislead.
+    // The costs are estimates, which rounding may distort.
     found.sort_by_key(|&(cost, _)| cost);
     let schedules = found.into_iter().take(SCHEDULED).map(|(_, lists)| {
         let blocks = Blocks::numbered(graph, lists);
@@ -65,12 +66,13 @@ pub fn spatial_blocks(graph: &CanonicalGraph, elements: usize, variant: BlockVar
     best.map_or_else(|| Blocks::numbered(graph, Vec::new()), StreamingSchedule::into_blocks)
 }
 
-/// Which of the tasks that stream from nothing in the block comes next; but for `Breadth`, after all that may stream.
+/// Rule that chooses the next task among those that stream from nothing in the block. Except for `Breadth`, they come
+/// after all tasks that may stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// The lowest level, also before tasks of higher levels that may stream.
+    /// The lowest level, even before tasks of higher levels that may stream.
     Breadth,
-    /// The lowest level; of those that may stream, the most work on a path from it.
+    /// The lowest level; of the tasks that may stream, the most work on a path from the task.
     Depth,
     /// The lowest level, as in algorithm 1.
     Level,
@@ -78,7 +80,7 @@ enum Choice {
     Largest,
     /// The least work.
     Smallest,
-    /// The most work on a path from it.
+    /// The most work on a path from the task.
     Longest,
 }
 
@@ -100,7 +102,7 @@ impl<'a> Partition<'a> {
         Partition { graph, elements, work, level, paths: path_lengths(graph) }
     }
 
-    /// About how long blocks take: the most work of each, and its levels.
+    /// Estimates the time of blocks: the most work of each, plus its levels.
     fn cost(&self, blocks: &[Vec<NodeId>]) -> u64 {
         let cost = |block: &Vec<NodeId>| {
             let mut span = Span::default();
@@ -111,7 +113,7 @@ impl<'a> Partition<'a> {
     }
 }
 
-/// The most work and the levels of some tasks: about how long they take in one block.
+/// The most work and the levels of some tasks, from which their time in one block is estimated.
 #[derive(Default)]
 struct Span {
     work: u64,
@@ -149,7 +151,7 @@ mod tests {
         assert_eq!(blocks(&chain, 1, BlockVariant::Rlx).len(), 3);
     }
 
-    /// Two large and two small tasks on two elements: the large ones together, whatever their order.
+    /// Two large and two small tasks on two elements: the large tasks share a block, in any order.
     #[test]
     fn tasks_of_like_work_share_a_block() {
         let nodes = [("a", 100), ("b", 10), ("c", 100), ("d", 10)].map(|(name, work)| Node::task(name, work, work));

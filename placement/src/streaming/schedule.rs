@@ -1,19 +1,20 @@
-//! Schedules of spatial blocks: when each task starts, and when its first and its last element leave it (paper, section 5.1).
+//! Schedules of spatial blocks: the start of each task, and the times of its first and last output (paper, section
+//! 5.1).
 
 use super::{Blocks, CanonicalGraph, EdgeId, Node, NodeId, NodeKind, SteadyState};
 
-/// The times of one task. For memory all three are the time from which it can be read.
+/// Times of one task. For memory all three are the time from which it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TaskTimes {
-    /// `ST(v)`: its first input is there.
+    /// `ST(v)`: arrival of its first input.
     pub start: u64,
-    /// `FO(v)`: its first output leaves it; a sink's is its last.
+    /// `FO(v)`: time of its first output; for a sink, the time of its end.
     pub first_out: u64,
-    /// `LO(v)`: its last output leaves it.
+    /// `LO(v)`: time of its last output.
     pub last_out: u64,
 }
 
-/// When what happens, where blocks follow each other and tasks within a block stream to each other.
+/// Schedule of blocks that run one after the other, with streaming within each block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamingSchedule {
     blocks: Blocks,
@@ -26,8 +27,9 @@ pub struct StreamingSchedule {
 impl StreamingSchedule {
     /// Schedules `blocks`, each as soon as the one before has ended, in `O(nodes log nodes + edges α)`.
     ///
-    /// What reads only memory starts with its block, not when what it needs has ended (both are in section 5.1): before that no
-    /// processing element is free. It reads an element in each unit of time until its first output, as no channel is full yet.
+    /// A task that reads only memory starts with its block, not when its inputs are complete (section 5.1 has both):
+    /// earlier, no processing element is free. It reads an element in each unit of time until its first output, because
+    /// no channel is full yet.
     pub fn new(graph: &CanonicalGraph, blocks: Blocks) -> Self {
         let flow = SteadyState::over(graph, |edge| blocks.together(graph.edge(edge)));
         let mut schedule = StreamingSchedule {
@@ -38,7 +40,7 @@ impl StreamingSchedule {
             flow,
         };
         let mut order = graph.topological_order().to_vec();
-        // Stable, so that each block keeps the order of its dependencies.
+        // The sort is stable, so each block keeps the order of its dependencies.
         order.sort_by_key(|&node| schedule.blocks.of(node));
         let mut block = 0;
         for node in order {
@@ -53,52 +55,52 @@ impl StreamingSchedule {
         schedule
     }
 
-    /// The blocks.
+    /// Returns the blocks.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks
     }
 
-    /// The blocks alone.
+    /// Returns the blocks, and drops the times.
     pub fn into_blocks(self) -> Blocks {
         self.blocks
     }
 
-    /// The streaming intervals within the blocks.
+    /// Returns the streaming intervals within the blocks.
     pub fn steady_state(&self) -> &SteadyState {
         &self.flow
     }
 
-    /// When the last task ends.
+    /// Returns the end of the last task.
     pub fn makespan(&self) -> u64 {
         self.makespan
     }
 
-    /// When a block starts: when the one before it has ended.
+    /// Returns the start of a block: the end of the block before it.
     pub fn block_start(&self, block: usize) -> u64 {
         self.starts[block]
     }
 
-    /// The times of one node.
+    /// Returns the times of one node.
     pub fn times(&self, node: NodeId) -> TaskTimes {
         self.times[node.index()]
     }
 
-    /// Whether elements pass the edge one by one: it joins two tasks of one block.
+    /// Whether elements pass the edge one by one: it connects two tasks of one block.
     pub fn streams(&self, graph: &CanonicalGraph, edge: EdgeId) -> bool {
         graph.can_stream(edge) && self.blocks.together(graph.edge(edge))
     }
 
-    /// Time on one processing element over time by this schedule (section 7); 1 where there is no work.
+    /// Returns the time on one processing element over the makespan (section 7); 1 if there is no work.
     pub fn speedup(&self, graph: &CanonicalGraph) -> f64 {
         if self.makespan == 0 { 1.0 } else { graph.work() as f64 / self.makespan as f64 }
     }
 
-    /// The streaming schedule length ratio: the makespan over the streaming depth (section 7).
+    /// Returns the streaming schedule length ratio: the makespan over the streaming depth (section 7).
     pub fn length_ratio(&self, depth: u64) -> f64 {
         self.makespan as f64 / depth.max(1) as f64
     }
 
-    /// The part of the processing elements' time that is work.
+    /// Returns the share of the processing elements' time that is work.
     pub fn utilisation(&self, graph: &CanonicalGraph, elements: usize) -> f64 {
         self.speedup(graph) / elements.max(1) as f64
     }
@@ -124,7 +126,7 @@ impl StreamingSchedule {
         TaskTimes { start, first_out, last_out }
     }
 
-    /// Memory gives and takes an element in each unit of time, so only streaming edges hold a task back.
+    /// Memory gives and takes an element in each unit of time, so only streaming edges slow a task down.
     fn pace(&self, graph: &CanonicalGraph, id: NodeId) -> Pace {
         let (node, largest) = (graph.node(id), self.flow.largest(id));
         let streams = |edges: &[EdgeId]| edges.iter().any(|&edge| self.streams(graph, edge));
@@ -135,15 +137,15 @@ impl StreamingSchedule {
     }
 }
 
-/// The time in which all inputs and all outputs of a task pass at steady state: `I Sⁱ` and `O Sᵒ`.
+/// Time in which all inputs and all outputs of a task pass at steady state: `I Sⁱ` and `O Sᵒ`.
 struct Pace {
     input: u64,
     output: u64,
 }
 
 impl Pace {
-    /// From the start to the last output: `⌈max((I − 1) Sⁱ, (O − 1) Sᵒ)⌉ + 1`; an upsampler whose inputs are slower than its outputs
-    /// goes on for `⌈R⌉ − 1` outputs after its last input.
+    /// Time from the start to the last output: `⌈max((I − 1) Sⁱ, (O − 1) Sᵒ)⌉ + 1`. If an upsampler's inputs are slower
+    /// than its outputs, it continues for `⌈R⌉ − 1` outputs after its last input.
     fn span(&self, node: &Node) -> u64 {
         let reading = elapsed(node.input(), node.input(), self.input);
         let writing = elapsed(node.output(), node.output(), self.output);
@@ -156,7 +158,8 @@ impl Pace {
         }
     }
 
-    /// From the start to the first output: `⌈(⌈1/R⌉ − 1) Sⁱ⌉ + 1` for downsamplers, else 1. The first output needs whole inputs.
+    /// Time from the start to the first output: `⌈(⌈1/R⌉ − 1) Sⁱ⌉ + 1` for downsamplers, else 1. The first output needs
+    /// whole inputs.
     fn first_delay(&self, node: &Node) -> u64 {
         match node.kind() {
             NodeKind::Downsampler => elapsed(node.input().div_ceil(node.output()), node.input(), self.input),
@@ -165,10 +168,10 @@ impl Pace {
     }
 }
 
-/// Until `count` elements have passed where `volume` pass in `time`: `⌈(count − 1) time/volume⌉ + 1`; 0 for none.
+/// Time until `count` elements have passed if `volume` pass in `time`: `⌈(count − 1) time/volume⌉ + 1`; 0 for none.
 fn elapsed(count: u64, volume: u64, time: u64) -> u64 {
     match count.checked_sub(1) {
-        // At most `time + 1`, as no more elements pass than the volume.
+        // The result is at most `time + 1`, because no more elements pass than the volume.
         Some(gaps) => (u128::from(gaps) * u128::from(time)).div_ceil(u128::from(volume)) as u64 + 1,
         None => 0,
     }
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!(apart.iter().map(|times| times[1]).collect::<Vec<_>>(), [8, 12, 20, 28]);
     }
 
-    /// `minus` reads the stream only once the mean is there, and takes its whole work from then on.
+    /// `minus` reads the stream only once the mean is available, and does its whole work from then on.
     #[test]
     fn a_task_that_waits_for_memory_of_its_block_starts_late() {
         let nodes = [task("x", 8, 8), task("sum", 8, 1), Node::buffer("mean", 1, 8), task("minus", 8, 8)];

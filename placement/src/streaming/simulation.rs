@@ -1,25 +1,25 @@
-//! What a schedule's blocks do with channels of bounded size, element by element: the proof that they end.
+//! Simulation of a schedule's blocks with bounded channels, element by element: the proof that they end.
 //!
-//! A task starts when its processing element is free and all that it reads from memory is there, which may be before the block
-//! ahead of its own has ended. In a unit of time a task reads one element from each input, writes one to each output, or both; its `j`-th output needs
-//! `⌈j I/O⌉` inputs. It reads from all inputs at once and writes to all outputs at once, when all have an element or room (blocking
-//! after service); memory gives once it is full.
+//! A task starts when its processing element is free and all its inputs from memory are available. This may be before
+//! the preceding block has ended. In a unit of time a task reads one element from each input, writes one to each
+//! output, or both. Its `j`-th output needs `⌈j I/O⌉` inputs. It reads from all inputs at once and writes to all
+//! outputs at once, when all have an element or space (blocking after service). Memory can be read once it is full.
 //!
-//! Tasks talk to each other through channels only, so what happens does not depend on the order in which a simulator looks at
-//! them (Kahn 1974). Each task has a clock of its own and runs until a channel stops it; channels carry the times of their elements
-//! and of the room in them. That takes a few nanoseconds an element and no queue of events. If nothing can run and a task has not
-//! ended, the block deadlocks, and the tasks that wait for each other form a cycle.
+//! Tasks communicate through channels only, so the result does not depend on the order in which the simulator processes
+//! them (Kahn 1974). Each task has its own clock and runs until a channel stops it. Channels carry the times of their
+//! elements and of their free slots. This takes a few nanoseconds per element and no event queue. If nothing can run
+//! and a task has not ended, the block deadlocks, and the tasks that wait for each other form a cycle.
 
 use super::{BufferSizes, CanonicalGraph, EdgeId, NodeId, StreamingSchedule};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// How a schedule ended.
+/// Result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Simulation {
-    /// When each node ended.
+    /// End of each node.
     pub ends: Vec<u64>,
-    /// When the last task ended.
+    /// End of the last task.
     pub makespan: u64,
 }
 
@@ -30,11 +30,11 @@ pub struct Wait {
     pub task: String,
     /// The task that it waits for.
     pub on: String,
-    /// What it waits for.
+    /// Reason for the wait.
     pub reason: WaitReason,
 }
 
-/// Why a task waits.
+/// Reason why a task waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitReason {
     /// The channel from the other task is empty.
@@ -43,7 +43,7 @@ pub enum WaitReason {
     Full {
         /// The channel's edge.
         edge: EdgeId,
-        /// Elements that it holds.
+        /// Capacity of the channel in elements.
         size: u64,
     },
     /// Memory that the other task fills is not full.
@@ -63,7 +63,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Why a simulation did not reach its end.
+/// Reason why a simulation did not reach its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
@@ -75,7 +75,7 @@ pub enum SimulationError {
         /// Each task waits for the next, the last for the first.
         cycle: Vec<Wait>,
     },
-    /// More to do than allowed.
+    /// More work than allowed.
     #[error("the tasks take {work} steps in all; at most {limit} are simulated")]
     TooLong { work: u64, limit: u64 },
 }
@@ -84,12 +84,13 @@ fn joined(cycle: &[Wait]) -> String {
     cycle.iter().map(Wait::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Runs the blocks of `schedule` with channels of `sizes`, and says when each task ends. A task runs on the processing element of
-/// its place in its block. A size of 0 is taken as 1.
+/// Simulates the blocks of `schedule` with channels of `sizes`, and returns the end of each task.
+///
+/// A task runs on the processing element with the number of its position in its block. A size of 0 counts as 1. `O(work
+/// × degree)` time, and memory for the contents of the channels.
 ///
 /// # Errors
-/// A deadlock with its cycle, or a graph whose work is more than `limit` steps. `O(work × degree)` time, and memory for what lies
-/// in the channels.
+/// Returns a deadlock with its cycle, or an error if the graph's work exceeds `limit` steps.
 pub fn simulate_streaming(
     graph: &CanonicalGraph,
     schedule: &StreamingSchedule,
@@ -102,7 +103,7 @@ pub fn simulate_streaming(
     }
     let mut machine = Machine::new(graph, schedule, sizes);
     machine.run();
-    // Blocks that come later only wait for the first that is stuck.
+    // Later blocks only wait for the first block that is stuck.
     let stuck = graph.task_ids().filter(|task| !machine.ended[task.index()]);
     if let Some(first) = stuck.min_by_key(|&task| schedule.blocks().of(task)) {
         return Err(SimulationError::Deadlock { block: schedule.blocks().of(first), cycle: machine.cycle(first) });
@@ -111,7 +112,7 @@ pub fn simulate_streaming(
     Ok(Simulation { ends: machine.clocks, makespan })
 }
 
-/// A channel. Of an element in it, when it came; of room that was used before, when it came free.
+/// Channel: arrival times of its elements, and times at which its used slots became free.
 #[derive(Default)]
 struct Channel {
     elements: VecDeque<u64>,
@@ -120,7 +121,7 @@ struct Channel {
 }
 
 impl Channel {
-    /// Since when there is room for one element.
+    /// Returns the time since which one slot is free; `None` if the channel is full.
     fn free_since(&self) -> Option<u64> {
         if self.unused > 0 { Some(0) } else { self.room.front().copied() }
     }
@@ -139,9 +140,10 @@ struct Machine<'a> {
     written: Vec<u64>,
     phase: Vec<Phase>,
     ended: Vec<bool>,
-    /// What each node still waits for before it starts: what it reads from memory, and the task before it on its element.
+    /// For each node, the number of conditions before its start: inputs from memory, and the task before it on its
+    /// element.
     waiting: Vec<usize>,
-    /// The task that comes after each on its processing element.
+    /// Next task on the processing element of each task.
     next: Vec<Option<NodeId>>,
     queue: VecDeque<NodeId>,
     queued: Vec<bool>,
@@ -149,11 +151,11 @@ struct Machine<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Deciding what comes next.
+    /// Chooses the next action.
     Ready,
-    /// Taking one element from each input.
+    /// Takes one element from each input.
     Reading,
-    /// Giving one element to each output.
+    /// Gives one element to each output.
     Writing,
 }
 
@@ -200,7 +202,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// A node has all that it waited for: memory is full, a task may run.
+    /// Starts a node whose conditions are met: memory is full, a task may run.
     fn start(&mut self, node: NodeId) {
         if self.graph.node(node).is_memory() { self.end(node) } else { self.wake(node) }
     }
@@ -268,7 +270,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Gives an element to each output at once, if all have room.
+    /// Gives an element to each output at once, if all have a free slot.
     fn give_all(&mut self, task: NodeId) -> bool {
         let id = task.index();
         let mut clock = self.clocks[id];
@@ -292,7 +294,7 @@ impl<'a> Machine<'a> {
         true
     }
 
-    /// Ends a node, and starts what has waited for it alone.
+    /// Ends a node, and starts the nodes for which this was the last condition.
     fn end(&mut self, node: NodeId) {
         self.ended[node.index()] = true;
         let mut behind: Vec<NodeId> = self.next[node.index()].into_iter().collect();
@@ -307,7 +309,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The tasks that wait for each other, reached from one that has not ended.
+    /// Returns a cycle of tasks that wait for each other, reached from a task that has not ended.
     fn cycle(&self, task: NodeId) -> Vec<Wait> {
         let mut path: Vec<(NodeId, WaitReason)> = Vec::new();
         let mut task = task;
@@ -325,10 +327,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What holds a task that has not ended.
+    /// Returns the task that a task waits for, and the reason.
     fn waits_for(&self, task: NodeId) -> Option<(NodeId, WaitReason)> {
         if self.waiting[task.index()] > 0 {
-            // Within the first block that is stuck, that can only be memory.
+            // In the first block that is stuck, this can only be memory.
             let mut behind = vec![task];
             while let Some(node) = behind.pop() {
                 let held = self.graph.incoming(node).iter().filter(|&&edge| !self.schedule.streams(self.graph, edge));
@@ -352,7 +354,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// The task after each on its processing element: a task's element is its place in its block.
+/// Returns the next task on the processing element of each task: a task's element is its position in its block.
 fn successions(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<Option<NodeId>> {
     let mut next = vec![None; graph.node_count()];
     let mut last: Vec<NodeId> = Vec::new();
@@ -366,7 +368,7 @@ fn successions(graph: &CanonicalGraph, schedule: &StreamingSchedule) -> Vec<Opti
     next
 }
 
-/// Inputs before output number `written`, from 0: `⌈(written + 1) I/O⌉`; all of them for a sink.
+/// Returns the number of inputs before output number `written`, from 0: `⌈(written + 1) I/O⌉`; all inputs for a sink.
 fn needed(written: u64, input: u64, output: u64) -> u64 {
     if written >= output {
         return input;

@@ -3,23 +3,23 @@
 use super::{CanonicalGraph, Components, EdgeId, NodeId};
 use std::fmt;
 
-/// An exact fraction in lowest terms.
+/// Exact fraction in lowest terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ratio {
-    /// What is above the line.
+    /// Number above the line.
     pub numerator: u64,
-    /// What is below the line; not 0.
+    /// Number below the line; not 0.
     pub denominator: u64,
 }
 
 impl Ratio {
-    /// `numerator / denominator`; `None` where that is no number.
+    /// Creates `numerator / denominator` in lowest terms; `None` if the denominator is 0.
     pub fn new(numerator: u64, denominator: u64) -> Option<Self> {
         let divisor = greatest_common_divisor(numerator, denominator);
         (denominator > 0).then(|| Ratio { numerator: numerator / divisor, denominator: denominator / divisor })
     }
 
-    /// The nearest float.
+    /// Returns the nearest float.
     pub fn to_f64(self) -> f64 {
         self.numerator as f64 / self.denominator as f64
     }
@@ -38,7 +38,7 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// The steady state of tasks that stream to each other: in a component, volume times interval is the same on all edges.
+/// Steady state of tasks that stream to each other: within a component, volume times interval is equal on all edges.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteadyState {
     components: Components,
@@ -46,13 +46,13 @@ pub struct SteadyState {
 }
 
 impl SteadyState {
-    /// The steady state where all edges between tasks stream: every task has its own processing element.
+    /// Computes the steady state if all edges between tasks stream: every task has its own processing element.
     pub fn new(graph: &CanonicalGraph) -> Self {
         SteadyState::over(graph, |_| true)
     }
 
-    /// The steady state where the edges between tasks stream for which `streams` says yes. The other edges go through memory.
-    /// `O((nodes + edges) α)`.
+    /// Computes the steady state if only the edges between tasks that satisfy `streams` stream. The other edges go
+    /// through memory. `O((nodes + edges) α)`.
     pub fn over(graph: &CanonicalGraph, streams: impl Fn(EdgeId) -> bool) -> Self {
         let components = Components::new(graph, streams);
         let mut largest = vec![0; components.count()];
@@ -63,17 +63,18 @@ impl SteadyState {
         SteadyState { components, largest }
     }
 
-    /// The components that stream.
+    /// Returns the components that stream.
     pub fn components(&self) -> &Components {
         &self.components
     }
 
-    /// The largest volume that a task of the component of `node` reads or writes: the time that the component streams.
+    /// Returns the largest volume that a task of the component of `node` reads or writes: the time that the component
+    /// streams.
     pub fn largest(&self, node: NodeId) -> u64 {
         self.largest[self.components.of(node)]
     }
 
-    /// The time between two elements that `node` writes, `Sᵒ(v)`; `None` for a sink and for memory.
+    /// Returns the time between two elements that `node` writes, `Sᵒ(v)`; `None` for a sink and for memory.
     pub fn output_interval(&self, graph: &CanonicalGraph, node: NodeId) -> Option<Ratio> {
         let written = graph.node(node);
         if written.is_memory() { None } else { Ratio::new(self.largest(node), written.output()) }
@@ -93,7 +94,7 @@ mod tests {
         graph.node_ids().map(|node| text(flow.output_interval(&graph, node))).collect()
     }
 
-    /// The paper's figure 6: a task before an upsampler of rate 4 can write every fourth unit of time only.
+    /// The paper's figure 6: a task before an upsampler of rate 4 can write only in every fourth unit of time.
     #[test]
     fn an_upsampler_holds_back_what_comes_before_it() {
         assert_eq!(intervals(&[Node::task("u", 8, 8), Node::task("v", 8, 32)], &[(0, 1)]), ["4", "1"]);
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!(intervals(&nodes, &[(0, 1), (1, 2), (2, 3)]), ["1", "2", "-", "2"]);
     }
 
-    /// Without the volume that is read, the reduction's input interval would be 1/64, and no edge is that fast.
+    /// Without the input volume, the reduction's input interval would be 1/64, but no edge is that fast.
     #[test]
     fn volumes_that_are_read_from_memory_count() {
         let nodes = [Node::task("sum", 64, 1), Node::task("two", 1, 2)];

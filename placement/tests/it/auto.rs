@@ -5,7 +5,7 @@ use anabranch_placement::format::read_problems;
 use anabranch_placement::place::{Auto, STRATEGIES};
 use anabranch_placement::rules::Rules;
 
-/// On the thesis' convolutional network the best strategies come to 77.5 and 62.4.
+/// The best strategies reach 77.5 and 62.4 on the thesis' convolutional network.
 #[test]
 fn the_convolutional_network_gets_shorter() {
     for (devices, strategies, at_most) in [("devices_7.csv", 77.6, 73.0), ("devices_50.csv", 62.5, 58.5)] {

@@ -1,4 +1,4 @@
-//! The checker sees every kind of damage: valid results are damaged in one place and must then be refused for that reason.
+//! The checker finds every kind of damage: valid results are damaged in one place and must be rejected for that reason.
 
 use crate::instances::Instance;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
@@ -12,10 +12,10 @@ use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 use anabranch_placement::simulate::simulate;
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// Whether a violation is the one that a damage must lead to.
+/// Predicate for the violation that a damage must cause.
 type Expected = fn(&Violation) -> bool;
 
-/// Damages a schedule; false where this schedule offers nothing to damage.
+/// Damages a schedule; returns false if this schedule has nothing to damage.
 type Damage = fn(&Problem<'_>, &mut Schedule, &mut Unstructured<'_>) -> Result<bool>;
 
 /// Damages one of `list`, if there is any.
@@ -113,7 +113,8 @@ const DAMAGES: &[(&str, Expected, Damage)] = &[
         schedule.traffic += u64::from(!schedule.transfers.is_empty());
         damage_one(schedule.transfers.iter_mut().collect(), random, |sent| sent.bytes += 1)
     }),
-    // The work on a send, where it takes time, onto a task of the same device; what follows from it stays possible.
+    // Moves the work on a send, if it takes time, onto a task of the device; everything that depends on it stays
+    // possible.
     ("send while a task runs", OVERLAP, |_, schedule, random| {
         let mut pairs = Vec::new();
         for sent in schedule.transfers.iter_mut().filter(|sent| sent.send_end > sent.send_start) {
@@ -167,7 +168,7 @@ fn move_transfer(sent: &mut TransferSpan, start: f64) {
     (sent.start, sent.end) = (start + send, start + send + transfer);
 }
 
-/// CP spreads tasks over devices, so that there is something to send.
+/// CP spreads tasks over devices, so there are sends.
 fn damage_and_check(problem: &Problem<'_>, random: &mut Unstructured<'_>) -> Result<()> {
     let Ok(placement) = CriticalPath.place(problem) else { return Ok(()) };
     let serial = Rules::default().with_contention(LinkContention::Serial);
@@ -196,7 +197,7 @@ fn damaged_schedules_are_refused_for_their_damage() {
     .budget_ms(900);
 }
 
-/// A task that moves alone leaves its group, its kinds or its pin, or it is allowed to move.
+/// A task that moves alone is rejected if it leaves its group, its kinds or its pin, and accepted otherwise.
 #[test]
 fn a_task_that_moves_is_refused_exactly_where_it_may_not() {
     arbtest::arbtest(|random| {
@@ -223,7 +224,7 @@ fn a_task_that_moves_is_refused_exactly_where_it_may_not() {
     .budget_ms(500);
 }
 
-/// Everything on one device: refused exactly where its memory does not hold it, if nothing else is wrong with it.
+/// All tasks on one device are rejected if and only if its memory does not suffice, if they have no other fault.
 #[test]
 fn an_overfull_device_is_refused() {
     arbtest::arbtest(|random| {
@@ -268,7 +269,7 @@ fn devices_that_do_not_exist_and_missing_entries_are_refused() {
     .budget_ms(200);
 }
 
-/// Without contention transfers overlap on a link, which a check for serial links must see.
+/// Without contention transfers overlap on a link; a check for serial links must find this.
 #[test]
 fn overlapping_transfers_are_refused_on_serial_links() {
     use anabranch_placement::cost::OperationsOverSpeed;
@@ -292,7 +293,7 @@ fn overlapping_transfers_are_refused_on_serial_links() {
     assert_eq!(check_schedule(&serial, &device_of, &shared), []);
     let found = check_schedule(&serial, &device_of, &free);
     assert!(matches!(found[..], [Violation::SharedLink { .. }]), "{found:?}");
-    // Half of a transfer's time is a delay behind the link, in which the other may have it.
+    // Half of a transfer's time is a delay after the link, during which the other transfer may use the link.
     let rules = serial.rules().clone().with_delays(Delays::from_fn(2, |_, _| 1.0));
     let delayed = problem.clone().under(rules).unwrap();
     let staggered = simulate(&delayed, &device_of, &Pct).unwrap();

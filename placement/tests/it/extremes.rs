@@ -1,4 +1,4 @@
-//! Graphs at the edges of what is allowed: nothing at all, one task, long chains, wide fans, costs of zero.
+//! Graphs at the limits of what is allowed: the empty graph, one task, long chains, wide fans, costs of zero.
 
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::cost::CostTable;
@@ -9,13 +9,13 @@ use anabranch_placement::platform::{Device, DeviceKind, Platform};
 use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::simulate::simulate;
 
-/// A CPU and a GPU device.
+/// Returns a platform of a CPU and a GPU device.
 fn pair() -> Platform {
     let devices = vec![Device::new("cpu", DeviceKind::Cpu), Device::new("gpu", DeviceKind::Gpu).with_memory(1 << 30)];
     Platform::uniform(devices, 0.25, 100.0).unwrap()
 }
 
-/// Places and runs `graph` in every way, and returns the makespans.
+/// Places and simulates `graph` with all strategies and orders, and returns the makespans.
 fn run_in_every_way(graph: &TaskGraph, platform: &Platform, time: f64) -> Vec<f64> {
     let costs = CostTable::from_fn(graph, platform, |_, _| Some(time)).unwrap();
     let problem = Problem::new(graph, platform, &costs, MemoryRule::SizeEstimate).unwrap();
@@ -87,7 +87,7 @@ fn costs_of_zero_are_costs() {
     for (number, &task) in tasks.iter().enumerate().skip(1) {
         builder.edge(tasks[number / 2], task, 0);
     }
-    // Only latencies are left, and the strategies that look at finish times avoid them.
+    // Only latencies are left, and the strategies that compare finish times avoid them.
     let makespans = run_in_every_way(&builder.build().unwrap(), &pair(), 0.0);
     assert!(makespans[..ORDERS.len()].iter().all(|&makespan| makespan == 0.0));
     assert!(makespans.iter().all(|&makespan| makespan <= 0.25 * 200.0));

@@ -1,4 +1,4 @@
-//! Files of every format become problems that strategies solve as the files say.
+//! Files of every format become problems that strategies solve, with the figures of the files.
 
 use anabranch_placement::check::check_placement;
 use anabranch_placement::format::{Loaded, LoadedGraph, LoadedProblem, json, parse, read, read_problems, thesis};
@@ -79,7 +79,7 @@ fn a_workflow_and_a_platform_make_a_problem() {
     assert!(heft(&loaded) >= 4.25 / 89.0 + fastest + 1.0 / 89.0);
 }
 
-/// The thesis' files, written and read again; what is written counts tasks from 0.
+/// The thesis' files are written and read again; written files count tasks from 0.
 #[test]
 fn the_files_of_the_thesis_survive_both_ways() {
     let Loaded::Graph(loaded) = read(path("../convolutional_network_graph.csv")).unwrap() else { panic!() };
@@ -97,7 +97,7 @@ fn the_files_of_the_thesis_survive_both_ways() {
     }
 }
 
-/// Whatever the format, our JSON holds all of it.
+/// The JSON format holds all data of every other format.
 #[test]
 fn everything_survives_as_json() {
     for name in ["related.json", "unrelated.json", "bert24_layers.json", "example.json"] {

@@ -6,7 +6,7 @@ use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, P
 use anabranch_placement::problem::{MemoryRule, Problem};
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// The parts of a problem, which may turn out to have no solution.
+/// Parts of a problem, which may turn out to have no solution.
 pub(crate) struct Instance {
     pub(crate) graph: TaskGraph,
     pub(crate) platform: Platform,
@@ -15,7 +15,7 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Draws an instance; `None` where colocations contradict each other.
+    /// Draws an instance; `None` if colocations contradict each other.
     pub(crate) fn draw(random: &mut Unstructured<'_>) -> Result<Option<Instance>> {
         let platform = draw_platform(random)?;
         let Some(graph) = draw_graph(random, &platform)? else { return Ok(None) };
@@ -27,7 +27,7 @@ impl Instance {
         Ok(Some(Instance { graph, platform, times, rule }))
     }
 
-    /// Calls `check` with the problem, if it has a solution unit by unit.
+    /// Calls `check` with the problem, if every unit alone has a solution.
     pub(crate) fn with_problem<T>(&self, check: impl FnOnce(&Problem<'_>) -> T) -> Option<T> {
         let devices = self.platform.device_count();
         let time = |task: TaskId, device: DeviceId| self.times[task.index() * devices + device.index()];

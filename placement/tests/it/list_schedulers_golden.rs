@@ -1,6 +1,6 @@
-//! HEFT and CPOP by the letter of Topcuoglu 2002, and HEFT with allowed nodes, against an established library.
+//! HEFT and CPOP exactly as in Topcuoglu 2002, and HEFT with allowed nodes, against an established library.
 //!
-//! `ANABRANCH_GOLDEN` may name a folder with larger files of the same form, `related.json` and `unrelated_heft.json` in
+//! `ANABRANCH_GOLDEN` may name a folder with larger files of this form, `related.json` and `unrelated_heft.json` in
 //! `schedulers/`.
 
 use anabranch_placement::check::{check_placement, check_schedule};
@@ -22,7 +22,7 @@ fn problems() -> Vec<LoadedProblem> {
     paths.chain([data.join("heft.json")]).flat_map(problems).collect()
 }
 
-/// The makespan that `strategy` plans, if the schedule is valid.
+/// Returns the makespan that `strategy` plans, and asserts that the schedule is valid.
 fn makespan(loaded: &LoadedProblem, strategy: &dyn Placer) -> f64 {
     let problem = loaded.problem().unwrap();
     let placement = strategy.place(&problem).unwrap();
@@ -32,7 +32,7 @@ fn makespan(loaded: &LoadedProblem, strategy: &dyn Placer) -> f64 {
     planned.makespan
 }
 
-/// Every makespan is equal; ties of ranks, where results may differ, lead to none here.
+/// All makespans are equal; ties of ranks could lead to different results, but do not here.
 #[test]
 fn heft_and_cpop_reach_the_makespans_of_the_paper() {
     let mut compared = 0;
@@ -50,7 +50,8 @@ fn heft_and_cpop_reach_the_makespans_of_the_paper() {
     assert!(compared >= 41 + 12);
 }
 
-/// The library's means range over all nodes, links of a node to itself among them. Ours try that and means over allowed nodes.
+/// The library's means range over all nodes, including links of a node to itself. Our HEFT tries these means and means
+/// over allowed nodes.
 #[test]
 fn heft_keeps_to_allowed_nodes_and_is_never_worse() {
     let mut better = 0;

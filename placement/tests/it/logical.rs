@@ -1,4 +1,4 @@
-//! Logical graphs: every construct, what is refused, and the reference's pipelines.
+//! Logical graphs: every construct, rejected graphs, and the reference's pipelines.
 
 use anabranch_placement::footprint::check::check_partitioning;
 use anabranch_placement::footprint::{Capacity, Problem, zero_edges};
@@ -36,7 +36,7 @@ fn refused(nodes: &[Value], links: &[(i32, i32)]) -> String {
     refusal.to_string()
 }
 
-/// Links as pairs of ids.
+/// Returns the links as pairs of ids.
 fn links(graph: &PhysicalGraph) -> Vec<String> {
     let id = |place: usize| graph.drops()[place].id.as_str();
     let mut links: Vec<String> = graph.links().iter().map(|&(from, to)| format!("{} {}", id(from), id(to))).collect();
@@ -73,7 +73,7 @@ fn scatters_nest_and_their_drops_follow_their_own() {
         (workload.cores.iter().sum::<u64>(), workload.times.iter().sum::<f64>()),
         (2 * 4 + 4, 2.0 * 2.5 + 4.0 * 5.0)
     );
-    // A datum is one for all its readers.
+    // A datum is shared by all its readers.
     assert_eq!(workload.graph.datum_count(), 1 + 2 + 2);
 }
 
@@ -181,7 +181,7 @@ fn what_cannot_be_unrolled_is_refused_by_name() {
     assert!(too_many.contains("drops; at most"), "{too_many}");
 }
 
-/// Each copy is one drop, so that more than half of the limit are not yet too many.
+/// Each copy is one drop, so more than half of the limit is allowed.
 #[test]
 fn a_scatter_beyond_half_of_the_most_drops_is_unrolled() {
     let copies = MAX_DROPS / 2 + 1;
@@ -190,7 +190,8 @@ fn a_scatter_beyond_half_of_the_most_drops_is_unrolled() {
     assert_eq!(unrolled(&nodes, &[]).drops().len() as u64, copies);
 }
 
-/// Gathers and group-bys take several inputs of the same groups only: the first says how many copies there are.
+/// Gathers and group-bys accept several inputs only if their groups are equal, because the first input determines the
+/// number of copies.
 #[test]
 fn inputs_of_different_groups_are_refused_by_name() {
     let nodes = |kind: &str, field: (&str, &str)| {
@@ -211,11 +212,11 @@ fn inputs_of_different_groups_are_refused_by_name() {
     let by = nodes("GroupBy", ("group_key", "None"));
     assert!(refused(&by, &[(3, 5), (1, 5)]).contains("node \"d1\" (1) is an input of"));
     assert!(refused(&by, &[(3, 5), (2, 5)]).contains("a construct with a link"));
-    // Inputs of the same groups are dealt out alike.
+    // Inputs of equal groups are dealt out equally.
     assert_eq!(unrolled(&gather, &[(3, 5), (4, 5)]).drops().len(), 9);
 }
 
-/// Small files that would take much memory, or calls too deep.
+/// Small files that would take much memory or deep recursion.
 #[test]
 fn hostile_graphs_are_refused() {
     let mut long = data(1, 0);
@@ -229,14 +230,14 @@ fn hostile_graphs_are_refused() {
     assert_eq!(unrolled(&nest(64), &[]).drops().len(), 0);
     assert!(refused(&nest(66), &[]).contains("more than 64 groups"));
 
-    // The last gather comes first, so that each count waits for the one before it.
+    // The last gather comes first, so each count waits for the one before it.
     let mut chain: Vec<Value> = (1..=2000).rev().map(|key| group(key, "Gather", 0, ("num_of_inputs", "1"))).collect();
     chain.push(data(5000, 0));
     let links: Vec<(i32, i32)> = std::iter::once((5000, 1)).chain((1..2000).map(|key| (key, key + 1))).collect();
     let refusal = refused(&chain, &links);
     assert!(refusal.contains("fed by more than 200 constructs"), "{refusal}");
 
-    // Each of many ends of a loop starts each of many starts.
+    // Each of many ends of a loop is linked to each of many starts.
     let mut ends = vec![group(1, "Loop", 0, ("num_of_iter", "2"))];
     ends.extend((2..2102).map(|key| app(key, 1, &[("group_start", "1")])));
     ends.extend((3000..5100).map(|key| app(key, 1, &[("group_end", "1")])));
@@ -244,7 +245,7 @@ fn hostile_graphs_are_refused() {
     assert!(refusal.contains("links; at most"), "{refusal}");
 }
 
-/// Whatever is cut off or overwritten, the answer is a graph or an error.
+/// If a file is cut off or overwritten anywhere, parsing returns a graph or an error.
 #[test]
 fn damaged_graphs_never_panic() {
     let source = text(
@@ -303,7 +304,7 @@ fn the_laboratory_reads_logical_graphs_and_daliuge_their_drops() {
     assert!(drops.iter().all(|drop| drop["node"].as_str().is_some_and(|node| node.starts_with('#'))));
 }
 
-/// Nine of the reference's pipelines: the same drops and links, by name, time, volume and cores.
+/// Nine of the reference's pipelines have equal drops and links, by name, time, volume and cores.
 #[test]
 fn the_references_pipelines_are_unrolled_alike() {
     let golden: Vec<Value> = serde_json::from_str(include_str!("../data/footprint/pipelines.json")).unwrap();
@@ -344,7 +345,7 @@ fn the_references_pipelines_are_unrolled_alike() {
         found.sort();
         assert_eq!(found, expected, "{name}");
         assert_eq!(tasks.task_count(), reference["nodes"].as_array().unwrap().len(), "{name}");
-        // As wide and as long as the reference's.
+        // Parallelism and longest path equal the reference's.
         let capacity = Capacity { cores: 64, memory: None };
         let problem = Problem::new(&tasks, cores, times, capacity, Link { latency: 0.0, bandwidth: 1.0 }).unwrap();
         assert_eq!(json!(problem.parallelism()), reference["parallelism"], "{name}");
@@ -353,7 +354,7 @@ fn the_references_pipelines_are_unrolled_alike() {
     }
 }
 
-/// Three loops within each other, with links into and out of them.
+/// Three nested loops, with links into and out of them.
 #[test]
 fn nested_loops_are_unrolled() {
     let text = include_str!("../data/footprint/logical/cont_img.graph");

@@ -1,4 +1,5 @@
-//! Placement from outside, in one executable: `cargo test -p anabranch-placement --test it NAME` runs a part.
+//! Tests of the public interface of placement, in one executable: `cargo test -p anabranch-placement --test it NAME`
+//! runs a part.
 
 mod auto;
 mod checker;

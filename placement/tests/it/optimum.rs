@@ -1,4 +1,4 @@
-//! The exact search finds the least makespan, and no schedule whatsoever is below a bound.
+//! The exact search finds the least makespan, and no schedule is below a bound.
 
 use crate::instances::Instance;
 use crate::small::{least_makespan, with_problem};
@@ -11,7 +11,7 @@ use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
 use anabranch_placement::simulate::simulate;
 
-/// Sums of the same times in another order differ by this part.
+/// Relative difference between sums of the same times in another order.
 const ROUNDING: f64 = 1e-9;
 
 #[test]
@@ -113,7 +113,7 @@ fn no_schedule_is_below_a_bound() {
     .budget_ms(900);
 }
 
-/// Makespans of published schedulers, whose code is not ours: HEFT and CPoP as an established library reaches them.
+/// Makespans of published schedulers with independent code: HEFT and CPoP of an established library.
 #[test]
 fn published_schedulers_are_between_optimum_and_bound() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/formats/related.json");
@@ -133,7 +133,7 @@ fn published_schedulers_are_between_optimum_and_bound() {
     assert!(proven >= 9, "{proven}");
 }
 
-/// Each kind of bound is the best one for some problem; otherwise it would not be worth its time.
+/// Each kind of bound is the best for some problem; otherwise it would not be worth its time.
 #[test]
 fn every_kind_of_bound_is_the_best_somewhere() {
     let mut seen = Vec::new();

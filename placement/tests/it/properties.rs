@@ -1,4 +1,4 @@
-//! Whatever the problem, every strategy under every order gives what the independent checker accepts.
+//! For every problem, every strategy under every order gives results that the independent checker accepts.
 
 use crate::instances::Instance;
 use anabranch_placement::check::{check_placement, check_schedule};
@@ -13,7 +13,7 @@ use anabranch_placement::schedule::Schedule;
 use anabranch_placement::simulate::simulate;
 use anabranch_placement::transfer::Sends;
 
-/// Under which schedules are simulated.
+/// Returns the rules under which schedules are simulated.
 fn all_rules(devices: usize) -> [Rules; 5] {
     let send_costs = SendCosts { send_operations: 0.5, receive_operations: 0.0 };
     let serial = Rules::default().with_send_costs(send_costs).with_contention(LinkContention::Serial);
@@ -26,7 +26,7 @@ fn under<'a>(problem: &Problem<'a>, rules: Rules) -> Problem<'a> {
     problem.clone().under(rules).unwrap()
 }
 
-/// Runs `check` on random problems that have a solution unit by unit.
+/// Runs `check` on random problems in which every unit alone has a solution.
 fn for_random_problems(check: impl Fn(&Problem<'_>)) {
     arbtest::arbtest(|random| {
         if let Some(instance) = Instance::draw(random)? {
@@ -37,7 +37,7 @@ fn for_random_problems(check: impl Fn(&Problem<'_>)) {
     .budget_ms(700);
 }
 
-/// Every strategy's placement; only memory may keep a strategy from finding one.
+/// Returns every strategy's placement; a strategy may fail only for lack of memory.
 fn placements(problem: &Problem<'_>) -> Vec<Placement> {
     let place = |&(name, _): &(&str, &str)| match strategy_by_name(name).unwrap().place(problem) {
         Ok(placement) => Some(placement),
@@ -47,7 +47,7 @@ fn placements(problem: &Problem<'_>) -> Vec<Placement> {
     STRATEGIES.iter().filter_map(place).collect()
 }
 
-/// The longest path of the shortest times, which no execution can beat.
+/// Returns the longest path of the shortest times, a lower bound of any execution.
 fn critical_path_bound(problem: &Problem<'_>) -> f64 {
     let graph = problem.graph();
     let mut ends = vec![0.0f64; graph.task_count()];
@@ -59,7 +59,7 @@ fn critical_path_bound(problem: &Problem<'_>) -> f64 {
     ends.into_iter().fold(0.0, f64::max)
 }
 
-/// Between the moment when a task has its inputs and the moment when it starts, its device must be busy.
+/// Asserts that a device is busy between the arrival of a task's inputs and the start of the task.
 fn assert_never_idle(problem: &Problem<'_>, schedule: &Schedule) {
     let graph = problem.graph();
     for task in graph.task_ids() {
@@ -120,7 +120,7 @@ fn schedules_are_valid_under_every_order() {
     });
 }
 
-/// Metrics keep to their ranges and agree with what the placement alone says.
+/// Metrics stay in their ranges and agree with the placement.
 #[test]
 fn metrics_are_those_of_the_placement() {
     for_random_problems(|problem| {
@@ -146,7 +146,7 @@ fn metrics_are_those_of_the_placement() {
     });
 }
 
-/// Every family of generated graphs, with times of its own for each task and device.
+/// Every family of generated graphs, with independent times for each task and device.
 #[test]
 fn generated_graphs_are_placed_by_every_strategy() {
     let sizes = [("layered", 2), ("random", 30), ("fft", 8), ("gauss", 6), ("cholesky", 4), ("wavefront", 5)];
@@ -168,7 +168,7 @@ fn generated_graphs_are_placed_by_every_strategy() {
     }
 }
 
-/// Contention and send costs can only be told apart where something is sent; on one device all orders take the sum of all times.
+/// Contention and send costs matter only if something is sent; on one device all orders take the sum of all times.
 #[test]
 fn one_device_takes_the_sum_of_all_times() {
     for_random_problems(|problem| {

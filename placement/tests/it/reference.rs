@@ -1,9 +1,9 @@
-//! The simulator of the thesis' published code under MSR, as far as its makespans depend on it.
+//! Simulator of the thesis' published code under MSR, as far as its makespans depend on it.
 //!
-//! It differs from the text (Laich 2017, equation 5.2) in two ways. The bonus terms count for send nodes only: a node has as
-//! many points as it has successors, a send among them once for each target, and a send has 3, and 8 where its target is idle. And
-//! a device is idle where it has no node in its queue; a node enters the queue when the last of its predecessors has been
-//! *chosen*, however long that will still run, and a datum when it arrives.
+//! It differs from the text (Laich 2017, equation 5.2) in two ways. First, the bonus terms count for send nodes only: a
+//! node has one point per successor, where a send counts once per target, and a send has 3 points, or 8 if its target
+//! is idle. Second, a device is idle if it has no node in its queue. A node enters the queue when the last of its
+//! predecessors has been *chosen*, even if that predecessor will run for long, and a datum enters when it arrives.
 
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::order::{PlacedGraph, path_computation_times};
@@ -12,13 +12,13 @@ use anabranch_placement::problem::Problem;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The makespan of `problem`, whose rules are the thesis', with task `t` on `device_of[t]`.
+/// Returns the makespan of `problem`, whose rules are the thesis', with task `t` on `device_of[t]`.
 pub(crate) fn msr_makespan(problem: &Problem<'_>, device_of: &[DeviceId]) -> f64 {
     let placed = PlacedGraph::new(problem, device_of);
     Reference::new(&placed).run()
 }
 
-/// An event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item.
+/// Event: its time as ordered bits, whether a datum has arrived (else an item has ended), and the item.
 type Event = Reverse<(u64, bool, usize)>;
 
 struct Reference<'f> {
@@ -26,12 +26,13 @@ struct Reference<'f> {
     path_times: Vec<f64>,
     now: f64,
     events: BinaryHeap<Event>,
-    /// By device.
+    /// Whether each device is busy.
     busy: Vec<bool>,
     ready: Vec<Vec<usize>>,
     arrived: Vec<Vec<usize>>,
     queued: Vec<usize>,
-    /// By task: inputs that are not there, and producers here and data elsewhere that have not been chosen or come.
+    /// Missing inputs of each task; `open` counts the producers that are not chosen and the remote data that have not
+    /// arrived.
     missing: Vec<usize>,
     open: Vec<usize>,
     makespan: f64,
@@ -83,7 +84,7 @@ impl<'f> Reference<'f> {
         self.placed.sends().all()[send].to.index()
     }
 
-    /// Takes in what has arrived, then starts the best ready item; says whether anything was done.
+    /// Takes in the arrived data, then starts the best ready item; returns whether anything was done.
     fn decide(&mut self, device: usize) -> bool {
         if self.busy[device] {
             return false;
@@ -150,7 +151,7 @@ impl<'f> Reference<'f> {
         }
     }
 
-    /// One more predecessor of `task` has been chosen, or one more datum has come to it.
+    /// Records that one more predecessor of `task` has been chosen, or that one more datum has arrived.
     fn announce(&mut self, task: TaskId) {
         self.open[task.index()] -= 1;
         self.queued[self.placed.device_of(task).index()] += usize::from(self.open[task.index()] == 0);

@@ -1,4 +1,4 @@
-//! Problems that are small enough to try everything, and a search that does.
+//! Small problems, and a search that tries everything.
 
 use anabranch_placement::check::check_placement;
 use anabranch_placement::cost::CostTable;
@@ -7,8 +7,8 @@ use anabranch_placement::platform::{Device, DeviceId, DeviceKind, DeviceKinds, P
 use anabranch_placement::problem::{MemoryRule, Problem};
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// Draws a problem of up to `most` tasks on up to three devices, some of which are alike, with all kinds of constraints, and calls
-/// `check` with it, if it has a solution unit by unit.
+/// Draws a problem of up to `most` tasks on up to three devices with all kinds of constraints; some devices are
+/// identical. Calls `check` with it, if every unit alone has a solution.
 pub(crate) fn with_problem(random: &mut Unstructured<'_>, most: u32, check: impl FnOnce(&Problem<'_>)) -> Result<()> {
     let platform = draw_platform(random)?;
     let Some(graph) = draw_graph(random, &platform, most)? else { return Ok(()) };
@@ -77,8 +77,8 @@ fn draw_graph(random: &mut Unstructured<'_>, platform: &Platform, most: u32) -> 
     Ok(builder.build().ok())
 }
 
-/// The least makespan: over every placement that the checker accepts and every order of the tasks, each task on its device as soon
-/// as data and the tasks before it permit. `None` where no placement is accepted.
+/// Returns the least makespan over all placements that the checker accepts and all orders of the tasks. Each task
+/// starts as soon as its data and the tasks before it permit. Returns `None` if no placement is accepted.
 pub(crate) fn least_makespan(problem: &Problem<'_>) -> Option<f64> {
     let (tasks, devices) = (problem.graph().task_count(), problem.platform().device_count());
     let mut best = None;

@@ -1,7 +1,8 @@
-//! Streaming intervals, schedules and depths are those of the paper's published code (see `data/streaming/README.md`).
+//! Streaming intervals, schedules and depths equal those of the paper's published code (see
+//! `data/streaming/README.md`).
 //!
 //! `ANABRANCH_GOLDEN` may name a folder with larger files, `full.json`, `small_simulated.json` and `deadlock.json` in
-//! `streamingsched`; then all their graphs are tested, else those in the repository.
+//! `streamingsched`. Then all their graphs are tested, otherwise those in the repository.
 
 use anabranch_placement::streaming::{
     BlockVariant, Blocks, BufferSizes, CanonicalGraph, CanonicalGraphBuilder, EdgeId, ListSchedule, Node, NodeId,
@@ -22,7 +23,7 @@ struct Case {
     #[serde(default)]
     blocks: Vec<Vec<u64>>,
     makespan: Option<u64>,
-    /// The processing element of each node.
+    /// Processing element of each node.
     elements: Option<BTreeMap<u64, usize>>,
     #[serde(rename = "P")]
     count: Option<usize>,
@@ -34,15 +35,16 @@ struct Case {
     out: Value,
 }
 
-/// A graph, and its nodes by the numbers that they have in the file.
+/// Graph, and its nodes by their numbers in the file.
 struct Read {
     graph: CanonicalGraph,
     places: BTreeMap<u64, NodeId>,
 }
 
 impl Case {
-    /// Volumes are on the edges alone. What has no predecessor is memory, what has no successor a sink; an edge that does not
-    /// stream goes through memory.
+    /// Builds the graph of a case, in which only edges have volumes. A node without predecessors is memory (a source in
+    /// the cases of undirected cycles), a node without successors a sink; an edge that does not stream goes through
+    /// memory.
     fn read(&self) -> Read {
         let numbers: BTreeSet<u64> = self.edges.iter().flat_map(|&(from, to, ..)| [from, to]).collect();
         let mut builder = CanonicalGraphBuilder::new();
@@ -84,7 +86,7 @@ fn cases(kind: &str) -> impl Iterator<Item = Case> {
     cases.into_iter().filter(move |case| case.kind == kind)
 }
 
-/// On edges out of memory the code always says 1, where we say how often their reader can read; only streams are compared.
+/// On edges out of memory the code always has 1, where ours is the interval of the reader; only streams are compared.
 #[test]
 fn intervals_are_those_of_the_paper_s_code() {
     let mut compared = 0;
@@ -169,7 +171,7 @@ struct Reference {
     intervals: Vec<(u64, u64, String)>,
 }
 
-/// The reference schedules, or all of them where they are.
+/// Returns the reference schedules in the repository, or all of them if the folder is given.
 fn references() -> Vec<Value> {
     match std::env::var_os("ANABRANCH_GOLDEN") {
         Some(folder) => published(&PathBuf::from(folder).join("streamingsched")),
@@ -177,7 +179,7 @@ fn references() -> Vec<Value> {
     }
 }
 
-/// `full.json` and `small_simulated.json` in the form of our own, with the simulations of `deadlock.json`.
+/// Converts `full.json` and `small_simulated.json` to our form, with the simulations of `deadlock.json`.
 fn published(folder: &Path) -> Vec<Value> {
     let read = |name: &str| -> Vec<Value> { serde_json::from_reader(File::open(folder.join(name)).unwrap()).unwrap() };
     let simulations = read("deadlock.json");
@@ -188,7 +190,7 @@ fn published(folder: &Path) -> Vec<Value> {
             let times = found["schedule"].as_object().unwrap().iter();
             let times: BTreeMap<&String, &[Value]> =
                 times.map(|(task, times)| (task, &times.as_array().unwrap()[..3])).collect();
-            // In the order of their processing elements, on which they are simulated.
+            // Sorted by processing elements, on which they are simulated.
             let element = |task: &Value| found["schedule"][task.to_string()][3].as_u64();
             let mut blocks: Vec<Vec<Value>> = serde_json::from_value(found["blocks"].clone()).unwrap();
             blocks.iter_mut().for_each(|block| block.sort_by_key(element));
@@ -209,7 +211,7 @@ fn published(folder: &Path) -> Vec<Value> {
     ["full.json", "small_simulated.json"].into_iter().flat_map(read).map(convert).collect()
 }
 
-/// Calls `check` with each reference schedule and ours of the same blocks.
+/// Calls `check` with each reference schedule and our schedule of the same blocks.
 fn each_schedule(mut check: impl FnMut(&str, &CanonicalGraph, &Reference, &StreamingSchedule)) {
     for case in references() {
         let graph = parse_canonical(case.to_string().as_bytes()).unwrap();
@@ -233,14 +235,15 @@ fn edges(graph: &CanonicalGraph) -> impl Iterator<Item = (EdgeId, (NodeId, NodeI
     graph.edge_ids().map(|edge| (edge, graph.edge(edge)))
 }
 
-/// The code takes the interval of a task's first outgoing edge alone; where that edge leaves the block and another does not, the
-/// task's end is not compared. And it lets an upsampler whose outputs do not stream end with its last input, although that makes
-/// `⌈R⌉` outputs: ours goes on, as in equation 3 and in simulation (the next test).
+/// The code uses the interval of a task's first outgoing edge alone. If this edge leaves the block and another does
+/// not, the task's end is not compared. In the code an upsampler whose outputs do not stream ends with its last input,
+/// although this input gives `⌈R⌉` outputs. Ours continues, as in equation 3 and in simulation (the next test).
 #[test]
 fn schedules_are_those_of_the_paper_s_code() {
     each_schedule(|id, graph, reference, schedule| {
         let block = |node| schedule.blocks().of(node);
-        // A block starts with its first task; in the code some blocks end too soon, and all that follow them start sooner.
+        // A block starts with its first task. In the code some blocks end too early, and all later blocks start
+        // earlier.
         let mut starts = vec![u64::MAX; schedule.blocks().count()];
         for (&number, times) in &reference.times {
             let node = place(graph, number);
@@ -282,8 +285,8 @@ fn an_upsampler_into_memory_goes_on_after_its_last_input() {
     assert_eq!((simulated.ends[ids[1].index()], simulated.makespan), (20, 36));
 }
 
-/// But for a few edges (49 of 15,535 in all data) into tasks with several inputs, for which the code has no size: ours have that of
-/// equation 5, and the simulated makespans are the same with both.
+/// The exceptions are a few edges (49 of 15,535 in all data) into tasks with several inputs, for which the code has no
+/// size. Ours have the size of equation 5, and the simulated makespans are equal with both.
 #[test]
 fn buffers_are_those_of_the_paper_s_code_up_to_the_volume() {
     let (mut wider, mut compared) = (0, 0);
@@ -300,7 +303,7 @@ fn buffers_are_those_of_the_paper_s_code_up_to_the_volume() {
     assert!(100 * wider < compared && compared > 300, "{wider} of {compared}");
 }
 
-/// But for upsamplers whose rate is no whole number, which the code's simulator rounds down.
+/// The exceptions are upsamplers whose rate is not a whole number: the code's simulator rounds it down.
 #[test]
 fn simulated_makespans_are_those_of_the_paper_s_code() {
     let (mut ended, mut deadlocked) = (0, 0);
@@ -334,7 +337,7 @@ fn simulated_makespans_are_those_of_the_paper_s_code() {
     assert!(ended > 3 && deadlocked > 0, "{ended} {deadlocked}");
 }
 
-/// The first schedule of each graph is that of SB-LTS; that of SB-RLX is the second, where it has other blocks.
+/// The first schedule of each graph is from SB-LTS. The second is from SB-RLX, if that has other blocks.
 #[test]
 fn our_blocks_are_no_worse_than_those_of_the_paper_s_code() {
     for case in references() {
@@ -349,7 +352,8 @@ fn our_blocks_are_no_worse_than_those_of_the_paper_s_code() {
     }
 }
 
-/// The rounds of the processing elements: each task in the first in which its element is free, and no sooner than what it reads.
+/// Returns the rounds of the processing elements: each task in the first round in which its element is free, and not
+/// before its inputs.
 fn rounds(read: &Read, elements: &BTreeMap<u64, usize>) -> Vec<Vec<NodeId>> {
     let graph = &read.graph;
     let mut round = vec![0; graph.node_count()];
@@ -371,9 +375,10 @@ fn rounds(read: &Read, elements: &BTreeMap<u64, usize>) -> Vec<Vec<NodeId>> {
     lists.into_iter().map(|list| list.into_iter().map(|(_, node)| node).collect()).collect()
 }
 
-/// So are all ends, but for two kinds of graphs. Where an upsampler's rate is no whole number, the code's simulator rounds it down, and
-/// ends one sooner (`48`). Where its channels are rendezvous and a task writes two for one, its writer ends when the last element is
-/// taken, ours when it is in the channel; the schedule's end is the same.
+/// All ends are equal, with two exceptions. If an upsampler's rate is not a whole number, the code's simulator rounds
+/// it down and ends one unit earlier (`48`). If its channels are rendezvous and a task writes two elements per input,
+/// its writer ends when the last element is taken. Our writer ends when the element is in the channel; the schedule's
+/// end is equal.
 #[test]
 fn single_simulations_are_those_of_the_paper_s_code() {
     let mut compared = 0;
@@ -403,11 +408,11 @@ fn single_simulations_are_those_of_the_paper_s_code() {
     assert!(compared > 70, "{compared}");
 }
 
-/// The code's other schedule goes through a list of tasks, where the paper has blocks. Its rounds as blocks take as long, task by
-/// task, but for two chains on fewer elements than tasks: there the code slows a stream down to what comes after a task that has to
-/// wait for its element, which no streaming edge asks for. Simulation with channels that are proven ends with the blocks. In the last
-/// graph a list is one unit shorter than any blocks of ours: a task takes the element of one that has ended while others of its block
-/// still stream.
+/// The code's other schedule runs a list of tasks, where the paper has blocks. Its rounds as blocks take as long, task
+/// by task, except for two chains on fewer elements than tasks. There the code slows a stream down to the pace of tasks
+/// after one that waits for its element, although no streaming edge requires it. Simulation with proven channels ends
+/// with the blocks. In the last graph a list is one unit shorter than any blocks of ours: a task takes the element of
+/// an ended task while others of its block still stream.
 #[test]
 fn list_schedules_are_those_of_the_paper_s_code() {
     for (number, case) in cases("list_schedule").enumerate() {
@@ -437,7 +442,7 @@ fn list_schedules_are_those_of_the_paper_s_code() {
     }
 }
 
-/// Tasks of equal work on all elements and no transfers: what HEFT is then.
+/// Tasks of equal work on all elements without transfers: HEFT in this special case.
 #[test]
 fn list_schedules_without_streaming_are_those_of_the_paper_s_code() {
     for case in cases("work_schedule") {

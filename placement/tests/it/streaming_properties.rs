@@ -6,7 +6,8 @@ use anabranch_placement::streaming::{
 };
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// Up to 16 nodes, whose rates are whole numbers or one over such numbers if `whole`. Each reads and writes one of four volumes, and edges join equal ones, so that paths of all kinds meet.
+/// Draws up to 16 nodes. Each reads and writes one of four volumes, and edges connect equal volumes, so that paths of
+/// all kinds meet. If `whole`, rates are whole numbers or the inverse of whole numbers.
 fn draw(random: &mut Unstructured<'_>, whole: bool) -> Result<CanonicalGraph> {
     let mut volumes = [1, 2, 6, 24];
     if !whole {
@@ -64,7 +65,7 @@ fn blocks_are_partitions_in_the_order_of_dependencies() {
     });
 }
 
-/// The most work of the block's sources from which a task streams; none for a source.
+/// Returns the greatest work of the block's sources from which a task streams; nothing for a source.
 fn sources(graph: &CanonicalGraph, schedule: &StreamingSchedule, task: NodeId) -> impl Iterator<Item = u64> {
     let (mut behind, mut found) = (vec![task], Vec::new());
     while let Some(node) = behind.pop() {

@@ -1,8 +1,8 @@
-//! The simulator reproduces, for given assignments, what the thesis' own says about them under PCT, and the schedule that its
-//! section 2.5 works out by hand; and what explains all differences under MSR and FIFO.
+//! For given assignments, the simulator reproduces the thesis' results under PCT, and the schedule of its section 2.5.
+//! All differences under MSR and FIFO are explained.
 //!
-//! `ANABRANCH_GOLDEN` may name a folder with `thesis/assignments.json` and `thesis/graphs`, published with that evaluation or
-//! taken from runs of its code, to compare all of that too.
+//! `ANABRANCH_GOLDEN` may name a folder with `thesis/assignments.json` and `thesis/graphs`, published with that
+//! evaluation or taken from runs of its code. Then these are compared too.
 
 use crate::reference::msr_makespan;
 use anabranch_placement::check::{Violation, check_placement, check_schedule};
@@ -18,7 +18,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// An assignment and what the thesis' code makes of it.
+/// Assignment, with the results of the thesis' code.
 struct Case {
     name: String,
     graph: PathBuf,
@@ -27,7 +27,7 @@ struct Case {
     pct: f64,
     msr: f64,
     fifo: [f64; 2],
-    /// Bytes by send and by edge, and the number of sends.
+    /// Bytes per send and per edge, and the number of sends.
     traffic: [u64; 3],
     cut_edges: Option<u64>,
 }
@@ -132,9 +132,9 @@ fn the_checker_finds_the_one_invalid_assignment() {
     }
 }
 
-/// With the code's rule in the place of the text's, every makespan of the convolutional network is reproduced, as are twelve of
-/// the sixteen of the larger graphs; the other four are off by less than four in ten thousand, where several nodes have equal
-/// points and equal ways to go. Ours, by the text, is within a tenth of it.
+/// With the code's rule instead of the text's, every makespan of the convolutional network is reproduced, and twelve of
+/// the sixteen of the larger graphs. The other four differ by less than four in ten thousand, because several nodes
+/// have equal points and equal paths. Our result, by the text, is within a tenth of it.
 #[test]
 fn the_rule_of_the_code_explains_every_makespan_under_msr() {
     for_each_case(|case, problem| {
@@ -147,8 +147,8 @@ fn the_rule_of_the_code_explains_every_makespan_under_msr() {
     });
 }
 
-/// The code's FIFO depends on the order in which nodes that are ready together come out of its sets, so that several runs span a
-/// range. Several shuffles here span one that meets it, or nearly; and ours is in it, or nearly.
+/// The code's FIFO depends on the order in which its sets return nodes that are ready together, so several runs span a
+/// range. The range of several shuffles here overlaps it, or nearly; our FIFO is in it, or nearly.
 #[test]
 fn fifo_spans_a_range_that_meets_the_given_one() {
     for_each_case(|case, problem| {
@@ -163,7 +163,7 @@ fn fifo_spans_a_range_that_meets_the_given_one() {
     });
 }
 
-/// Figures 2.3 and 2.4. The text does not print the edges; 0→1, 1→2, 1→4, 2→3, 4→5 are the ones that give its times.
+/// Figures 2.3 and 2.4. The text does not print the edges; 0→1, 1→2, 1→4, 2→3, 4→5 give its times.
 #[test]
 fn the_schedule_of_section_2_5() {
     let loaded = load(&data("fig2_3_graph.csv"), &data("fig2_3_devices.csv"));

@@ -1,4 +1,4 @@
-//! The document as serde sees it.
+//! Document structure for serde.
 
 use crate::graph::{Task, TaskId};
 use crate::platform::{Device, DeviceId};
@@ -6,7 +6,7 @@ use crate::problem::MemoryRule;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A matrix whose entries may be missing.
+/// Matrix whose entries may be missing.
 pub(super) type Matrix = Vec<Vec<Option<f64>>>;
 
 #[derive(Deserialize)]

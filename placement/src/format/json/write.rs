@@ -1,4 +1,4 @@
-//! Writing documents, one task, datum, device or row a line.
+//! Writing of documents, with one task, datum, device or row per line.
 
 use super::document::DatumPart;
 use super::{FORMAT, VERSION};
@@ -10,10 +10,11 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-/// Writes a whole problem. Reading it again gives an equal one, but for figures that are not finite: they are left out.
+/// Writes a whole problem. Reading it again gives an equal problem, except that figures that are not finite are left
+/// out.
 ///
 /// # Errors
-/// A target that fails.
+/// Returns an error if the target fails.
 pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), WriteError> {
     let mut writer = Writer::new(target)?;
     writer.member("name", &problem.name)?;
@@ -30,7 +31,7 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
     }
     writer.member("memory_rule", &problem.memory_rule)?;
     writer.member("bytes_a_unit", &problem.facts.bytes_a_unit)?;
-    // JSON has no other numbers than finite ones.
+    // JSON has finite numbers only.
     let finite = problem.facts.figures.iter().filter(|(_, figure)| figure.is_finite());
     writer.member("figures", &finite.collect::<BTreeMap<_, _>>())?;
     writer.task_ids(&problem.facts.task_ids)?;
@@ -40,7 +41,7 @@ pub fn write_problem(problem: &LoadedProblem, target: impl Write) -> Result<(), 
 /// Writes a graph without a platform.
 ///
 /// # Errors
-/// A target that fails.
+/// Returns an error if the target fails.
 pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteError> {
     let mut writer = Writer::new(target)?;
     writer.member("name", &graph.name)?;
@@ -56,7 +57,7 @@ pub fn write_graph(graph: &LoadedGraph, target: impl Write) -> Result<(), WriteE
 /// Writes a platform without a graph.
 ///
 /// # Errors
-/// A target that fails.
+/// Returns an error if the target fails.
 pub fn write_platform(platform: &Platform, target: impl Write) -> Result<(), WriteError> {
     let mut writer = Writer::new(target)?;
     writer.platform(platform)?;
@@ -79,7 +80,7 @@ impl<W: Write> Writer<W> {
         Ok(serde_json::to_writer(&mut self.target, value)?)
     }
 
-    /// Writes `"name": [` and the values, each on a line of its own.
+    /// Writes `"name": [` and the values, one per line.
     fn list(&mut self, name: &str, values: impl Iterator<Item = impl Serialize>) -> Result<(), WriteError> {
         write!(self.target, "\"{name}\": [")?;
         let mut separator = "\n  ";
@@ -115,7 +116,7 @@ impl<W: Write> Writer<W> {
         let latency = |from: DeviceId| ids().map(move |to| platform.latency(from, to)).collect::<Vec<_>>();
         self.list("latency", ids().map(latency))?;
         self.next()?;
-        // Infinity becomes null.
+        // Infinity becomes `null`.
         let rate = |from: DeviceId| ids().map(move |to| platform.rate(from, to)).collect::<Vec<_>>();
         self.list("rate", ids().map(rate))?;
         Ok(self.target.write_all(b"\n}")?)

@@ -1,4 +1,4 @@
-//! Writing the thesis' CSV files.
+//! Writing of the CSV files of the thesis.
 
 use crate::format::WriteError;
 use crate::graph::{TaskGraph, TaskId};
@@ -22,11 +22,14 @@ fn no_place(what: String) -> WriteError {
     WriteError::Unrepresentable { format: "the thesis' CSV", what }
 }
 
-/// Writes a graph; tasks are numbered from 0. Reading it again gives an equal graph, but for tasks that produce nothing, which
-/// get a datum of size 0 that nobody consumes, and names, which lose blanks at their ends.
+/// Writes a graph; tasks are numbered from 0.
+///
+/// Reading it again gives an equal graph, with two exceptions. Tasks without outputs get a datum of size 0 without
+/// consumers, and names lose blanks at their ends.
 ///
 /// # Errors
-/// A target that fails; a task that produces several data, is pinned, or allows a set of kinds that has no word.
+/// Returns an error if the target fails, or for a task that produces several data, is pinned, or allows a set of kinds
+/// that the format cannot express.
 pub fn write_graph(graph: &TaskGraph, target: impl Write) -> Result<(), WriteError> {
     let mut writer = csv::Writer::from_writer(target);
     writer.write_record(GRAPH_HEADING)?;
@@ -74,7 +77,8 @@ fn constraint(allowed: DeviceKinds) -> Option<&'static str> {
 /// Writes a platform; devices are numbered from 0 and lose their names.
 ///
 /// # Errors
-/// A target that fails; a device without a memory limit or of kind `other`, a latency, or a link whose directions differ.
+/// Returns an error if the target fails, for a device without a memory limit or of kind `other`, for a latency, or for
+/// a link whose directions differ.
 pub fn write_platform(platform: &Platform, target: impl Write) -> Result<(), WriteError> {
     let mut writer = csv::Writer::from_writer(target);
     writer.write_record(PLATFORM_HEADING)?;

@@ -1,29 +1,29 @@
 //! Late acceptance (Burke and Bykov 2017): a step may be as bad as the schedule was some steps ago.
 //!
-//! Worse schedules are let in while the search still improves fast, and fewer and fewer of them later, with no temperature to
-//! set.
+//! The search accepts worse schedules while it still improves fast, and fewer of them later, without a temperature
+//! parameter.
 
-/// Steps that are looked back.
+/// Number of past steps to compare with.
 const HISTORY: usize = 50;
 
-/// The makespans of the last steps.
+/// Makespans of the last steps.
 pub(super) struct LateAcceptance {
     history: Vec<f64>,
     step: usize,
 }
 
 impl LateAcceptance {
-    /// As if the search had been at `makespan` for long.
+    /// Creates a history in which the search has been at `makespan` for all past steps.
     pub(super) fn new(makespan: f64) -> Self {
         LateAcceptance { history: vec![makespan; HISTORY], step: 0 }
     }
 
-    /// The greatest makespan that the next step may have when the search is at `current`.
+    /// Returns the greatest makespan of the next step if the search is at `current`.
     pub(super) fn limit(&self, current: f64) -> f64 {
         self.history[self.step].max(current)
     }
 
-    /// Ends a step, after which the search is at `current`.
+    /// Ends a step; the search is now at `current`.
     pub(super) fn end_step(&mut self, current: f64) {
         let remembered = &mut self.history[self.step];
         *remembered = remembered.min(current);

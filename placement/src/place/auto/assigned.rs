@@ -1,20 +1,20 @@
-//! A full placement, and what it leaves of each device's memory.
+//! Complete placement with the free memory of each device.
 
 use crate::graph::UnitId;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// A device for every task, and the bytes that each device has left.
+/// Device of every task, and the free bytes of each device.
 #[derive(Clone)]
 pub(super) struct Assigned<'p> {
     problem: &'p Problem<'p>,
     device_of: Vec<DeviceId>,
-    /// `None` where there is no limit.
+    /// Free bytes by device; `None` means no limit.
     left: Vec<Option<u64>>,
 }
 
 impl<'p> Assigned<'p> {
-    /// Takes over `device_of`, which must keep all constraints.
+    /// Starts from `device_of`, which must keep all constraints.
     pub(super) fn new(problem: &'p Problem<'p>, device_of: Vec<DeviceId>) -> Self {
         let left = problem.platform().devices().iter().map(|device| device.memory).collect();
         let mut assigned = Assigned { problem, device_of, left };
@@ -41,13 +41,13 @@ impl<'p> Assigned<'p> {
         }
     }
 
-    /// Becomes equal to `other` without new memory.
+    /// Copies `other` into the memory of this value.
     pub(super) fn copy_from(&mut self, other: &Self) {
         self.device_of.clone_from(&other.device_of);
         self.left.clone_from(&other.left);
     }
 
-    /// Whether all of `units` may be on `to` together with what is there.
+    /// Whether all of `units` may be on `to` together with the units there.
     pub(super) fn admits(&self, units: &[UnitId], to: DeviceId) -> bool {
         let mut needed: u64 = 0;
         for &unit in units {
@@ -65,7 +65,7 @@ impl<'p> Assigned<'p> {
         self.device_of[self.problem.graph().members(unit)[0].index()]
     }
 
-    /// By task id.
+    /// Returns the device of each task, by task id.
     pub(super) fn device_of(&self) -> &[DeviceId] {
         &self.device_of
     }

@@ -1,33 +1,33 @@
-//! The placement that is being improved, with its schedule: when everything starts, what follows it, and why it starts then.
+//! Current placement of the search, with its schedule: starts, successors and causes of each item.
 
 use super::evaluate::Evaluator;
 use crate::generate::Random;
 use crate::platform::DeviceId;
 
-/// A stay on a device.
+/// Time of an item on its device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Busy {
     pub(super) item: usize,
     pub(super) start: f64,
     pub(super) end: f64,
-    /// The longest way from `end` to the end of everything, if every device keeps its order.
+    /// Longest path from `end` to the end of the schedule, if every device keeps its order.
     pub(super) tail: f64,
 }
 
-/// What can be read off the last evaluation of an [`Evaluator`].
+/// Schedule of the last evaluation of an [`Evaluator`].
 #[derive(Debug, Default)]
 pub(super) struct Current {
     pub(super) makespan: f64,
-    /// By device, in order.
+    /// Items of each device, in order.
     busy: Vec<Vec<Busy>>,
-    /// By item: its place on its device.
+    /// Position of each item on its device.
     place: Vec<u32>,
-    /// By item: as [`Busy::tail`].
+    /// [`Busy::tail`] of each item.
     tail: Vec<f64>,
 }
 
 impl Current {
-    /// Reads the schedule of `evaluator`, whose last evaluation must have gone to the end. `O(V + E)`.
+    /// Reads the schedule of `evaluator`, whose last evaluation must have been complete. `O(V + E)`.
     pub(super) fn read(&mut self, evaluator: &Evaluator<'_>) {
         let placed = evaluator.placed();
         self.find_tails(evaluator);
@@ -51,7 +51,7 @@ impl Current {
         let mut tail = std::mem::take(&mut self.tail);
         tail.clear();
         tail.resize(placed.item_count(), 0.0);
-        // By device: the time from the start of the item after the one in hand.
+        // For each device, the time from the start of the item after the current one to the end of the schedule.
         let mut next = vec![0.0f64; placed.problem().platform().device_count()];
         let from_start = |tail: &[f64], task| {
             let item = placed.item(task);
@@ -83,7 +83,7 @@ impl Current {
         self.tail = tail;
     }
 
-    /// What `device` does, in order.
+    /// Returns the items of `device`, in order.
     pub(super) fn busy(&self, device: DeviceId) -> &[Busy] {
         &self.busy[device.index()]
     }
@@ -92,13 +92,13 @@ impl Current {
         self.tail[item]
     }
 
-    /// How much later `item` could start without a longer makespan, if every device keeps its order.
+    /// Returns the delay that `item` could have without a longer makespan, if every device keeps its order.
     pub(super) fn slack(&self, evaluator: &Evaluator<'_>, item: usize) -> f64 {
         self.makespan - evaluator.end(item) - self.tail[item]
     }
 
-    /// A way through the schedule on which nothing could start earlier, from its last item to its first: each time to what the
-    /// item waited for, drawn where that is several.
+    /// Returns a critical path: items that could not start earlier, from the last to the first. It always goes to the
+    /// item's cause; of several causes one is drawn.
     pub(super) fn critical_path(&self, evaluator: &Evaluator<'_>, random: &mut Random) -> Vec<usize> {
         let placed = evaluator.placed();
         let tolerance = 1e-12 * self.makespan;
@@ -117,7 +117,7 @@ impl Current {
         path
     }
 
-    /// What `item` could have waited for, and until when.
+    /// Collects the possible causes of the start of `item`, with their ends.
     fn causes(&self, evaluator: &Evaluator<'_>, item: usize, causes: &mut Vec<(usize, f64)>) {
         let placed = evaluator.placed();
         causes.clear();
@@ -152,7 +152,7 @@ mod tests {
     use crate::rules::Rules;
     use crate::sample;
 
-    /// Task 0 sends to 1, which has to wait for 2 on its device; 3 has time.
+    /// Task 0 sends to 1, which has to wait for 2 on its device; 3 has slack.
     #[test]
     fn tails_and_causes_of_a_small_schedule() {
         let loaded = sample::problem(sample::graph(&[2.0, 4.0, 6.0, 1.0], &[(0, 1, 10), (0, 3, 0)]), &[1.0, 1.0]);

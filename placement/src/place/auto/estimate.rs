@@ -1,21 +1,21 @@
-//! What a move would do to the longest way through the schedule, told from the current schedule without evaluating the move.
+//! Estimate of the longest path through the schedule after a move, from the current schedule alone.
 //!
-//! The tasks that move are taken out; each goes back at the place on its new device where the longest way through it, or through
-//! what it pushes back there, is shortest (the idea of Mastrolilli and Gambardella 2000 for job shops with several machines). All
-//! else is taken to stay when it is, so that the estimate is right for a single task up to what it leaves behind, and a guess
-//! beyond.
+//! The tasks that move are removed and then inserted on their new device one by one. Each goes to the position with the
+//! least estimate: the longest path through the task, or through the tasks that it delays there. The idea is that of
+//! Mastrolilli and Gambardella 2000 for job shops with several machines. Other items are assumed to keep their times.
+//! So the estimate of a single task is exact except for the gap that it leaves; otherwise it is a guess.
 
 use super::current::{Busy, Current};
 use super::evaluate::Evaluator;
 use crate::graph::TaskId;
 use crate::platform::DeviceId;
 
-/// Places on the new device that are compared for each task.
+/// Number of positions on the new device to compare for each task.
 const PLACES: usize = 6;
 
-/// Room for estimates, kept from one to the next.
+/// Scratch memory of estimates, kept between them.
 pub(super) struct Estimator {
-    /// By task: when it would end, if it is one of those that move.
+    /// Estimated end of each task that moves.
     ends: Vec<Option<f64>>,
 }
 
@@ -24,7 +24,8 @@ impl Estimator {
         Estimator { ends: vec![None; tasks] }
     }
 
-    /// The longest way through any of `tasks`, which are in the order of their starts, once they are on `to`.
+    /// Returns the longest path through any of `tasks` if they are on `to`. `tasks` must be in the order of their
+    /// starts.
     pub(super) fn estimate(
         &mut self,
         evaluator: &Evaluator<'_>,
@@ -51,7 +52,7 @@ impl Estimator {
         longest
     }
 
-    /// When all inputs of `task` would be on `to`.
+    /// Returns the time when all inputs of `task` would be on `to`.
     fn ready(&self, evaluator: &Evaluator<'_>, task: TaskId, to: DeviceId) -> f64 {
         let placed = evaluator.placed();
         let graph = placed.problem().graph();
@@ -73,7 +74,7 @@ impl Estimator {
         graph.inputs(task).iter().map(there).fold(0.0, f64::max)
     }
 
-    /// The longest way from the end of `task` on `to`, over what does not move.
+    /// Returns the longest path from the end of `task` on `to`, over tasks that do not move.
     fn after(&self, evaluator: &Evaluator<'_>, current: &Current, task: TaskId, to: DeviceId) -> f64 {
         let placed = evaluator.placed();
         let graph = placed.problem().graph();
@@ -95,7 +96,8 @@ impl Estimator {
         longest
     }
 
-    /// Where among `busy` a task is best inserted: its start, and the longest way through it or what it pushes back.
+    /// Finds the best position among `busy` for a task: returns its start, and the longest path through it or the items
+    /// that it delays.
     fn insert(&self, evaluator: &Evaluator<'_>, busy: &[Busy], ready: f64, time: f64, after: f64) -> (f64, f64) {
         let stays =
             |busy: &&Busy| evaluator.placed().task(busy.item).is_none_or(|task| self.ends[task.index()].is_none());
@@ -126,7 +128,7 @@ mod tests {
     use super::*;
     use crate::sample;
 
-    /// A chain of three between two devices, and a lone task of 9 on device 1 that can wait.
+    /// A chain of three between two devices, and an independent task of 9 on device 1 that can wait.
     #[test]
     fn an_estimate_of_a_chain_is_exact() {
         let loaded = sample::problem(sample::graph(&[2.0, 4.0, 3.0, 9.0], &[(0, 1, 10), (1, 2, 20)]), &[1.0, 2.0, 1.0]);
@@ -137,8 +139,8 @@ mod tests {
         let mut current = Current::default();
         current.read(&evaluator);
         let mut estimator = Estimator::new(4);
-        // Task 1 is on device 0 from 2 to 6; on device 1 it comes at 3 and rather pushes the lone task
-        // back than to delay what follows it; together with that it rather waits.
+        // Task 1 is on device 0 from 2 to 6. On device 1 its data arrive at 3, and it is better to delay the
+        // independent task than task 2. If task 2 moves too, it is better to wait.
         let cases =
             [(&[1][..], 0, 9.0), (&[1], 1, 3.0 + 2.0 + 5.0), (&[1, 2], 1, 4.5 + 2.0 + 1.5), (&[0, 1, 2], 2, 9.0)];
         for (tasks, to, way) in cases {

@@ -1,22 +1,22 @@
-//! The makespan of many placements of one problem, one after the other, each as the simulator says it under PCT.
+//! Makespans of many placements of one problem, one after the other, each as simulated under PCT.
 //!
-//! An evaluation ends as soon as the makespan is known to exceed a limit: when something starts or becomes ready so late that
-//! what follows from it ends after the limit.
+//! An evaluation ends as soon as the makespan is known to exceed a limit: when an item starts or becomes ready so late
+//! that its remaining path ends after the limit.
 
 use crate::order::{PlacedGraph, Rule, path_computation_times, remaining_times};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::simulate::{Engine, Scene};
 
-/// Times are sums of rounded numbers, in another order than those of what follows; so much, relatively, is still no excess.
+/// Relative tolerance of the limit: sums of the same times in another order differ by rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// When everything happens under the placement that was evaluated last.
+/// Simulation of the last evaluated placement.
 pub(super) struct Evaluator<'p> {
     placed: PlacedGraph<'p>,
-    /// By path computation times.
+    /// Rule by path computation times.
     rule: Rule,
-    /// By item: the time from its start to the end of all that follows from it, if no device kept anything waiting.
+    /// For each item, the time from its start to the end of everything that depends on it, without waiting for devices.
     rest: Vec<f64>,
     engine: Engine,
 }
@@ -31,7 +31,8 @@ impl<'p> Evaluator<'p> {
         }
     }
 
-    /// The makespan under PCT with task `t` on `device_of[t]`, which must be able to run it; `None` if it exceeds `limit`.
+    /// Returns the makespan under PCT with task `t` on `device_of[t]`, which must be able to run it; `None` if it
+    /// exceeds `limit`.
     pub(super) fn evaluate(&mut self, device_of: &[DeviceId], limit: f64) -> Option<f64> {
         self.placed.fill(device_of);
         self.rule = Rule::Greatest(path_computation_times(&self.placed));
@@ -45,32 +46,32 @@ impl<'p> Evaluator<'p> {
         &self.placed
     }
 
-    /// By item: when it starts.
+    /// Returns the start of each item.
     pub(super) fn starts(&self) -> &[f64] {
         self.engine.starts()
     }
 
-    /// When an item ends.
+    /// Returns the end of an item.
     pub(super) fn end(&self, item: usize) -> f64 {
         self.engine.ends()[item]
     }
 
-    /// When the datum of `send` is at its target, if nothing keeps its link.
+    /// Returns the time when the datum of `send` is at its target, without contention of its link.
     pub(super) fn arrival(&self, send: usize) -> f64 {
         self.end(send) + self.placed.transfer_time(send)
     }
 
-    /// The path computation time of an item.
+    /// Returns the path computation time of an item.
     pub(super) fn rank(&self, item: usize) -> f64 {
         self.rule.rank(item)
     }
 
-    /// The time from an item's start to the end of all that follows from it, if no device kept anything waiting.
+    /// Returns the time from an item's start to the end of everything that depends on it, without waiting for devices.
     pub(super) fn rest(&self, item: usize) -> f64 {
         self.rest[item]
     }
 
-    /// Tasks, and sends where sends take time, by start; each after what it waits for.
+    /// Returns tasks, and sends if they take time, by start; each after the items that it waits for.
     pub(super) fn sequence(&self) -> &[usize] {
         self.engine.sequence()
     }
@@ -102,7 +103,7 @@ mod tests {
         ]
     }
 
-    /// A small problem with many ties, times of zero among them, and a placement of it.
+    /// A small problem with many ties, including times of zero, and a placement of it.
     fn with_placement(random: &mut Unstructured<'_>, check: impl FnOnce(&Problem<'_>, &[DeviceId])) -> Result<()> {
         let tasks = random.int_in_range(1..=14u32)?;
         let devices = random.int_in_range(1..=4u32)?;
@@ -135,7 +136,7 @@ mod tests {
         Ok(())
     }
 
-    /// With an event for each transfer and no limit.
+    /// Simulates with an event for each transfer and without a limit.
     fn transfer_by_transfer(problem: &Problem<'_>, device_of: &[DeviceId]) -> Schedule {
         let placed = PlacedGraph::new(problem, device_of);
         let (rule, mut engine) = (Pct.rule(&placed), Engine::default());
@@ -176,7 +177,7 @@ mod tests {
         .budget_ms(800);
     }
 
-    /// One evaluation leaves nothing behind for the next.
+    /// One evaluation does not affect the next.
     #[test]
     fn an_evaluation_that_ended_early_changes_nothing_later() {
         arbtest::arbtest(|random| {

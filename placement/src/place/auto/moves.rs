@@ -1,7 +1,8 @@
-//! Moves: some assignment units to one other device.
+//! Moves: some assignment units go to one other device.
 //!
-//! They start from the critical path, because nothing else can shorten the schedule: one of its tasks moves, alone or with its
-//! neighbours on the path that share its device, or the two sides of one of its transfers come together.
+//! Moves start from the critical path, because nothing else can shorten the schedule. One of its tasks moves, alone or
+//! with its neighbours on the path that share its device. Or the two sides of one of its transfers are put on one
+//! device.
 
 use super::assigned::Assigned;
 use super::evaluate::Evaluator;
@@ -18,11 +19,12 @@ pub(super) struct Block {
     pub(super) units: Vec<UnitId>,
     /// All members of the units, by start.
     pub(super) tasks: Vec<TaskId>,
-    /// Where they can all go, ascending.
+    /// Devices that all of them can go to, ascending.
     pub(super) to: Vec<DeviceId>,
 }
 
-/// Draws a block from the critical `path`, which goes from its end to its start; `None` where what was drawn cannot move.
+/// Draws a block from the critical `path`, which goes from its end to its start. Returns `None` if the drawn units
+/// cannot move.
 pub(super) fn draw(
     evaluator: &Evaluator<'_>,
     assigned: &Assigned<'_>,
@@ -43,7 +45,8 @@ pub(super) fn draw(
     }
 }
 
-/// The task at `at` of the path and, half the time, some of those before or after it without a transfer between.
+/// Returns the task at `at` of the path and, half of the time, some tasks before or after it without a transfer
+/// between.
 fn neighbours(evaluator: &Evaluator<'_>, path: &[usize], at: usize, random: &mut Random) -> Vec<TaskId> {
     let placed = evaluator.placed();
     let device = placed.device(path[at]);
@@ -57,7 +60,7 @@ fn neighbours(evaluator: &Evaluator<'_>, path: &[usize], at: usize, random: &mut
     }
 }
 
-/// The units of `tasks` with all their members, and where they can go: to `only`, or anywhere.
+/// Returns the units of `tasks` with all their members, and their possible targets: `only`, or any device.
 fn close(
     evaluator: &Evaluator<'_>,
     assigned: &Assigned<'_>,

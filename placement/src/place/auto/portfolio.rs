@@ -10,10 +10,10 @@ pub(super) struct Entry {
     pub(super) placement: Placement,
 }
 
-/// The placements of all strategies that find one, best first; of equals, the first in [`STRATEGIES`].
+/// Returns the placements of all strategies that find one, best first; on a tie, the first in [`STRATEGIES`].
 ///
 /// # Errors
-/// The first strategy's error, where none finds a placement.
+/// Returns the first strategy's error if none finds a placement.
 pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError> {
     let mut evaluator = Evaluator::new(problem);
     let mut entries = Vec::new();

@@ -1,9 +1,10 @@
-//! List scheduling anew: some units are free to go elsewhere, the others stay on their devices.
+//! Repeated list scheduling: some units are free to move, the others stay on their devices.
 //!
-//! As HEFT, with these differences. Tasks go by their path computation times in the placement that is rebuilt. A device is judged
-//! not only by when a task would end there, but also by what follows then: the transfers to where its consumers are, and their
-//! path computation times there; so each rebuild corrects what the one before took for granted. Behind each task its device stays
-//! reserved for as many sends as the task had. And a unit of several tasks is judged as a whole when its first task comes up.
+//! The method is HEFT with some differences. Tasks go by their path computation times in the placement that is rebuilt.
+//! The score of a device is the end of the task there plus the consequences: transfers to the devices of its consumers,
+//! and their path computation times there. So each rebuild corrects the assumptions of the one before. After each task
+//! its device stays reserved for as many sends as the task had. A unit of several tasks is scored as a whole when its
+//! first task is placed.
 
 use super::super::timeline::Timeline;
 use super::assigned::Assigned;
@@ -15,30 +16,30 @@ use crate::problem::Problem;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What counts when a device is judged, beside the end of the task there.
+/// Weights of the score of a device, in addition to the end of the task there.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weights {
-    /// Of the time from that end to the end of what follows.
+    /// Weight of the time from that end to the end of everything that depends on the task.
     pub(super) foresight: f64,
-    /// Of what the devices would be kept from: sends, and the other members of the unit with their transfers.
+    /// Weight of the device time used: sends, and the other members of the unit with their transfers.
     pub(super) thrift: f64,
-    /// Of the task's time there, times a random number, so that no two rebuilds need be alike.
+    /// Weight of the task's time there times a random number, so that rebuilds differ.
     pub(super) noise: f64,
 }
 
-/// A list schedule in the making, and room for the next.
+/// Partial list schedule, and memory that the next one reuses.
 pub(super) struct Builder<'p> {
     problem: &'p Problem<'p>,
     timelines: Vec<Timeline>,
-    /// By task.
+    /// End of each task.
     end: Vec<f64>,
-    /// By task: predecessors that are not placed yet.
+    /// Number of predecessors of each task that are not placed yet.
     missing: Vec<u32>,
-    /// By unit.
+    /// Whether each unit has a device.
     decided: Vec<bool>,
-    /// By bits of the path computation time.
+    /// Ready tasks, by the bits of their path computation times.
     ready: BinaryHeap<(u64, Reverse<TaskId>)>,
-    /// By device: when the inputs of the task in hand are there.
+    /// For each device, the arrival of the inputs of the current task.
     arrival: Vec<f64>,
 }
 
@@ -55,8 +56,8 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Moves `free` units in `assigned`, whose placement is that of `evaluator`. `O(V log V + E)`, and `O(devices)` for each free
-    /// unit and its edges. What comes after the last of them is not scheduled any more.
+    /// Moves `free` units in `assigned`, whose placement is that of `evaluator`. `O(V log V + E)`, and `O(devices)` for
+    /// each free unit and its edges. Tasks after the last free unit are not scheduled.
     pub(super) fn rebuild(
         &mut self,
         evaluator: &Evaluator<'_>,
@@ -106,7 +107,7 @@ impl<'p> Builder<'p> {
         self.ready.push((rank.to_bits(), Reverse(task)));
     }
 
-    /// The best device for the unit of `task`; of equals, the first.
+    /// Returns the best device for the unit of `task`; on a tie, the first.
     fn choose(
         &mut self,
         evaluator: &Evaluator<'_>,
@@ -141,7 +142,7 @@ impl<'p> Builder<'p> {
         best.1
     }
 
-    /// When all inputs of `task` would be on each device that is feasible for it.
+    /// Computes the time when all inputs of `task` would be on each device that is feasible for it.
     fn find_arrivals(&self, evaluator: &Evaluator<'_>, task: TaskId, device_of: &[DeviceId], arrival: &mut [f64]) {
         let graph = self.problem.graph();
         arrival.fill(0.0);
@@ -156,7 +157,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Time that `task` and as many sends as it had take on `device`.
+    /// Returns the time of `task` on `device`, with as many sends as it had.
     fn occupied(&self, evaluator: &Evaluator<'_>, task: TaskId, device: DeviceId) -> f64 {
         let outputs = self.problem.graph().outputs(task).iter();
         let sends: usize = outputs.map(|&datum| evaluator.placed().sends().of_datum(datum).len()).sum();
@@ -181,18 +182,18 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// The time from the end of `task` to the end of all that follows, if its data were everywhere at once.
+/// Returns the time from the end of `task` to the end of everything that depends on it, without transfer times.
 fn least_rest(evaluator: &Evaluator<'_>, task: TaskId) -> f64 {
     let graph = evaluator.placed().problem().graph();
     let consumers = graph.outputs(task).iter().flat_map(|&datum| graph.consumers(datum));
     consumers.map(|&consumer| evaluator.rest(evaluator.placed().item(consumer))).fold(0.0, f64::max)
 }
 
-/// What follows from a task's being on a device.
+/// Consequences of a task's being on a device.
 struct Consequences {
-    /// The time from its end to the end of all that follows, if no device kept anything waiting.
+    /// Time from its end to the end of everything that depends on it, without waiting for devices.
     rest: f64,
-    /// The time of its sends, of those to it, of the other members of its unit, and of transfers to and from those.
+    /// Time of its sends, of the sends to it, of the other members of its unit, and of their transfers.
     cost: f64,
 }
 
@@ -224,7 +225,7 @@ impl Consequences {
     }
 }
 
-/// Time of the members of `unit` beside `task`, and of their transfers from and to other units.
+/// Returns the time of the members of `unit` other than `task`, and of their transfers from and to other units.
 fn cost_of_others(evaluator: &Evaluator<'_>, unit: UnitId, task: TaskId, to: DeviceId, device_of: &[DeviceId]) -> f64 {
     let problem = evaluator.placed().problem();
     let graph = problem.graph();
@@ -266,7 +267,8 @@ mod tests {
         assigned.device_of().iter().map(|device| device.0).collect()
     }
 
-    /// A chain whose last task must be on device 1 goes there as soon as it can; without foresight it stays where it is fast.
+    /// The last task of a chain must be on device 1, so the chain goes there at once; without foresight it stays on its
+    /// fastest device.
     #[test]
     fn a_rebuild_sees_what_follows() {
         let times = [[Some(2.0), Some(4.0)], [None, Some(4.0)]];
@@ -278,7 +280,7 @@ mod tests {
         assert_eq!(rebuilt(&problem, &[0, 1], &[false; 2], WEIGHTS), [0, 1]);
     }
 
-    /// The first member alone would be faster on device 1, the two together are on device 0.
+    /// The first member alone would be faster on device 1, but both together are faster on device 0.
     #[test]
     fn a_unit_is_judged_as_a_whole() {
         let mut builder = sample::tasks(&[0.0; 2]);
@@ -289,7 +291,7 @@ mod tests {
         assert_eq!(rebuilt(&problem, &[1, 1], &[true], WEIGHTS), [0, 0]);
     }
 
-    /// Tasks that do not need each other are shared out.
+    /// Independent tasks are spread.
     #[test]
     fn work_is_spread_over_idle_devices() {
         let loaded = sample::problem(sample::graph(&[2.0; 6], &[]), &[1.0; 3]);

@@ -1,4 +1,4 @@
-//! The search: windows of the schedule that are rebuilt, and moves from its critical path.
+//! Search steps: rebuilds of windows of the schedule, and moves from its critical path.
 
 use super::acceptance::LateAcceptance;
 use super::assigned::Assigned;
@@ -11,37 +11,38 @@ use crate::generate::Random;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 
-/// How often a step rebuilds a window; else it moves a block.
+/// Share of steps that rebuild a window; the others move a block.
 const WINDOWS: f64 = 0.7;
-/// Tasks of the longest window, of all tasks.
+/// Share of all tasks in the longest window.
 const WIDEST: f64 = 0.15;
-/// Greatest slack of what a window rebuilds, of the makespan.
+/// Greatest slack of a rebuilt task, as a share of the makespan.
 const SLACKEST: f64 = 0.3;
-/// Greatest noise when a window is rebuilt.
+/// Greatest noise in the rebuild of a window.
 const NOISE: f64 = 0.5;
-/// Blocks that are compared before one moves.
+/// Number of blocks to compare before one moves.
 const BLOCKS: usize = 24;
-/// By how much an estimate may be lowered in a comparison, so that not always the same block is best.
+/// Relative amount by which an estimate may be lowered in a comparison, so that the choice of block varies.
 const BLUR: f64 = 0.02;
 
-/// Foresight and thrift of the full rebuilds, each of which takes what the one before gave; the last goes first.
+/// Foresight and thrift of the full rebuilds. Each starts from the result of the one before; the last entry comes
+/// first.
 const FULL_REBUILDS: [(f64, f64); 9] =
     [(0.0, 0.0), (0.5, 0.0), (1.0, 0.0), (0.0, 0.5), (0.5, 0.5), (1.0, 0.5), (0.0, 1.0), (0.5, 1.0), (1.0, 1.0)];
 
-/// A search that goes on from one placement to the next.
+/// Search that proceeds from one placement to the next.
 pub(super) struct Search<'p> {
     problem: &'p Problem<'p>,
     random: Random,
     assigned: Assigned<'p>,
-    /// The evaluation of `assigned`.
+    /// Evaluation of `assigned`.
     evaluator: Evaluator<'p>,
     current: Current,
     tried: Assigned<'p>,
-    /// The evaluation of `tried`.
+    /// Evaluation of `tried`.
     trial: Evaluator<'p>,
     builder: Builder<'p>,
     estimator: Estimator,
-    /// The weights of full rebuilds that are still to be tried.
+    /// Weights of the full rebuilds that remain.
     full_rebuilds: Vec<Weights>,
     acceptance: LateAcceptance,
     best: Vec<DeviceId>,
@@ -74,7 +75,7 @@ impl<'p> Search<'p> {
         search
     }
 
-    /// Tries one change of the current placement: at first each way of rebuilding everything, then something smaller.
+    /// Tries one change of the current placement: first each kind of full rebuild, then smaller changes.
     pub(super) fn step(&mut self) {
         if let Some(weights) = self.full_rebuilds.pop() {
             return self.rebuild_all(weights);
@@ -88,7 +89,7 @@ impl<'p> Search<'p> {
         self.acceptance.end_step(self.current.makespan);
     }
 
-    /// Rebuilds everything, and goes on from the best that was seen after the last time.
+    /// Rebuilds everything. After the last full rebuild the search continues from the best placement.
     fn rebuild_all(&mut self, weights: Weights) {
         let free = vec![true; self.problem.graph().unit_count()];
         self.rebuild(&free, weights, f64::INFINITY);
@@ -99,7 +100,7 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Rebuilds the units that have a task without much slack in some stretch of the schedule.
+    /// Rebuilds the units that have a task with little slack in some stretch of the schedule.
     fn rebuild_window(&mut self, limit: f64) {
         let graph = self.problem.graph();
         let placed = self.evaluator.placed();
@@ -127,7 +128,7 @@ impl<'p> Search<'p> {
         self.attempt(limit);
     }
 
-    /// Moves a block of the critical path to where it is estimated best.
+    /// Moves a block of the critical path to the device with the best estimate.
     fn move_block(&mut self, limit: f64) {
         let path = self.current.critical_path(&self.evaluator, &mut self.random);
         let mut best: Option<(f64, Block, DeviceId)> = None;
@@ -148,7 +149,7 @@ impl<'p> Search<'p> {
         self.attempt(limit);
     }
 
-    /// The best device for a block, and the longest way through the block there, somewhat blurred.
+    /// Returns the best device for a block, and the longest path through the block there, slightly randomised.
     fn rate(&mut self, block: &Block) -> Option<(f64, DeviceId)> {
         let mut best: Option<(f64, DeviceId)> = None;
         for &to in &block.to {
@@ -161,7 +162,7 @@ impl<'p> Search<'p> {
         best
     }
 
-    /// Goes on from what was tried if its makespan is within the limit.
+    /// Continues from the tried placement if its makespan is within the limit.
     fn attempt(&mut self, limit: f64) {
         self.evaluations += 1;
         let Some(makespan) = self.trial.evaluate(self.tried.device_of(), limit) else { return };
@@ -174,17 +175,17 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Placements that were evaluated, and steps that found none to evaluate.
+    /// Returns the number of evaluated placements, plus the steps that found none to evaluate.
     pub(super) fn evaluations(&self) -> u64 {
         self.evaluations
     }
 
-    /// The best placement.
+    /// Returns the best placement.
     pub(super) fn best(&self) -> &[DeviceId] {
         &self.best
     }
 
-    /// The makespan of the best placement.
+    /// Returns the makespan of the best placement.
     pub(super) fn best_makespan(&self) -> f64 {
         self.best_makespan
     }

@@ -5,24 +5,24 @@ use crate::streaming::NodeId;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Blocks as they grow.
+/// Blocks during growth.
 pub(super) struct Growth<'a> {
     partition: &'a Partition<'a>,
     variant: BlockVariant,
     choice: Choice,
     waiting: Vec<usize>,
-    /// The block of each node that has one; of memory, that of the last task that fills it.
+    /// Block of each node that has one; for memory, the block of the last task that fills it.
     block: Vec<Option<usize>>,
-    /// The most work that what streams from a task of the block may have.
+    /// The most work of a task that streams from each task of the block.
     limit: Vec<u64>,
     blocks: Vec<Vec<NodeId>>,
-    /// Ready tasks that stream from the block and fit, the next first.
+    /// Ready tasks that stream from the block and fit; the next one first.
     fitting: BinaryHeap<Reverse<(u64, NodeId)>>,
-    /// Ready tasks that stream from nothing in the block, the next first.
+    /// Ready tasks that stream from nothing in the block; the next one first.
     sources: BinaryHeap<Reverse<(u64, u64, NodeId)>>,
-    /// Ready tasks that would hold back what they stream from, by work and level.
+    /// Ready tasks that would delay the tasks that they stream from, by work and level.
     exceeding: BinaryHeap<Reverse<(u64, u64, NodeId)>>,
-    /// Ready tasks that read memory which the block fills.
+    /// Ready tasks that read memory filled by the block.
     later: Vec<NodeId>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Growth<'a> {
         }));
     }
 
-    /// Puts a task into the present block, and finds what is ready now.
+    /// Puts a task into the current block, and finds the tasks that are now ready.
     fn take(&mut self, task: NodeId) {
         let limit = self.streams_from(task).unwrap_or(0);
         self.limit[task.index()] = limit.max(self.partition.work[task.index()]);
@@ -111,7 +111,7 @@ impl<'a> Growth<'a> {
         self.release(task);
     }
 
-    /// Finds what is ready once `node` is in a block; memory is passed on at once.
+    /// Finds the tasks that are ready once `node` is in a block; memory passes this on at once.
     fn release(&mut self, node: NodeId) {
         let graph = self.partition.graph;
         let mut done = vec![node];
@@ -132,7 +132,7 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// Puts a ready task among those of its kind.
+    /// Puts a ready task into the list of its kind.
     fn sort_in(&mut self, task: NodeId) {
         let graph = self.partition.graph;
         let present = Some(self.blocks.len() - 1);
@@ -152,7 +152,8 @@ impl<'a> Growth<'a> {
         }
     }
 
-    /// The most work that a task may have which streams from what `task` streams from in the present block, if from anything.
+    /// Returns the work limit of the tasks in the current block that `task` streams from; `None` if it streams from
+    /// none.
     fn streams_from(&self, task: NodeId) -> Option<u64> {
         let graph = self.partition.graph;
         let present = Some(self.blocks.len() - 1);

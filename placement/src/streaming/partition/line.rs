@@ -1,4 +1,4 @@
-//! The cheapest cut of an order of tasks into blocks, by dynamic programming over its places.
+//! Cheapest cut of an order of tasks into blocks, by dynamic programming over its positions.
 
 use super::{BlockVariant, Partition, Span};
 use crate::graph::Rows;
@@ -8,16 +8,17 @@ use crate::streaming::NodeId;
 pub(super) struct Line<'a> {
     partition: &'a Partition<'a>,
     order: &'a [NodeId],
-    /// Of each place, the places from which its task streams.
+    /// For each position, the positions from which its task streams.
     streams: Rows<u32>,
-    /// Of each place, the first place at which its block may begin: behind all that fill memory which its task reads.
+    /// For each position, the first position at which its block may begin: after all tasks that fill memory which its
+    /// task reads.
     barrier: Vec<usize>,
 }
 
 impl<'a> Line<'a> {
     pub(super) fn new(partition: &'a Partition<'a>, order: &'a [NodeId]) -> Self {
         let graph = partition.graph;
-        // Behind the task, or behind all that fill the memory.
+        // Position after the task; for memory, after all tasks that fill it.
         let mut behind = vec![0; graph.node_count()];
         order.iter().enumerate().for_each(|(place, task)| behind[task.index()] = place + 1);
         for &node in graph.topological_order().iter().filter(|&&node| graph.node(node).is_memory()) {
@@ -37,7 +38,7 @@ impl<'a> Line<'a> {
         Line { partition, order, streams, barrier }
     }
 
-    /// The cheapest cut into blocks, and what it costs.
+    /// Returns the cheapest cut into blocks, with its cost.
     pub(super) fn cut(&self, elements: usize, variant: BlockVariant) -> (u64, Vec<Vec<NodeId>>) {
         let count = self.order.len();
         let (mut cost, mut begin) = (vec![u64::MAX; count + 1], vec![0; count + 1]);
@@ -69,7 +70,8 @@ impl<'a> Line<'a> {
         (cost[count], blocks)
     }
 
-    /// Whether a task holds back nothing that it streams from in a block that begins at `first`; notes its own limit.
+    /// Whether a task delays no task that it streams from in a block that begins at `first`. Stores the task's own
+    /// limit.
     fn admit(&self, first: usize, place: usize, work: u64, limit: &mut [u64]) -> bool {
         let before = self.streams.row(place).iter().map(|&before| before as usize).filter(|&before| before >= first);
         let most = before.map(|before| limit[before]).max();

@@ -1,4 +1,4 @@
-//! What the reference implementation found, where it is right; and where it is not.
+//! Comparison with the results of the reference implementation, both correct and incorrect ones.
 
 use anabranch_placement::footprint::check::{check_antichain, check_partitioning};
 use anabranch_placement::footprint::{
@@ -41,7 +41,8 @@ struct CappedRun {
     run: Run,
 }
 
-/// What the reference says of its partitions: parallelism without and with the edges inside them, completion and movement.
+/// Results of the reference for its partitions: parallelism without and with the edges inside them, completion and
+/// movement.
 #[derive(Deserialize)]
 struct Run {
     partitions: Vec<Vec<u32>>,
@@ -58,7 +59,7 @@ fn graph(tasks: usize, edges: &[(u32, u32, u64)]) -> TaskGraph {
     builder.build().unwrap()
 }
 
-/// A unit of volume takes a unit of time.
+/// Creates a problem in which a unit of volume takes a unit of time.
 fn problem<'g>(graph: &'g TaskGraph, nodes: &[(f64, u64)], cap: u64) -> Problem<'g> {
     let (times, cores) = nodes.iter().copied().unzip();
     let link = Link { latency: 0.0, bandwidth: 1.0 };
@@ -78,7 +79,8 @@ fn antichains_weigh_what_enumeration_found() {
     }
 }
 
-/// The reference's partitions, judged by what they do: whether their completion and movement are what it says, and not less.
+/// Evaluates the reference's partitions: whether their completion and movement equal the reference's figures, and are
+/// not less.
 fn judge(problem: &Problem<'_>, edges: &[(u32, u32, u64)], run: &Run) -> bool {
     let tasks = problem.graph().task_count();
     let mut labels = vec![0; tasks];
@@ -97,7 +99,7 @@ fn judge(problem: &Problem<'_>, edges: &[(u32, u32, u64)], run: &Run) -> bool {
         let induced = heaviest_antichain(&graph(tasks, &inner), &cores).unwrap();
         assert_eq!(induced.weight, run.induced[part]);
         assert!(run.induced[part] <= run.without_inner_edges[part]);
-        // Ways through other partitions order tasks as well.
+        // Paths through other partitions order tasks as well.
         let number = found.part_of[members[0] as usize] as usize;
         assert!(found.parts[number].parallelism <= induced.weight);
     }
@@ -125,7 +127,7 @@ fn partitions_of_random_graphs_are_judged_as_the_reference_does() {
         (ours, theirs) = (ours + zeroed.parts.len(), theirs + case.run.partitions.len());
         fewer += usize::from(zeroed.parts.len() <= case.run.partitions.len());
     }
-    // In the others the reference forgets edges that came to lie within a partition.
+    // In the other cases the reference forgets edges that came to lie within a partition.
     assert_eq!(exact, 49);
     println!(
         "partitions: {ours} by edge zeroing, {merged} with the rest merged, {theirs} by the reference; no more in {fewer} cases"

@@ -1,10 +1,10 @@
-//! The bound of data's memory against orders: no order holds more, each holds as much as its greatest task.
+//! The memory bound of data against orders: no order holds more, and each holds at least as much as its greatest task.
 
 use super::random;
 use anabranch_placement::footprint::live_bytes;
 use anabranch_placement::graph::{TaskGraph, TaskId};
 
-/// The most bytes of data that are there while tasks run one after the other, or several at a time, in an order of starts and ends.
+/// Returns the most live bytes of data in an order of starts and ends, with tasks one after the other or in parallel.
 fn peak(graph: &TaskGraph, events: &[(TaskId, bool)]) -> u64 {
     let (mut left, mut held, mut most) = (Vec::new(), 0u64, 0u64);
     left.extend(graph.datum_ids().map(|datum| graph.consumers(datum).len()));
@@ -22,7 +22,7 @@ fn peak(graph: &TaskGraph, events: &[(TaskId, bool)]) -> u64 {
     most
 }
 
-/// Some tasks run at the same time: each step starts one whose predecessors have ended, or ends one that runs.
+/// Tasks overlap: each step starts a task whose predecessors have ended, or ends a running task.
 #[test]
 fn no_order_holds_more_than_the_bound() {
     arbtest::arbtest(|random| {
@@ -51,7 +51,7 @@ fn no_order_holds_more_than_the_bound() {
     .budget_ms(1000);
 }
 
-/// All data that the bound counts can be there together: some order, with enough at a time, reaches it.
+/// All data that the bound counts can be live together: some order with enough parallel tasks reaches it.
 #[test]
 fn independent_chains_reach_the_bound() {
     let mut builder = anabranch_placement::graph::GraphBuilder::new();

@@ -1,4 +1,4 @@
-//! Random problems: results pass the checker, bounds are bounds, and what is changed is found.
+//! Random problems: results pass the checker, bounds hold, and changes to results are found.
 
 use super::random;
 use anabranch_placement::footprint::check::{
@@ -65,7 +65,8 @@ fn partitions_pass_the_checker_and_changed_ones_do_not() {
     .budget_ms(800);
 }
 
-/// Deadlines from the longest path on; without a limit of memory some number of devices keeps what one partition each does.
+/// Deadlines start at the longest path. Without a memory limit, some number of devices keeps the deadline that a device
+/// per partition keeps.
 #[test]
 fn deadlines_are_kept_and_bounds_are_not_beaten() {
     arbtest::arbtest(|random| {
@@ -100,7 +101,7 @@ fn deadlines_are_kept_and_bounds_are_not_beaten() {
                 found.bound <= found.partitioning.parts.len()
                     && found.partitioning.completion <= deadline * (1.0 + 1e-9)
             );
-            // A device for each partition never has too few cores, so that nothing waits.
+            // A device per partition never has too few cores, so no task waits.
             let alone = timetable(&problem, &found.partitioning.part_of, problem.capacity().cores);
             assert!((alone.makespan - found.partitioning.completion).abs() <= 1e-9 * alone.makespan.max(1.0));
             assert!(fewest_devices(&problem, &merged, deadline).is_ok());

@@ -1,9 +1,9 @@
-//! Random graphs, and the heaviest antichain of small ones by trying all sets of tasks.
+//! Random graphs, and the heaviest antichain of small graphs by trying all sets of tasks.
 
 use anabranch_placement::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// A graph of up to `most` tasks with memory, and edges from earlier to later ones.
+/// Draws a graph of up to `most` tasks with memory, and edges from earlier to later tasks.
 pub(crate) fn graph(random: &mut Unstructured<'_>, most: u32) -> Result<TaskGraph> {
     let tasks = random.int_in_range(1..=most)?;
     let density = random.int_in_range(1..=9u8)?;
@@ -21,7 +21,7 @@ pub(crate) fn graph(random: &mut Unstructured<'_>, most: u32) -> Result<TaskGrap
     Ok(builder.build().expect("edges go to later tasks"))
 }
 
-/// Data that several tasks read, too.
+/// Draws a graph in which several tasks may read one datum.
 pub(crate) fn shared(random: &mut Unstructured<'_>, most: u32) -> Result<TaskGraph> {
     let tasks = random.int_in_range(1..=most)?;
     let mut builder = GraphBuilder::new();
@@ -39,7 +39,7 @@ pub(crate) fn shared(random: &mut Unstructured<'_>, most: u32) -> Result<TaskGra
     Ok(builder.build().expect("data go to later tasks"))
 }
 
-/// The weight of the heaviest set of mutually unreachable tasks.
+/// Returns the weight of the heaviest set of mutually unreachable tasks.
 pub(crate) fn heaviest(graph: &TaskGraph, weights: &[u64]) -> u64 {
     let count = graph.task_count();
     assert!(count <= 16, "sets of {count} tasks are too many");

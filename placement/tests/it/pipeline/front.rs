@@ -1,4 +1,4 @@
-//! What is chosen and the front do not contradict each other, however little is looked at.
+//! Chosen mappings and the front do not contradict each other, even with little search effort.
 
 use super::random::{self, Links};
 use anabranch_placement::pipeline::check::check;

@@ -1,4 +1,4 @@
-//! The worked example of Benoit and Robert, and optima that were found by enumeration with fractions.
+//! The worked example of Benoit and Robert, and optima found by enumeration with fractions.
 
 use anabranch_placement::pipeline::exact::{Exact, ExactOptions, optimum};
 use anabranch_placement::pipeline::{
@@ -24,7 +24,7 @@ fn exactly(problem: &Problem, goal: Goal) -> Performance {
     }
 }
 
-/// Slides 19 and 20: by whom each is reached does not matter, what is reached does.
+/// Slides 19 and 20: the values must match; the mapping that reaches them may differ.
 #[test]
 fn the_worked_example_is_solved() {
     let plain = example(Rules { replication: false, ..Rules::default() });
@@ -91,7 +91,7 @@ fn all_optima_are_found() {
         let problem = Problem::new(Stages::new(stages, delta), processors, rules).unwrap();
         let fastest = exactly(&problem, Goal::Period);
         assert!(near(fastest.period, fraction(&opt_period)), "{exp}, {seed}: {fastest:?}");
-        // The latency there is that of the first mapping of the least period, which need not be the least.
+        // The expected latency is that of the first mapping with the least period, which need not be the least latency.
         assert!(fastest.latency <= fraction(&latency_of_that) * (1.0 + 1e-12), "{exp}, {seed}: {fastest:?}");
         assert!(near(exactly(&problem, Goal::Latency).latency, fraction(&opt_latency)), "{exp}, {seed}");
         let found = heuristics(&problem, Goal::Period, 0);

@@ -1,4 +1,4 @@
-//! What pipelines promise: the optima of the paper's kind of problem, and that no method beats another where it cannot.
+//! Tests of pipelines: optima of the paper's kind of problem, and relations between the methods.
 
 mod front;
 mod golden;

@@ -16,7 +16,8 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * (1.0 + b.abs())
 }
 
-/// On alike links the period is what is played, and the latency no less; on others both are bounds from above.
+/// On identical links the computed period equals the simulated one, and the computed latency is not less. On different
+/// links both are upper bounds.
 #[test]
 fn what_is_played_is_what_is_computed() {
     let mut valid = 0;
@@ -45,7 +46,7 @@ fn what_is_played_is_what_is_computed() {
     assert!(valid > 50, "{valid}");
 }
 
-/// What claims too much is refused.
+/// A performance better than the simulated one is rejected.
 #[test]
 fn claims_that_are_too_good_are_refused() {
     arbtest(|random| {
@@ -130,7 +131,8 @@ fn the_exact_search_finds_the_best_of_all_mappings() {
     assert!(proven > 20, "{proven}");
 }
 
-/// Two of the processors run nothing of the first stage, so that nothing can be told from it of what groups with them receive.
+/// Two of the processors cannot run the first stage, so the first stage alone does not determine what groups with them
+/// receive.
 #[test]
 fn who_cannot_run_a_stage_receives_no_faster() {
     let stage = |name: &str, times: [Option<f64>; 4], kind| Stage::new(name, times.to_vec()).with_kind(kind);
@@ -150,7 +152,7 @@ fn who_cannot_run_a_stage_receives_no_faster() {
     assert_eq!((best.period, best.latency), (7.0, 12.0), "{mapping:?}");
 }
 
-/// Stages of equal work, where the mended recurrence of the slides is optimal.
+/// The corrected recurrence of the slides is optimal for stages of equal work.
 #[test]
 fn the_recurrence_for_equal_stages_is_optimal() {
     arbtest(|random| {

@@ -5,7 +5,7 @@ use anabranch_placement::pipeline::{
 };
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// How different the platform may be.
+/// Kinds of links of a platform.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Links {
     Alike,

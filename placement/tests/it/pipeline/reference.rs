@@ -1,8 +1,8 @@
-//! All mappings of small problems, one by one.
+//! Enumeration of all mappings of small problems.
 
 use anabranch_placement::pipeline::{Goal, Interval, Mapping, Performance, Problem, Sharing, evaluate};
 
-/// Every valid mapping, with what it reaches.
+/// Returns every valid mapping, with its performance.
 pub(crate) fn all_mappings(problem: &Problem) -> Vec<(Mapping, Performance)> {
     let mut found = Vec::new();
     extend(problem, &mut Vec::new(), 0, &mut found);
@@ -32,7 +32,7 @@ fn extend(problem: &Problem, intervals: &mut Vec<Interval>, used: u32, found: &m
     }
 }
 
-/// The best of them for a goal.
+/// Returns the best performance for a goal.
 pub(crate) fn best(all: &[(Mapping, Performance)], goal: Goal) -> Option<Performance> {
     let admitted = all.iter().map(|(_, performance)| *performance).filter(|&performance| goal.admits(performance));
     admitted.reduce(|best, next| if goal.prefers(next, best) { next } else { best })
