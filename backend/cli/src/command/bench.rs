@@ -197,8 +197,8 @@ impl BenchCommand {
         self.compare_to.as_deref().map_or_else(|| CliError::input(error), |path| CliError::in_file(path, error))
     }
 
-    /// Fails if a model could not be measured, or a configuration has become too slow, or too few runs can tell whether
-    /// one has.
+    /// Fails if a model could not be measured, or a configuration has become too slow, or there are too few runs to
+    /// tell.
     fn verdict(&self, results: &Results) -> Result<(), CliError> {
         if let Some((model, _)) = results.failed.first() {
             let (failed, all) = (results.failed.len(), results.failed.len() + results.models.len());
