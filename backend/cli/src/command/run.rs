@@ -182,7 +182,7 @@ impl RunCommand {
         }
     }
 
-    /// Runs the model as often as requested, and learns from profiled runs. Keeps the prediction of the first apart.
+    /// Runs the model as often as requested, and learns from the runs unless `--no-learn` is given.
     fn measure(
         &self,
         opened: &Opened,

@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Checks that the weights are in seconds: a small program takes less than a second.
+    /// Checks that the weights are in seconds: a small program is predicted to take less than 0.1 s.
     fn is_weighed<P: Program>(program: &P) {
         let crew = Crew::of(2).expect("a small crew");
         let allocation = program.flow().0.place("heft", &crew).expect("a sound flow");

@@ -57,9 +57,9 @@ pub(super) struct Row {
 /// Memory of the data in any order, compared with a run. Bytes.
 #[derive(Serialize)]
 pub(super) struct Beside {
-    /// Most data in any order.
+    /// Upper bound on the data, over all orders.
     any_order: u64,
-    /// Least data in any order.
+    /// Lower bound on the data, over all orders.
     each_order: u64,
     /// Most data in the plan's order, on all devices together.
     this_order: u64,
