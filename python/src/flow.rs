@@ -47,8 +47,7 @@ struct Options {
 }
 
 impl Options {
-    /// Returns the workers. If there is one machine, they are not pinned to cores: processes that functions start would
-    /// be pinned, too.
+    /// Returns the workers. They are not pinned to cores: processes that functions start would be pinned, too.
     fn crew(&self) -> Result<Crew> {
         Ok(Crew::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
     }
