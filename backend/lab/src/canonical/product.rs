@@ -30,9 +30,8 @@ pub(super) enum ProductKind {
 }
 
 /// Returns the implementation with the most parallel tasks.
-///
-/// That is by columns or by rows, depending on which are more. It is by depth if the outer products and the levels of
-/// their sums take less time than either even without streaming.
+/// Tasks are by columns or by rows, depending on which are more. They are by depth if the outer products and the levels
+/// of their sums take less time than either even without streaming.
 pub(super) fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
     let levels = u64::from(depth.next_power_of_two().trailing_zeros());
     // The left side is rows × columns × (1 + levels). The right side is depth × min(rows, columns), the work of one
