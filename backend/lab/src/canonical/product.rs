@@ -30,6 +30,7 @@ pub(super) enum ProductKind {
 }
 
 /// Returns the implementation with the most parallel tasks.
+///
 /// Tasks are by columns or by rows, depending on which are more. They are by depth if the outer products and the levels
 /// of their sums take less time than either even without streaming.
 pub(super) fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
