@@ -210,7 +210,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) weights: WeightArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
-    /// Handle the loss of a GPU so; runs that refine a plan or compare ways fail
+    /// Fail or place the model again if a GPU is lost; runs that refine or compare always fail
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
     pub(crate) on_device_loss: DeviceLoss,
 }
