@@ -1,4 +1,4 @@
-//! Tells the command what it is made of: the commit, and the versions of libraries that decide what devices are seen.
+//! Sets the commit and the versions of device libraries, which the command prints with its version.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn main() {
     }
 }
 
-/// The commit of a release. Other builds do not look, so that they need not be linked anew after each commit.
+/// Returns the commit of a release. Other builds do not look, so that they need not be linked again after each commit.
 fn commit() -> String {
     if std::env::var("PROFILE").as_deref() != Ok("release") {
         return "development build".into();

@@ -12,7 +12,7 @@ import numpy as np
 from . import _native
 from .errors import InputError
 
-# The library's names of element types, and NumPy's.
+# Names of element types in the library, and NumPy's types.
 _NUMPY = {
     "f32": "float32",
     "f64": "float64",
@@ -27,7 +27,7 @@ _NUMPY = {
     "u64": "uint64",
     "bool": "bool",
 }
-# Those that the package ml_dtypes adds to NumPy.
+# Types that the package ml_dtypes adds to NumPy.
 _ADDED = {
     "bf16": "bfloat16",
     "f8e4m3fn": "float8_e4m3fn",
@@ -110,10 +110,10 @@ def _given(name: str, value: Any, declared: str | None) -> Given:
     if ours is None:
         raise InputError(f"input `{name}`: elements of type {array.dtype} cannot be used; convert them, for example by astype")
     if ours in ("i4", "i2"):
-        # ml_dtypes keeps the lowest bits alone; kernels read a whole byte with its sign.
+        # ml_dtypes keeps only the lowest bits; kernels read a whole byte with its sign.
         array = array.astype(np.int8)
     if not (array.flags.c_contiguous and array.dtype.isnative):
-        # Not by `ascontiguousarray`, which gives an array without dimensions one.
+        # `ascontiguousarray` would turn an array without dimensions into one with a dimension.
         array = array.astype(array.dtype.newbyteorder("="), order="C", subok=False)
     return name, ours, array.shape, array.reshape(-1).view(np.uint8)
 
@@ -125,7 +125,7 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
         try:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError, ValueError) as error:
-            # NumPy takes tensors of the CPU without a gradient, of types that it has.
+            # NumPy accepts CPU tensors without a gradient, of types that it has.
             raise InputError(f"input `{name}`: NumPy cannot take this {type(value).__name__} by DLPack: {error}") from error
     if declared is None or hasattr(value, "__array__") or isinstance(value, (bytearray, memoryview)):
         return np.asarray(value)
@@ -139,7 +139,7 @@ def _array(name: str, value: Any, declared: str | None) -> np.ndarray[Any, Any]:
 def array(dtype: str, shape: list[int], memory: _native.Memory) -> np.ndarray[Any, Any]:
     """The array over an output's memory."""
     element = numpy_dtype(dtype)
-    # NumPy makes no array over nothing.
+    # NumPy makes no array over an empty buffer.
     return np.frombuffer(memory, element).reshape(shape) if len(memory) else np.empty(shape, element)
 
 

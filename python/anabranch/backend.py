@@ -26,7 +26,7 @@ class AnabranchRep(BackendRep):
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        # Inputs are given in the order of those that have no default in the model.
+        # Inputs are given in the order of the model's inputs without a default.
         self._names = [value.name for value in session.inputs if not value.optional]
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:

@@ -26,7 +26,7 @@ class Pipeline:
     def __init__(self, pipeline: _native.Pipeline, declared: Mapping[str, tuple[str | None, str]]) -> None:
         self._pipeline = pipeline
         self._declared = declared
-        # Held by the `map` that is open, whichever thread ends it.
+        # Held by the open `map`; any thread may end it.
         self._mapping = threading.Lock()
         # Numbers of the data sets that were pushed and whose results were not taken yet.
         self._under_way: deque[int] = deque()
@@ -81,7 +81,7 @@ class Pipeline:
             while self._under_way and self._pipeline.next() is not None:
                 self._under_way.popleft()
         except AnabranchError:
-            # The pipeline has ended by it; the next push tells of it.
+            # The pipeline has ended with this error; the next push reports it.
             pass
         finally:
             self._under_way.clear()

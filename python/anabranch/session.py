@@ -221,9 +221,9 @@ class Session:
                 try:
                     await asyncio.wait([running])
                 except asyncio.CancelledError:
-                    # Cancelled once more: the arrays are read nevertheless until the run has ended.
+                    # Cancelled once more. The arrays are still read until the run has ended.
                     pass
-            # What it raised is the cancellation.
+            # The run's error is the cancellation.
             running.exception()
             raise
 

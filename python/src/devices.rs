@@ -1,4 +1,4 @@
-//! Devices, strategies, and files that are written by the library's rule.
+//! Devices, strategies, and text files.
 
 use super::failure::Failure;
 use super::options;
@@ -9,7 +9,7 @@ use anabranch::files;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// The inventory of this machine as JSON, with the options of a session that say which devices there are.
+/// Returns the inventory of this machine as JSON. The options of a session choose the devices.
 #[pyfunction]
 pub(crate) fn devices(py: Python<'_>, options: &str) -> PyResult<String> {
     released(py, || {
@@ -18,13 +18,13 @@ pub(crate) fn devices(py: Python<'_>, options: &str) -> PyResult<String> {
     })
 }
 
-/// The strategies: names, and a line on what each does.
+/// Returns the strategies: names, each with a line on what it does.
 #[pyfunction]
 pub(crate) fn strategies() -> Vec<(&'static str, &'static str)> {
     Strategy::algorithms().collect()
 }
 
-/// Writes a text to a file, whole or not at all. Which links are followed is the library's rule.
+/// Writes a text to a file, atomically. Follows only links that the library allows.
 #[pyfunction]
 pub(crate) fn write_text(path: PathBuf, text: &str) -> PyResult<()> {
     Ok(files::write(&path, |out| out.write_all(text.as_bytes()))?)

@@ -1,4 +1,4 @@
-//! What goes wrong, on its way to a Python exception.
+//! Failures on their way to Python exceptions.
 
 use anabranch::flow::FlowError;
 use anabranch::pipeline::PipelineError;
@@ -10,7 +10,7 @@ use std::fmt::Display;
 
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
-/// What an exception will say, and what it is about.
+/// Text of an exception, and its subject.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: ErrorKind,
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
     about: Box<About>,
 }
 
-/// The names of what it is about.
+/// Names of the subject.
 #[derive(Debug, Default)]
 struct About {
     file: Option<String>,
@@ -32,17 +32,17 @@ impl Failure {
         Self { kind, text: text.to_string(), about: Box::default() }
     }
 
-    /// An argument that cannot be used.
+    /// Returns the failure of an argument that cannot be used.
     pub(crate) fn argument(text: impl Display) -> Self {
         Self::new(ErrorKind::Input, text)
     }
 
-    /// What should not happen.
+    /// Returns a failure that should not happen.
     pub(crate) fn internal(text: impl Display) -> Self {
         Self::new(ErrorKind::Internal, format_args!("an internal error: {text}; please report it"))
     }
 
-    /// What a panic said.
+    /// Returns the failure of a panic.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
             return Self::new(ErrorKind::Memory, short);
@@ -50,12 +50,12 @@ impl Failure {
         Self::internal(panic_text(panic).unwrap_or("a panic without a text"))
     }
 
-    /// Whether it is a run that took longer than its options allow.
+    /// Whether a run exceeded its time limit.
     pub(crate) fn is_timeout(&self) -> bool {
         self.kind == ErrorKind::Timeout
     }
 
-    /// The exception. Which class a kind has is written in `anabranch/errors.py`.
+    /// Returns the exception. `anabranch/errors.py` maps kinds to classes.
     pub(crate) fn raise(self, py: Python<'_>) -> PyErr {
         let Self { kind, text, about } = self;
         let About { file, node, device, input } = *about;

@@ -1,5 +1,5 @@
-//! Flows whose functions are Python's: called by the workers of a run, one at a time under the interpreter's lock, which they give up wherever
-//! the function does.
+//! Flows whose functions are Python's. The workers of a run call them one at a time under the interpreter's lock, which
+//! is released wherever the function releases it.
 
 use super::failure::{Failure, Result};
 use super::work::watched;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What goes through a flow. Readers share it: the interpreter's lock is not needed to hand it on.
+/// Operand of a flow. Readers share it: it can be passed on without the interpreter's lock.
 type Operand = Arc<Py<PyAny>>;
 
 /// A node as `anabranch.flow` declares it.
@@ -31,15 +31,15 @@ pub(crate) struct Declared {
     bytes: Option<u64>,
 }
 
-/// How a flow is placed and run, from JSON.
+/// Options for placing and running a flow, from JSON.
 #[derive(Deserialize)]
 struct Options {
     workers: Option<u32>,
     machines: Option<u32>,
     scheduler: String,
-    /// A strategy.
+    /// Strategy for placing.
     place: String,
-    /// Or the workers of all nodes, in their order.
+    /// Workers of all nodes in their order, instead of a strategy.
     allocation: Option<Vec<(String, u32)>>,
     window: Option<usize>,
     iterations: Option<u64>,
@@ -47,13 +47,13 @@ struct Options {
 }
 
 impl Options {
-    /// Workers of one machine stay on no core: what functions start, such as processes, would stay there, too.
+    /// Returns the workers. They are not pinned to cores: processes that functions start would be pinned, too.
     fn crew(&self) -> Result<Crew> {
         Ok(Crew::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
     }
 }
 
-/// A run that is over.
+/// A finished run.
 #[pyclass(frozen)]
 pub(crate) struct FlowRun {
     report: FlowReport,
@@ -62,23 +62,23 @@ pub(crate) struct FlowRun {
 
 #[pymethods]
 impl FlowRun {
-    /// What was counted and measured, as JSON.
+    /// Returns the report as JSON.
     fn data(&self) -> String {
         json!(self.report).to_string()
     }
 
-    /// What each worker did over time, as SVG.
+    /// Returns each worker's activity over time, as SVG.
     fn svg(&self) -> String {
         flow_chart("flow", self.scheduler, &self.report)
     }
 
-    /// The same in Chrome's trace format.
+    /// Returns each worker's activity over time, in Chrome's trace format.
     fn trace(&self, py: Python<'_>) -> PyResult<String> {
         flow_trace(&self.report).map_err(|error| Failure::internal(error).raise(py))
     }
 }
 
-/// The worker that a strategy gives each node, by name.
+/// Returns the worker that a strategy assigns to each node, by name.
 #[pyfunction]
 pub(crate) fn place_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> PyResult<Vec<(String, u32)>> {
     watched(
@@ -93,7 +93,7 @@ pub(crate) fn place_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) ->
     )
 }
 
-/// Runs a flow. What a function raises is raised here, with a note of node and iteration.
+/// Runs a flow. An exception of a function is raised here, with a note of node and iteration.
 #[pyfunction]
 pub(crate) fn run_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> PyResult<FlowRun> {
     let (token, raised) = (anabranch::CancelToken::new(), Raised::default());
@@ -118,7 +118,7 @@ pub(crate) fn run_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> P
         Err(FlowError::Panicked { node, iteration, message }) => match raised.take(&message) {
             Some(error) => {
                 let note = format!("in node {node:?} of the flow, iteration {iteration}");
-                // An exception that takes no note is better than none.
+                // If the exception takes no note, it is raised without.
                 let _ = error.value(py).call_method1("add_note", (note,));
                 Err(error)
             }
@@ -135,7 +135,7 @@ fn scheduler(name: &str) -> Result<Scheduler> {
     })
 }
 
-/// The flow that these nodes are.
+/// Builds the flow of these nodes.
 fn built(nodes: Vec<Declared>, raised: &Raised) -> Result<Flow<'static>> {
     let mut flow = Flow::new();
     let mut outputs: Vec<Output<'static, Operand>> = Vec::new();
@@ -160,12 +160,12 @@ fn built(nodes: Vec<Declared>, raised: &Raised) -> Result<Flow<'static>> {
     Ok(flow)
 }
 
-/// What functions of a run have raised.
+/// Exceptions that the functions of a run have raised.
 #[derive(Clone, Default)]
 struct Raised(Arc<Mutex<Vec<PyErr>>>);
 
 impl Raised {
-    /// Ends the node: what it raised is kept under the number that the panic says.
+    /// Ends the node: keeps the exception under a number, which is the panic's message.
     fn unwind(&self, error: PyErr) -> ! {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(error);
@@ -174,7 +174,7 @@ impl Raised {
         resume_unwind(Box::new(number.to_string()))
     }
 
-    /// What was raised, by what the panic said.
+    /// Takes the exception whose number is the panic's message.
     fn take(&self, message: &str) -> Option<PyErr> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = message.parse().ok().filter(|number: &usize| *number < all.len())?;
@@ -182,7 +182,7 @@ impl Raised {
     }
 }
 
-/// A function or iterator of Python's.
+/// A Python function or iterator.
 struct Function {
     does: Py<PyAny>,
     raised: Raised,
@@ -193,19 +193,19 @@ impl Function {
         Arc::new(self.attached(|py| self.returned(py, operands)))
     }
 
-    /// The same; `None` is nothing.
+    /// Calls the function; `None` means that there is no operand.
     fn filter(&self, operands: Vec<Operand>) -> Option<Operand> {
         self.attached(|py| Ok(Some(self.returned(py, operands)?).filter(|made| !made.is_none(py)))).map(Arc::new)
     }
 
-    /// Lets go of operands that nobody else reads while the lock is held.
+    /// Calls the function. Drops operands without other readers while the lock is held.
     fn returned(&self, py: Python<'_>, operands: Vec<Operand>) -> PyResult<Py<PyAny>> {
         let arguments = PyTuple::new(py, operands.iter().map(|operand| operand.bind(py)))?;
         drop(operands);
         self.does.call1(py, arguments)
     }
 
-    /// Does this under the interpreter's lock.
+    /// Does work under the interpreter's lock.
     fn attached<T>(&self, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
         match Python::try_attach(work) {
             Some(Ok(made)) => made,
@@ -215,7 +215,7 @@ impl Function {
     }
 }
 
-/// What a source has.
+/// Items of a source.
 struct Items(Function);
 
 impl Iterator for Items {

@@ -1,4 +1,4 @@
-//! The placement laboratory: graphs on platforms that need not be there.
+//! The placement simulator: graphs on platforms that need not exist.
 
 use super::failure::{Failure, Result};
 use super::work::watched;
@@ -14,10 +14,10 @@ pub(crate) struct Schedule {
     tried: Tried,
 }
 
-/// A file by its path, or its name and content.
+/// Path of a file, or its name and content.
 type Source = (String, Option<Vec<u8>>);
 
-/// Places the graph in a file on the devices in it or in another.
+/// Places the graph in a file on the devices in that or another file.
 #[pyfunction]
 #[pyo3(signature = (graph, platform, options))]
 pub(crate) fn place(py: Python<'_>, graph: Source, platform: Option<Source>, options: &str) -> PyResult<Schedule> {
@@ -92,13 +92,14 @@ impl Schedule {
 
 #[pymethods]
 impl Schedule {
-    /// What `anabranch simulate --json` tells, a row for each task, and one for each transfer, all as JSON.
+    /// Returns the output of `anabranch simulate --json`, a row for each task, and a row for each transfer, all as
+    /// JSON.
     fn data(&self) -> (String, String, String) {
         let text = |rows: Vec<Value>| Value::Array(rows).to_string();
         (self.tried.facts.to_string(), text(self.tasks()), text(self.transfers()))
     }
 
-    /// What each device does over time, as SVG.
+    /// Returns each device's activity over time, as SVG.
     fn svg(&self) -> &str {
         &self.tried.chart
     }

@@ -1,10 +1,12 @@
-//! What of the Python package `anabranch` is compiled: sessions, plans, profiles, pipelines, flows and the laboratory.
+//! Compiled part of the Python package `anabranch`: sessions, plans, profiles, pipelines, flows and the simulator.
 //!
-//! This side knows bytes, names and JSON; what people see (arrays, dictionaries, documentation, types) is written in Python beside it. Work
-//! is done without the interpreter's lock (`work`), arrays are read where they are and outputs handed over without a copy (`tensors`),
-//! and what goes wrong becomes an exception of `anabranch.errors` with the library's text (`failure`).
+//! This side handles bytes, names and JSON. The public interface (arrays, dictionaries, documentation, types) is
+//! written in Python next to it.
+//!
+//! Work is done without the interpreter's lock (`work`). Arrays are read in place, and outputs are handed over without
+//! a copy (`tensors`). Errors become exceptions of `anabranch.errors` with the library's text (`failure`).
 
-// The harness that `cargo test --lib` makes of a library has no interpreter to be linked with.
+// In the test harness of `cargo test --lib` there is no interpreter to link with.
 #![cfg(not(test))]
 
 mod devices;

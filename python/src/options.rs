@@ -1,4 +1,4 @@
-//! From the options that Python gives, as one JSON object, to those of the library.
+//! Converts options from Python, given as one JSON object, to the library's options.
 
 use super::failure::{Failure, Result};
 use anabranch::device::parse_bytes;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type Set = std::result::Result<(), String>;
 
-/// A session's options. What is not in the object is as the library has it.
+/// Returns a session's options. Options that are not in the object keep the library's defaults.
 pub(crate) fn session(text: &str) -> Result<SessionOptions> {
     let mut options = SessionOptions::default();
     for (key, value) in serde_json::from_str::<Map<String, Value>>(text)? {
@@ -31,12 +31,13 @@ pub(crate) fn session(text: &str) -> Result<SessionOptions> {
     Ok(options)
 }
 
-/// Whether the library knows an option by this name, and reads its value from a text.
+/// Whether the library has an option of this name, whose value it reads from a string.
 fn is_known(key: &str) -> bool {
     SETTINGS.iter().any(|(name, _)| *name == key)
 }
 
-/// What the library reads for one of its own options: of a number, a text, or whether. Lists and dictionaries are read here.
+/// Returns the string that the library reads for one of its own options, from a number, a string or a bool. Lists and
+/// dictionaries are read here.
 fn plain(key: &str, value: &Value) -> Option<String> {
     match value {
         _ if !is_known(key) => None,
@@ -77,7 +78,7 @@ fn set(options: &mut SessionOptions, key: &str, value: Value) -> Set {
     Ok(())
 }
 
-/// A run with a token, and a time limit in seconds.
+/// Returns the options of a run with a token, and a time limit in seconds.
 pub(crate) fn run(token: &anabranch::CancelToken, timeout: Option<f64>) -> Result<RunOptions> {
     let options = RunOptions::default().with_cancel(token.clone());
     let Some(seconds) = timeout else { return Ok(options) };
@@ -87,7 +88,7 @@ pub(crate) fn run(token: &anabranch::CancelToken, timeout: Option<f64>) -> Resul
     })
 }
 
-/// Every combination of places, orders and streams, as `base` has the rest.
+/// Returns every combination of places, orders and streams. `base` holds all other choices.
 pub(crate) fn ways(
     base: &PlanChoice,
     places: &[String],
@@ -121,7 +122,7 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// Bytes by device: a number, or a text such as `2GiB`.
+/// Reads bytes by device: a number, or a string such as `2GiB`.
 fn memory(limits: BTreeMap<String, Value>) -> std::result::Result<Vec<(String, u64)>, String> {
     let limit = |(device, bytes): (String, Value)| match bytes {
         Value::String(size) => parse_bytes(&size).map(|bytes| (device, bytes)).map_err(text),

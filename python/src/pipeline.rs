@@ -1,4 +1,4 @@
-//! A stream of data sets through stages on different devices.
+//! Sequences of data sets through stages on different devices.
 
 use super::failure::{Failure, Result};
 use super::tensors::{Given, Taken, copied, take};
@@ -10,11 +10,11 @@ use serde_json::json;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// A pipeline at work.
+/// A running pipeline.
 #[pyclass(frozen)]
 pub(crate) struct Pipeline {
     pipeline: anabranch::pipeline::Pipeline,
-    /// Whose devices it uses.
+    /// Session whose devices it uses.
     _session: Arc<Session>,
 }
 
@@ -49,18 +49,18 @@ impl Pipeline {
 
 #[pymethods]
 impl Pipeline {
-    /// How many data sets can be pushed before a result is taken.
+    /// Returns the number of data sets that can be pushed before a result is taken.
     fn room(&self) -> usize {
         self.pipeline.room()
     }
 
-    /// Pushes a data set, whose arrays are copied; gives its number.
+    /// Pushes a data set, whose arrays are copied, and returns its number.
     fn push(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<u64> {
         let inputs = copied(&given).map_err(|failure| failure.raise(py))?;
         watched(py, || self.pipeline.cancel(), None, |_| Ok(self.pipeline.push(&inputs)?))
     }
 
-    /// The next result with its number, waiting for it; nothing once a finished pipeline is empty.
+    /// Waits for the next result and returns it with its number; `None` once a finished pipeline is empty.
     fn next(&self, py: Python<'_>) -> PyResult<Option<(u64, Vec<Taken>)>> {
         watched(
             py,
@@ -81,7 +81,7 @@ impl Pipeline {
         self.pipeline.cancel();
     }
 
-    /// What it does and what is predicted of it, and what was measured by now, as JSON.
+    /// Returns its plan and its measurements up to now, as JSON.
     fn data(&self, py: Python<'_>) -> PyResult<String> {
         released(py, || Ok(json!({ "plan": self.pipeline.plan(), "measured": self.pipeline.measured() }).to_string()))
     }

@@ -48,7 +48,7 @@ impl Plan {
         })
     }
 
-    /// A row for each node, in the order of the program.
+    /// Returns a row for each node, in the order of the program.
     fn nodes(&self) -> Vec<Value> {
         let (program, plan) = (&self.planned.program, self.planned.plan());
         let row = |id: anabranch::program::NodeId| {
@@ -72,7 +72,7 @@ impl Plan {
 
 #[pymethods]
 impl Plan {
-    /// The plan as data: its figures, a row for each node, and the file that people edit. All JSON.
+    /// Returns the plan as data: its figures, a row for each node, and the editable file. All are JSON.
     fn data(&self, py: Python<'_>) -> PyResult<(String, String, String)> {
         released(py, || -> Result<_> {
             let (facts, nodes) = (self.facts().to_string(), serde_json::to_string(&self.nodes())?);
@@ -80,12 +80,12 @@ impl Plan {
         })
     }
 
-    /// The program in Graphviz' language.
+    /// Returns the program in Graphviz' language.
     fn dot(&self, py: Python<'_>) -> PyResult<String> {
         released(py, || Ok(anabranch_report::plan::dot(&self.planned)))
     }
 
-    /// The page that `anabranch place --report` writes.
+    /// Returns the page that `anabranch place --report` writes.
     fn page(&self, py: Python<'_>) -> PyResult<String> {
         released(py, || show::page(&self.session, &self.model, &self.planned, None).map_err(Failure::internal))
     }

@@ -1,4 +1,4 @@
-//! What was measured of runs, as data and as pictures.
+//! Measurements of runs, as data and as pictures.
 
 use super::failure::{Failure, Result};
 use anabranch::Session;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Measured runs, and of the profiled one that is nearest to their median the times of everything that happened.
+/// Measured runs, with all times of the profiled run that is nearest to their median.
 #[pyclass(frozen)]
 pub(crate) struct Profile {
     report: String,
@@ -23,7 +23,8 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// What is to be shown, and no more: the run would hold its plan with the memory, and perhaps a caller's inputs.
+    /// Keeps only the data to be shown: the run itself would hold its plan with the memory, and perhaps a caller's
+    /// inputs.
     pub(crate) fn new(session: &Session, model: &str, series: &Series) -> Result<Self> {
         let (mut report, gantt) = show::report(session, model, series)?;
         report["samples_ms"] = json!(series.samples_ms);
@@ -44,7 +45,7 @@ impl Profile {
     }
 }
 
-/// A row of a plan's event; `phase` says which of the run's plans it is, if there are several.
+/// Returns the row of a plan's event. If there are several plans, `phase` is the plan's number.
 fn row(part: &Part<'_>, event: &Event, phase: Option<usize>) -> Value {
     let predicted = part.planned.plan().predicted();
     let (kind, (start, end)) = match event.what {
@@ -66,7 +67,7 @@ fn row(part: &Part<'_>, event: &Event, phase: Option<usize>) -> Value {
     })
 }
 
-/// A row of an operator that the host computed between two plans, which has no prediction.
+/// Returns the row of an operator that the host computed between two plans, which has no prediction.
 fn step_row(step: &HostStep, host: &str) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     json!({
@@ -85,22 +86,22 @@ fn step_row(step: &HostStep, host: &str) -> Value {
 
 #[pymethods]
 impl Profile {
-    /// The report of `anabranch run --json`, and a row for each event of the profiled run, both as JSON.
+    /// Returns the report of `anabranch run --json`, and a row for each event of the profiled run, both as JSON.
     fn data(&self) -> (&str, &str) {
         (&self.report, &self.rows)
     }
 
-    /// The profiled run over time, predicted and measured, as SVG.
+    /// Returns the profiled run over time, predicted and measured, as SVG.
     fn svg(&self) -> &str {
         &self.gantt
     }
 
-    /// The page that `anabranch run --report` writes.
+    /// Returns the page that `anabranch run --report` writes.
     fn page(&self) -> &str {
         &self.page
     }
 
-    /// The profiled run for viewers of Chrome's trace format.
+    /// Returns the profiled run for viewers of Chrome's trace format.
     fn trace(&self) -> &str {
         &self.trace
     }

@@ -1,4 +1,4 @@
-//! A session: a model that is run from Python any number of times, from any number of threads.
+//! A session: a model that Python can run any number of times, from any number of threads.
 
 use super::failure::{Failure, Result};
 use super::options;
@@ -19,26 +19,27 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A run that took less is made on the caller's thread: a signal is seen soon enough after it.
+/// If the last run took less, the next is made on the caller's thread: a signal is noticed soon enough after it.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// How long such a run may keep the caller's thread, whatever it waits for: it is then made again where signals are seen meanwhile.
+/// Longest time that such a run may keep the caller's thread. After that it is made again on another thread, and
+/// signals are noticed meanwhile.
 const SOON: Duration = Duration::from_millis(50);
 
-/// The inputs' names, types and shapes.
+/// Names, types and shapes of inputs.
 type Specs = Vec<(String, TensorSpec)>;
 
-/// An opened model. The Python class of this name, which has the documentation, holds one.
+/// An opened model. The Python class of this name, which has the documentation, holds it.
 #[pyclass(frozen)]
 pub(crate) struct Session {
     session: Arc<anabranch::Session>,
-    /// What pages call the model.
+    /// Name of the model in pages.
     model: String,
     /// Whether plans are for the devices of a file.
     what_if: bool,
-    /// The plan that was refined last, and for which inputs.
+    /// The plan that was refined last, with its inputs.
     refined: Mutex<Option<(Specs, Arc<Prepared>)>>,
-    /// For which inputs the last run was, and what it took; nothing if it failed.
+    /// Inputs and time of the last run; `None` if it failed.
     last: Mutex<Option<(Specs, Duration)>>,
 }
 
@@ -65,23 +66,23 @@ impl Session {
         })
     }
 
-    /// What the model declares of its inputs and outputs, as JSON.
+    /// Returns the declarations of the model's inputs and outputs, as JSON.
     fn values(&self) -> String {
         let list = |values: &[ValueInfo]| values.iter().map(described).collect::<Vec<_>>();
         json!({ "inputs": list(self.session.inputs()), "outputs": list(self.session.outputs()) }).to_string()
     }
 
-    /// The session's devices, as JSON.
+    /// Returns the session's devices, as JSON.
     fn devices(&self, py: Python<'_>) -> PyResult<String> {
         released(py, || Ok(serde_json::to_string(self.session.inventory())?))
     }
 
-    /// Bytes that the session's plans hold on each device, in the inventory's order.
+    /// Returns the bytes that the session's plans hold on each device, in the inventory's order.
     fn held_bytes(&self) -> Vec<u64> {
         self.session.held_bytes()
     }
 
-    /// Runs the model. `main`: this is the thread that handles signals.
+    /// Runs the model. `main` says whether this is the thread that handles signals.
     #[pyo3(signature = (given, token, timeout, main))]
     fn run(
         &self,
@@ -91,8 +92,8 @@ impl Session {
         timeout: Option<f64>,
         main: bool,
     ) -> PyResult<Vec<Taken>> {
-        // SAFETY: the run ends within this call, and its outputs are given memory of their own in it; `given` is dropped after that. That
-        // nobody writes an array while it is an input is what the package asks of its users.
+        // SAFETY: the run ends within this call, and its outputs are given memory of their own in it; `given` is
+        // dropped after that. The package requires of its users that no array is written while it is an input.
         let inputs = unsafe { lent(&given) }.map_err(|failure| failure.raise(py))?;
         let mut options = options::run(&token.0, timeout).map_err(|failure| failure.raise(py))?;
         if !main {
@@ -110,14 +111,14 @@ impl Session {
         watched(py, || token.0.cancel(), None, |_| self.timed_run(&inputs, &options))
     }
 
-    /// The plan that runs with such inputs follow; inputs that are not given are as the model declares them.
+    /// Returns the plan that runs with such inputs follow. Inputs that are not given are as the model declares them.
     fn plan(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<Plan> {
         self.with_filled(py, &given, None, |inputs, _| {
             Ok(Plan::new(Arc::clone(&self.session), self.model.clone(), self.planned(inputs)?))
         })
     }
 
-    /// Runs and measures; what is not given is random.
+    /// Runs and measures. Inputs that are not given are random.
     #[pyo3(signature = (given, repeat, warmup, learn, progress))]
     fn profile(
         &self,
@@ -141,7 +142,7 @@ impl Session {
         })
     }
 
-    /// Runs the model placed in each of these ways in turn. Gives the comparison as JSON, and as a page.
+    /// Runs the model in each of these configurations in turn. Returns the comparison as JSON, and as a page.
     #[pyo3(signature = (given, places, orders, streams, runs, progress))]
     #[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
     fn compare(
@@ -184,7 +185,7 @@ impl Session {
             let mut told = serde_json::to_value(&refinement)?;
             told["measured_ms"] = json!(series.measured_ms);
             told["predicted_ms"] = json!(series.predicted.map(|predicted| predicted.makespan * 1e3));
-            // Elements that decide shapes are part of what a plan is for, and of which a session knows more than their types.
+            // If elements determine shapes, a plan depends on them, too. Types and shapes would not identify it.
             if self.session.deciding_inputs().is_empty() {
                 *lock(&self.refined) = Some((specs(inputs), Arc::clone(&series.run.prepared)));
             }
@@ -207,7 +208,7 @@ impl Session {
         self.with_filled(py, &given, None, |inputs, _| Pipeline::open(Arc::clone(&self.session), inputs, &options))
     }
 
-    /// The problem of placing the model, as JSON of the laboratory.
+    /// Returns the problem of placing the model, as the simulator's JSON.
     fn problem(&self, py: Python<'_>, given: Vec<Given>) -> PyResult<String> {
         self.with_filled(py, &given, None, |inputs, _| {
             let mut problem = self.session.problem(inputs)?;
@@ -218,7 +219,7 @@ impl Session {
         })
     }
 
-    /// The devices and links as a platform file, as JSON.
+    /// Returns the devices and links as a platform file, as JSON.
     fn platform(&self, py: Python<'_>) -> PyResult<String> {
         let (inventory, costs) = (self.session.inventory(), self.session.costs());
         released(py, || Ok(serde_json::to_string(&PlatformFile::of(inventory, costs.here()))?))
@@ -229,7 +230,7 @@ impl Session {
         watched(py, || (), None, |_| Ok(self.session.calibrate()?))
     }
 
-    /// Adds what was learned to the cost store in a file.
+    /// Adds the learned costs to the cost store in a file.
     fn save_costs(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         released(py, || self.session.save_costs(&path).map_err(Failure::argument))
     }
@@ -239,16 +240,16 @@ impl Session {
     fn timed_run(&self, inputs: &Inputs, options: &RunOptions) -> Result<Vec<Taken>> {
         let begun = Instant::now();
         let ran = self.run_refined(inputs, options);
-        // Of one that failed nothing is known.
+        // A run that failed has no time.
         *lock(&self.last) = ran.is_ok().then(|| (specs(inputs), begun.elapsed()));
         Ok(take(ran?.outputs))
     }
 
-    /// By the plan that was refined for such inputs, or the session's own.
+    /// Runs the plan that was refined for such inputs, or the session's own.
     fn run_refined(&self, inputs: &Inputs, options: &RunOptions) -> Result<Run> {
         if let Some(prepared) = self.refined_for(inputs) {
             match self.session.run_prepared(&prepared, inputs, options) {
-                // It uses a GPU that the session does without from now on.
+                // It uses a GPU that the session no longer uses.
                 Err(error) if self.session.replaces(&error) => *lock(&self.refined) = None,
                 ran => return Ok(ran?),
             }
@@ -276,7 +277,7 @@ impl Session {
         lock(&self.last).as_ref().is_some_and(|(of, took)| *took < QUICK && is_of(of, inputs))
     }
 
-    /// [`Self::with_filled`] for work whose runs, made with the options that it is given, stop when it is interrupted.
+    /// Does work like [`Self::with_filled`], and passes it run options whose runs stop on an interruption.
     fn watching<T: Send>(
         &self,
         py: Python<'_>,
@@ -289,7 +290,7 @@ impl Session {
         self.with_filled(py, given, Some((&token, progress)), move |inputs, step| work(inputs, run, step))
     }
 
-    /// Does long work with the inputs that are given, and random ones for the others.
+    /// Does long work with the given inputs, and random inputs for the others.
     fn with_filled<T: Send>(
         &self,
         py: Python<'_>,
@@ -297,7 +298,8 @@ impl Session {
         watch: Option<(&anabranch::CancelToken, Option<&Bound<'_, PyAny>>)>,
         work: impl FnOnce(&Inputs, &mut dyn FnMut()) -> Result<T> + Send,
     ) -> PyResult<T> {
-        // SAFETY: what reads the inputs ends within this call, and nothing that is given back holds any: plans and profiles hold no tensors.
+        // SAFETY: everything that reads the inputs ends within this call, and no returned value holds any: plans and
+        // profiles hold no tensors.
         let inputs = unsafe { lent(given) }.map_err(|failure| failure.raise(py))?;
         let stop = || watch.iter().for_each(|(token, _)| token.cancel());
         let progress = watch.and_then(|(_, progress)| progress);

@@ -1,4 +1,4 @@
-//! Arrays on their way in and out: read where they are, handed over with their memory.
+//! Arrays as inputs and outputs: inputs are read in place, and outputs are handed over with their memory.
 
 use super::failure::{Failure, Result};
 use anabranch::{DType, Inputs, Outputs, Shape, Tensor, TensorSpec};
@@ -14,27 +14,30 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// An array that Python gives for an input: the input's name, the type of the elements, the shape, and the bytes in row-major order.
+/// An input array from Python: the input's name, the type of the elements, the shape, and the bytes in row-major order.
 pub(crate) type Given = (String, String, Vec<usize>, PyBuffer<u8>);
 
 /// An output: its name, the type of its elements, its shape, and its bytes.
 pub(crate) type Taken = (String, &'static str, Vec<usize>, Memory);
 
-/// The inputs over the arrays' own memory, where that is aligned.
+/// Returns the inputs over the arrays' own memory, if that is aligned.
 ///
 /// # Safety
-/// Nothing may read the inputs, or what shares their memory, once `given` is gone, and meanwhile nobody may write the arrays.
+/// The inputs, and tensors that share their memory, must not be read once `given` is gone. Until then the arrays must
+/// not be written.
 pub(crate) unsafe fn lent(given: &[Given]) -> Result<Inputs> {
-    // SAFETY: as this function's: `given` keeps the arrays where they are, of as many bytes as the types and shapes have.
+    // SAFETY: by this function's contract: `given` keeps the arrays in place, with as many bytes as the types and
+    // shapes have.
     inputs(given, |bytes, spec| unsafe { anabranch::lent::borrowed(bytes.buf_ptr().cast::<u8>(), spec) })
 }
 
-/// The inputs in memory of their own.
+/// Returns the inputs in memory of their own.
 pub(crate) fn copied(given: &[Given]) -> Result<Inputs> {
     inputs(given, |bytes, spec| Tensor::new(spec, Arc::new(copy(bytes)?)).ok())
 }
 
-/// The inputs as `tensor` makes them of arrays' bytes, which are as many as the type and the shape have; `None` is a lack of memory.
+/// Returns the inputs that `tensor` makes of the arrays' bytes. The number of bytes matches the type and the shape.
+/// `None` is a lack of memory.
 fn inputs(given: &[Given], tensor: impl Fn(&PyBuffer<u8>, TensorSpec) -> Option<Tensor>) -> Result<Inputs> {
     let mut inputs = Inputs::new();
     for (name, dtype, shape, bytes) in given {
@@ -58,14 +61,15 @@ fn inputs(given: &[Given], tensor: impl Fn(&PyBuffer<u8>, TensorSpec) -> Option<
 fn copy(bytes: &PyBuffer<u8>) -> Option<Buffer> {
     let mut buffer = Buffer::try_zeroed(bytes.len_bytes())?;
     if let Some(start) = NonNull::new(bytes.buf_ptr().cast::<u8>()).filter(|_| bytes.len_bytes() > 0) {
-        // SAFETY: so many bytes are there, one after the other, as long as `bytes` is; the interpreter's lock is held, under which whoever
-        // writes arrays does.
+        // SAFETY: that many contiguous bytes exist as long as `bytes` does. The interpreter's lock is held, under which
+        // arrays are written.
         buffer.bytes_mut().copy_from_slice(unsafe { std::slice::from_raw_parts(start.as_ptr(), bytes.len_bytes()) });
     }
     Some(buffer)
 }
 
-/// The outputs with their memory, which is copied only where something else holds it: an input, a constant, or another output.
+/// Returns the outputs with their memory. It is copied only if something else holds it: an input, a constant, or
+/// another output.
 pub(crate) fn take(outputs: Outputs) -> Vec<Taken> {
     let tensors: Vec<(String, Tensor)> =
         outputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect();
@@ -85,21 +89,21 @@ pub(crate) fn take(outputs: Outputs) -> Vec<Taken> {
 /// Bytes of an output, which live as long as an array over them.
 #[pyclass(frozen)]
 pub(crate) struct Memory {
-    /// Of the buffer, which nothing but the arrays over it reads or writes.
+    /// Start of the buffer, which only arrays over it read or write.
     start: AtomicPtr<u8>,
     buffer: Buffer,
 }
 
 impl Memory {
     fn new(mut buffer: Buffer) -> Self {
-        // Moving the buffer moves none of its bytes.
+        // Moving the buffer does not move its bytes.
         Self { start: AtomicPtr::new(buffer.bytes_mut().as_mut_ptr()), buffer }
     }
 }
 
 #[pymethods]
 impl Memory {
-    /// Gives the bytes to whoever asks by the buffer protocol, to read and to write.
+    /// Exports the bytes by the buffer protocol, to read and to write.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (start, bytes) = (slf.get().start.load(Ordering::Relaxed), slf.get().buffer.len());
         // SAFETY: the interpreter gives a view to fill; the bytes stay as long as the object, which the view keeps.

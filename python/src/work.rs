@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How long a signal may go unseen.
+/// Longest time that a signal goes unnoticed.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Asks runs to stop; once cancelled, it stays so.
+/// A token that asks runs to stop. Once cancelled, it stays so.
 #[pyclass(frozen)]
 pub(crate) struct CancelToken(pub(crate) anabranch::CancelToken);
 
@@ -28,14 +28,16 @@ impl CancelToken {
     }
 }
 
-/// Does work while other threads of Python's go on. A panic becomes an exception.
+/// Does work while other Python threads continue. A panic becomes an exception.
 pub(crate) fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
     py.detach(|| caught(work)).map_err(|failure| failure.raise(py))
 }
 
-/// Does long work on another thread, while this one looks for signals and calls `progress` with the number of steps that are done: the
-/// work says of each when it is. After a signal whose handler raises, or an exception of `progress`, it calls `stop` once, and raises
-/// that when the work has ended.
+/// Does long work on another thread.
+///
+/// Meanwhile this thread checks for signals, and calls `progress` with the number of steps that are done, which the
+/// work reports one by one. If a signal's handler or `progress` raises, it calls `stop` once, and raises the exception
+/// when the work has ended.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     stop: impl Fn(),
@@ -49,7 +51,7 @@ pub(crate) fn watched<T: Send>(
         let spawned = thread::Builder::new().spawn_scoped(scope, move || {
             caught(|| {
                 work(&mut || {
-                    // It is heard until this ends.
+                    // Cannot fail: the receiver lives until this ends.
                     let _ = tell.send(());
                 })
             })

@@ -1,4 +1,4 @@
-//! What the parts of the package that are written in different languages have to agree on. Its behaviour is tested from Python.
+//! Checks that the package's parts in different languages agree. Its behaviour is tested from Python.
 
 use std::fs;
 use std::path::Path;

@@ -19,7 +19,7 @@ import anabranch.backend
 from anabranch.backend import AnabranchBackend
 
 ONNX = Path(__file__).resolve().parents[2] / "tests" / "onnx"
-# The kinds of tests in the list, and the classes of the package that hold them.
+# Kinds of tests in the list, with the classes of the package that hold them.
 KINDS = {
     "node": "OnnxBackendNodeModelTest",
     "simple": "OnnxBackendSimpleModelTest",
@@ -56,7 +56,7 @@ def tolerances():
     return {name: {"atol": atol} for name, atol in suite.ROUNDED.items()}
 
 
-# Where the package keeps the inputs that it makes for known networks.
+# Directory in which the package keeps its inputs for known networks.
 os.environ["ONNX_MODELS"] = tempfile.mkdtemp(prefix="anabranch-onnx-")
 runner = onnx.backend.test.BackendTest(Strict, __name__, tolerances())
 there = {(kind, name) for kind, tests in runner.test_cases.items() for name in dir(tests) if name.startswith("test_")}

@@ -217,7 +217,7 @@ def test_operands_are_not_kept():
     flow.serializer("seen", lambda _: most.append(Operand.alive), made)
     flow.run(workers=2, window=8)
     assert max(most) <= 64
-    # Those that no thread of Python's has let go of go with the next call that holds the lock.
+    # Operands that no Python thread has dropped are dropped with the next call that holds the lock.
     flow = ab.Flow()
     flow.source("none", [])
     flow.run()

@@ -29,7 +29,7 @@ def test_a_networkx_graph_is_placed_on_a_list_of_devices():
     assert set(schedule.placement) == set("abcd") and set(schedule.placement.values()) <= {"cpu0", "gpu0"}
     rows = {row["name"]: row for row in schedule.rows()}
     assert rows["d"]["start"] >= max(rows[name]["end"] for name in "bc") and rows["d"]["end"] == schedule.makespan
-    # All on the GPU takes 8; with free links nothing is faster than two of the ways beside each other.
+    # All tasks on the GPU take 8. With free links, two parallel paths are the fastest.
     assert schedule.facts["bound"] <= schedule.makespan <= 8.0
     ElementTree.fromstring(schedule.svg())
     assert schedule._repr_html_() == schedule.svg()

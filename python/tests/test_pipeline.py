@@ -46,12 +46,12 @@ def test_what_a_map_leaves_is_not_the_next_ones():
             for outputs, array in zip(pipeline.map(frames), expected, strict=True):
                 np.testing.assert_allclose(outputs[output], array, rtol=1e-5, atol=1e-6)
 
-        # One that is left in the middle, again and again, so that it would fill the pipeline.
+        # A `map` that is left in the middle, repeatedly, so that it would fill the pipeline.
         for _ in range(20):
             for _ in pipeline.map(reversed(frames)):
                 break
         check()
-        # One with inputs that are not taken.
+        # A `map` with inputs that are rejected.
         with pytest.raises(ab.errors.InputError):
             list(pipeline.map([frames[3], frames[4], {name: x[..., :1]}]))
         check()

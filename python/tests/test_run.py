@@ -103,7 +103,7 @@ def test_arrays_of_any_layout_give_the_same():
 
 
 def test_large_arrays_are_not_copied_on_their_way_in_or_out():
-    # A process that has room for the input, the output and little else runs; with a copy of either it would not.
+    # A process with memory for the input, the output and little else runs. A copy of either would not fit.
     program = """
 import resource, numpy as np, anabranch as ab, sys
 from conftest import session, unary
@@ -188,7 +188,7 @@ def test_other_threads_go_on_during_a_run():
 
     other = threading.Thread(target=count)
     other.start()
-    # From a thread, for the main one looks for signals and lets others go on anyway.
+    # From a thread, because the main thread checks for signals and lets others continue anyway.
     with ThreadPoolExecutor(1) as pool:
         before = counted[0]
         pool.submit(own.run, {"x": x}).result()
@@ -209,7 +209,7 @@ def test_many_threads_get_their_own_results():
         assert all(pool.map(check, range(200)))
 
 
-# Long enough to be interrupted, however fast the machine is.
+# Long enough to be interrupted on any machine.
 LONG = (300, 1024)
 
 
@@ -229,7 +229,7 @@ def test_an_interrupt_stops_a_run_of_the_main_thread(interruptible):
         while True:
             own.run({"x": x})
     thread.join()
-    # The session is as good as before.
+    # The session works as before.
     assert session(unary("Relu", [1])).run({"x": [1.0]})["y"] == 1
     with pytest.raises(ab.errors.Timeout):
         own.run({"x": x}, timeout=0.0)

@@ -36,7 +36,7 @@ def check_error(kind, error):
     """The error is the package's own, and says what failed."""
     assert isinstance(error, ab.AnabranchError), repr(error)
     if kind == "buffer":
-        # A constant of the file, the copy of an input, or anything else.
+        # A constant of the file, the copy of an input, or any other buffer.
         assert isinstance(error, (ab.errors.ModelError, ab.errors.InputError, ab.errors.MemoryLimitError)), repr(error)
         assert "memory" in str(error), repr(error)
     else:

@@ -1,4 +1,5 @@
-//! The command `anabranch`. Programs use the crate [`anabranch`], and for what the command shows, `anabranch_report`.
+//! Implementation of the command `anabranch`. Programs use the crate [`anabranch`], and `anabranch_report` for charts
+//! and tables.
 
 #![forbid(unsafe_code)]
 

@@ -1,15 +1,16 @@
-//! Keeps a layer of Vulkan's loader away that has nothing to do here: Mesa's implicit one, which asks a display server which GPU is the
-//! desktop's, and complains on standard error where there is none. The command lists all GPUs and orders them itself.
+//! Disables an implicit layer of Vulkan's loader. Mesa's device selection asks a display server for the desktop's GPU,
+//! and complains on standard error if there is none. The command lists all GPUs and orders them itself.
 
 use std::env;
 
-/// Switches the layer off.
+/// Variable that disables the layer.
 const OFF: &str = "NODEVICE_SELECT";
 
-/// Variables of users who have decided something about it.
+/// Variables of users who have configured the layer.
 const DECIDED: [&str; 3] = [OFF, "MESA_VK_DEVICE_SELECT", "DRI_PRIME"];
 
-/// Switches the layer off in this process, unless the user has decided otherwise. To be called before there is another thread.
+/// Disables the layer in this process, unless the user has configured it. Must be called before there is another
+/// thread.
 pub(crate) fn without_device_selection() {
     if DECIDED.iter().all(|name| env::var_os(name).is_none()) {
         // SAFETY: `main` calls this first, so that no other thread reads or writes the environment meanwhile.

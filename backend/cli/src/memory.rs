@@ -1,31 +1,31 @@
-//! What the command does when the system refuses memory: it says so and ends with the code of input that cannot be used, in the place of
-//! Rust's abort.
+//! Handles refused memory: the command reports it and ends with the exit code of unusable input, instead of Rust's
+//! abort.
 //!
-//! Tensors and files are asked for in a way that can be refused, and the refusal names what they were for. What is left are the many small
-//! things that no program asks after, and lists of one entry for each element of a tensor, which are refused here.
+//! Tensors and files are allocated fallibly, and the error names their purpose. All other allocations go through here:
+//! many small ones, and lists with an entry for each element of a tensor.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io::Write;
 
-/// The system's allocator; where it refuses little, the process ends.
+/// The system's allocator. If it refuses a small request, the process ends.
 pub(crate) struct Memory;
 
-/// Of more than this a refusal is passed on: by who asks for so much it can be told as an error, and Rust aborts where it is not.
+/// Refusals of larger requests are passed on: the caller can report an error, otherwise Rust aborts.
 const LITTLE: usize = 8 << 20;
 
-/// The exit code of input that cannot be used: here, input that is too much.
+/// Exit code of unusable input; here, of too large input.
 const CODE: i32 = 2;
 
 thread_local! {
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-// SAFETY: every call goes on to the system's allocator as it is, and what that gives is given back unchanged; a call that ends the process
-// does not return.
+// SAFETY: every call is passed to the system's allocator unchanged, and its result is returned unchanged. A call that
+// ends the process does not return.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract, which is identical.
         given(unsafe { System.alloc(layout) }, layout.size())
     }
 
@@ -52,8 +52,10 @@ fn given(pointer: *mut u8, bytes: usize) -> *mut u8 {
     pointer
 }
 
-/// Says what was refused and ends the process. Nothing here allocates; where the end itself does, in a thread that is at it already, Rust
-/// aborts, and another thread waits for it.
+/// Reports the refused request and ends the process.
+///
+/// Nothing here allocates. If the exit itself allocates in the thread that is ending the process, Rust aborts. Another
+/// thread waits.
 #[cold]
 fn end(bytes: usize) {
     static FIRST: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(true);

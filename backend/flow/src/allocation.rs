@@ -1,4 +1,4 @@
-//! Allocations: which worker a node is for, as a value and as a file.
+//! Allocations: the worker of each node, as a value and as a file.
 
 use super::error::FlowError;
 use super::graph::Flow;
@@ -11,25 +11,27 @@ use anabranch_placement::schedule::Schedule;
 use anabranch_plan::plan_file::{FileError, PlanFile};
 use std::fmt::Write;
 
-/// The worker of every node of a flow. A run takes from it the nodes' machines: within a machine, whoever is idle runs what is ready.
+/// The worker of every node of a flow.
+///
+/// A run takes the nodes' machines from it: within a machine, any idle worker runs a node that is ready.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Allocation {
-    /// What placed the nodes.
+    /// Name of the strategy that placed the nodes.
     strategy: String,
     /// Nodes and workers, in the order in which the nodes were declared.
     nodes: Vec<(String, u32)>,
     placed: Option<Placed>,
 }
 
-/// What is known of an allocation that was made here.
+/// Further data of an allocation that was made by this process.
 #[derive(Clone, Debug, PartialEq)]
 struct Placed {
-    /// The prediction for one iteration.
+    /// Prediction for one iteration.
     schedule: Schedule,
     file: PlanFile,
 }
 
-/// Why an allocation does not fit a flow or its workers.
+/// Reason why an allocation does not fit a flow or its workers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
 pub struct AllocationError(String);
@@ -41,7 +43,7 @@ impl From<FileError> for AllocationError {
 }
 
 impl Allocation {
-    /// An allocation by hand: nodes and their workers.
+    /// Makes an allocation by hand from nodes and their workers.
     pub fn new(nodes: impl IntoIterator<Item = (impl Into<String>, u32)>) -> Self {
         let nodes = nodes.into_iter().map(|(node, worker)| (node.into(), worker)).collect();
         Allocation { strategy: String::new(), nodes, placed: None }
@@ -57,28 +59,31 @@ impl Allocation {
         }
     }
 
-    /// What placed the nodes; empty where it was done by hand.
+    /// Returns the name of the strategy that placed the nodes; empty if they were placed by hand.
     pub fn strategy(&self) -> &str {
         &self.strategy
     }
 
-    /// Nodes and their workers.
+    /// Returns the nodes and their workers.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (&str, u32)> {
         self.nodes.iter().map(|(node, worker)| (node.as_str(), *worker))
     }
 
-    /// The predicted schedule of one iteration, in the unit of the weights; none of an allocation from a file or by hand.
+    /// Returns the predicted schedule of one iteration, in the unit of the weights.
+    ///
+    /// `None` for an allocation from a file or by hand.
     pub fn predicted(&self) -> Option<&Schedule> {
         self.placed.as_ref().map(|placed| &placed.schedule)
     }
 
-    /// The allocation as a plan file: JSON that a person reads and edits, in which the worker of each node counts. None of an allocation
-    /// from a file or by hand.
+    /// Returns the allocation as a plan file: JSON that a person reads and edits.
+    ///
+    /// Only the worker of each node counts when the file is read. `None` for an allocation from a file or by hand.
     pub fn plan_file(&self) -> Option<&PlanFile> {
         self.placed.as_ref().map(|placed| &placed.file)
     }
 
-    /// The allocation that a plan file holds.
+    /// Reads an allocation from a plan file.
     ///
     /// # Errors
     /// If it does not name exactly the nodes of the flow, or workers that the crew does not have.
@@ -90,8 +95,10 @@ impl Allocation {
         Ok(Self::new(names.into_iter().zip(assigned.into_iter().map(|device| device.0))))
     }
 
-    /// The allocation as a list: a line a node with its number and the number of its worker, as Sucuri numbers both, from 0 in the order in
-    /// which nodes are added to the graph and over all machines.
+    /// Returns the allocation as a list: one line per node, with its number and the number of its worker.
+    ///
+    /// The numbers are those of Sucuri. Nodes count from 0 in the order in which they are added to the graph, and
+    /// workers from 0 over all machines.
     pub fn to_list(&self) -> String {
         let mut text = String::new();
         for (number, (_, worker)) in self.nodes.iter().enumerate() {
@@ -100,11 +107,13 @@ impl Allocation {
         text
     }
 
-    /// The allocation that a list holds, as [`Self::to_list`] writes it. Lines may come in any order; empty ones, and what follows a `#`, are
-    /// skipped.
+    /// Reads an allocation from a list as [`Self::to_list`] writes it.
+    ///
+    /// Lines may come in any order. Empty lines and text after a `#` are skipped.
     ///
     /// # Errors
-    /// With its number, a line that is not two numbers or names a node that is not there or comes twice; also if a node is missing.
+    /// If a line is not two numbers, or names a node that does not exist or comes twice: with the line's number. Also
+    /// if a node is missing.
     pub fn from_list(text: &str, flow: &Flow<'_>) -> Result<Self, AllocationError> {
         let names: Vec<&str> = flow.names().collect();
         let mut workers: Vec<Option<u32>> = vec![None; names.len()];
@@ -140,15 +149,15 @@ impl Allocation {
         }
     }
 
-    /// Whether it is of the nodes of this flow, and of workers that these are.
+    /// Checks that it has exactly the nodes of this flow, and only workers of this crew.
     ///
     /// # Errors
-    /// If it is not, with the node.
+    /// If it does not, with the node.
     pub fn fits(&self, flow: &Flow<'_>, crew: &Crew) -> Result<(), FlowError> {
         self.workers(flow, crew).map(drop)
     }
 
-    /// The worker of each node of the flow.
+    /// Returns the worker of each node of the flow.
     pub(super) fn workers(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Vec<u32>, FlowError> {
         let (given, there) = (self.nodes.len(), flow.node_count());
         if given != there {

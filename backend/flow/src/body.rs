@@ -1,30 +1,30 @@
-//! What nodes do: a function of operands, called by many workers at a time or in the order of iterations.
+//! Functions of nodes: called by many workers at a time, or in the order of iterations.
 
 use super::inputs::Wires;
 use super::ports::Outlet;
 use anabranch_base::lock::lock;
 use std::sync::{Arc, Mutex};
 
-/// What became of a node in one iteration.
+/// Outcome of a node in one iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It has delivered an operand.
+    /// The node has delivered an operand.
     Delivered,
-    /// It has none in this iteration, and nobody who would read it has one.
+    /// The node has no operand in this iteration, and neither have the nodes that would read it.
     Dropped,
-    /// It is a source that has nothing more.
+    /// The node is a source without further items.
     Ended,
 }
 
 /// A node's function with its ports.
 pub(super) trait Body: Send + Sync {
-    /// Makes room for so many iterations at a time.
+    /// Makes slots for `window` iterations at a time.
     fn open(&self, window: usize);
 
-    /// Runs the node in the iteration of a slot, whose operands are all there.
+    /// Runs the node in the iteration of a slot. All operands of the iteration must be there.
     fn run(&self, slot: usize) -> Outcome;
 
-    /// Lets go of the operands of an iteration in which one was dropped.
+    /// Drops the operands of an iteration in which an operand was dropped.
     fn discard(&self, slot: usize);
 }
 
@@ -55,10 +55,10 @@ impl<W: Wires, R: Send, F: Fn(W::Values) -> Option<R> + Send + Sync> Body for Pu
     }
 }
 
-/// A function with a state of its own, which is called in the order of iterations, and no more once it has ended.
+/// A function with a state of its own. It is called in the order of iterations, and never again once it has ended.
 pub(super) struct Serial<'f, W, F, R> {
     pub(super) wires: W,
-    /// None once a source has ended.
+    /// `None` once a source has ended.
     pub(super) function: Mutex<Option<F>>,
     pub(super) is_source: bool,
     pub(super) outlet: Arc<Outlet<'f, R>>,

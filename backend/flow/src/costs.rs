@@ -1,4 +1,4 @@
-//! Measured weights: what a flow's nodes took, into the cost store and back.
+//! Measured weights: moves the times of a flow's nodes into the cost store and back.
 
 use super::graph::Flow;
 use super::report::FlowReport;
@@ -7,14 +7,15 @@ use anabranch_costs::{CostStore, NodeCosts, Sample};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The device of the store under which the nodes of a flow are filed.
+/// Returns the store's device under which the nodes of a flow are filed.
 fn key(flow: &str) -> String {
     format!("workers of flow {flow}")
 }
 
 impl FlowReport {
-    /// Adds what each node took in this run, as the mean of its operands, to the store, under the name of the flow; of how many nodes that
-    /// was. The run must have been profiled.
+    /// Adds each node's time in this run to the store, under the name of the flow, and returns the number of nodes.
+    ///
+    /// A node's time is the mean over its operands. The run must have been profiled.
     pub fn learn(&self, flow: &str, store: &mut CostStore) -> usize {
         let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let nodes = &mut store.here_mut().devices.entry(key(flow)).or_default().nodes;
@@ -33,7 +34,8 @@ impl FlowReport {
 }
 
 impl Flow<'_> {
-    /// Gives each node the weight, in seconds, that the store knows of it under the name of the flow; how many it knows.
+    /// Sets the weight of each node to the seconds that the store holds for it under the name of the flow, and returns
+    /// the number of these nodes.
     pub fn weigh(&self, flow: &str, store: &CostStore) -> usize {
         let device = key(flow);
         let known = |name: &str| store.here().node(&device, name)?.estimate();

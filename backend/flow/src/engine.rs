@@ -1,4 +1,4 @@
-//! The workers of a run: each finds a task, runs it, passes its operand on, and shares what that has made ready.
+//! Workers of a run: each finds a task, runs it, delivers its operand, and shares the tasks that this has made ready.
 
 use super::body::{Body, Outcome};
 use super::error::FlowError;
@@ -24,10 +24,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// How often a worker that waits looks whether its run is cancelled.
+/// Time between two checks for cancellation by a worker that waits.
 pub(super) const TICK: Duration = Duration::from_millis(2);
 
-/// How long it looks for work at most before it does so: while it looks for work it does not see that its run is cancelled.
+/// Longest time that a worker spins for work before it waits: it does not check for cancellation while it spins.
 const LONGEST_SPIN: Duration = Duration::from_millis(1);
 
 /// Runs a flow that was verified.
@@ -38,14 +38,14 @@ pub(super) fn run(flow: Flow<'_>, options: &FlowOptions) -> Result<FlowReport, F
     engine.report(logs, engine.since.elapsed())
 }
 
-/// A run. Of one whose machines are processes of their own it is what this process has of it.
+/// A run. If machines are processes of their own, this process's part of the run.
 pub(super) struct Engine<'e, 'f> {
     pub(super) nodes: Vec<Node<'f>>,
     pub(super) matching: Matching,
     queues: Queues,
     pub(super) options: &'e FlowOptions,
     traffic: Option<TrafficCount>,
-    /// The other processes.
+    /// Connections to the other processes.
     pub(super) far: Option<Far>,
     /// By worker.
     waiters: Vec<Waiter>,
@@ -55,29 +55,29 @@ pub(super) struct Engine<'e, 'f> {
     pub(super) since: Instant,
 }
 
-/// A node as the run needs it.
+/// A node in the form that the run needs.
 pub(super) struct Node<'f> {
     pub(super) name: String,
     pub(super) body: Box<dyn Body + 'f>,
     pub(super) inputs: Box<[Input<'f>]>,
     pub(super) readers: Box<[Reader]>,
     home: Home,
-    /// The machine that it belongs to as far as messages are concerned.
+    /// Machine of the node for counting and sending messages.
     pub(super) machine: u32,
-    /// Of a source: what it has delivered.
+    /// For a source: number of items that it has delivered.
     pub(super) items: Option<AtomicU64>,
 }
 
-/// A port that reads a node.
+/// An input port that reads a node.
 pub(super) struct Reader {
     pub(super) node: u32,
     pub(super) port: u32,
-    /// What it gets of each operand.
+    /// Bytes of each operand that the port reads.
     pub(super) bytes: u64,
 }
 
 impl<'e, 'f> Engine<'e, 'f> {
-    /// An engine, and the workers of this process. `homes` are the nodes'.
+    /// Makes an engine, and the workers of this process. `homes` holds the home of each node.
     pub(super) fn new(
         flow: Flow<'f>,
         options: &'e FlowOptions,
@@ -130,7 +130,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         (engine, hands)
     }
 
-    /// Lets all workers work, the first of them on the calling thread, until nothing is left to do.
+    /// Runs all workers, the first on the calling thread, until nothing is left to do.
     pub(super) fn run(&self, hands: Vec<Hand>) -> Vec<Log> {
         let (sender, finished) = crossbeam_channel::unbounded();
         thread::scope(|scope| {
@@ -149,10 +149,10 @@ impl<'e, 'f> Engine<'e, 'f> {
         finished.into_iter().collect()
     }
 
-    /// A worker's run.
+    /// Runs a worker.
     fn work(&self, mut hand: Hand) -> Hand {
         self.waiters[hand.worker].enter();
-        // Where the system does not let it stay there the worker runs elsewhere.
+        // If the system does not allow pinning, the worker runs anywhere.
         let unit = self.options.crew().unit_of(hand.worker as u32);
         let _pinned = unit.and_then(|unit| affinity::pin_current_thread(&[unit]).ok());
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.follow(&mut hand))) {
@@ -182,13 +182,13 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// Begins as many iterations as may be under way.
+    /// Begins as many iterations as may be in flight.
     fn begin(&self, hand: &mut Hand) -> Option<Task> {
         (0..self.matching.window()).for_each(|slot| self.admit(slot as u32, &mut hand.ready));
         self.share(hand)
     }
 
-    /// Waits for a task; none if the run is over.
+    /// Waits for a task; `None` if the run is over.
     fn next(&self, hand: &mut Hand) -> Option<Task> {
         let is_over = || self.is_over.load(Ordering::SeqCst);
         let spin = self.options.cancel.as_ref().map_or(self.options.spin, |_| self.options.spin.min(LONGEST_SPIN));
@@ -206,7 +206,7 @@ impl<'e, 'f> Engine<'e, 'f> {
             has_waited = true;
             let is_asleep = Cell::new(false);
             let ready = || {
-                // Between this worker's saying that it sleeps and its look: see `share`.
+                // Between the worker's announcement that it sleeps and its check for work: see `share`.
                 fence(Ordering::SeqCst);
                 is_over() || self.queues.has_work(hand.worker)
             };
@@ -225,7 +225,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// Runs a task; the task to go on with, if there is one for this worker.
+    /// Runs a task, and returns the next task of this worker, if there is one.
     fn step(&self, task: Task, hand: &mut Hand) -> Option<Task> {
         hand.task = task;
         let node = &self.nodes[task.node as usize];
@@ -251,14 +251,14 @@ impl<'e, 'f> Engine<'e, 'f> {
         self.share(hand)
     }
 
-    /// Runs a node in the iteration of a slot: what became of it, and, in a run that is profiled, when.
+    /// Runs a node in the iteration of a slot. Returns the outcome and, in a profiled run, the times.
     pub(super) fn perform(&self, node: &Node<'_>, slot: u32) -> (Outcome, Option<(u64, u64)>) {
         let start = self.options.profile.then(|| self.now());
         let outcome = node.body.run(slot as usize);
         (outcome, start.map(|start| (start, self.now())))
     }
 
-    /// Says to all who read a node that its operand is there, or will not be.
+    /// Reports to all readers of a node that its operand is there or will not come.
     fn pass_on(&self, task: Task, node: &Node<'_>, outcome: Outcome, hand: &mut Hand) {
         if let Some(items) = &node.items {
             match outcome {
@@ -285,20 +285,20 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// An operand of a task is there, or will never be.
+    /// Notes that an operand of a task is there or will not come.
     pub(super) fn arrive(&self, task: Task, is_dropped: bool, ready: &mut Vec<Task>) {
         if self.matching.arrive(task.node, task.slot, is_dropped) && self.matching.may_begin(task.node, task.slot) {
             ready.push(task);
         }
     }
 
-    /// A source had nothing for an iteration.
+    /// Notes that a source had no item for an iteration.
     pub(super) fn end_source(&self, iteration: u64) {
         self.matching.end(iteration);
         self.far.iter().for_each(|far| far.ended(self, iteration));
     }
 
-    /// A sink, or all those of another process, are done in the iteration of a slot.
+    /// Notes that a sink, or all sinks of another process, are done in the iteration of a slot.
     pub(super) fn finish(&self, slot: u32, ready: &mut Vec<Task>) {
         if self.matching.finish(slot) {
             match self.far.as_ref().filter(|far| !far.leads()) {
@@ -320,13 +320,13 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// The nodes of this process that begin an iteration, which is in a slot, can run.
+    /// Makes the nodes of this process ready that begin an iteration, which is in a slot.
     pub(super) fn begin_roots(&self, slot: u32, ready: &mut Vec<Task>) {
         let begun = self.matching.roots().iter().filter(|node| self.matching.may_begin(**node, slot));
         ready.extend(begun.map(|node| Task { node: *node, slot }));
     }
 
-    /// Shares what somebody has made ready who is no worker.
+    /// Shares tasks that were made ready by a thread that is not a worker.
     pub(super) fn share_all(&self, ready: &mut Vec<Task>) {
         let home = |task: &Task| self.nodes[task.node as usize].home;
         ready.iter().for_each(|task| self.queues.push_from_outside(*task, home(task)));
@@ -339,7 +339,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// Shares what is ready, but for one task that this worker goes on with.
+    /// Shares tasks that are ready, except one that this worker runs next.
     fn share(&self, hand: &mut Hand) -> Option<Task> {
         let home = |task: &Task| self.nodes[task.node as usize].home;
         let kept = hand.ready.iter().rposition(|task| self.queues.may_keep(hand.worker, home(task)));
@@ -350,10 +350,10 @@ impl<'e, 'f> Engine<'e, 'f> {
         for task in &hand.ready {
             self.queues.push(*task, home(task), hand.worker, &hand.deque);
         }
-        // Either who falls asleep counts as asleep here, or it sees what was pushed: both sides have a fence between what they
-        // say and what they look at.
+        // Either this thread sees that a worker falls asleep, or the worker sees the pushed tasks: both sides have a
+        // fence between their write and their read.
         fence(Ordering::SeqCst);
-        // This worker finds one of them itself, if nothing is to be done before that.
+        // This worker finds one of the tasks itself, if it has nothing to do before that.
         let mut finds = kept.is_none() && !self.queues.has_bound(hand.worker);
         for task in hand.ready.drain(..) {
             let home = home(&task);
@@ -366,7 +366,8 @@ impl<'e, 'f> Engine<'e, 'f> {
         kept
     }
 
-    /// Wakes somebody else for a task of this home, if there is one asleep; thieves only where nobody sleeps whose task it is.
+    /// Wakes another worker for a task of this home, if one sleeps. Wakes a thief only if no worker sleeps to which the
+    /// task belongs.
     fn wake_for(&self, home: Home, worker: Option<usize>) {
         let (first, count) = (worker.map_or(0, |worker| worker + 1), self.waiters.len());
         let others = || (0..count - usize::from(worker.is_some())).map(|step| (first + step) % count);
@@ -377,9 +378,10 @@ impl<'e, 'f> Engine<'e, 'f> {
         }
     }
 
-    /// Wakes one that sleeps beside work for it: who woke this worker may have meant another task than the one that it found.
+    /// Wakes another sleeping worker if there is work for it. The thread that woke this worker may have meant a task
+    /// that this worker did not take.
     fn wake_one_more(&self, worker: usize) {
-        // As in `share`: either it counts as asleep here, or it sees what is in the queues.
+        // As in `share`: either the worker counts as asleep here, or it sees the tasks in the queues.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) == 0 {
             return;
@@ -396,7 +398,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         is_cancelled
     }
 
-    /// Ends the run; the first failure counts.
+    /// Ends the run with a failure. Only the first failure is kept.
     pub(super) fn fail(&self, failure: FlowError) {
         lock(&self.failure).get_or_insert(failure);
         self.far.iter().for_each(Far::give_up);
@@ -408,7 +410,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Nothing is left to do.
+    /// Ends the run.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
         for waiter in &self.waiters {

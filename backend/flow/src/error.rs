@@ -1,10 +1,10 @@
-//! Why a flow does not run to its end.
+//! Errors of flows.
 
 use super::allocation::AllocationError;
 use anabranch_placement::place::PlaceError;
 use anabranch_placement::problem::ProblemError;
 
-/// Why a flow could not be run, or not to its end.
+/// Reason why a flow could not be run, or not to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
@@ -17,10 +17,10 @@ pub enum FlowError {
         iteration: u64,
         message: String,
     },
-    /// The run's token was used.
+    /// The run was cancelled by its token.
     #[error("the flow was cancelled")]
     Cancelled,
-    /// A source had ended when another went on.
+    /// A source had fewer items than another.
     #[error(
         "source {ended:?} ended after {items} items, but source {other:?} had {more} already: nodes that read both would wait for \
          ever; give both as many items (`take` ends an iterator)"
@@ -29,36 +29,36 @@ pub enum FlowError {
     /// A node reads a port of another flow.
     #[error("node number {node} reads a port of another flow; give it ports of nodes of its own")]
     Foreign { node: usize },
-    /// Two nodes are called the same.
+    /// Two nodes have the same name.
     #[error("two nodes are called {node:?}; give each node a name of its own, since allocations and errors name nodes")]
     TwoOfOneName { node: String },
-    /// A node that reads nothing.
+    /// A node reads no port.
     #[error(
         "node {node:?} reads no port, so nothing would ever start it; make it a source or a feeder, or give it a port"
     )]
     NoInput { node: String },
-    /// A weight that is none.
+    /// A weight is not valid.
     #[error("node {node:?} has weight {weight}; a weight is finite and not negative")]
     Weight { node: String, weight: f64 },
-    /// A pin to a worker that is not there.
+    /// A node is pinned to a worker that does not exist.
     #[error(
         "node {node:?} is pinned to worker {worker}, but the workers are 0 to {last}; pin it to one of these or run with more"
     )]
     UnknownWorker { node: String, worker: u32, last: u32 },
-    /// A machine that is not there.
+    /// A node is bound to a machine that does not exist.
     #[error(
         "node {node:?} is bound to machine {machine}, but the machines are 0 to {last}; bind it to one of these or run with more"
     )]
     UnknownMachine { node: String, machine: u32, last: u32 },
-    /// A pin and a machine that contradict each other.
+    /// A node's pin and machine contradict each other.
     #[error(
         "node {node:?} is pinned to worker {worker}, which is not of machine {machine}, to which it is bound; drop one of both"
     )]
     PinElsewhere { node: String, worker: u32, machine: u32 },
-    /// Options that are none.
+    /// Options are not valid.
     #[error("{0}")]
     Options(String),
-    /// The flow is no problem that can be placed.
+    /// The flow is not a problem that can be placed.
     #[error("the flow cannot be placed: {0}")]
     Problem(#[from] ProblemError),
     /// A strategy found no placement.

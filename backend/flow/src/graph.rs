@@ -1,4 +1,4 @@
-//! Declaring a flow: nodes, what they read, and what is known of them.
+//! Declaration of a flow: its nodes, their inputs, and their settings.
 
 use super::body::{Body, Pure, Serial};
 use super::engine;
@@ -14,27 +14,30 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A dataflow graph whose nodes are functions of a user's.
+/// A dataflow graph whose nodes are the user's functions.
 ///
-/// A node reads ports of nodes that were declared before it, so that no flow has a cycle or an input that nobody feeds. One item of
-/// each source, or one round where there are none, is an *iteration*: every node runs once in it, as soon as all its operands of
-/// that iteration are there. As many iterations are under way at a time as [`FlowOptions::with_window`] says.
+/// A node reads ports of nodes that were declared before it. A flow therefore has no cycles and no input without a node
+/// that delivers to it.
 ///
-/// What functions capture and operands own may be borrowed for `'f`.
+/// An *iteration* is one item of each source, or one round if there are no sources. Every node runs once in it, as soon
+/// as all its operands of that iteration are there. [`FlowOptions::with_window`] sets how many iterations are in flight
+/// at a time.
+///
+/// Functions and operands may borrow for `'f`.
 #[derive(Default)]
 pub struct Flow<'f> {
     pub(super) nodes: Vec<Declared<'f>>,
     identity: Identity,
-    /// What the node that is declared next reads.
+    /// Inputs of the node that is declared next.
     reads: Vec<Input<'f>>,
-    /// What was declared wrongly.
+    /// Errors of the declaration.
     faults: Vec<FlowError>,
 }
 
-/// Most nodes times iterations under way.
+/// Most nodes times iterations in flight.
 const MOST_SLOTS: usize = 1 << 28;
 
-/// What tells flows apart.
+/// Number that identifies a flow.
 struct Identity(u64);
 
 impl Default for Identity {
@@ -49,14 +52,14 @@ pub(super) struct Declared<'f> {
     pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) settings: Arc<Mutex<Settings>>,
-    /// What it reads, port by port.
+    /// Inputs, port by port.
     pub(super) inputs: Vec<Input<'f>>,
-    /// The nodes that read it; one entry a port.
+    /// Nodes that read it, with one entry per port.
     pub(super) readers: Vec<Reader>,
     pub(super) body: Box<dyn Body + 'f>,
 }
 
-/// What a port of a node reads.
+/// Input of a node at one port.
 pub(super) struct Input<'f> {
     pub(super) producer: usize,
     pub(super) line: Arc<dyn Line + 'f>,
@@ -65,13 +68,13 @@ pub(super) struct Input<'f> {
 /// A port that reads a node.
 pub(super) struct Reader {
     pub(super) node: usize,
-    /// The number of the port among those that the reader has.
+    /// Index of the port among the ports of the reader.
     pub(super) port: usize,
-    /// What it gets of each operand.
+    /// Bytes of each operand that the port reads.
     pub(super) bytes: Arc<AtomicU64>,
 }
 
-/// What a user says of a node beside its function.
+/// Settings of a node, besides its function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) weight: f64,
@@ -81,23 +84,25 @@ pub(super) struct Settings {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Iterations of it may run at the same time.
+    /// Its iterations may run at the same time.
     Pure,
-    /// Iterations of it run one after the other.
+    /// Its iterations run one after the other.
     Serial,
-    /// It says how many iterations there are.
+    /// It determines the number of iterations.
     Source,
-    /// It delivers the same in each iteration.
+    /// It delivers an equal operand in each iteration.
     Feeder,
 }
 
 impl<'f> Flow<'f> {
-    /// A flow without nodes.
+    /// Makes a flow without nodes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A node that computes an operand of what it reads, once in each iteration; several iterations of it may run at the same time.
+    /// Adds a node that computes an operand from its inputs, once in each iteration.
+    ///
+    /// Several of its iterations may run at the same time.
     ///
     /// ```
     /// # mod anabranch { pub use anabranch_flow as flow; }
@@ -122,8 +127,8 @@ impl<'f> Flow<'f> {
         self.pure(name.into(), Kind::Pure, inputs, move |operands| Some(function(operands)))
     }
 
-    /// A node that may have nothing to say of an iteration: where its function returns `None`, no node that reads it, or reads what
-    /// does, runs in that iteration.
+    /// Adds a node that may deliver nothing in an iteration. If its function returns `None`, no node that depends on it
+    /// runs in that iteration.
     pub fn filter<I: Inputs<'f>, R: Send + 'f>(
         &mut self,
         name: impl Into<String>,
@@ -133,7 +138,7 @@ impl<'f> Flow<'f> {
         self.pure(name.into(), Kind::Pure, inputs, function)
     }
 
-    /// A node whose function has a state: it is called for one iteration after the other, in their order.
+    /// Adds a node whose function has a state: it is called for the iterations in their order.
     pub fn serializer<I: Inputs<'f>, R: Send + 'f>(
         &mut self,
         name: impl Into<String>,
@@ -143,8 +148,9 @@ impl<'f> Flow<'f> {
         self.serial(name.into(), Kind::Serial, inputs, move |operands| Some(function(operands)))
     }
 
-    /// A node whose items are tagged with their numbers, each an iteration. Where there are several sources, all of them must have
-    /// as many items.
+    /// Adds a source. Each of its items begins an iteration.
+    ///
+    /// If there are several sources, all of them must have the same number of items.
     pub fn source<S: IntoIterator + 'f>(&mut self, name: impl Into<String>, items: S) -> Output<'f, S::Item>
     where
         S::IntoIter: Send,
@@ -154,12 +160,12 @@ impl<'f> Flow<'f> {
         self.serial(name.into(), Kind::Source, NoInput, move |()| items.next())
     }
 
-    /// A node that delivers the same operand in each iteration.
+    /// Adds a node that delivers a copy of the operand in each iteration.
     pub fn feeder<T: Clone + Send + Sync + 'f>(&mut self, name: impl Into<String>, operand: T) -> Output<'f, T> {
         self.pure(name.into(), Kind::Feeder, NoInput, move |()| Some(operand.clone()))
     }
 
-    /// A node that keeps what it reads, in the order of iterations. It weighs nothing.
+    /// Adds a node that keeps its inputs, in the order of iterations. Its weight is 0.
     pub fn collect<T: Clone + Send + 'f>(&mut self, name: impl Into<String>, input: &Output<'f, T>) -> Collected<T> {
         let items: Arc<Mutex<Vec<T>>> = Arc::default();
         let kept = Arc::clone(&items);
@@ -167,32 +173,36 @@ impl<'f> Flow<'f> {
         Collected { items, settings: node.settings }
     }
 
-    /// Runs the flow to its end: until the sources have ended and every iteration has gone through.
+    /// Runs the flow until the sources have ended and every iteration has gone through.
     ///
-    /// The calling thread is the first worker; the others are started for the run. A function that panics ends the run.
+    /// The calling thread is the first worker; the other workers are started for the run. A function that panics ends
+    /// the run.
     ///
     /// # Errors
-    /// Before anything runs, what was declared wrongly and bindings to workers and machines that are not there; later, a panic, named
-    /// by node and iteration, a cancellation, or sources that have not as many items.
+    /// Before anything runs: errors of the declaration, and bindings to workers and machines that do not exist. Later:
+    /// a panic, with node and iteration, a cancellation, or sources with different numbers of items.
     pub fn run(self, options: &FlowOptions) -> Result<FlowReport, FlowError> {
         self.verify(options)?;
         engine::run(self, options)
     }
 
-    /// Runs this process's part of a flow of which each machine of the crew is a process, all of them started with the same flow and options: operands
-    /// go from one to another as messages. Each process calls this with its own end of [`Peers`]; that of machine 0 leads, gives the other
-    /// processes' iterations out, and has the report of them all, the others that of themselves.
+    /// Runs this process's part of a flow whose machines are processes.
     ///
-    /// Under a local scheduler a process runs the nodes of its machine, and steals within it alone. Under a central one the ready queue and all
-    /// operands are in the process of machine 0, and the workers of the others run what its scheduler sends them, one task at a time; nodes
-    /// with a state, which includes sources and what is collected, run on machine 0 unless they are bound to another.
+    /// All processes must be started with the same flow and options. They send operands to each other as messages. Each
+    /// process calls this with its own end of [`Peers`]. The process of machine 0 leads: it distributes the iterations
+    /// and returns the report of all processes. The other processes return their own reports.
     ///
-    /// What a function keeps stays in the process that runs it: [`Collected::machine`] binds what is collected to the machine that wants it. Ports
-    /// whose operands can leave their process need [`Output::travels`].
+    /// Under a local scheduler a process runs the nodes of its machine, and its workers steal from each other only.
+    /// Under a central scheduler the ready queue and all operands are in the process of machine 0. It sends the workers
+    /// of the other processes one task at a time. Nodes with a state, such as sources and collecting nodes, run on
+    /// machine 0 unless they are bound to another.
+    ///
+    /// Values that a function keeps stay in the process that runs it. [`Collected::machine`] binds collected values to
+    /// the machine that needs them. Ports whose operands can leave their process need [`Output::travels`].
     ///
     /// # Errors
-    /// As [`Flow::run`]; a port that cannot travel but would have to; and in machine 0 by the machine's number what fails in another
-    /// process, among it that the process hangs up, for which the others then end, too.
+    /// As [`Flow::run`]. Also if a port's operands would have to be sent, but cannot be. In machine 0 also failures of
+    /// other processes, with the number of the machine. If a process hangs up, the others end, too.
     pub fn run_among(self, options: &FlowOptions, peers: Peers) -> Result<FlowReport, FlowError> {
         self.verify(options)?;
         remote::run(self, options, peers)
@@ -203,7 +213,7 @@ impl<'f> Flow<'f> {
         self.nodes.len()
     }
 
-    /// The names of all nodes, in the order in which they were declared.
+    /// Names of all nodes, in the order in which they were declared.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.nodes.iter().map(|node| node.name.as_str())
     }
@@ -269,7 +279,7 @@ impl<'f> Flow<'f> {
         }
     }
 
-    /// Whether the flow can run with these options at all.
+    /// Checks that the flow can run with these options.
     pub(super) fn verify(&self, options: &FlowOptions) -> Result<(), FlowError> {
         if let Some(fault) = self.faults.first() {
             return Err(fault.clone());
@@ -303,13 +313,13 @@ impl<'f> Flow<'f> {
         }
     }
 
-    /// Iterations under way at most.
+    /// Most iterations in flight.
     pub(super) fn window(&self, options: &FlowOptions) -> usize {
         let most = if self.has_source() { usize::MAX } else { options.iterations.clamp(1, 1 << 32) as usize };
         options.window().min(most)
     }
 
-    /// Whether some node is a source.
+    /// Whether the flow has a source.
     pub(super) fn has_source(&self) -> bool {
         self.nodes.iter().any(|node| node.kind == Kind::Source)
     }
@@ -321,7 +331,7 @@ impl fmt::Debug for Flow<'_> {
     }
 }
 
-/// What [`Flow::collect`] keeps.
+/// Values that [`Flow::collect`] keeps.
 #[derive(Clone, Debug)]
 pub struct Collected<T> {
     items: Arc<Mutex<Vec<T>>>,
@@ -329,12 +339,12 @@ pub struct Collected<T> {
 }
 
 impl<T> Collected<T> {
-    /// What has been kept until now, in the order of iterations; it is no longer kept then.
+    /// Takes the values kept so far, in the order of iterations.
     pub fn take(&self) -> Vec<T> {
         std::mem::take(&mut lock(&self.items))
     }
 
-    /// Only workers of this machine keep it, which says where it is after [`Flow::run_among`].
+    /// Lets only workers of this machine keep values, so that [`Flow::run_among`] leaves them on that machine.
     pub fn machine(self, machine: u32) -> Self {
         lock(&self.settings).machine = Some(machine);
         self

@@ -1,4 +1,4 @@
-//! What one worker of a run has for itself.
+//! State of one worker of a run.
 
 use super::body::Outcome;
 use super::log::Log;
@@ -11,9 +11,9 @@ pub(super) struct Hand {
     pub(super) worker: usize,
     pub(super) machine: u32,
     pub(super) deque: Worker<Task>,
-    /// What it has made ready and not yet shared.
+    /// Tasks that it has made ready and not yet shared.
     pub(super) ready: Vec<Task>,
-    /// What it is at.
+    /// Task that it runs.
     pub(super) task: Task,
     pub(super) log: Log,
 }
@@ -36,7 +36,7 @@ impl Hand {
         }
     }
 
-    /// Notes when the task at hand ran, of a run that is profiled.
+    /// Records the times of the current task, in a profiled run.
     pub(super) fn record(&mut self, start: u64, end: u64, iteration: u64, outcome: Outcome) {
         let Task { node, .. } = self.task;
         let log = &mut self.log;

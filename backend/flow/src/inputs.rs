@@ -1,18 +1,20 @@
-//! What a node reads: one port, several of different types, or any number of one type.
+//! Inputs of a node: one port, several of different types, or any number of one type.
 
 use super::graph::Flow;
 use super::ports::{Edge, Output};
 use std::sync::Arc;
 
-/// The ports that a node reads, as [`Flow::node`] takes them: a port, a tuple of up to six of any types, or a slice of ports of
-/// one type. The node's function gets what they deliver: an operand, a tuple, or a vector.
+/// The ports that a node reads: a port, a tuple of up to six ports of any types, or a slice of ports of one type.
 ///
-/// Where several nodes read one port each gets a copy of the operand; what is expensive to copy goes into an [`Arc`]. Nobody else
-/// implements this trait: so every input of a node is fed, and there are no cycles.
+/// [`Flow::node`] takes them. The node's function gets their operands: an operand, a tuple, or a vector.
+///
+/// If several nodes read one port, each gets a copy of the operand. Wrap operands that are expensive to copy in an
+/// [`Arc`]. No other crate can implement this trait, which ensures that every input has a source and that there are no
+/// cycles.
 pub trait Inputs<'f>: sealed::Sealed {
-    /// What the function is given.
+    /// Argument of the node's function.
     type Values;
-    /// The ports once they are connected.
+    /// The connected ports.
     #[doc(hidden)]
     type Wires: Wires<Values = Self::Values> + 'f;
 
@@ -27,14 +29,14 @@ mod sealed {
 
 /// The connected input ports of a node.
 pub trait Wires: Send + Sync {
-    /// The operands of one iteration.
+    /// Operands of one iteration.
     type Values;
 
-    /// Takes the operands of the iteration in a slot; none where one of them was dropped. All are taken in any case.
+    /// Takes the operands of the iteration in a slot; `None` if one of them was dropped. All are taken in any case.
     fn take(&self, slot: usize) -> Option<Self::Values>;
 }
 
-/// No input: of sources and feeders.
+/// No inputs, as for sources and feeders.
 pub(super) struct NoInput;
 
 impl sealed::Sealed for NoInput {}

@@ -1,10 +1,12 @@
-//! Flows: dataflow graphs whose nodes are functions of a user's, run by workers in the manner of Sucuri (Silva et al. 2016, "Task Scheduling
-//! in Sucuri Dataflow Library").
+//! Flows: dataflow graphs whose nodes are the user's functions, run by workers as in Sucuri (Silva et al. 2016, "Task
+//! Scheduling in Sucuri Dataflow Library").
 //!
-//! A [`Flow`] is declared node by node. Its sources feed a stream of iterations through it, several of which are under way at a time; a node runs
-//! once in each, when its operands are there. [`FlowOptions`] say who does that: the workers and their machines ([`Crew`]), the
-//! [`Scheduler`], the [`Allocation`] of nodes to workers, which any placement strategy makes ([`Flow::place`]), and how many iterations are
-//! under way. Results do not depend on any of these: a node is a function of its operands, and what has a state is called in
+//! A [`Flow`] is declared node by node. Its sources feed a stream of iterations through it, several of which are in
+//! flight at a time. A node runs once in each iteration, when its operands are there.
+//!
+//! [`FlowOptions`] hold the workers and their machines ([`Crew`]), the [`Scheduler`], the [`Allocation`] of nodes to
+//! workers, and the number of iterations in flight. Any placement strategy can make an allocation ([`Flow::place`]).
+//! Results do not depend on these options: a node is a function of its operands, and nodes with a state are called in
 //! the order of iterations.
 //!
 //! ```
@@ -27,11 +29,11 @@
 //! # Ok::<(), anabranch::flow::FlowError>(())
 //! ```
 //!
-//! **It ends.** A node reads only nodes declared before it, so that some task can always run: of the iterations under way the oldest has
-//! its turn everywhere. What would wait for ever is refused: a node that reads nothing, a pin to a worker that is not there,
-//! sources of different lengths.
+//! **It ends.** A node reads only nodes declared before it, so some task can always run: the oldest iteration in flight
+//! has its turn at every node. Declarations that would wait forever are rejected: a node that reads nothing, a pin to a
+//! worker that does not exist, sources of different lengths.
 //!
-//! **Its memory is bounded.** No more operands exist than edges times iterations under way.
+//! **Its memory is bounded.** The number of operands is at most edges times iterations in flight.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What workers note of a run, and the report that is made of it.
+//! Logs of workers, and the report that is made of them.
 
 use super::engine::{Engine, Node};
 use super::error::FlowError;
@@ -8,21 +8,21 @@ use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The notes of one worker.
+/// Log of one worker.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Log {
     pub(super) worker: u32,
     pub(super) tally: WorkerReport,
     pub(super) traffic: Traffic,
     pub(super) events: Vec<FlowEvent>,
-    /// Whether more ran than events were kept.
+    /// Whether events were left out.
     pub(super) is_cut: bool,
-    /// Operands and nanoseconds, by node; empty where the run is not profiled.
+    /// Operands and nanoseconds, by node; empty if the run is not profiled.
     pub(super) times: Vec<(u64, u64)>,
 }
 
 impl Engine<'_, '_> {
-    /// The report of a run that took so long, or why it failed.
+    /// Returns the report of a run that took `time`, or its failure.
     pub(super) fn report(&self, mut logs: Vec<Log>, time: Duration) -> Result<FlowReport, FlowError> {
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
@@ -53,7 +53,7 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Whether all sources had as many items.
+    /// Checks that all sources had the same number of items.
     fn verify_sources(&self) -> Result<(), FlowError> {
         let counts = || self.nodes.iter().filter_map(|node| Some((node, node.items.as_ref()?.load(Ordering::Relaxed))));
         let (Some((first, items)), Some((other, more))) =

@@ -1,7 +1,7 @@
-//! Matching: which nodes have all their operands of an iteration, whose turn it is, and which iterations are under way.
+//! Matching of operands: nodes whose operands of an iteration are complete, turns of nodes, and iterations in flight.
 //!
-//! Every iteration has a slot. A slot is used again when all nodes that nobody reads (sinks) are done in it: every node leads to a sink,
-//! and a sink runs only when all that leads to it has run, so nothing of the iteration is left then.
+//! Every iteration has a slot. A slot is used again when all nodes without readers (sinks) are done in it. Every node
+//! leads to a sink, and a sink runs only after all nodes that lead to it. So nothing of the iteration is left then.
 
 use super::graph::{Declared, Kind};
 use anabranch_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
@@ -9,28 +9,28 @@ use std::sync::atomic::Ordering;
 
 pub(super) struct Matching {
     window: usize,
-    /// By node.
+    /// Number of inputs, by node.
     inputs: Vec<u32>,
     /// Nodes that begin an iteration.
     roots: Vec<u32>,
-    /// By node and slot: operands that are missing.
+    /// By node and slot: number of operands that are missing.
     missing: Vec<AtomicU32>,
     /// By node and slot: whether an operand was dropped.
     dropped: Vec<AtomicBool>,
-    /// By node, of those that keep the order of iterations.
+    /// By node: turns, for nodes that keep the order of iterations.
     turns: Vec<Option<Mutex<Turns>>>,
     sinks: u32,
-    /// By slot: sinks that are not done.
+    /// By slot: number of sinks that are not done.
     unfinished: Vec<AtomicU32>,
-    /// By slot: the number of its iteration.
+    /// By slot: number of its iteration.
     iterations: Vec<AtomicU64>,
     next: AtomicU64,
-    /// How many iterations there are, as far as is known.
+    /// Number of iterations, as far as it is known.
     total: AtomicU64,
     under_way: AtomicUsize,
 }
 
-/// Whose turn it is at a node that keeps the order of iterations.
+/// Turns at a node that keeps the order of iterations.
 #[derive(Default)]
 struct Turns {
     next: u64,
@@ -39,8 +39,11 @@ struct Turns {
 }
 
 impl Matching {
-    /// For these nodes with so many iterations under way at most, of `total` if there are no sources. Where other processes run some of
-    /// them only those that are this one's begin and end iterations here; `others` are the processes that this one waits for, each as for a sink.
+    /// Makes the matching of these nodes, with at most `window` iterations in flight, and `total` iterations if there
+    /// are no sources.
+    ///
+    /// If other processes run some of the nodes, only this process's own nodes begin and end iterations here. `others`
+    /// is the number of processes that this one waits for, each as for a sink.
     pub(super) fn new(
         nodes: &[Declared<'_>],
         window: usize,
@@ -77,23 +80,23 @@ impl Matching {
         self.window
     }
 
-    /// The nodes that begin an iteration.
+    /// Nodes that begin an iteration.
     pub(super) fn roots(&self) -> &[u32] {
         &self.roots
     }
 
-    /// The number of the iteration in a slot.
+    /// Number of the iteration in a slot.
     pub(super) fn iteration(&self, slot: u32) -> u64 {
         self.iterations[slot as usize].load(Ordering::Relaxed)
     }
 
-    /// An iteration is in a slot, as the process says that leads.
+    /// Notes the iteration in a slot, as sent by the leading process.
     pub(super) fn note(&self, slot: u32, iteration: u64) {
         self.iterations[slot as usize].store(iteration, Ordering::Relaxed);
     }
 
-    /// Begins the next iteration in a slot that is free; otherwise there are no more, and the slot stays free: whether all are
-    /// free then.
+    /// Begins the next iteration in a free slot. If there is none, the slot stays free, and the result says whether all
+    /// slots are free.
     pub(super) fn admit(&self, slot: u32) -> Admission {
         let iteration = self.next.load(Ordering::Relaxed);
         if iteration < self.total.load(Ordering::Relaxed) {
@@ -103,25 +106,26 @@ impl Matching {
                 return Admission::Begun;
             }
         }
-        // What the iterations did happens before what follows the end of the last.
+        // Everything that the iterations did happens before anything after the end of the last.
         match self.under_way.fetch_sub(1, Ordering::AcqRel) {
             1 => Admission::AllDone,
             _ => Admission::NoMore,
         }
     }
 
-    /// A source had nothing for this iteration: those that are not yet under way do not begin.
+    /// Notes that a source had no item for this iteration: later iterations do not begin.
     pub(super) fn end(&self, iteration: u64) {
         self.total.fetch_min(iteration, Ordering::Relaxed);
     }
 
-    /// How many iterations there are, once all are done.
+    /// Number of iterations, once all are done.
     pub(super) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// A node's operand is there, or will never be: whether it was the last that was missing. Only one of those who bring them sees that,
-    /// and sees all that the others did before.
+    /// Notes that a node's operand is there or will not come, and returns whether it was the last missing operand.
+    ///
+    /// Only one of the threads that bring operands gets `true`, and it sees all earlier writes of the others.
     pub(super) fn arrive(&self, node: u32, slot: u32, is_dropped: bool) -> bool {
         let place = self.place(node, slot);
         if is_dropped {
@@ -133,13 +137,13 @@ impl Matching {
         }
         let is_last = self.missing[place].fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last {
-            // Nobody else comes before the slot is used again, which happens after this.
+            // No other operand arrives before the slot is used again, which happens after this.
             self.missing[place].store(inputs, Ordering::Relaxed);
         }
         is_last
     }
 
-    /// Whether an operand of the node was dropped in the iteration of a slot; tells it once.
+    /// Whether an operand of the node was dropped in the iteration of a slot. Resets the flag.
     pub(super) fn was_dropped(&self, node: u32, slot: u32) -> bool {
         let dropped = &self.dropped[self.place(node, slot)];
         let was = dropped.load(Ordering::Relaxed);
@@ -149,7 +153,8 @@ impl Matching {
         was
     }
 
-    /// A node has all its operands of the iteration in a slot: whether it may run at once. If not, [`Self::leave`] will name the slot.
+    /// Whether a node may run at once, which has all its operands of the iteration in a slot. If it may not,
+    /// [`Self::leave`] returns the slot later.
     pub(super) fn may_begin(&self, node: u32, slot: u32) -> bool {
         let Some(turns) = &self.turns[node as usize] else { return true };
         let iteration = self.iteration(slot);
@@ -161,7 +166,8 @@ impl Matching {
         is_next
     }
 
-    /// A node has run: of one that keeps the order of iterations the slot whose turn is next, if it has come already.
+    /// Notes that a node has run. If it keeps the order of iterations, returns the slot whose turn is next, if its
+    /// operands are there.
     pub(super) fn leave(&self, node: u32) -> Option<u32> {
         let mut turns = lock(self.turns[node as usize].as_ref()?);
         turns.next += 1;
@@ -170,7 +176,7 @@ impl Matching {
         Some(turns.early.swap_remove(place).1)
     }
 
-    /// A sink is done in the iteration of a slot: whether all are.
+    /// Notes that a sink is done in the iteration of a slot, and returns whether all sinks are.
     pub(super) fn finish(&self, slot: u32) -> bool {
         let unfinished = &self.unfinished[slot as usize];
         let is_last = self.sinks == 1 || unfinished.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -185,13 +191,13 @@ impl Matching {
     }
 }
 
-/// What becomes of a slot.
+/// Result of [`Matching::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// An iteration begins.
     Begun,
-    /// There is none left to begin.
+    /// No iteration is left to begin.
     NoMore,
-    /// There is none left to begin, and none under way.
+    /// No iteration is left to begin, and none is in flight.
     AllDone,
 }

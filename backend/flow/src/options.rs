@@ -1,4 +1,4 @@
-//! How a flow is run: by which workers on which machines, and who gives them their tasks.
+//! Options of a run: its workers and their machines, and the scheduler.
 
 use super::allocation::Allocation;
 use super::error::FlowError;
@@ -9,49 +9,51 @@ use std::time::Duration;
 /// Most workers of a flow.
 const MOST_WORKERS: u32 = 1024;
 
-/// Iterations under way for each worker, unless something is said.
+/// Default number of iterations in flight per worker.
 const WINDOW_A_WORKER: usize = 4;
 
 /// The workers of a flow, and which of them share a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Crew {
-    /// By worker.
+    /// Machine of each worker.
     machine_of: Vec<u32>,
-    /// By worker: the processing unit that it stays on.
+    /// Processing unit that each worker stays on.
     units: Vec<Option<u32>>,
     links: Links,
 }
 
-/// What an operand takes from one worker to another, as placements reckon with it.
+/// Costs of sending an operand from one worker to another, as placements assume them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Links {
-    /// Latency in seconds and bytes a second between workers of one machine.
+    /// Latency in seconds and bytes per second between workers of one machine.
     pub near: (f64, f64),
-    /// The same between workers of different machines.
+    /// Latency in seconds and bytes per second between workers of different machines.
     pub far: (f64, f64),
 }
 
 impl Default for Links {
-    /// Assumed: a microsecond and 10 GB/s within a machine, 20 µs and 1 GB/s between machines.
+    /// Assumes a microsecond and 10 GB/s within a machine, 20 µs and 1 GB/s between machines.
     fn default() -> Self {
         Links { near: (1e-6, 1e10), far: (2e-5, 1e9) }
     }
 }
 
 impl Crew {
-    /// So many workers on one machine.
+    /// Returns `workers` workers on one machine.
     ///
     /// # Errors
-    /// None, or more than 1024.
+    /// If there are none, or more than 1024.
     pub fn of(workers: u32) -> Result<Self, FlowError> {
         Self::machines(1, workers)
     }
 
-    /// So many machines with so many workers each. Machines that are not there are emulated: their workers share this machine's
-    /// memory, but get their tasks, and are told of by reports, as if they did not.
+    /// Returns `machines` machines with `workers_each` workers each.
+    ///
+    /// Machines beyond this machine are emulated: their workers share its memory, but get their tasks and appear in
+    /// reports as if they did not.
     ///
     /// # Errors
-    /// No machine or worker, or more than 1024 workers together.
+    /// If there is no machine or worker, or more than 1024 workers together.
     pub fn machines(machines: u32, workers_each: u32) -> Result<Self, FlowError> {
         match machines.checked_mul(workers_each).filter(|workers| (1..=MOST_WORKERS).contains(workers)) {
             Some(workers) => Ok(Crew {
@@ -65,11 +67,13 @@ impl Crew {
         }
     }
 
-    /// So many workers, each on a processing unit of its own as long as there are enough, those that share a last-level cache
-    /// on one machine. Takes some milliseconds.
+    /// Returns `workers` workers, each on a processing unit of its own as long as there are enough. Workers that share
+    /// a last-level cache are on one machine.
+    ///
+    /// Takes some milliseconds.
     ///
     /// # Errors
-    /// No worker, or more than 1024.
+    /// If there is no worker, or more than 1024.
     pub fn detect(workers: u32) -> Result<Self, FlowError> {
         let mut crew = Self::of(workers)?;
         let options = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::L3);
@@ -82,11 +86,14 @@ impl Crew {
         Ok(crew)
     }
 
-    /// So many workers shared out among so many machines: without machines as by [`Crew::detect`], without workers as many as there are
-    /// processing units that this process may use and can be shared out alike, one a machine at least.
+    /// Distributes workers evenly among machines.
+    ///
+    /// Without a number of machines, as [`Crew::detect`]. Without a number of workers, as many as this process may use
+    /// processing units, rounded down to a multiple of the machines, and at least one per machine.
     ///
     /// # Errors
-    /// Workers that are no multiple of the machines; no machine or worker, or more than 1024 workers.
+    /// If the workers are not a multiple of the machines, if there is no machine or worker, or if there are more than
+    /// 1024 workers.
     pub fn shared_out(workers: Option<u32>, machines: Option<u32>) -> Result<Self, FlowError> {
         let usual = units();
         match (workers, machines) {
@@ -101,17 +108,17 @@ impl Crew {
         }
     }
 
-    /// The same with other links.
+    /// Sets the links between workers (default: [`Links::default`]).
     pub fn with_links(self, links: Links) -> Self {
         Crew { links, ..self }
     }
 
-    /// What a worker is called in allocations and reports.
+    /// Returns the name of a worker in allocations and reports.
     pub fn name_of(worker: u32) -> String {
         format!("worker{worker}")
     }
 
-    /// Latency and bytes a second from one worker to another.
+    /// Latency in seconds and bytes per second from one worker to another.
     pub(super) fn link(&self, from: u32, to: u32) -> (f64, f64) {
         if self.machine_of(from) == self.machine_of(to) { self.links.near } else { self.links.far }
     }
@@ -126,12 +133,12 @@ impl Crew {
         self.machine_of.iter().max().map_or(1, |last| last + 1)
     }
 
-    /// The machine of a worker, which must be there.
+    /// Returns the machine of a worker.
     pub fn machine_of(&self, worker: u32) -> u32 {
         self.machine_of[worker as usize]
     }
 
-    /// By worker.
+    /// Machine of each worker.
     pub(super) fn machine_of_all(&self) -> &[u32] {
         &self.machine_of
     }
@@ -140,7 +147,7 @@ impl Crew {
         self.units[worker as usize]
     }
 
-    /// Whether a node can be bound so.
+    /// Checks that a node can be bound to this worker and machine.
     pub(super) fn admits(&self, node: &str, worker: Option<u32>, machine: Option<u32>) -> Result<(), FlowError> {
         let node = || node.to_owned();
         if let Some(worker) = worker.filter(|worker| *worker >= self.worker_count()) {
@@ -158,31 +165,33 @@ impl Crew {
     }
 }
 
-/// Processing units that this process may use, as far as a crew can be so large.
+/// Number of processing units that this process may use, limited to the largest crew.
 fn units() -> u32 {
     std::thread::available_parallelism().map_or(1, |units| units.get() as u32).min(MOST_WORKERS)
 }
 
-/// Who gives workers their tasks (Silva et al., section II and III). With all of them nodes that are bound to a worker or machine stay there.
+/// Scheduler that gives workers their tasks (Silva et al., section II and III). Under any of them, nodes that are bound
+/// to a worker or machine stay there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheduler {
-    /// One ready queue for all workers of all machines, first in, first out: the original Sucuri's.
+    /// One ready queue for all workers of all machines, first in, first out, as in the original Sucuri.
     Central,
-    /// The same, but each worker keeps the tasks that it has made ready, and idle workers steal from others.
+    /// As [`Self::Central`], but each worker keeps the tasks that it has made ready, and idle workers steal from
+    /// others.
     CentralStealing,
-    /// One ready queue a machine, first in, first out, with the tasks of the nodes that are allocated there.
+    /// One ready queue per machine, first in, first out, with the tasks of the nodes that are allocated there.
     Local,
-    /// The same, but each worker keeps the tasks of its machine that it has made ready, and idle workers steal from others: from those of
-    /// their machine first, then from other machines.
+    /// As [`Self::Local`], but each worker keeps the tasks of its machine that it has made ready. Idle workers steal
+    /// from others: first from workers of their machine, then from other machines.
     #[default]
     Stealing,
 }
 
 impl Scheduler {
-    /// All of them.
+    /// All schedulers.
     pub const ALL: [Self; 4] = [Self::Central, Self::CentralStealing, Self::Local, Self::Stealing];
 
-    /// Its name on a command line.
+    /// Returns its name on a command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Central => "central",
@@ -197,13 +206,13 @@ impl Scheduler {
         matches!(self, Self::Local | Self::Stealing)
     }
 
-    /// Whether idle workers take what others were to do.
+    /// Whether idle workers take tasks of other workers.
     pub fn steals(self) -> bool {
         matches!(self, Self::CentralStealing | Self::Stealing)
     }
 }
 
-/// How a flow is run.
+/// Options of a flow's run.
 #[derive(Clone, Debug)]
 pub struct FlowOptions {
     pub(super) crew: Crew,
@@ -235,54 +244,57 @@ impl Default for FlowOptions {
 }
 
 impl FlowOptions {
-    /// The same with other workers.
+    /// Sets the workers (default: one per processing unit that this process may use).
     pub fn with_crew(self, crew: Crew) -> Self {
         FlowOptions { crew, ..self }
     }
 
-    /// The same with another scheduler.
+    /// Sets the scheduler (default: [`Scheduler::Stealing`]).
     pub fn with_scheduler(self, scheduler: Scheduler) -> Self {
         FlowOptions { scheduler, ..self }
     }
 
-    /// The same with so many iterations under way at most, at least one: sources wait while there are as many. Without this, four a worker.
-    /// The memory of a flow is so many operands for each of its edges.
+    /// Sets the most iterations in flight, at least one (default: four per worker). Sources wait while there are as
+    /// many.
+    ///
+    /// A flow's memory is this number of operands per edge.
     pub fn with_window(self, iterations: usize) -> Self {
         FlowOptions { window: Some(iterations.max(1)), ..self }
     }
 
-    /// The same with so many iterations of a flow without sources; without this, one.
+    /// Sets the number of iterations of a flow without sources (default: 1).
     pub fn with_iterations(self, iterations: u64) -> Self {
         FlowOptions { iterations, ..self }
     }
 
-    /// The same with nodes where an allocation says. Without one, local schedulers take the nodes' machines from Sucuri's list scheduling
-    /// with the nodes' weights.
+    /// Sets the allocation of nodes to workers (default: none). Without an allocation, local schedulers take the nodes'
+    /// machines from Sucuri's list scheduling with the nodes' weights.
     pub fn with_allocation(self, allocation: Allocation) -> Self {
         FlowOptions { allocation: Some(allocation), ..self }
     }
 
-    /// The same with a token that can end the run; workers look at it between nodes and every few milliseconds while they wait.
+    /// Sets a token that can end the run (default: none). Workers check it between nodes, and every few milliseconds
+    /// while they wait.
     pub fn with_cancel(self, token: CancelToken) -> Self {
         FlowOptions { cancel: Some(token), ..self }
     }
 
-    /// The same with a record of what ran when, for which the clock is read twice a node.
+    /// Sets whether the times of nodes are recorded (default: false). The clock is then read twice per node.
     pub fn with_profile(self, profile: bool) -> Self {
         FlowOptions { profile, ..self }
     }
 
-    /// The same with idle workers that look for work for so long before they sleep. Without this, 50 µs.
+    /// Sets how long idle workers spin for work before they sleep (default: 50 µs).
     pub fn with_spin(self, spin: Duration) -> Self {
         FlowOptions { spin, ..self }
     }
 
-    /// The workers.
+    /// Returns the workers.
     pub fn crew(&self) -> &Crew {
         &self.crew
     }
 
-    /// Iterations under way at most.
+    /// Most iterations in flight.
     pub(super) fn window(&self) -> usize {
         self.window.unwrap_or(WINDOW_A_WORKER * self.crew.worker_count() as usize)
     }

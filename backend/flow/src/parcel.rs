@@ -3,9 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What can be sent to another process: numbers, rows of them, ranges, pairs, texts, and what a user implements it for.
+/// An operand that can be sent to another process: numbers, rows of numbers, ranges, pairs, strings, and types for
+/// which a user implements this trait.
 ///
-/// A message holds one operand and knows its length, so that a row of numbers is its numbers, in the order of bytes of x86, and no more.
+/// A message holds one operand and knows its length. A row of numbers is therefore just its numbers, in little-endian
+/// order.
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_flow as flow; }
@@ -31,20 +33,20 @@ pub trait Parcel: Sized {
     /// Appends the operand's bytes.
     fn pack(&self, bytes: &mut Vec<u8>);
 
-    /// The operand that these bytes are, all of them; none where they are none, whatever they are.
+    /// Returns the operand with exactly these bytes; `None` if they are not valid. Must accept any bytes without panic.
     fn unpack(bytes: &[u8]) -> Option<Self>;
 }
 
 /// A number of a fixed length.
 pub trait Number: Copy + sealed::Sealed {
-    /// Its length in bytes.
+    /// Length in bytes.
     #[doc(hidden)]
     const BYTES: usize;
 
     #[doc(hidden)]
     fn append(self, bytes: &mut Vec<u8>);
 
-    /// Of as many bytes as it has.
+    /// Reads a number from exactly [`Self::BYTES`] bytes.
     #[doc(hidden)]
     fn of(bytes: &[u8]) -> Option<Self>;
 }
@@ -67,7 +69,7 @@ macro_rules! numbers {
             fn of(bytes: &[u8]) -> Option<Self> {
                 let sent = <$sent>::from_le_bytes(bytes.try_into().ok()?);
                 let number = sent as $number;
-                // Where this process counts with fewer bits than the other.
+                // Fails if this process has shorter integers than the other.
                 (number as $sent).to_le_bytes().eq(&sent.to_le_bytes()).then_some(number)
             }
         }

@@ -1,4 +1,4 @@
-//! Placing a flow: its nodes as tasks, its workers as devices, and any strategy of the laboratory.
+//! Placement of a flow: its nodes as tasks, its workers as devices, with any strategy of the placement crate.
 
 use super::allocation::Allocation;
 use super::error::FlowError;
@@ -17,10 +17,10 @@ use anabranch_placement::simulate::simulate;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-/// The strategy of Sucuri: what local schedulers take where no allocation is given.
+/// Strategy of Sucuri: the default of local schedulers without an allocation.
 const SUCURI: &str = "sucuri";
 
-/// The machine of every node under a local scheduler; none under a central one.
+/// Returns the machine of every node under a local scheduler; `None` under a central scheduler.
 pub(super) fn machines(flow: &Flow<'_>, options: &FlowOptions) -> Result<Option<Vec<u32>>, FlowError> {
     let crew = options.crew();
     if let Some(allocation) = &options.allocation {
@@ -39,13 +39,13 @@ pub(super) fn machines(flow: &Flow<'_>, options: &FlowOptions) -> Result<Option<
     })
 }
 
-/// Where the tasks of each node go. `machines` are the nodes' under a local scheduler.
+/// Returns the home of each node's tasks. `machines` holds the nodes' machines under a local scheduler.
 pub(super) fn homes(flow: &Flow<'_>, machines: Option<&[u32]>) -> Vec<Home> {
     let nodes = flow.nodes.iter().enumerate();
     nodes.map(|(number, node)| home(*lock(&node.settings), machines.map(|machines| machines[number]))).collect()
 }
 
-/// Where the tasks of a node go.
+/// Returns the home of a node's tasks.
 fn home(settings: Settings, near: Option<u32>) -> Home {
     match (settings.worker, settings.machine, near) {
         (Some(worker), ..) => Home::Worker(worker),
@@ -56,8 +56,10 @@ fn home(settings: Settings, near: Option<u32>) -> Home {
 }
 
 impl Flow<'_> {
-    /// One iteration of the flow as a graph of tasks: a task a node, in the order in which they were declared, and a datum for each
-    /// pair of a node and a port that it reads. A pin is the task's pin to the device of its worker.
+    /// Returns one iteration of the flow as a graph of tasks.
+    ///
+    /// It has one task per node, in the order in which they were declared, and one datum per pair of a node and a port
+    /// that it reads. The pin of a node becomes the pin of its task to the device of the worker.
     pub fn task_graph(&self) -> Result<TaskGraph, FlowError> {
         let mut builder = GraphBuilder::new();
         for node in &self.nodes {
@@ -76,13 +78,14 @@ impl Flow<'_> {
         builder.build().map_err(|error| FlowError::Options(error.to_string()))
     }
 
-    /// Places every node on a worker, by the strategy of this name. What the strategy says is checked before it is given back.
+    /// Places every node on a worker, by the strategy of this name. The result is checked before it is returned.
     ///
-    /// A strategy that weighs transfers against nodes reckons with the crew's links, so that weights have to be seconds. What is placed is
-    /// one iteration.
+    /// Places one iteration. A strategy that weighs transfers against nodes uses the crew's links, so weights must be
+    /// in seconds.
     ///
     /// # Errors
-    /// What [`Flow::run`] refuses before it runs; a name that is no strategy's; a flow that the strategy cannot place.
+    /// As [`Flow::run`] before it runs anything. Also if no strategy has this name, or the strategy cannot place the
+    /// flow.
     pub fn place(&self, strategy: &str, crew: &Crew) -> Result<Allocation, FlowError> {
         self.verify(&FlowOptions::default().with_crew(crew.clone()).with_window(1))?;
         self.placed(strategy, crew, |problem, placement| {
@@ -95,7 +98,7 @@ impl Flow<'_> {
         })
     }
 
-    /// Places every node of a flow that was verified, checks that, and gives what `then` makes of it.
+    /// Places every node of a flow that was verified, checks the placement, and returns the result of `then`.
     fn placed<T>(
         &self,
         strategy: &str,
@@ -131,7 +134,7 @@ impl Flow<'_> {
         }
     }
 
-    /// The nodes that are bound to machines, and to which.
+    /// Returns the nodes that are bound to machines, with their machines.
     fn machines_wanted(&self) -> BTreeMap<TaskId, u32> {
         let bound = (0..)
             .zip(&self.nodes)
@@ -140,7 +143,7 @@ impl Flow<'_> {
     }
 }
 
-/// A crew as devices.
+/// Returns a crew as devices.
 fn platform(crew: &Crew) -> Result<Platform, FlowError> {
     let devices = (0..crew.worker_count()).map(|worker| Device::new(Crew::name_of(worker), DeviceKind::Cpu)).collect();
     let platform = Platform::new(devices, |from, to| crew.link(from.0, to.0));

@@ -1,4 +1,4 @@
-//! Typed ports: what a node delivers, and the slots in which operands wait for the nodes that read them.
+//! Typed ports: output ports of nodes, and the slots in which operands wait for the nodes that read them.
 
 use super::graph::Settings;
 use super::parcel::Parcel;
@@ -9,38 +9,38 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// The output port of a node, to be given to the nodes that read it.
 ///
-/// Cloning it gives the same port. What is set here holds for the node; where a port is one of several of its node
-/// ([`Output::port`]), only [`Output::bytes`] is its own.
+/// A clone is the same port. Settings made here apply to the node. If a node has several ports ([`Output::port`]), only
+/// [`Output::bytes`] applies to the port.
 pub struct Output<'f, T> {
     pub(super) node: usize,
-    /// The flow that the node belongs to.
+    /// Identity of the flow that the node belongs to.
     pub(super) flow: u64,
     pub(super) settings: Arc<Mutex<Settings>>,
-    /// The flow owns it, so that what it borrows is free again once the flow is gone, though ports are still there.
+    /// Owned by the flow: borrowed values are free once the flow is gone, even if ports remain.
     pub(super) outlet: Weak<Outlet<'f, T>>,
 }
 
 impl<'f, T> Output<'f, T> {
-    /// What the node costs, in seconds or in any other unit that all nodes of the flow share; 1 if nothing is said.
+    /// Sets the cost of the node (default: 1), in seconds or in any other unit that all nodes of the flow share.
     pub fn weight(self, weight: f64) -> Self {
         lock(&self.settings).weight = weight;
         self
     }
 
-    /// Only this worker runs the node (Sucuri's `pin`).
+    /// Lets only this worker run the node (Sucuri's `pin`).
     pub fn pin(self, worker: u32) -> Self {
         lock(&self.settings).worker = Some(worker);
         self
     }
 
-    /// Only workers of this machine run the node (Sucuri's `manual_rank`).
+    /// Lets only workers of this machine run the node (Sucuri's `manual_rank`).
     pub fn machine(self, machine: u32) -> Self {
         lock(&self.settings).machine = Some(machine);
         self
     }
 
-    /// Bytes of one operand, which placements and the count of messages reckon with; the size of `T` itself if nothing is said, which
-    /// leaves out what it owns.
+    /// Sets the bytes of one operand, for placements and the count of messages. Default: the size of `T`, without
+    /// memory that it owns.
     pub fn bytes(self, bytes: u64) -> Self {
         if let Some(outlet) = self.outlet.upgrade() {
             outlet.bytes.store(bytes, Ordering::Relaxed);
@@ -59,8 +59,9 @@ impl<'f, T> Output<'f, T> {
         self
     }
 
-    /// A further port of the same node, which delivers a part of what the node makes: `part` is called once for each operand, by
-    /// the worker that has made it.
+    /// Adds a port to the same node, which delivers a part of the node's operand.
+    ///
+    /// `part` is called once per operand, by the worker that has made the operand.
     pub fn port<U: Send + 'f>(&self, part: impl Fn(&T) -> U + Send + Sync + 'f) -> Output<'f, U> {
         let target = Arc::new(Outlet::new());
         let outlet = Arc::downgrade(&target);
@@ -92,16 +93,16 @@ impl<T> fmt::Debug for Output<'_, T> {
     }
 }
 
-/// Where a node's operands go.
+/// Readers of a node's operands.
 pub(super) struct Outlet<'f, T> {
     declared: Mutex<Ends<'f, T>>,
-    /// The same once the run begins, when nothing is added any more.
+    /// Copy of `declared` once the run has begun: no reader is added after that.
     ends: OnceLock<Ends<'f, T>>,
     pub(super) bytes: Arc<AtomicU64>,
     codec: Arc<OnceLock<Codec<T>>>,
 }
 
-/// How an operand becomes bytes and comes back.
+/// Conversion of an operand to bytes and back.
 struct Codec<T> {
     pack: fn(&T, &mut Vec<u8>),
     unpack: fn(&[u8]) -> Option<T>,
@@ -109,12 +110,12 @@ struct Codec<T> {
 
 struct Ends<'f, T> {
     edges: Vec<Arc<Edge<T>>>,
-    /// How an operand is copied for all readers but the last.
+    /// Copies an operand, for all readers but the last.
     copy: Option<fn(&T) -> T>,
     parts: Vec<Box<Part<'f, T>>>,
 }
 
-/// What becomes of one operand at a further port.
+/// Handles one operand at a further port.
 type Part<'f, T> = dyn Fn(Option<&T>, Step) + Send + Sync + 'f;
 
 #[derive(Clone, Copy)]
@@ -134,7 +135,7 @@ impl<T> Outlet<'_, T> {
         }
     }
 
-    /// A new reader.
+    /// Adds a reader.
     pub(super) fn connect(&self) -> Arc<Edge<T>>
     where
         T: Clone,
@@ -146,7 +147,7 @@ impl<T> Outlet<'_, T> {
         edge
     }
 
-    /// Makes the slots for so many iterations at a time. Nobody connects after that.
+    /// Makes the slots for `window` iterations at a time. No reader may be added after that.
     pub(super) fn open(&self, window: usize) {
         let empty = Ends { edges: Vec::new(), copy: None, parts: Vec::new() };
         let ends = std::mem::replace(&mut *lock(&self.declared), empty);
@@ -155,7 +156,7 @@ impl<T> Outlet<'_, T> {
         self.ends.get_or_init(|| ends);
     }
 
-    /// Passes one operand on to all who read it.
+    /// Delivers one operand to all readers.
     pub(super) fn deliver(&self, slot: usize, operand: T) {
         let ends = self.ends.get().expect("outlets are opened before any node runs");
         ends.parts.iter().for_each(|part| part(Some(&operand), Step::Deliver(slot)));
@@ -167,10 +168,10 @@ impl<T> Outlet<'_, T> {
     }
 }
 
-/// The way of operands from one output port to one input port: a slot for each iteration that is under way.
+/// Connection from one output port to one input port: a slot for each iteration in flight.
 ///
-/// A slot is filled by the one node that delivers there and emptied by the one that reads, which begins after that; the lock
-/// is there for the compiler's proof of it and is never waited for.
+/// A slot is filled by the one node that delivers to it and emptied by the one node that reads it, which begins after
+/// that. The lock only proves this to the compiler; no thread ever waits for it.
 pub(super) struct Edge<T> {
     slots: OnceLock<Box<[Mutex<Option<T>>]>>,
     codec: Arc<OnceLock<Codec<T>>>,
@@ -193,21 +194,22 @@ impl<T> Edge<T> {
         *lock(self.slot(slot)) = Some(operand);
     }
 
-    /// The operand of an iteration; none where the node that makes it has dropped it.
+    /// Takes the operand of an iteration; `None` if the node that makes it has dropped it.
     pub(super) fn take(&self, slot: usize) -> Option<T> {
         lock(self.slot(slot)).take()
     }
 }
 
-/// An edge for those who do not know its type: where operands leave and enter the process.
+/// An edge without its type, for operands that leave or enter the process.
 pub(super) trait Line: Send + Sync {
     /// Whether its operands can be sent.
     fn travels(&self) -> bool;
 
-    /// Appends the bytes of the operand of an iteration, which is then gone from here; whether there was one.
+    /// Takes the operand of an iteration and appends its bytes. Returns whether there was an operand.
     fn depart(&self, slot: usize, bytes: &mut Vec<u8>) -> bool;
 
-    /// Puts the operand that these bytes are where its reader takes it; whether they are one, and none was there.
+    /// Puts the operand with these bytes into the slot of its reader. Returns whether the bytes are valid and the slot
+    /// was empty.
     fn land(&self, slot: usize, bytes: &[u8]) -> bool;
 }
 

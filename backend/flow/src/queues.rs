@@ -1,8 +1,9 @@
-//! Ready queues: who finds which task where, under each scheduler.
+//! Ready queues: where workers find tasks under each scheduler.
 //!
-//! A task that is bound to a worker or machine waits in a queue of its own, which nobody else looks into. Every other task waits in the
-//! queue of its scheduler: the only one, or its machine's. Where idle workers steal, what a worker makes ready for itself waits in its
-//! deque: it takes the newest, thieves the oldest.
+//! A task that is bound to a worker or machine waits in a queue of its own, from which no other worker takes tasks.
+//! Every other task waits in the queue of its scheduler: the only queue, or its machine's. If idle workers steal, tasks
+//! that a worker makes ready for itself wait in its deque. The worker takes the newest task, and thieves take the
+//! oldest.
 
 use super::options::{Crew, Scheduler};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
@@ -14,21 +15,21 @@ pub(super) struct Task {
     pub(super) slot: u32,
 }
 
-/// Where the tasks of a node go.
+/// Workers to which the tasks of a node go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
-    /// To any worker.
+    /// Any worker.
     Anywhere,
-    /// To workers of this machine, and to thieves.
+    /// Workers of this machine, and thieves.
     Near(u32),
-    /// Only to workers of this machine.
+    /// Only workers of this machine.
     Machine(u32),
-    /// Only to this worker.
+    /// Only this worker.
     Worker(u32),
 }
 
 impl Home {
-    /// The machine that tasks go to; 0 where they go to any worker.
+    /// Returns the machine that tasks go to; 0 if they go to any worker.
     pub(super) fn machine(self, crew: &Crew) -> u32 {
         match self {
             Home::Worker(worker) => crew.machine_of(worker),
@@ -40,22 +41,22 @@ impl Home {
 
 pub(super) struct Queues {
     scheduler: Scheduler,
-    /// By worker.
+    /// Machine of each worker.
     machine_of: Vec<u32>,
-    /// One, or one a machine.
+    /// One queue, or one per machine.
     shared: Vec<Injector<Task>>,
-    /// By machine.
+    /// By machine: tasks that are bound to it.
     bound: Vec<Injector<Task>>,
-    /// By worker.
+    /// By worker: tasks that are bound to it.
     pinned: Vec<Injector<Task>>,
-    /// By worker.
+    /// By worker: the end of its deque that thieves use.
     stealers: Vec<Stealer<Task>>,
-    /// By worker: whom it steals from, those of its machine first.
+    /// By worker: workers that it steals from, those of its machine first.
     victims: Vec<Vec<usize>>,
 }
 
 impl Queues {
-    /// Empty queues, and each worker's end of its deque.
+    /// Makes empty queues, and each worker's end of its deque.
     pub(super) fn new(crew: &Crew, scheduler: Scheduler) -> (Self, Vec<Worker<Task>>) {
         let machine_of = crew.machine_of_all().to_vec();
         let deques: Vec<Worker<Task>> = machine_of.iter().map(|_| Worker::new_lifo()).collect();
@@ -73,13 +74,13 @@ impl Queues {
         (queues, deques)
     }
 
-    /// Whether a worker may go on at once with a task of this home that it has made ready.
+    /// Whether a worker may run a task of this home next that it has made ready.
     pub(super) fn may_keep(&self, worker: usize, home: Home) -> bool {
-        // The central scheduler of the paper hands out every task.
+        // The paper's central scheduler hands out every task.
         self.scheduler != Scheduler::Central && self.is_for(worker, home)
     }
 
-    /// Whether a worker need not steal a task of this home.
+    /// Whether a worker can run a task of this home without stealing it.
     pub(super) fn is_for(&self, worker: usize, home: Home) -> bool {
         match home {
             Home::Anywhere => true,
@@ -98,7 +99,7 @@ impl Queues {
         !self.pinned[worker].is_empty() || !self.bound[self.machine_of[worker] as usize].is_empty()
     }
 
-    /// Puts a task where those look who may run it. `worker` has made it ready.
+    /// Puts a task, which `worker` has made ready, into the queue of its home.
     pub(super) fn push(&self, task: Task, home: Home, worker: usize, deque: &Worker<Task>) {
         match home {
             Home::Near(_) | Home::Anywhere if self.scheduler.steals() && self.is_for(worker, home) => deque.push(task),
@@ -106,7 +107,7 @@ impl Queues {
         }
     }
 
-    /// The same of a task that no worker has made ready.
+    /// Puts a task into the queue of its home, on a thread that is not a worker.
     pub(super) fn push_from_outside(&self, task: Task, home: Home) {
         match home {
             Home::Worker(own) => self.pinned[own as usize].push(task),
@@ -116,7 +117,7 @@ impl Queues {
         }
     }
 
-    /// The next task of a worker.
+    /// Returns the next task of a worker.
     pub(super) fn find(&self, worker: usize, deque: &Worker<Task>) -> Option<Task> {
         deque
             .pop()
@@ -132,7 +133,7 @@ impl Queues {
         kept.or_else(|| self.shared.iter().find_map(|queue| until(|| queue.steal())))
     }
 
-    /// Whether there is a task that a worker, whose deque is empty, would find.
+    /// Whether a worker whose deque is empty would find a task.
     pub(super) fn has_work(&self, worker: usize) -> bool {
         self.has_bound(worker)
             || !self.own_shared(worker).is_empty()
@@ -146,7 +147,7 @@ impl Queues {
     }
 }
 
-/// All other workers, from the next one on, those of the same machine first.
+/// Returns all other workers, from the next one on, those of the same machine first.
 fn victims(own: usize, machine_of: &[u32]) -> Vec<usize> {
     let count = machine_of.len();
     let mut victims: Vec<usize> = (1..count).map(|step| (own + step) % count).collect();
@@ -154,7 +155,7 @@ fn victims(own: usize, machine_of: &[u32]) -> Vec<usize> {
     victims
 }
 
-/// Asks again while others are in the way.
+/// Tries again while other threads interfere.
 fn until(mut attempt: impl FnMut() -> Steal<Task>) -> Option<Task> {
     loop {
         match attempt() {

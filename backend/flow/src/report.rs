@@ -1,70 +1,74 @@
-//! What a run did: iterations, workers, messages, and what ran when.
+//! Report of a run: iterations, workers, messages, and times of nodes.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Events that a worker keeps at most: a long stream's are counted, but not kept, after that.
+/// Most events that a worker keeps. Further events are counted, but not kept.
 pub(super) const MOST_EVENTS: usize = 1 << 20;
 
-/// What a run of a flow did.
+/// Report of a flow's run.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowReport {
-    /// Iterations that went through.
+    /// Number of iterations that went through.
     pub iterations: u64,
-    /// From the start of the first worker to the end of the last.
+    /// Time from the start of the first worker to the end of the last.
     #[serde(serialize_with = "seconds", rename = "seconds")]
     pub time: Duration,
-    /// By worker.
+    /// Reports of the workers, by number.
     pub workers: Vec<WorkerReport>,
-    /// By node, in the order in which they were declared.
+    /// Reports of the nodes, in the order in which they were declared.
     pub nodes: Vec<NodeReport>,
-    /// What went from one machine to another.
+    /// Messages from one machine to another.
     pub traffic: Traffic,
-    /// What went over sockets, of a run whose machines are processes ([`Flow::run_among`](super::Flow::run_among)).
+    /// Messages over sockets, if machines are processes ([`Flow::run_among`](super::Flow::run_among)).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<Sent>,
-    /// What ran when, by start; empty unless it was asked for.
+    /// Events of nodes by start; empty unless the run was profiled.
     #[serde(skip)]
     pub events: Vec<FlowEvent>,
-    /// Whether more ran than events were kept.
+    /// Whether events were left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
 }
 
-/// What a worker did.
+/// Report of a worker.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct WorkerReport {
-    /// Its machine.
+    /// Machine of the worker.
     pub machine: u32,
-    /// Nodes that it ran, once for each iteration. Feeders may also run in iterations for which the sources had nothing more.
+    /// Number of nodes that it ran, counted once per iteration. Feeders may also run in iterations for which the
+    /// sources had no more items.
     pub tasks: u64,
-    /// Those of them that another machine was to run.
+    /// Number of these that belonged to another machine.
     pub stolen: u64,
-    /// Times that it fell asleep for want of work.
+    /// Number of times that it fell asleep for lack of work.
     pub sleeps: u64,
-    /// Nanoseconds in functions, where the run was profiled.
+    /// Nanoseconds in functions, if the run was profiled.
     pub busy_ns: u64,
 }
 
-/// What was seen of a node.
+/// Report of a node.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NodeReport {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// The machine that it was to run on; none under central schedulers.
+    /// Machine that it belongs to; `None` under central schedulers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<u32>,
-    /// Operands that it delivered, where the run was profiled.
+    /// Number of operands that it delivered, if the run was profiled.
     pub operands: u64,
-    /// Nanoseconds in its function, where the run was profiled.
+    /// Nanoseconds in its function, if the run was profiled.
     pub busy_ns: u64,
 }
 
-/// What goes from one machine to another: operands to the machine of their node, and tasks with their operands where the central
-/// scheduler of machine 0 hands them out or another machine steals them. Requests for tasks and notices of ends are not counted.
+/// Messages from one machine to another.
+///
+/// These are operands sent to the machine of their node. They are also tasks with their operands, if the central
+/// scheduler of machine 0 hands them out or another machine steals them. Requests for tasks and notices of ends are not
+/// counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// How many messages.
+    /// Number of messages.
     pub messages: u64,
     /// Bytes of the operands in them.
     pub bytes: u64,
@@ -82,32 +86,32 @@ impl Traffic {
     }
 }
 
-/// What processes sent one another.
+/// Messages that processes sent to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
-    /// Operands and tasks with their operands: what [`FlowReport::traffic`] reckons with.
+    /// Operands, and tasks with their operands, as counted by [`FlowReport::traffic`].
     pub operands: Traffic,
-    /// All frames and their bytes, with heads, beginnings and ends of iterations, and what became of tasks.
+    /// All frames and their bytes, with headers, starts and ends of iterations, and outcomes of tasks.
     pub all: Traffic,
 }
 
-/// A node that ran. Times in nanoseconds since the run's start.
+/// Run of a node. Times in nanoseconds since the run's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEvent {
     /// Number of the node, in the order in which nodes were declared.
     pub node: u32,
-    /// The iteration, counted from 0.
+    /// Number of the iteration, from 0.
     pub iteration: u64,
-    /// Who ran it.
+    /// Number of the worker that ran it.
     pub worker: u32,
-    /// When its function was called.
+    /// Time at which its function was called.
     pub start: u64,
-    /// When it returned and its operand was passed on.
+    /// Time at which it had returned and its operand was delivered.
     pub end: u64,
 }
 
 impl FlowReport {
-    /// All nodes that were run, once for each iteration.
+    /// Number of nodes that were run, counted once per iteration.
     pub fn tasks(&self) -> u64 {
         self.workers.iter().map(|worker| worker.tasks).sum()
     }

@@ -1,4 +1,4 @@
-//! Counting what goes from machine to machine, in a run on several.
+//! Counts messages from machine to machine, in a run on several.
 
 use super::hand::Hand;
 use super::options::FlowOptions;
@@ -23,7 +23,8 @@ impl TrafficCount {
         &self.waiting[task.node as usize * self.window + task.slot as usize]
     }
 
-    /// An operand goes to the scheduler of its reader: to the central one on machine 0, or to that of the reader's machine.
+    /// Counts an operand that goes to the scheduler of its reader: the central scheduler on machine 0, or the scheduler
+    /// of the reader's machine.
     pub(super) fn put(&self, reader: Task, machine: u32, bytes: u64, hand: &mut Hand) {
         self.waiting(reader).fetch_add(bytes, Ordering::Relaxed);
         if hand.machine != if self.is_central { 0 } else { machine } {
@@ -31,8 +32,8 @@ impl TrafficCount {
         }
     }
 
-    /// A task goes from its scheduler, which under local ones is that of its machine, to the worker that runs it, unless an operand was
-    /// dropped and there is nothing to run.
+    /// Counts a task that goes from its scheduler to the worker that runs it. Under local schedulers, this is the
+    /// scheduler of its machine. If an operand was dropped, there is nothing to run or count.
     pub(super) fn take(&self, task: Task, machine: u32, is_dropped: bool, hand: &mut Hand) {
         let bytes = self.waiting(task).swap(0, Ordering::Relaxed);
         if !is_dropped && hand.machine != if self.is_central { 0 } else { machine } {

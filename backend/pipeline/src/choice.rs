@@ -1,5 +1,6 @@
-//! Which mapping a pipeline gets: the best, by prediction, of all devices together, a whole copy on every core, and what the theory of
-//! pipelines finds between: intervals of nodes on one device each, on replicas, and on groups of cores.
+//! Chooses the mapping of a pipeline. Candidates are all devices together, a whole copy on every core, and mappings
+//! from the theory of pipelines: intervals of nodes on one device each, on replicas, and on groups of cores. The best
+//! by prediction wins.
 
 use super::costs::StageCosts;
 use super::interval::Cut;
@@ -16,10 +17,10 @@ use anabranch_placement::pipeline::{
 };
 use anabranch_session::SessionError;
 
-/// Stages that intervals are made of, at most: so many are mapped in milliseconds.
+/// Most stages that intervals are made of: this many are mapped in milliseconds.
 const CUTS: usize = 60;
 
-/// How stages may be shared.
+/// Rules for sharing a stage.
 const SINGLE: Rules = Rules { communication: Communication::OnePort, replication: false, parallel: Parallel::Never };
 const REPLICATED: Rules = Rules { replication: true, ..SINGLE };
 const SHARED: Rules = Rules { parallel: Parallel::Interval, ..REPLICATED };
@@ -27,16 +28,16 @@ const SHARED: Rules = Rules { parallel: Parallel::Interval, ..REPLICATED };
 /// A mapping that may be taken.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    /// How it was found.
+    /// Description of how it was found.
     pub(super) how: String,
     /// `None` for all devices together.
     pub(super) stages: Option<Stages>,
-    /// As predicted.
+    /// Predicted period and latency.
     pub(super) performance: Performance,
 }
 
 impl Candidate {
-    /// Whether it puts the same stages on the same devices; the order within a stage is no matter.
+    /// Whether it puts the same stages on the same devices. The order within a stage does not matter.
     fn is_as(&self, other: &Self) -> bool {
         match (&self.stages, &other.stages) {
             (Some(own), Some(other)) => {
@@ -47,10 +48,10 @@ impl Candidate {
     }
 }
 
-/// All mappings that the options allow, the best for their goal first; those that miss its bounds are last.
+/// Returns all mappings that the options allow, the best for their goal first. Mappings that miss its bounds come last.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no mapping.
 pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Result<Vec<Candidate>, SessionError> {
     if costs.bound && !matches!(options.among, Among::All | Among::Together) {
         let text =
@@ -84,7 +85,7 @@ pub(super) fn candidates(costs: &StageCosts, options: &PipelineOptions) -> Resul
     judge(found, options.goal)
 }
 
-/// Those within the goal's bounds, the best first.
+/// Returns the candidates within the goal's bounds, the best first.
 fn judge(mut found: Vec<Candidate>, goal: Goal) -> Result<Vec<Candidate>, SessionError> {
     let by = |candidate: &Candidate| goal.key(candidate.performance);
     found.sort_by(|a, b| by(a).0.total_cmp(&by(b).0).then(by(a).1.total_cmp(&by(b).1)));
@@ -116,7 +117,7 @@ fn together(costs: &StageCosts) -> Candidate {
     Candidate { how: "all devices together".into(), stages: None, performance }
 }
 
-/// A whole copy on each of so many cores of the kind that there are most of.
+/// Returns a whole copy on each of `count` cores, of the kind that has most cores.
 fn replicated(costs: &StageCosts, count: Option<usize>) -> Result<Option<Candidate>, SessionError> {
     let cores: Vec<usize> = (0..costs.processors.len()).filter(|at| costs.processors[*at].is_core()).collect();
     let count = count.unwrap_or(cores.len());
@@ -127,7 +128,7 @@ fn replicated(costs: &StageCosts, count: Option<usize>) -> Result<Option<Candida
     whole(costs, "a copy on each core", On::each(cores[..count].to_vec()))
 }
 
-/// The whole model on so many cores of the device that has most of them, as a group.
+/// Returns the whole model on a group of `count` cores, of the device that has most cores.
 fn data_parallel(costs: &StageCosts, count: Option<usize>) -> Result<Option<Candidate>, SessionError> {
     let of_one = |cores: usize| costs.teams.iter().find(|team| team.cores.len() == cores);
     let most = costs.teams.iter().map(|team| team.cores.len()).max();
@@ -146,7 +147,7 @@ fn data_parallel(costs: &StageCosts, count: Option<usize>) -> Result<Option<Cand
     }
 }
 
-/// All nodes as one stage.
+/// Returns all nodes as one stage.
 fn whole(costs: &StageCosts, how: &str, on: On) -> Result<Option<Candidate>, SessionError> {
     let order: Vec<NodeId> = costs.program().node_ids().collect();
     if order.is_empty() {
@@ -155,7 +156,7 @@ fn whole(costs: &StageCosts, how: &str, on: On) -> Result<Option<Candidate>, Ses
     judged(costs, how, Stages { sizes: vec![order.len()], order, on: vec![on] }).map(Some)
 }
 
-/// What the search for intervals finds.
+/// Returns the best mapping that the search for intervals finds.
 fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candidate>, SessionError> {
     if costs.program().nodes.is_empty() {
         return Ok(None);
@@ -169,7 +170,7 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     let order: Vec<NodeId> = found.order.iter().map(|task| NodeId(task.0)).collect();
     let sizes: Vec<usize> = found.starts.windows(2).map(|ends| ends[1] - ends[0]).collect();
     let problem = problem(costs, &order, &sizes, rules)?;
-    // What comes nearest to a bound that cannot be kept is among the others.
+    // If no mapping keeps the bound, the nearest is among the other candidates.
     let Ok(chosen) = choose(&problem, goal) else { return Ok(None) };
     let stages = Stages::of(&chosen.mapping, &order, &sizes);
     stages.verify(costs)?;
@@ -181,7 +182,7 @@ fn searched(costs: &StageCosts, goal: Goal, rules: Rules) -> Result<Option<Candi
     Ok(Some(Candidate { how: how.into(), stages: Some(stages), performance: chosen.performance }))
 }
 
-/// The nodes and what passes between them.
+/// Returns the graph of the nodes and of the values that pass between them.
 fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
     let mut builder = GraphBuilder::new();
     program.nodes.iter().for_each(|node| _ = builder.task(Task::new(&node.name)));
@@ -194,14 +195,14 @@ fn graph(program: &Program) -> Result<TaskGraph, SessionError> {
     builder.build().map_err(|error| refused(error.to_string()))
 }
 
-/// A mapping with what the theory says of it.
+/// Returns a mapping with its predicted performance.
 fn judged(costs: &StageCosts, how: &str, stages: Stages) -> Result<Candidate, SessionError> {
     let problem = problem(costs, &stages.order, &stages.sizes, SHARED)?;
     let performance = evaluate(&problem, &stages.mapping()).map_err(|error| refused(error.to_string()))?;
     Ok(Candidate { how: how.into(), stages: Some(stages), performance })
 }
 
-/// The problem of mapping these intervals of nodes.
+/// Returns the problem of mapping these intervals of nodes.
 fn problem(costs: &StageCosts, order: &[NodeId], sizes: &[usize], rules: Rules) -> Result<Problem, SessionError> {
     let data = Cut::new(costs.program(), order, sizes).live;
     let (mut stages, mut from) = (Vec::new(), 0);
@@ -228,7 +229,8 @@ fn problem(costs: &StageCosts, order: &[NodeId], sizes: &[usize], rules: Rules) 
 mod tests {
     use super::*;
 
-    /// The best mapping of a model whose nodes take a second on each of four cores, and how many cores share a data set of its stages.
+    /// Returns the performance of the best mapping, and how many cores share a data set at each of its stages. Each
+    /// node takes a second on each of four cores.
     fn best(serial: f64, options: &PipelineOptions) -> (Performance, Vec<usize>) {
         let costs = StageCosts::made_up(4, serial);
         let first = candidates(&costs, options).expect("there is one").remove(0);
@@ -245,10 +247,10 @@ mod tests {
         assert!((found.latency - nodes / 4.0).abs() < 1e-9 && groups == [4], "{found:?} {groups:?}");
         let (found, groups) = best(0.0, &latency(false));
         assert!((found.latency - nodes).abs() < 1e-9 && groups.iter().all(|cores| *cores == 1), "{found:?} {groups:?}");
-        // Of what they do not divide they have nothing.
+        // If a group divides nothing, it gains nothing.
         let (found, groups) = best(1.0, &latency(true));
         assert!((found.latency - nodes).abs() < 1e-9 && groups.iter().all(|cores| *cores == 1), "{found:?} {groups:?}");
-        // Copies give results as often, and each takes too long.
+        // Copies give results equally often, but each data set takes too long.
         let bound = PipelineOptions::default().with_goal(Goal::PeriodWithin { latency: 0.6 * nodes });
         let (found, groups) = best(0.0, &bound);
         assert!(

@@ -1,8 +1,9 @@
-//! What each node takes on each processor while the others are at work, too, and what handing over a data set takes.
+//! Time of each node on each processor while the others work, and the time to hand over a data set.
 //!
-//! Where measuring is wanted, every processor runs the whole program at the same time as its equals, as it would in a pipeline: what they
-//! take from each other's memory and caches is then in the times; and then the cores of each CPU device run it together, which tells what
-//! a group of them divides. Else the session's cost model says.
+//! If times are to be measured, all processors of a kind run the whole program at the same time, as they would in a
+//! pipeline. The times then contain the contention for memory and caches. After that, the cores of each CPU device run
+//! the program together, which shows how much of it a group of cores divides. Otherwise the times come from the
+//! session's cost model.
 
 use super::handover;
 use super::mapping::refused;
@@ -24,35 +25,37 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::Instant;
 
-/// Runs that are timed, after one that is not.
+/// Timed runs, after one that is not timed.
 const RUNS: usize = 3;
 
-/// Seconds of nodes on processors, for one model and one set of input shapes. What pipelines measure can be added.
+/// Seconds of nodes on processors, for one model and one set of input shapes. Measurements of pipelines can be added.
 pub struct StageCosts {
     pub(super) lowered: Arc<Lowered>,
     pub(super) processors: Vec<Processor>,
-    /// Which of the processors are cores of one device.
+    /// Groups of processors that are cores of one device.
     pub(super) teams: Vec<Team>,
-    /// By node, by processor.
+    /// Seconds, by node and processor.
     pub(super) seconds: Vec<Vec<f64>>,
-    /// By node: the share of its time that a group of cores does not divide; where CPU devices differ, the greatest.
+    /// Share of each node's time that a group of cores does not divide. If CPU devices differ, the greatest share.
     pub(super) serial: Vec<f64>,
-    /// What handing over a data set takes at each stage.
+    /// Seconds to hand over a data set, per stage.
     pub(super) handover: f64,
-    /// Of a run on all devices of the session together.
+    /// Seconds of a run on all devices of the session together.
     pub(super) together: f64,
     /// The session's own plan.
     pub(super) planned: Arc<Planned>,
-    /// What else the session knows of the machine.
+    /// All other costs that the session knows of the machine.
     machine: MachineCosts,
     measured: bool,
-    /// Whether nodes are bound to devices: then only the session's own plan keeps that.
+    /// Whether nodes are bound to devices. Only the session's own plan keeps such bindings.
     pub(super) bound: bool,
 }
 
 impl StageCosts {
-    /// The costs of a model with inputs like these. Measuring takes some ten runs of the model on one core, and as many on all cores of each
-    /// CPU device together. What handing over a data set takes is measured in any case, in some milliseconds.
+    /// Returns the costs of a model with inputs like these.
+    ///
+    /// Measuring takes some ten runs of the model on one core, and as many on all cores of each CPU device together.
+    /// The time to hand over a data set is always measured, which takes some milliseconds.
     ///
     /// # Errors
     /// If the inputs do not fit the model, or it cannot be planned or run.
@@ -96,7 +99,7 @@ impl StageCosts {
         Ok(costs)
     }
 
-    /// Measures what handing over a data set takes, with as many at a time as the fastest of mappings would.
+    /// Measures the time to hand over a data set, with as many at a time as the fastest mapping would hand over.
     fn handed_over(&self, session: &Session, inputs: &Inputs) -> Result<f64, SessionError> {
         let Some(core) = self.processors.first() else { return Ok(0.0) };
         let nodes: Vec<NodeId> = self.program().node_ids().collect();
@@ -106,7 +109,7 @@ impl StageCosts {
         handover::measured(self.program(), inputs, &core.pool(session), &room)
     }
 
-    /// What the processors are called, cores first.
+    /// Names of the processors, cores first.
     pub fn processors(&self) -> impl Iterator<Item = &str> {
         self.processors.iter().map(|processor| processor.name.as_str())
     }
@@ -125,9 +128,11 @@ impl StageCosts {
         nodes.iter().map(|node| self.seconds[node.index()][processor]).sum()
     }
 
-    /// The way from one processor's memory to another's; `None` for the host's, where data sets come from and go to: measured times have that
-    /// way in them. Half of a hand-over is the latency of every way: a stage pays for one half as it takes a data set, for the other as
-    /// it gives it on.
+    /// Returns the link from one processor's memory to another's. `None` stands for the host's memory, where data sets
+    /// come from and go to; measured times contain the transfers from and to it.
+    ///
+    /// Half of a hand-over is the latency of every link: a stage pays one half when it takes a data set, and the other
+    /// half when it passes the data set on.
     pub(super) fn link(&self, from: Option<usize>, to: Option<usize>) -> Link {
         let device = |end: Option<usize>| {
             let processor = end.map(|end| &self.processors[end]);
@@ -141,7 +146,7 @@ impl StageCosts {
         match (device(from), device(to)) {
             (Some(a), Some(b)) if a.name != b.name && is_paid => {
                 let known = link(&self.machine, &a, &b);
-                // Between CPU devices the latency is that of a message, which is what a hand-over is.
+                // Between CPU devices the latency is the latency of a message, and a hand-over is a message.
                 let own = if (a.kind, b.kind) == (DeviceKind::Cpu, DeviceKind::Cpu) { 0.0 } else { known.latency };
                 Link { latency: own + half, bandwidth: known.rate }
             }
@@ -164,7 +169,8 @@ impl StageCosts {
         Ok(Arc::new(Planner { lowered: &lowered, machine: &machine, constraints: &constraints }.plan(&choice)?))
     }
 
-    /// Takes what a stage was measured to take on a processor, or on several cores as one, as the truth of its nodes there and on its equals.
+    /// Takes the measured seconds of a stage on a processor, or on several cores as one, as the time of its nodes there
+    /// and on processors of the same kind.
     pub(super) fn learn(&mut self, nodes: &[NodeId], taker: &[usize], seconds: f64) {
         let Some(processor) = taker.first() else { return };
         if taker.len() > 1 {
@@ -180,7 +186,7 @@ impl StageCosts {
         }
     }
 
-    /// Takes what the cost model says. What a GPU has no kernel for, the core does that feeds it.
+    /// Takes times from the cost model. If a GPU has no kernel for a node, the core that feeds it runs the node.
     fn predict(&mut self) -> Result<(), SessionError> {
         let constraints = Constraints::default();
         let column = |processor: &Processor| {
@@ -198,12 +204,12 @@ impl StageCosts {
         Ok(())
     }
 
-    /// The cores of each CPU device as one processor.
+    /// Returns the cores of each CPU device as one processor.
     fn wholes(&self) -> Vec<Processor> {
         self.teams.iter().map(|team| team.whole(&self.processors)).collect()
     }
 
-    /// Takes what cores do not divide from the seconds of each node on all of each device, where these are known.
+    /// Derives each node's indivisible share from its seconds on all cores of each device, if these are known.
     fn take_shares(&mut self, on_all: &[Option<Vec<f64>>]) {
         let shares = |(team, all): (&Team, &Option<Vec<f64>>)| {
             let one: Vec<f64> = self.seconds.iter().map(|times| times[team.cores[0]]).collect();
@@ -217,7 +223,8 @@ impl StageCosts {
         self.serial = (0..self.serial.len()).map(greatest).collect();
     }
 
-    /// Runs the program on all processors of each kind at a time, on the cores of each CPU device together, and on all devices together.
+    /// Measures runs of the program on all processors of each kind at a time, on the cores of each CPU device together,
+    /// and on all devices together.
     fn measure(&mut self, session: &Session, inputs: &[&Tensor]) -> Result<(), SessionError> {
         let columns = self.by_kind(session, inputs, &self.processors)?;
         for (at, seconds) in columns.iter().enumerate().filter_map(|(at, column)| Some((at, column.as_ref()?))) {
@@ -233,7 +240,8 @@ impl StageCosts {
         Ok(())
     }
 
-    /// Seconds of each node on each of these processors, those of one kind side by side; nothing of those that do not fit the memory.
+    /// Returns the seconds of each node on each of these processors. Processors of one kind run side by side.
+    /// Processors whose plans do not fit the memory get `None`.
     fn by_kind(
         &self,
         session: &Session,
@@ -252,7 +260,8 @@ impl StageCosts {
         Ok(columns)
     }
 
-    /// Seconds of each node on equal processors that all run the program at a time; nothing where that does not fit the memory.
+    /// Returns the seconds of each node on equal processors that all run the program at a time, or `None` if that does
+    /// not fit the memory.
     fn side_by_side(
         &self,
         session: &Session,
@@ -287,11 +296,11 @@ impl StageCosts {
     }
 }
 
-/// Profiled runs, and others.
+/// Profiled runs, and runs without profiling.
 type Runs = (Vec<RunOutput>, Vec<RunOutput>);
 
-/// Runs this on each of them, which have names, at the same time. No run begins before each has its thread, and none at all where the
-/// system does not give so many.
+/// Calls `run` for each of the named items at the same time. No run begins before each has its thread. If the system
+/// does not give enough threads, none begins.
 fn at_once<T: Sync, R: Send>(
     all: &[(String, T)],
     run: impl Fn(&T) -> Result<R, SessionError> + Sync,
@@ -302,7 +311,8 @@ fn at_once<T: Sync, R: Send>(
         false => Err(ExecError::internal("a measurement was given up").into()),
     };
     let runs: Vec<Result<R, SessionError>> = thread::scope(|scope| {
-        // Held while threads are made: whichever way it goes, nobody waits at the gate any more, and only this way it opens.
+        // Locked while threads are made. However this function ends, the lock is released and no thread waits at the
+        // gate. Runs begin only if it was set to true.
         let mut held = gate.write().unwrap_or_else(PoisonError::into_inner);
         let mut threads = Vec::new();
         for (name, one) in all {
@@ -317,7 +327,7 @@ fn at_once<T: Sync, R: Send>(
     runs.into_iter().collect()
 }
 
-/// Runs once, and then some times more.
+/// Runs once untimed, then [`RUNS`] more times.
 fn timed(executor: &Executor, inputs: &[&Tensor], options: &RunOptions) -> Result<Vec<RunOutput>, SessionError> {
     let mut outputs = RunOutput::default();
     let mut runs = Vec::new();
@@ -332,7 +342,8 @@ fn timed(executor: &Executor, inputs: &[&Tensor], options: &RunOptions) -> Resul
     Ok(runs)
 }
 
-/// The median time of each node in the profiled runs, stretched so that all together take what the others took.
+/// Returns the median time of each node in the profiled runs, scaled so that they add up to the time of runs without
+/// profiling.
 fn node_seconds(program: &Program, runs: &[Runs]) -> Vec<f64> {
     let mut samples = vec![Vec::new(); program.nodes.len()];
     for event in runs.iter().flat_map(|(profiled, _)| profiled).flat_map(|run| &run.events) {
@@ -349,7 +360,8 @@ fn node_seconds(program: &Program, runs: &[Runs]) -> Vec<f64> {
 
 #[cfg(test)]
 impl StageCosts {
-    /// Those of a small model whose nodes take a second each on each of so many equal cores of one device, which divide all but this share.
+    /// Returns the costs of a small model. Each node takes a second on each of `cores` equal cores of one device, which
+    /// divide all but the share `serial`.
     pub(super) fn made_up(cores: usize, serial: f64) -> Self {
         let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../models/layer.onnx");
         let devices = anabranch_device::DetectOptions::default().without_gpu();
@@ -381,7 +393,7 @@ mod tests {
             at => Ok(*at),
         };
         assert!(at_once(&all, panics).is_err_and(|error| error.to_string().contains("panicked")));
-        // A name that no thread can have is refused before the others begin.
+        // A name that no thread can have is rejected before any run begins.
         let begun = std::sync::atomic::AtomicBool::new(false);
         let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let all = [("core0".to_owned(), ()), ("core\0".to_owned(), ())];

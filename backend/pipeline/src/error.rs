@@ -1,4 +1,4 @@
-//! Why a pipeline ends before its data sets do: the data set, the stage, the device and, below, the node.
+//! Error of a pipeline that ends before its data sets do: the data set, the stage, the device and the node.
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Line;
@@ -6,10 +6,10 @@ use anabranch_execute::ExecError;
 use anabranch_session::SessionError;
 use std::fmt;
 
-/// Why a data set did not go through a pipeline, or was not taken.
+/// Error of a data set that was not accepted or did not go through a pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineError {
-    /// Where it happened; `None` if the data set was not taken at all.
+    /// Place of the failure; `None` if the data set was not accepted.
     place: Option<Place>,
     cause: SessionError,
 }
@@ -22,12 +22,12 @@ struct Place {
 }
 
 impl PipelineError {
-    /// A failure of a stage at a data set.
+    /// Returns the error of a stage that failed at a data set.
     pub(super) fn at(data_set: u64, stage: usize, device: &str, cause: SessionError) -> Self {
         Self { place: Some(Place { data_set, stage, device: device.to_owned() }), cause }
     }
 
-    /// The same of data sets that somebody else numbers.
+    /// Replaces the number of the data set by that of the caller's own numbering.
     pub fn renumbered(mut self, number: impl FnOnce(u64) -> u64) -> Self {
         if let Some(place) = &mut self.place {
             place.data_set = number(place.data_set);
@@ -35,32 +35,32 @@ impl PipelineError {
         self
     }
 
-    /// What it comes from.
+    /// Returns the kind of the cause.
     pub fn kind(&self) -> ErrorKind {
         self.cause.kind()
     }
 
-    /// The number of the data set, from 0, at which a stage failed; `None` where one was not taken.
+    /// Returns the number of the data set, from 0, at which a stage failed; `None` if it was not accepted.
     pub fn data_set(&self) -> Option<u64> {
         self.place.as_ref().map(|place| place.data_set)
     }
 
-    /// The stage, from 0.
+    /// Returns the stage, from 0.
     pub fn stage(&self) -> Option<usize> {
         self.place.as_ref().map(|place| place.stage)
     }
 
-    /// The device that the stage was on.
+    /// Returns the device of the stage.
     pub fn device(&self) -> Option<&str> {
         self.place.as_ref().map(|place| place.device.as_str())
     }
 
-    /// The node, if one was at work.
+    /// Returns the node that failed, if a node was running.
     pub fn node(&self) -> Option<&str> {
         self.cause.node()
     }
 
-    /// What went wrong there.
+    /// Returns the error of the stage.
     pub fn cause(&self) -> &SessionError {
         &self.cause
     }

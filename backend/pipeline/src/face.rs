@@ -1,4 +1,4 @@
-//! A pipeline at work: data sets go in on one side, from any number of threads, and results come out on the other, in order.
+//! A running pipeline. Any number of threads push data sets, and results come out in order.
 
 use super::error::PipelineError;
 use super::line::{Line, Refused};
@@ -15,14 +15,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A model as a pipeline: several data sets are under way at a time, each at another stage or on another copy of it.
+/// A model as a pipeline: several data sets are in flight at a time, each at another stage or on another copy of it.
 ///
-/// Data sets are numbered from 0 as they are pushed, and results come in that order. [`Self::push`] waits while the pipeline is full: so
-/// who pushes and takes results on the same thread must not push more than [`Self::room`] ahead, or uses [`Self::run_all`]. All
-/// methods may be called from several threads. Dropped, a pipeline ends at once.
+/// Data sets are numbered from 0 as they are pushed, and results come in that order. [`Self::push`] waits while the
+/// pipeline is full. A thread that both pushes data sets and takes results must not push more than [`Self::room`]
+/// ahead, or use [`Self::run_all`]. All methods may be called from several threads. A pipeline that is dropped ends at
+/// once.
 ///
-/// A stage that fails ends the pipeline: results of the data sets before come first, then the error, and then no more. Where all
-/// devices of a stage are of one kind, results are those of [`Session::run`](anabranch_session::Session::run) on that kind, bit for bit.
+/// A stage that fails ends the pipeline: results of earlier data sets come first, then the error, then nothing. If all
+/// devices of a stage are of one kind, results are those of [`Session::run`](anabranch_session::Session::run) on that
+/// kind, bit for bit.
 ///
 /// ```
 /// # mod anabranch {
@@ -53,7 +55,7 @@ use std::time::Duration;
 /// # }
 /// ```
 pub struct Pipeline {
-    /// First, so that nothing runs when the rest goes.
+    /// Dropped first, so that nothing runs when the other fields are dropped.
     line: Line<Packet>,
     plan: PipelinePlan,
     wiring: Wiring,
@@ -63,10 +65,10 @@ pub struct Pipeline {
     _charge: Charge,
 }
 
-/// The name of the thread that pushes the data sets of [`Pipeline::run_all`].
+/// Name of the thread that pushes the data sets of [`Pipeline::run_all`].
 const FEEDER: &str = "pipeline feeder";
 
-/// Does something when it goes, in whichever way.
+/// Calls a function when it is dropped, on a panic, too.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -75,7 +77,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// What a pipeline is made of.
+/// Parts that a pipeline is made of.
 pub(super) struct Parts {
     pub(super) line: Line<Packet>,
     pub(super) plan: PipelinePlan,
@@ -84,14 +86,14 @@ pub(super) struct Parts {
     pub(super) charge: Charge,
 }
 
-/// A data set that has gone through.
+/// A data set that has gone through, with its results.
 #[derive(Debug)]
 pub struct Finished {
-    /// Its number.
+    /// Number of the data set.
     pub data_set: u64,
-    /// What the model made of it.
+    /// Results of the model for the data set.
     pub outputs: Outputs,
-    /// From when the first stage began with it until the last was done.
+    /// Time from when the first stage began with it until the last stage finished.
     pub latency: Duration,
 }
 
@@ -103,21 +105,22 @@ impl Pipeline {
         Self { line, plan, wiring, program, names, watch, _charge: charge }
     }
 
-    /// What it does, and what is predicted of it.
+    /// Returns the plan with its predictions.
     pub fn plan(&self) -> &PipelinePlan {
         &self.plan
     }
 
-    /// How many data sets can be pushed in any case before a result is taken.
+    /// Number of data sets that can always be pushed before a result is taken.
     pub fn room(&self) -> usize {
         self.line.room()
     }
 
-    /// Pushes a data set, waiting for room; gives its number.
+    /// Pushes a data set and returns its number. Waits while the pipeline is full.
     ///
     /// # Errors
-    /// If the inputs are not of the types and shapes that the pipeline was opened for, it was finished, or it has ended: then with the
-    /// failure that ended it. A data set that was not taken does not end the pipeline.
+    /// If the inputs are not of the types and shapes that the pipeline was opened for, if it was finished, or if it has
+    /// ended. If a failure ended it, the error is that failure. A data set that was not accepted does not end the
+    /// pipeline.
     pub fn push(&self, inputs: &Inputs) -> Result<u64, PipelineError> {
         let given = ordered(inputs, &self.program, |_| true)?;
         let ended = |text: &str| PipelineError::from(ExecError::new(ErrorKind::Cancelled, text));
@@ -128,18 +131,19 @@ impl Pipeline {
         })
     }
 
-    /// Says that no more data sets will come. Those that were pushed are finished.
+    /// Announces that no more data sets will come. Data sets that were pushed are completed.
     pub fn finish(&self) {
         self.line.finish();
     }
 
-    /// Ends the pipeline at once: what is in it is dropped, and [`Self::next`] gives no more.
+    /// Ends the pipeline at once: drops the data sets in it, and [`Self::next`] returns `None` from then on.
     pub fn cancel(&self) {
         self.line.close();
     }
 
-    /// The next result, in order, waiting for it. `None` once a finished pipeline is empty, after a failure, and after
-    /// [`Self::cancel`].
+    /// Waits for the next result in order.
+    ///
+    /// Returns `None` once a finished pipeline is empty, after a failure, and after [`Self::cancel`].
     ///
     /// # Errors
     /// The failure of the first data set that did not go through.
@@ -153,14 +157,15 @@ impl Pipeline {
         }))
     }
 
-    /// All further results, in order; see [`Self::next`].
+    /// Returns all further results in order; see [`Self::next`].
     pub fn results(&self) -> impl Iterator<Item = Result<Finished, PipelineError>> + '_ {
         std::iter::from_fn(|| self.next())
     }
 
-    /// Pushes all data sets on a thread of its own, finishes, and gives the results to `each` on this one. Ends at the first error: of a data set,
-    /// of a stage, or of `each`. Results of the data sets before an error of `inputs` come first. A panic of either ends it too, and goes
-    /// on to the caller.
+    /// Pushes all data sets on a thread of its own, and calls `each` with the results on the calling thread.
+    ///
+    /// Ends at the first error of `inputs`, of a stage, or of `each`. Results of data sets before an error of `inputs`
+    /// come first. A panic of `inputs` or `each` ends the pipeline, too, and reaches the caller.
     ///
     /// # Errors
     /// The first error.
@@ -170,10 +175,10 @@ impl Pipeline {
         mut each: impl FnMut(Finished) -> Result<(), E>,
     ) -> Result<(), E> {
         thread::scope(|scope| {
-            // On a panic, too: else the feeder would wait for room for ever, and the scope for the feeder.
+            // Needed on a panic, too: otherwise the feeder waits for room forever, and the scope waits for the feeder.
             let cancelling = OnDrop(|| self.cancel());
             let feed = move || {
-                // On a panic, too: else whoever takes the results would wait for ever.
+                // Needed on a panic, too: otherwise the thread that takes the results waits forever.
                 let _finishing = OnDrop(|| self.finish());
                 inputs.try_for_each(|inputs| self.push(&inputs?).map(drop).map_err(E::from))
             };
@@ -189,12 +194,12 @@ impl Pipeline {
         })
     }
 
-    /// Data sets that wait before each stage at this moment: where many do, the stage is slower than those before it.
+    /// Number of data sets that wait before each stage now. If many wait, the stage is slower than those before it.
     pub fn waiting(&self) -> Vec<usize> {
         self.line.waiting()
     }
 
-    /// What was measured by now.
+    /// Returns the measurements up to now.
     pub fn measured(&self) -> Measured {
         lock(&self.watch).measured(&self.plan, self.line.times(), self.line.origin())
     }

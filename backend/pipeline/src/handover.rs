@@ -1,10 +1,11 @@
-//! What it takes to hand over a data set, beside the work of stages: making it, putting it into channels and taking it out, waking threads,
-//! letting go of its values.
+//! Time to hand over a data set, without the work of stages. It makes the data set, puts it into channels, takes it
+//! out, wakes threads, and drops its values.
 //!
-//! It is measured rather than assumed: the time from result to result of a line of one stage that gives its inputs on as they are, with the
-//! channels, packets and threads of a real one. The stage is on its core; who pushes and who takes results are wherever the system puts
-//! them, as in a real line, so that the wake-ups from core to core are in it, and locks that several threads want. In predictions one half is
-//! charged to a stage as it takes a data set and the other as it gives it on: the latency of a link.
+//! The time is measured: it is the time between results of a line of one stage that passes its inputs on. The channels,
+//! packets and threads are those of a real line. The stage is on its core. The system places the threads that push data
+//! sets and take results, as it does in a real line. So the time contains wake-ups from core to core, and the
+//! contention for locks. Predictions add one half to a stage when it takes a data set, and the other half when it
+//! passes the data set on, as the latency of a link.
 
 use super::line::{Line, Replica, Stage, Work};
 use super::packet::{Packet, work};
@@ -19,12 +20,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Data sets of a measurement, after some that are not counted, and measurements of which the median is taken.
+/// Timed data sets, data sets before these that are not timed, and lines of whose times the median is taken.
 const SETS: u64 = 256;
 const BEFORE: u64 = 64;
 const LINES: usize = 3;
 
-/// Seconds for a data set of such inputs at a stage on a core, where as many are handed on together as `room` says: some milliseconds of measuring.
+/// Measures the seconds to hand over a data set of such inputs at a stage on a core.
+///
+/// As many are handed over together as `room` says. Takes some milliseconds.
 ///
 /// # Errors
 /// If the inputs do not fit the program, or the system gives no threads.
@@ -40,7 +43,7 @@ pub(super) fn measured(
     Ok(median(&lines).unwrap_or(0.0))
 }
 
-/// A stage whose outputs are its inputs.
+/// Returns the wiring of a stage whose outputs are its inputs.
 fn passing_on(inputs: &[&Tensor]) -> Wiring {
     let count = inputs.len();
     let leaving = |(at, input): (usize, &&Tensor)| Leaving::Slot(count + at, input.shape().clone());
@@ -55,7 +58,7 @@ fn passing_on(inputs: &[&Tensor]) -> Wiring {
     }
 }
 
-/// Seconds from result to result.
+/// Measures the seconds from result to result.
 fn empty_line(
     packet: &(impl Fn() -> Result<Packet, SessionError> + Sync),
     wiring: &Wiring,
@@ -76,7 +79,7 @@ fn empty_line(
     let replica = Replica { device: "no device".into(), start: Box::new(start) };
     let stage = Stage { replicas: vec![replica], in_turn: false, capacity: room.capacities[0], gather: room.gather };
     let line = Line::start(vec![stage], room.capacities[1], room.gather)?;
-    // Refused only by a line that has ended, which whoever takes results learns.
+    // A push fails only if the line has ended, and the thread that takes results learns of that.
     let feed = || -> Result<(), SessionError> {
         (0..BEFORE + SETS).try_for_each(|_| packet().map(|packet| _ = line.push(packet)))
     };
@@ -89,14 +92,14 @@ fn empty_line(
         let feeder = thread::Builder::new().name("measure hand-over".into()).spawn_scoped(scope, feeding);
         let feeder = feeder.map_err(|error| ExecError::no_thread("measure hand-over", &error))?;
         let took = drained(&line, wiring);
-        // However it ended, the feeder waits for room no more.
+        // However it ended, the feeder must no longer wait for room.
         line.close();
         feeder.join().unwrap_or_else(|_| Err(ExecError::internal("a measurement panicked").into()))?;
         Ok(took?.as_secs_f64() / SETS as f64)
     })
 }
 
-/// Takes all results; how long those took that count.
+/// Takes all results, and returns the time of those that count.
 fn drained(line: &Line<Packet>, wiring: &Wiring) -> Result<Duration, SessionError> {
     let mut begun = Instant::now();
     while let Some((number, packet)) = line.next() {

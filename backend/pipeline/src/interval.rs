@@ -1,5 +1,6 @@
-//! A part of a program as a program of its own: what it reads of the parts before becomes its inputs, and what later ones or the caller
-//! want of it its outputs. Nothing is lowered or fused again, so that its nodes compute what they compute in the whole.
+//! A part of a program as a program of its own. Values that it reads from earlier parts become its inputs. Values that
+//! later parts or the caller need become its outputs. Nothing is lowered or fused again, so that its nodes compute the
+//! same as in the whole program.
 
 use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,29 +10,33 @@ use std::sync::Arc;
 pub(super) struct Cut {
     /// The parts, in order.
     pub(super) parts: Vec<Part>,
-    /// Bytes of the values that are alive before each part, and after the last: inputs first, then what passes, at the end the outputs.
+    /// Bytes of the values that are alive before each part, and after the last: first the inputs, then values that
+    /// pass, at the end the outputs.
     pub(super) live: Vec<u64>,
-    /// How many values pass between parts.
+    /// Number of values that pass between parts.
     pub(super) slots: usize,
-    /// The slots of the program's inputs, in its order.
+    /// Slots of the program's inputs, in its order.
     pub(super) inputs: Vec<usize>,
-    /// Where the program's outputs are, in its order; `None` for constants.
+    /// Slots of the program's outputs, in its order; `None` for constants.
     pub(super) outputs: Vec<Option<usize>>,
 }
 
-/// One interval.
+/// One interval of the nodes.
 pub(super) struct Part {
     pub(super) program: Arc<Program>,
-    /// The slots that it reads, in the order of its inputs.
+    /// Slots that it reads, in the order of its inputs.
     pub(super) reads: Vec<usize>,
-    /// The slots that it fills, in the order of its outputs.
+    /// Slots that it fills, in the order of its outputs.
     pub(super) makes: Vec<usize>,
-    /// The slots that nobody needs after it.
+    /// Slots that nothing reads after it.
     pub(super) drops: Vec<usize>,
 }
 
 impl Cut {
-    /// Cuts a program: `order` holds all of its nodes in a topological order, and `sizes` how many each part has. O(nodes + values × parts).
+    /// Cuts a program.
+    ///
+    /// `order` holds all of its nodes in a topological order, and `sizes` the number of nodes of each part. O(nodes +
+    /// values × parts).
     pub(super) fn new(whole: &Program, order: &[NodeId], sizes: &[usize]) -> Self {
         let mut part_of = vec![0; whole.nodes.len()];
         let (mut ranges, mut from) = (Vec::new(), 0);
@@ -55,9 +60,9 @@ impl Cut {
     }
 }
 
-/// From which part to which each value that passes between parts is alive.
+/// Range of parts in which each value that passes between parts is alive.
 struct Spans {
-    /// Before which part it is there, and the last part that reads it: the number of parts for the caller.
+    /// The part before which it exists, and the last part that reads it. The number of parts stands for the caller.
     of: BTreeMap<ValueId, (usize, usize)>,
     parts: usize,
 }
@@ -79,7 +84,7 @@ impl Spans {
         }
         whole.outputs.iter().for_each(|output| read(output.value, parts));
         let inputs: BTreeSet<_> = whole.inputs.iter().copied().collect();
-        // What is read only where it is made passes nowhere.
+        // A value that is read only in the part that makes it does not pass between parts.
         of.retain(|value, (there, last)| there <= last || inputs.contains(value));
         Self { of, parts }
     }
@@ -88,7 +93,7 @@ impl Spans {
         self.of.keys().copied()
     }
 
-    /// Bytes alive before a part, or after the last.
+    /// Returns the bytes alive before a part, or after the last.
     fn live(&self, whole: &Program, part: usize) -> u64 {
         let alive = self.of.iter().filter(|(_, (there, last))| *there <= part && part <= *last);
         alive.map(|(value, _)| whole.value(*value).spec.bytes() as u64).sum()
@@ -121,11 +126,11 @@ impl Spans {
     }
 }
 
-/// A program in the making.
+/// A part's program while it is built.
 struct Copy<'a> {
     whole: &'a Program,
     program: Program,
-    /// The values that were copied.
+    /// Values that were copied, by their id in the whole program.
     own: BTreeMap<ValueId, ValueId>,
 }
 
@@ -137,7 +142,8 @@ impl Copy<'_> {
         own
     }
 
-    /// What a node of the part reads: a value that is there already, or a constant.
+    /// Returns the copy of a value that a node of the part reads. Copies it first if it is a constant that is not there
+    /// yet.
     fn read(&mut self, value: ValueId) -> ValueId {
         match self.own.get(&value) {
             Some(own) => *own,

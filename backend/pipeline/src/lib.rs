@@ -1,10 +1,12 @@
-//! Streams of data sets: a model as a pipeline of stages that work at the same time on different devices.
+//! Runs a model as a pipeline of stages that work at the same time on different devices.
 //!
-//! The lowered, fused program is cut into intervals of its order; each is a program of its own, planned and run on its device as any
-//! other, with channels of stated capacity between. A stage may have several devices, of which each works at another data set
-//! (*replicated*), or several cores of one CPU device, which work at each data set together (*data-parallel*). Which nodes are a stage, and
-//! where, is chosen for the least time between results, or the least time of each, within bounds on the other; the theory is in
-//! [`anabranch_placement::pipeline`]. [`Pipeline`] is the way in.
+//! The lowered, fused program is cut into intervals of its order. Each interval is a program of its own, planned and
+//! run on its device like any other, with channels of a given capacity between them. A stage may have several devices,
+//! each of which works at another data set (*replicated*). Or it may have several cores of one CPU device, which work
+//! at each data set together (*data-parallel*).
+//!
+//! The nodes and devices of each stage are chosen for the least time between results, or for the least time of each
+//! data set, within bounds on the other. [`anabranch_placement::pipeline`] holds the theory. Start with [`Pipeline`].
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
-//! Stages that work at the same time, each on threads of its own, with channels between them; what goes through is left open.
+//! Stages that work at the same time, each on threads of its own, with channels between them. The type of the items is
+//! generic.
 //!
-//! A failure travels down the line in its data set's place. So what came before it is finished and leaves in order, what came after it
-//! is dropped, and whoever takes the results sees it exactly where the data set is missing.
+//! A failure travels down the line in its data set's place. Data sets before it are finished and leave in order; data
+//! sets after it are dropped. The thread that takes the results sees the failure exactly where the data set is missing.
 
 use super::error::PipelineError;
 use super::ring::{Ring, Taken, Turn};
@@ -14,32 +15,32 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// What a replica does with each of its data sets.
+/// Work of a replica on each of its data sets.
 pub(super) type Work<T> = Box<dyn FnMut(&mut T) -> Result<(), SessionError>>;
 
 /// One of the devices that do the work of a stage.
 pub(super) struct Replica<T> {
     pub(super) device: String,
-    /// Makes its work, on its own thread.
+    /// Makes the work, on the replica's own thread.
     pub(super) start: Box<dyn FnOnce() -> Work<T> + Send>,
 }
 
 /// A part of the work, done by its replicas.
 pub(super) struct Stage<T> {
     pub(super) replicas: Vec<Replica<T>>,
-    /// Whether replicas take data sets in turn; else whoever is free takes the next.
+    /// Whether replicas take data sets in turn. Otherwise the next free replica takes the next data set.
     pub(super) in_turn: bool,
-    /// Data sets that may wait before it.
+    /// Number of data sets that may wait before it.
     pub(super) capacity: usize,
-    /// Of these, how many are handed on at a time.
+    /// Number of waiting data sets that are handed on at a time.
     pub(super) gather: usize,
 }
 
-/// The line at work.
+/// A running line.
 pub(super) struct Line<T> {
     shared: Arc<Shared<T>>,
     threads: Vec<JoinHandle<()>>,
-    /// How many data sets were accepted, and whether more will be.
+    /// Number of accepted data sets, and whether more will come.
     accepted: Mutex<Accepted>,
 }
 
@@ -50,25 +51,25 @@ struct Accepted {
 }
 
 struct Shared<T> {
-    /// One before each stage, and one behind the last.
+    /// One ring before each stage, and one behind the last.
     rings: Vec<Ring<Result<T, PipelineError>>>,
-    /// The failure of the least number.
+    /// Failure of the data set with the least number.
     failure: Mutex<Option<PipelineError>>,
-    /// Of each replica, by stage.
+    /// Times of each replica, by stage.
     times: Vec<Vec<Mutex<Times>>>,
     origin: Instant,
 }
 
-/// Why a data set was not accepted.
+/// Reason why a data set was not accepted.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// No more are taken.
+    /// The line was finished.
     Finished,
-    /// The line has ended.
+    /// The line has ended, with this failure if there was one.
     Ended(Option<PipelineError>),
 }
 
-/// Which replica a thread is.
+/// Position of a replica's thread in the line.
 #[derive(Clone, Copy)]
 struct Seat {
     stage: usize,
@@ -77,7 +78,9 @@ struct Seat {
 }
 
 impl<T: Send + 'static> Line<T> {
-    /// Starts the threads of all stages, with room for `results` finished data sets that nobody has taken, handed on `gather` at a time.
+    /// Starts the threads of all stages.
+    ///
+    /// The line holds up to `results` finished data sets that were not taken yet, and hands on `gather` at a time.
     ///
     /// # Errors
     /// If the system gives no more threads.
@@ -104,12 +107,12 @@ impl<T: Send + 'static> Line<T> {
         Ok(line)
     }
 
-    /// How many data sets can be pushed before a result is taken.
+    /// Number of data sets that can be pushed before a result is taken.
     pub(super) fn room(&self) -> usize {
         self.shared.rings.iter().map(Ring::capacity).fold(0, usize::saturating_add)
     }
 
-    /// Gives the line a data set, waiting for room; its number.
+    /// Puts a data set into the line and returns its number. Waits while the line is full.
     pub(super) fn push(&self, item: T) -> Result<u64, Refused> {
         let number = {
             let mut accepted = lock(&self.accepted);
@@ -125,14 +128,14 @@ impl<T: Send + 'static> Line<T> {
         }
     }
 
-    /// Says that no more data sets will come.
+    /// Announces that no more data sets will come.
     pub(super) fn finish(&self) {
         let mut accepted = lock(&self.accepted);
         accepted.finished = true;
         self.shared.rings[0].finish(accepted.count);
     }
 
-    /// The next result in order; `None` after the last, after a failure, and once the line was closed.
+    /// Returns the next result in order; `None` after the last, after a failure, and once the line was closed.
     pub(super) fn next(&self) -> Option<(u64, Result<T, PipelineError>)> {
         let results = self.shared.rings.last()?;
         match results.take(None) {
@@ -146,36 +149,36 @@ impl<T: Send + 'static> Line<T> {
         }
     }
 
-    /// Ends the line: what is in it is dropped.
+    /// Ends the line and drops the data sets in it.
     pub(super) fn close(&self) {
         self.shared.rings.iter().for_each(Ring::close);
     }
 
-    /// When each replica was at work, by stage.
+    /// Returns the times at which each replica worked, by stage.
     pub(super) fn times(&self) -> Vec<Vec<Times>> {
         self.shared.times.iter().map(|stage| stage.iter().map(|times| lock(times).clone()).collect()).collect()
     }
 
-    /// Data sets that wait before each stage.
+    /// Returns the number of data sets that wait before each stage.
     pub(super) fn waiting(&self) -> Vec<usize> {
         let rings = &self.shared.rings;
         rings[..rings.len() - 1].iter().map(Ring::waiting).collect()
     }
 
-    /// When the line was started: what its times count from.
+    /// Returns when the line was started. Its times count from then.
     pub(super) fn origin(&self) -> Instant {
         self.shared.origin
     }
 }
 
 impl<T> Shared<T> {
-    /// The life of a replica.
+    /// Runs a replica until the line ends.
     fn serve(&self, seat: Seat, replica: Replica<T>) {
         let (before, after) = (&self.rings[seat.stage], &self.rings[seat.stage + 1]);
         let Replica { device, start } = replica;
         let mut work = match catch_unwind(AssertUnwindSafe(start)) {
             Ok(work) => work,
-            // There is no data set to blame: it fails with its first.
+            // There is no data set to blame yet: the replica fails at its first.
             Err(payload) => {
                 let error: SessionError = ExecError::panicked(&*payload).into();
                 Box::new(move |_: &mut T| Err(error.clone()))
@@ -195,17 +198,18 @@ impl<T> Shared<T> {
                 lock(&self.times[seat.stage][seat.replica]).add(number, begun, self.origin.elapsed());
                 Ok(item)
             });
-            // Before it leaves: what it ends makes others end, and who pushes then asks why.
+            // Noted before the failure leaves: it ends other stages, and a thread that pushes then asks for the reason.
             let failed = result.as_ref().err().inspect(|failure| self.note(failure)).is_some();
             let left = after.put(number, result);
-            // Those behind it are lost in any case; whoever waits to send one learns it.
+            // Data sets behind this one are lost in any case. A thread that waits to send one sees that the ring is
+            // closed.
             if failed || left.is_err() {
                 return before.close();
             }
         }
     }
 
-    /// Keeps a failure for those who push.
+    /// Keeps a failure for threads that push.
     fn note(&self, failure: &PipelineError) {
         let mut known = lock(&self.failure);
         if known.as_ref().is_none_or(|known| failure.data_set() < known.data_set()) {

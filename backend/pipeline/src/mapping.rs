@@ -1,4 +1,4 @@
-//! Which nodes are a stage, and which devices do its work: what a pipeline file holds and people edit.
+//! Nodes and devices of each stage, as a pipeline file holds them and people edit them.
 
 use super::costs::StageCosts;
 use super::teams::group_name;
@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The stages of a pipeline, in the order of the data's way. None at all: each data set is run on all devices together, as a session
-/// runs it.
+/// The stages of a pipeline, in the order in which data passes them.
+///
+/// If there are none, each data set runs on all devices together, as in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageMapping {
@@ -21,14 +22,14 @@ pub struct StageMapping {
     pub stages: Vec<StageDevices>,
 }
 
-/// One stage.
+/// Devices and nodes of one stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageDevices {
-    /// The devices, each of which does the whole work of the stage for some of the data sets. Or one group of cores of one CPU device, joined
-    /// as in `cpu0.0+cpu0.1`, which work at each data set together.
+    /// The devices, each of which does the whole work of the stage for some of the data sets. Or one group of cores of
+    /// one CPU device, joined as in `cpu0.0+cpu0.1`, which work at each data set together.
     pub devices: Vec<String>,
-    /// The names of the stage's nodes, in an order in which each comes after those that it reads.
+    /// Names of the stage's nodes, in an order in which each comes after the nodes that it reads.
     pub nodes: Vec<String>,
 }
 
@@ -37,13 +38,13 @@ pub struct StageDevices {
 pub(super) struct Stages {
     /// All nodes, in a topological order.
     pub(super) order: Vec<NodeId>,
-    /// How many nodes each stage has.
+    /// Number of nodes of each stage.
     pub(super) sizes: Vec<usize>,
-    /// The processors of each stage.
+    /// Processors of each stage.
     pub(super) on: Vec<On>,
 }
 
-/// The processors of a stage, and how they share it.
+/// Processors of a stage, and how they share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct On {
     pub(super) processors: Vec<usize>,
@@ -51,19 +52,19 @@ pub(super) struct On {
 }
 
 impl On {
-    /// One processor, or several of which each works at another data set.
+    /// Returns one processor, or several that each work at another data set.
     pub(super) fn each(processors: Vec<usize>) -> Self {
         let sharing = if processors.len() == 1 { Sharing::Single } else { Sharing::Replicated };
         Self { processors, sharing }
     }
 
-    /// Cores that work at each data set together.
+    /// Returns cores that work at each data set together.
     pub(super) fn group(cores: Vec<usize>) -> Self {
         let sharing = if cores.len() == 1 { Sharing::Single } else { Sharing::DataParallel };
         Self { processors: cores, sharing }
     }
 
-    /// What takes data sets: each of the processors, or all of them as one.
+    /// Groups of processors that take data sets: each processor, or all of them as one.
     pub(super) fn takers(&self) -> impl ExactSizeIterator<Item = &[usize]> {
         let size = if self.sharing == Sharing::DataParallel { self.processors.len() } else { 1 };
         self.processors.chunks(size.max(1))
@@ -74,7 +75,7 @@ impl StageMapping {
     /// Reads a mapping from a file.
     ///
     /// # Errors
-    /// If it cannot be read, or is none.
+    /// If it cannot be read, or is not a mapping.
     pub fn read(path: &Path) -> Result<Self, SessionError> {
         let refused = |error: String| refused(format!("{}: {error}", path.display()));
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(error.to_string()))?;
@@ -90,7 +91,7 @@ impl StageMapping {
         Self { stages: stages.on.iter().enumerate().map(stage).collect() }
     }
 
-    /// What it means for a program and the processors that there are; `None` for all devices together.
+    /// Resolves the mapping for a program and the processors of this machine; `None` for all devices together.
     pub(super) fn stages(&self, costs: &StageCosts) -> Result<Option<Stages>, SessionError> {
         if self.stages.is_empty() {
             return Ok(None);
@@ -133,7 +134,7 @@ impl StageDevices {
 }
 
 impl Stages {
-    /// What a mapping over cuts of the program means: `sizes` are the nodes of each of its stages.
+    /// Resolves a mapping over cuts of the program. `sizes` holds the number of nodes of each cut.
     pub(super) fn of(mapping: &Mapping, order: &[NodeId], sizes: &[usize]) -> Self {
         let size = |interval: &Interval| sizes[interval.stages.clone()].iter().sum();
         let on = |interval: &Interval| match interval.sharing {
@@ -147,13 +148,13 @@ impl Stages {
         }
     }
 
-    /// The nodes of a stage.
+    /// Returns the nodes of a stage.
     pub(super) fn nodes(&self, stage: usize) -> &[NodeId] {
         let before: usize = self.sizes[..stage].iter().sum();
         &self.order[before..before + self.sizes[stage]]
     }
 
-    /// The same over stages that are these themselves.
+    /// Returns the mapping of these stages, each of which is an interval of its own.
     pub(super) fn mapping(&self) -> Mapping {
         let interval = |(at, on): (usize, &On)| Interval {
             stages: at..at + 1,
@@ -163,7 +164,8 @@ impl Stages {
         Mapping { intervals: self.on.iter().enumerate().map(interval).collect() }
     }
 
-    /// Sees that all nodes are there once, each after what it reads, each processor in one stage at most, and that groups can be.
+    /// Verifies that each node is there once and after the nodes that it reads, that no processor is in two stages, and
+    /// that groups are possible.
     pub(super) fn verify(&self, costs: &StageCosts) -> Result<(), SessionError> {
         let program = costs.program();
         let name = |node: NodeId| &program.node(node).name;
@@ -201,7 +203,7 @@ impl Stages {
     }
 }
 
-/// A mapping that cannot be followed.
+/// Returns the error of a mapping that cannot be followed.
 pub(super) fn refused(text: String) -> SessionError {
     ExecError::new(ErrorKind::PlanFile, text).into()
 }

@@ -1,4 +1,4 @@
-//! What a pipeline was measured to do.
+//! Measurements of a pipeline.
 
 use super::costs::StageCosts;
 use super::mapping::On;
@@ -8,62 +8,63 @@ use anabranch_costs::median;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What a pipeline was measured to do. Times in seconds.
+/// Measurements of a pipeline. Times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Data sets that went through.
+    /// Number of data sets that went through.
     pub data_sets: u64,
-    /// From result to result, on average once the pipeline was full; 0 where fewer went through.
+    /// Mean time between results once the pipeline was full; 0 if too few data sets went through.
     pub period: f64,
-    /// From result to result, if stages had never waited: what the slowest of them takes. The rest went by in waiting for data sets, or for who takes
-    /// results.
+    /// Time between results if stages never waited: the time of the slowest stage.
+    ///
+    /// The pipeline spends the rest of [`Self::period`] waiting for data sets, or for the thread that takes results.
     pub stage_period: f64,
-    /// From when a data set was begun with until it was done.
+    /// Time from the start of a data set to its end.
     pub latency: LatencyShares,
-    /// By stage.
+    /// Measurements of each stage.
     pub stages: Vec<MeasuredStage>,
 }
 
-/// How long data sets took: half, 95 and 99 % of them no longer than this. Right within 1 %.
+/// Quantiles of the time of a data set, exact to 1 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LatencyShares {
-    /// Half.
+    /// Median.
     pub p50: f64,
-    /// 95 %.
+    /// 95th percentile.
     pub p95: f64,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: f64,
 }
 
-/// A stage's devices.
+/// Measurements of a stage's devices.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredStage {
-    /// One for each device of the stage.
+    /// Measurements of each device of the stage.
     pub devices: Vec<MeasuredReplica>,
 }
 
-/// One device of a stage.
+/// Measurements of one device of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeasuredReplica {
-    /// Its name.
+    /// Name of the device.
     pub device: String,
-    /// Data sets that it was given.
+    /// Number of data sets that it took.
     pub data_sets: u64,
-    /// Seconds for one of the last of them, at the median; 0 for none.
+    /// Median seconds of its last data sets; 0 if it took none.
     pub seconds: f64,
-    /// Its share of the time in which it was at work.
+    /// Share of the time in which it worked.
     pub busy: f64,
-    /// When it was at work on the last of them.
+    /// Times at which it worked on its last data sets.
     #[serde(skip)]
     pub spans: Vec<StageSpan>,
 }
 
-/// What is noted of results as they leave.
+/// Counts results as they leave, and their times.
 pub(super) struct Watch {
-    /// Data sets until the pipeline is full.
+    /// Number of data sets until the pipeline is full.
     fill: u64,
     count: u64,
-    /// When the first result left once it was full, and the last by now.
+    /// Time of the first result once the pipeline was full, and of the last up to now.
     full: Option<Instant>,
     last: Option<Instant>,
     latency: Histogram,
@@ -79,7 +80,7 @@ impl Watch {
         if data_set == self.fill {
             self.full = done;
         }
-        // Results of replicas leave in order, and may be done in another.
+        // Results of replicas leave in order, but may be done in another order.
         self.last = self.last.max(done);
         self.latency.add(latency);
     }
@@ -106,7 +107,7 @@ impl Watch {
 }
 
 impl MeasuredStage {
-    /// How often it can give a result, in seconds.
+    /// Least seconds between results.
     fn period(&self, in_turn: bool) -> f64 {
         let known = self.devices.iter().map(|replica| replica.seconds).filter(|seconds| *seconds > 0.0);
         match in_turn {
@@ -130,11 +131,13 @@ impl Times {
 }
 
 impl StageCosts {
-    /// Adds what a pipeline with these costs has measured of its stages, and says by which factor the one that is furthest off took longer or
-    /// shorter than predicted: 1 where all was as predicted. Nothing is learnt from a plan that does not fit these costs.
+    /// Adds the measured times of a pipeline's stages.
+    ///
+    /// Returns the factor between measured and predicted time of the stage that is furthest off, or 1 if all are as
+    /// predicted. Learns nothing from a plan that does not fit these costs.
     pub fn learn_from(&mut self, plan: &PipelinePlan, measured: &Measured) -> f64 {
         let mut furthest: f64 = 1.0;
-        // A mapping of another model, or of other devices, says nothing of these costs.
+        // A mapping of another model or of other devices does not apply to these costs.
         let Ok(stages) = plan.mapping.stages(self) else { return furthest };
         for (at, (stage, planned)) in measured.stages.iter().zip(&plan.stages).enumerate() {
             let kinds = stages.as_ref().map_or_else(|| vec![(&[][..], vec![0])], |stages| self.kinds(&stages.on[at]));
@@ -156,7 +159,7 @@ impl StageCosts {
         furthest
     }
 
-    /// The takers of a stage by kind: the first of each, and the places of its equals.
+    /// Returns the takers of a stage by kind: the first of each kind, and the positions of all takers of the kind.
     fn kinds<'a>(&self, on: &'a On) -> Vec<(&'a [usize], Vec<usize>)> {
         let key = |taker: &[usize]| &self.processors[taker[0]].key;
         let mut kinds: Vec<(&[usize], Vec<usize>)> = Vec::new();
@@ -177,7 +180,7 @@ mod tests {
     use crate::plan::StagePlan;
     use anabranch_ir::program::NodeId;
 
-    /// One stage by turns on two cores of one kind and one of another: each kind learns from its own.
+    /// Two cores of one kind and one core of another take turns at one stage: each kind learns from its own times.
     #[test]
     fn devices_of_different_kinds_learn_what_each_of_them_took() {
         let mut costs = StageCosts::made_up(3, 0.0);

@@ -1,4 +1,4 @@
-//! From a mapping to a pipeline that is at work: its stages' plans, the memory of all of them together, and their threads.
+//! Makes a running pipeline from a mapping: plans its stages, accounts for their memory, and starts their threads.
 
 use super::choice::{Candidate, candidates};
 use super::costs::StageCosts;
@@ -19,15 +19,16 @@ use anabranch_session::{Inputs, Session, SessionError};
 use std::sync::Arc;
 
 impl Pipeline {
-    /// Opens a pipeline for inputs of these shapes, with the best mapping that fits the devices' memory beside what the session holds there.
+    /// Opens a pipeline for inputs of these shapes, with the best mapping that fits the devices' memory next to the
+    /// session's own.
     ///
     /// # Errors
-    /// If the inputs do not fit the model, no mapping of those wanted fits, or a device cannot be used.
+    /// If the inputs do not fit the model, none of the mappings to choose from fits, or a device cannot be used.
     pub fn open(session: &Session, inputs: &Inputs, options: &PipelineOptions) -> Result<Self, SessionError> {
         Self::with_costs(session, &StageCosts::of(session, inputs, options.measure)?, options)
     }
 
-    /// The same with costs that are known.
+    /// Opens a pipeline as [`Self::open`] does, with costs that are already known.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -53,7 +54,7 @@ impl Pipeline {
     }
 }
 
-/// What a pipeline is opened with.
+/// Session, costs and options that a pipeline is opened with.
 struct Opening<'a> {
     session: &'a Session,
     costs: &'a StageCosts,
@@ -68,7 +69,7 @@ impl Opening<'_> {
         }
     }
 
-    /// One stage, which is the session's own plan.
+    /// Returns the parts of a pipeline of one stage, which is the session's own plan.
     fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
         let program = &self.costs.lowered.program;
         let wiring = Wiring::whole(program);
@@ -100,7 +101,7 @@ impl Opening<'_> {
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
     }
 
-    /// Stages on devices of their own.
+    /// Returns the parts of a pipeline whose stages are on devices of their own.
     fn in_stages(&self, candidate: &Candidate, stages: &Stages) -> Result<Parts, SessionError> {
         let program = &self.costs.lowered.program;
         let cut = Cut::new(program, &stages.order, &stages.sizes);
@@ -115,7 +116,8 @@ impl Opening<'_> {
         let (mut line, mut described) = (Vec::new(), Vec::new());
         for (at, plans) in plans.into_iter().enumerate() {
             let on = &takers[at];
-            // Devices of different kinds round differently: which takes which data set is then no matter of time.
+            // Devices of different kinds round differently. In turn, the device of a data set does not depend on
+            // timing.
             let in_turn = on.iter().any(|processor| processor.key != on[0].key);
             let replicas = plans
                 .iter()
@@ -131,7 +133,7 @@ impl Opening<'_> {
                 in_turn,
                 bytes_in: wiring.live[at],
             });
-            // Whose turn it is takes it at once: nobody else can.
+            // If replicas take turns, gathering would only delay: no other replica may take the data set.
             let gather = if in_turn { 1 } else { room.gather };
             line.push(Stage { replicas, in_turn, capacity: room.capacities[at], gather });
         }
@@ -140,12 +142,12 @@ impl Opening<'_> {
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
     }
 
-    /// Seconds from data set to data set, as far as these may wait for each other.
+    /// Returns the seconds between data sets that may be gathered, or infinity if latency counts.
     fn stride(&self, candidate: &Candidate) -> f64 {
         if self.options.goal == Goal::Period { candidate.performance.period } else { f64::INFINITY }
     }
 
-    /// The plans of all replicas, by stage, with the session's devices that they are on.
+    /// Returns the plans of all replicas by stage, with the session's devices that they use.
     #[expect(clippy::type_complexity, reason = "what the session charges")]
     fn plans(
         &self,

@@ -1,44 +1,48 @@
-//! How a pipeline is chosen and run.
+//! Options for choosing and running a pipeline.
 
 use super::mapping::StageMapping;
 use anabranch_execute::RunOptions;
 use anabranch_placement::pipeline::Goal;
 use std::num::NonZeroUsize;
 
-/// Options of a [`Pipeline`](super::Pipeline). Start from [`Default`] and name what differs.
+/// Options of a [`Pipeline`](super::Pipeline). Start from [`Default`] and set the fields that differ.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PipelineOptions {
-    /// What is sought. Default: the least period.
+    /// Goal of the choice. Default: the least period.
     pub goal: Goal,
-    /// Which mappings are sought among. Default: all.
+    /// Mappings to choose from. Default: all.
     pub among: Among,
-    /// Data sets that may wait before each stage, for each of its devices, and behind the last: 1 at least. More make up for times that
-    /// differ from data set to data set, and take memory and latency. Default: 2. Small data sets that come within less than 0.2 ms are
-    /// handed on several at a time, for which more may wait.
+    /// Number of data sets that may wait before each stage, per device of the stage, and behind the last. At least 1.
+    /// Default: 2.
+    ///
+    /// More data sets even out times that vary, but take memory and latency. Small data sets less than 0.2 ms apart are
+    /// handed on several at a time; more of these may wait.
     pub capacity: NonZeroUsize,
-    /// Whether stages may be data-parallel: several cores of one CPU device work at each data set together. Default: yes.
+    /// Whether stages may be data-parallel: several cores of one CPU device work at each data set together. Default:
+    /// true.
     pub data_parallel: bool,
-    /// Whether costs are measured first, which takes some ten runs of the model on one core, and as many on all cores of each CPU device
-    /// together. Default: yes.
+    /// Whether costs are measured first. Default: true.
+    ///
+    /// Measuring takes some ten runs of the model on one core, and as many on all cores of each CPU device together.
     pub measure: bool,
-    /// How each stage is run.
+    /// Options of each stage's runs.
     pub run: RunOptions,
 }
 
-/// Which mappings are sought among.
+/// Mappings to choose from.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Among {
-    /// All of these, and stages some of which are replicated or data-parallel.
+    /// All mappings below, and stages that may be replicated or data-parallel.
     #[default]
     All,
-    /// All devices together, one data set at a time: what [`Session::run`](anabranch_session::Session::run) does.
+    /// All devices together, one data set at a time, as in [`Session::run`](anabranch_session::Session::run).
     Together,
-    /// A whole copy of the model on each of so many cores; on all if no number is given.
+    /// A whole copy of the model on each of this many cores. Default: all cores.
     Replicated(Option<NonZeroUsize>),
-    /// The whole model on so many cores of one CPU device, which work at each data set together; on all of the device that has most if no
-    /// number is given.
+    /// The whole model on this many cores of one CPU device, which work at each data set together. Default: all cores
+    /// of the device that has most.
     DataParallel(Option<NonZeroUsize>),
     /// Stages on one device each.
     Pipelined,
@@ -55,32 +59,32 @@ impl Default for PipelineOptions {
 }
 
 impl PipelineOptions {
-    /// Seeks this.
+    /// Sets the goal (default: the least period).
     pub fn with_goal(self, goal: Goal) -> Self {
         Self { goal, ..self }
     }
 
-    /// Seeks among these mappings.
+    /// Sets the mappings to choose from (default: all).
     pub fn with_among(self, among: Among) -> Self {
         Self { among, ..self }
     }
 
-    /// Lets so many data sets wait before each stage, for each of its devices.
+    /// Sets the number of data sets that may wait before each stage, per device of the stage (default: 2).
     pub fn with_capacity(self, capacity: NonZeroUsize) -> Self {
         Self { capacity, ..self }
     }
 
-    /// Lets stages be data-parallel, or not.
+    /// Sets whether stages may be data-parallel (default: true).
     pub fn with_data_parallel(self, data_parallel: bool) -> Self {
         Self { data_parallel, ..self }
     }
 
-    /// Measures costs first, or not.
+    /// Sets whether costs are measured first (default: true).
     pub fn with_measuring(self, measure: bool) -> Self {
         Self { measure, ..self }
     }
 
-    /// Runs stages like this.
+    /// Sets the options of the stages' runs.
     pub fn with_run(self, run: RunOptions) -> Self {
         Self { run, ..self }
     }

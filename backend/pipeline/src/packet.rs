@@ -1,4 +1,4 @@
-//! A data set on its way, and what a replica does with it.
+//! A data set on its way, and the work of a replica on it.
 
 use super::line::Work;
 use super::wiring::{Leaving, Route, Wiring};
@@ -7,24 +7,24 @@ use anabranch_kernels::Tensor;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// The values that are alive of one data set.
+/// Values of one data set that are alive.
 pub(super) struct Packet {
-    /// By slot.
+    /// Values by slot.
     values: Vec<Option<Tensor>>,
-    /// When the first stage began with it, and the last was done.
+    /// Times at which the first stage began with it and the last stage finished.
     pub(super) begun: Option<Instant>,
     pub(super) done: Option<Instant>,
 }
 
 impl Packet {
-    /// A data set of these inputs.
+    /// Returns a data set with these inputs.
     pub(super) fn new(inputs: &[&Tensor], wiring: &Wiring) -> Self {
         let mut values = vec![None; wiring.slots];
         inputs.iter().zip(&wiring.inputs).for_each(|(input, slot)| values[*slot] = Some(Tensor::clone(input)));
         Self { values, begun: None, done: None }
     }
 
-    /// The results of one that has gone through all stages.
+    /// Returns the results, once the data set has gone through all stages.
     pub(super) fn results(&self, wiring: &Wiring) -> Result<Vec<Tensor>, ExecError> {
         let wrong = || ExecError::internal("a pipeline's result is not what the model declares");
         let result = |output: &Leaving| match output {
@@ -38,8 +38,10 @@ impl Packet {
     }
 }
 
-/// Calls `run` with the values that `route` names. What it made of the last `kept` data sets is looked after: where nobody holds that any
-/// more, the next run writes into its memory, so that a pipeline in its stride allocates next to nothing.
+/// Returns work that calls `run` with the values that `route` names.
+///
+/// It keeps the results of the last `kept` data sets. Once nothing else holds them, the next run writes into their
+/// memory, so that a pipeline in steady state allocates almost nothing.
 pub(super) fn work(
     mut run: impl FnMut(&[&Tensor], &RunOptions, &mut RunOutput) -> Result<(), ExecError> + 'static,
     route: Route,

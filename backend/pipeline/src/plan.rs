@@ -1,4 +1,4 @@
-//! What a pipeline will do, and what is predicted of it.
+//! Plan of a pipeline, with its predictions.
 
 use super::choice::Candidate;
 use super::costs::StageCosts;
@@ -6,58 +6,59 @@ use super::mapping::{On, StageMapping};
 use super::teams::group_name;
 use serde::Serialize;
 
-/// What a pipeline will do, and what is predicted of it. Times in seconds, sizes in bytes.
+/// Plan of a pipeline, with its predictions. Times in seconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PipelinePlan {
-    /// How the mapping was found.
+    /// Description of how the mapping was found.
     pub how: String,
-    /// The stages, in the order of the data's way.
+    /// The stages, in the order in which data passes them.
     pub stages: Vec<StagePlan>,
-    /// From result to result.
+    /// Predicted time between results.
     pub period: f64,
-    /// From the beginning of a data set to its result.
+    /// Predicted time from the start of a data set to its result.
     pub latency: f64,
-    /// What handing over a data set takes at each stage, as measured; part of the period and the latency.
+    /// Measured time to hand over a data set, per stage. Contained in the period and the latency.
     pub handover: f64,
-    /// What each device of the session holds at most for the pipeline: weights, the stages' own memory, and on the host what is in flight.
+    /// Most bytes that each device of the session holds for the pipeline: weights, the stages' own memory, and on the
+    /// host the data sets in flight.
     pub held: Vec<(String, u64)>,
-    /// What is in flight between stages at most: values that wait, that pass stages, and memory that is kept for the next.
+    /// Most bytes in flight: values that wait or pass stages, and memory kept for the next data sets.
     pub in_flight: u64,
-    /// The mappings that were thought of, the best by prediction first.
+    /// Mappings that were considered, the best by prediction first.
     pub candidates: Vec<Tried>,
-    /// The mapping, to be read again.
+    /// The mapping, in a form that can be read again.
     #[serde(skip)]
     pub mapping: StageMapping,
 }
 
-/// A stage. Times in seconds, sizes in bytes.
+/// Plan of a stage. Times in seconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StagePlan {
-    /// Where it runs: more than one device for a stage that is replicated. Cores that work at each data set together are one, as in
-    /// `cpu0.0+cpu0.1`.
+    /// Devices of the stage: more than one if it is replicated. Cores that work at each data set together are one
+    /// device, as in `cpu0.0+cpu0.1`.
     pub devices: Vec<String>,
-    /// The nodes.
+    /// Names of the stage's nodes.
     pub nodes: Vec<String>,
-    /// What a data set takes on each of its devices.
+    /// Time of a data set on each of its devices.
     pub seconds: Vec<f64>,
-    /// Whether its devices take data sets in turn; else whichever is free takes the next.
+    /// Whether its devices take data sets in turn. Otherwise the next free device takes the next data set.
     pub in_turn: bool,
-    /// Bytes of a data set before it.
+    /// Bytes of a data set before the stage.
     pub bytes_in: u64,
 }
 
-/// A mapping that was thought of.
+/// A mapping that was considered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tried {
-    /// How it was found.
+    /// Description of how it was found.
     pub how: String,
-    /// The devices of each of its stages, as in [`StagePlan::devices`]; none where all devices work together.
+    /// Devices of each of its stages, as in [`StagePlan::devices`]; empty if all devices work together.
     pub devices: Vec<Vec<String>>,
-    /// Predicted seconds from result to result.
+    /// Predicted seconds between results.
     pub period: f64,
-    /// Predicted seconds from the beginning of a data set to its result.
+    /// Predicted seconds from the start of a data set to its result.
     pub latency: f64,
-    /// Why it was not taken, where it was better by prediction than the one that was.
+    /// Reason why it was not taken, if its prediction was better than that of the mapping that was.
     pub refused: Option<String>,
 }
 

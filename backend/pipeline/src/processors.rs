@@ -1,4 +1,5 @@
-//! What stages can be put on: each core of the session's CPU devices, several of one device as a group, and each GPU, which a core feeds.
+//! Processors for stages: each core of the session's CPU devices, several cores of one device as a group, and each GPU
+//! with a core that feeds it.
 
 use super::teams::Team;
 use anabranch_costs::MachineCosts;
@@ -9,16 +10,16 @@ use anabranch_planning::{Machine, compute_devices};
 use anabranch_session::{Session, SessionError};
 use std::sync::Arc;
 
-/// One that a stage can be put on.
+/// A processor that a stage can run on.
 #[derive(Clone)]
 pub(super) struct Processor {
-    /// As reports call it: `cpu0.1` is the second core of `cpu0`.
+    /// Name in reports: `cpu0.1` is the second core of `cpu0`.
     pub(super) name: String,
-    /// What its costs are filed under.
+    /// Key of its costs in the cost store.
     pub(super) key: String,
-    /// What a stage's plan is made for: the core, and the GPU that it feeds.
+    /// Devices that a stage's plan is made for: the core, and the GPU that it feeds.
     pub(super) devices: Inventory,
-    /// Of each of these, the place of the session's device that it is, or is a part of.
+    /// Index of the session's device that each of these is, or is a part of.
     pub(super) homes: Vec<usize>,
 }
 
@@ -28,12 +29,12 @@ impl Processor {
         self.devices.gpus.is_empty()
     }
 
-    /// The machine that a stage on it is planned for.
+    /// Returns the machine that a stage on it is planned for.
     pub(super) fn machine(&self, costs: &MachineCosts) -> Machine {
         Machine::present(&self.devices, costs)
     }
 
-    /// Threads and devices of its own; a GPU is the one that the session has opened.
+    /// Makes its threads and devices. A GPU is the one that the session has opened.
     pub(super) fn pool(&self, session: &Session) -> Arc<DevicePool> {
         let mut devices = compute_devices(&self.devices);
         if let Some(gpu @ ComputeDevice::Gpu(_)) = devices.last_mut() {
@@ -45,7 +46,9 @@ impl Processor {
     }
 }
 
-/// The processors of a session's devices, without GPUs that it has given up: cores first. And which of them are cores of one device.
+/// Returns the processors of a session's devices, cores first, and the cores that belong to one device.
+///
+/// GPUs that the session has given up are left out.
 ///
 /// # Errors
 /// If the machine's cores cannot be told apart.
@@ -64,10 +67,10 @@ pub(super) fn processors(session: &Session) -> Result<(Vec<Processor>, Vec<Team>
             teams.push(Team { device: device.clone(), home, cores: (first..all.len()).collect() });
         }
     }
-    // The last core is the one that a pipeline of few stages leaves idle.
+    // The last core: a pipeline of few stages leaves it idle.
     let feeding = all.last().cloned();
     let lost = session.lost_devices();
-    // Places are those among all GPUs: filtered after they are numbered.
+    // Indices count all GPUs: filter after numbering.
     for (place, gpu) in inventory.gpus.iter().enumerate().filter(|(_, gpu)| !lost.contains(&gpu.name)) {
         if let Some(Processor { devices, homes, .. }) = &feeding {
             let devices = Inventory { gpus: vec![gpu.clone()], ..devices.clone() };
@@ -78,7 +81,7 @@ pub(super) fn processors(session: &Session) -> Result<(Vec<Processor>, Vec<Team>
     Ok((all, teams))
 }
 
-/// A device as devices of one core each. A device of one thread is that already.
+/// Splits a device into devices of one core each. A device of one thread stays as it is.
 fn cores(device: &CpuDevice, fine: &[CpuDevice]) -> Vec<CpuDevice> {
     let mut left: Vec<_> = fine.iter().collect();
     let mut cores = Vec::new();

@@ -1,18 +1,19 @@
-//! A bounded channel between two stages that keeps the order of the data sets: whoever makes them and whoever takes them, they leave by
-//! ascending number.
+//! A bounded channel between two stages that keeps the order of the data sets. They leave by ascending number, however
+//! many threads send and take them.
 //!
-//! A sender with data set `n` waits while `n` is `capacity` or more beyond the next to leave. So the least number that is under way
-//! never waits for room, and a line of such channels cannot come to a standstill by itself.
+//! A sender of data set `n` waits while `n` is `capacity` or more beyond the next to leave. The least number in flight
+//! therefore never waits for room, and a line of such channels cannot come to a standstill by itself.
 //!
-//! Where data sets take less than waking a thread does, they are handed on several at a time (`gather`): who waits for room is woken
-//! once there is room for so many, and who waits for data sets once so many are there, or after [`LINGER`].
+//! If data sets take less time than waking a thread, several are handed on at a time (`gather`). A thread that waits
+//! for room is woken once there is room for so many. A thread that waits for data sets is woken once so many are there,
+//! or after [`LINGER`].
 
 use anabranch_base::lock::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a data set may lie there while more are gathered.
+/// Longest time that a data set waits while more are gathered.
 pub(super) const LINGER: Duration = Duration::from_micros(500);
 
 /// The channel. Any number of threads send and take.
@@ -25,31 +26,31 @@ pub(super) struct Ring<T> {
 }
 
 struct State<T> {
-    /// The data sets from `next` on, as far as they have come.
+    /// Data sets from `next` on that have come.
     places: VecDeque<Option<T>>,
     next: u64,
-    /// How many there will be, once that is known.
+    /// Total number of data sets, once it is known.
     total: Option<u64>,
     closed: bool,
-    /// What `next` must have come to before those who wait for room are woken.
+    /// Value of `next` at which threads that wait for room are woken.
     room_at: Option<u64>,
-    /// Takers who wait for the next data set, and those who wait for several.
+    /// Takers that wait for the next data set, and takers that wait for several.
     waiting_for_head: u32,
     gathering: u32,
 }
 
-/// What a taker gets.
+/// Result of [`Ring::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Taken<T> {
     /// The next data set, with its number.
     Item(u64, T),
-    /// All have left; so many they were.
+    /// All data sets have left; this is their number.
     End(u64),
-    /// Nobody sends or takes any more.
+    /// The channel was closed.
     Closed,
 }
 
-/// The one of several takers that has every so many data sets.
+/// Position of one of several takers: it takes every `of`-th data set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) taker: u64,
@@ -57,7 +58,8 @@ pub(super) struct Turn {
 }
 
 impl<T> Ring<T> {
-    /// An empty channel for so many data sets, one at least, that hands on `gather` at a time, half its capacity at most.
+    /// Makes an empty channel for `capacity` data sets, at least one. It hands on `gather` at a time, at most half its
+    /// capacity.
     pub(super) fn new(capacity: usize, gather: usize) -> Self {
         let state = State {
             places: VecDeque::new(),
@@ -73,24 +75,24 @@ impl<T> Ring<T> {
         Self { state: Mutex::new(state), room, head, capacity: capacity.max(1) as u64, gather }
     }
 
-    /// How many data sets it has room for.
+    /// Number of data sets that it has room for.
     pub(super) fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Data sets in it.
+    /// Number of data sets in it.
     pub(super) fn waiting(&self) -> usize {
         lock(&self.state).places.iter().flatten().count()
     }
 
-    /// Sends data set `number`, which nobody has sent before; waits for room.
+    /// Sends data set `number`, which was not sent before. Waits for room.
     ///
     /// # Errors
-    /// The data set again, if the channel was closed.
+    /// Returns the data set, if the channel was closed.
     pub(super) fn put(&self, number: u64, item: T) -> Result<(), T> {
         let mut state = lock(&self.state);
         while !state.closed && number - state.next >= self.capacity {
-            // All before that number leave without this one.
+            // All data sets before that number leave without this one.
             let room_at = number - self.capacity + self.gather;
             state.room_at = Some(state.room_at.map_or(room_at, |known| known.min(room_at)));
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -109,7 +111,7 @@ impl<T> Ring<T> {
         Ok(())
     }
 
-    /// Takes the next data set, waiting for it; with a turn, only those that are this taker's.
+    /// Waits for the next data set and takes it. With a turn, takes only this taker's data sets.
     pub(super) fn take(&self, turn: Option<Turn>) -> Taken<T> {
         let mut state = lock(&self.state);
         let mut is_patient = self.gather > 1;
@@ -141,13 +143,13 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Says that the data sets below `total` are all that there will be.
+    /// Announces that no data sets from `total` on will come.
     pub(super) fn finish(&self, total: u64) {
         lock(&self.state).total = Some(total);
         self.head.notify_all();
     }
 
-    /// Ends the channel: what is in it is dropped, and nobody waits any more.
+    /// Ends the channel: drops the data sets in it and wakes all threads that wait.
     pub(super) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -158,7 +160,7 @@ impl<T> Ring<T> {
         self.head.notify_all();
     }
 
-    /// Lets takers look again, if there is something to see: a call to the system, so only where somebody waits.
+    /// Wakes takers if there is something to take. Waking is a system call, so it happens only if a taker waits.
     fn wake_takers(&self, state: &MutexGuard<'_, State<T>>) {
         let at_end = state.total == Some(state.next);
         let are_there = |count: u64| {
@@ -173,7 +175,7 @@ impl<T> Ring<T> {
 }
 
 impl<T> State<T> {
-    /// The next data set, if it is there.
+    /// Returns the next data set, if it is there.
     fn leave(&mut self) -> Option<T> {
         let item = self.places.front_mut()?.take()?;
         self.places.pop_front();
@@ -197,7 +199,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in (sender..1000).step_by(4) {
                         ring.put(number, number * 7).expect("open");
-                        // Between that and now others may have left, which only widens the window.
+                        // Other data sets may have left since then, which only widens the window.
                         assert!(number < taken.load(Ordering::SeqCst) + 1 + 3);
                     }
                 });
@@ -240,7 +242,7 @@ mod tests {
                     let ring = &ring;
                     scope.spawn(move || (sender..3001).step_by(3).for_each(|at| ring.put(at, at).expect("open")));
                 }
-                // One fewer than the last that is gathered: it comes all the same.
+                // One less than the gathered number is left at the end: it arrives all the same.
                 (0..3001).for_each(|number| assert_eq!(ring.take(None), Taken::Item(number, number)));
             });
             ring.finish(3001);

@@ -1,28 +1,31 @@
-//! How many data sets may be where in a pipeline, and the bytes of their values.
+//! Capacities of a pipeline's channels in data sets, and the bytes of their values.
 
 use super::wiring::Wiring;
 
-/// Data sets that come within so many seconds are handed on together: beside them, waking a thread (some 10 µs) is little.
+/// Data sets that come within this many seconds are handed on together: compared with them, waking a thread (some 10
+/// µs) is cheap.
 const STRIDE: f64 = 4e-4;
-/// At most so many, and so many bytes of values.
+/// Limits of what is handed on together: data sets, and bytes of values.
 const MOST_GATHERED: u64 = 32;
 const GATHERED: u64 = 1 << 19;
 
-/// How many data sets may be where, and the bytes of their values.
+/// Capacities of a pipeline's channels, and the bytes of their values.
 pub(super) struct Room {
-    /// How many are handed on at a time.
+    /// Number of data sets that are handed on at a time.
     pub(super) gather: usize,
-    /// Of the channel before each stage, and behind the last.
+    /// Capacity of the channel before each stage, and of the channel behind the last.
     pub(super) capacities: Vec<usize>,
-    /// Results that each replica of a stage keeps for their memory.
+    /// Results that each replica of a stage keeps to reuse their memory.
     pub(super) kept: Vec<usize>,
-    /// Of all that is in flight or kept, at most.
+    /// Most bytes of all values in flight or kept.
     pub(super) bytes: u64,
 }
 
 impl Room {
-    /// With `capacity` data sets for each device, and more where they come so soon, one each `period` seconds, that several are handed on
-    /// at a time, and are so small that this takes little.
+    /// Returns channels for `capacity` data sets per device.
+    ///
+    /// Channels are larger if data sets come often, one each `period` seconds, and are small. Several of them are then
+    /// handed on at a time.
     pub(super) fn of(wiring: &Wiring, replicas: &[usize], capacity: usize, period: f64) -> Self {
         let at = |stage: usize| replicas.get(stage).copied().unwrap_or(1);
         let largest = wiring.live.iter().max().map_or(1, |bytes| *bytes.max(&1));
@@ -30,7 +33,7 @@ impl Room {
         let least = if gather > 1 { 2 * gather } else { 1 };
         let capacities = (0..=replicas.len()).map(|stage| capacity.saturating_mul(at(stage)).max(least));
         let capacities: Vec<usize> = capacities.collect();
-        // As many as may be on their way to the next stage and in it, shared among the replicas.
+        // As many as can be on their way to the next stage and in it, shared among the replicas.
         let kept =
             |stage: usize| capacities[stage + 1].saturating_add(at(stage + 1)).div_ceil(at(stage)).saturating_add(1);
         let kept: Vec<usize> = (0..replicas.len()).map(kept).collect();

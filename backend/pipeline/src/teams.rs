@@ -1,9 +1,11 @@
-//! Cores of one CPU device that work at every data set of a stage together: a data-parallel group.
+//! Data-parallel groups: cores of one CPU device that work at each data set of a stage together.
 //!
-//! A group is planned as a CPU device whose team of threads is on its cores. Kernels divide their rows among a team's threads, with the same
-//! bits for every number of them, and the stage has its weights and its memory once. What a group takes is told from what one core takes
-//! and what all cores of the device take together, by Amdahl's law for each node: `t (f + (1 − f) / p)` on `p` cores, where `f` is the share
-//! of the node's time that they do not divide.
+//! A group is planned as a CPU device whose team of threads is on its cores. Kernels divide their rows among a team's
+//! threads, with the same bits for any number of threads. The stage has its weights and its memory once.
+//!
+//! The time of a group is derived from the times of one core and of all cores of the device together. Amdahl's law
+//! gives it for each node: `t (f + (1 − f) / p)` on `p` cores, where `f` is the share of the node's time that they do
+//! not divide.
 
 use super::costs::StageCosts;
 use super::mapping::refused;
@@ -15,42 +17,42 @@ use anabranch_session::SessionError;
 /// The cores of one CPU device.
 #[derive(Clone)]
 pub(super) struct Team {
-    /// The device, and its place among those of the session.
+    /// The device, and its index among the session's devices.
     pub(super) device: CpuDevice,
     pub(super) home: usize,
-    /// Their places among the processors: two at least.
+    /// Indices of its cores among the processors: at least two.
     pub(super) cores: Vec<usize>,
 }
 
 impl Team {
-    /// Some of the cores as one processor.
+    /// Returns some of the cores as one processor.
     pub(super) fn group(&self, cores: &[usize], processors: &[Processor]) -> Processor {
         let units = cores.iter().flat_map(|core| &processors[*core].devices.cpus).flat_map(CpuDevice::team);
         let (name, count) = (group_name(cores, processors), cores.len());
-        // Under the device's key: how its kernels compare is true of some of its cores, too.
+        // Filed under the device's key: how its kernels compare also holds for some of its cores.
         let (pus, key) = (units.copied().collect(), self.device.key.clone());
         let device = CpuDevice { name: name.clone(), cores: count, threads: count, pus, ..self.device.clone() };
         let devices = Inventory { cpus: vec![device], ..processors[self.cores[0]].devices.clone() };
         Processor { name, key, devices, homes: vec![self.home] }
     }
 
-    /// All of them as one processor.
+    /// Returns all cores as one processor.
     pub(super) fn whole(&self, processors: &[Processor]) -> Processor {
         self.group(&self.cores, processors)
     }
 }
 
-/// What takes the data sets of a stage: a processor, or the cores of a group as in `cpu0.0+cpu0.1`.
+/// Returns the name of a taker of a stage: a processor, or the cores of a group as in `cpu0.0+cpu0.1`.
 pub(super) fn group_name(cores: &[usize], processors: &[Processor]) -> String {
     cores.iter().map(|core| processors[*core].name.as_str()).collect::<Vec<_>>().join("+")
 }
 
-/// Of each node's time, the share that so many cores do not divide, from its seconds on one of them and on all.
+/// Returns the share of each node's time that `cores` cores do not divide, from its seconds on one core and on all.
 pub(super) fn serial_shares(one: &[f64], all: &[f64], cores: usize) -> Vec<f64> {
     let divisible = 1.0 - 1.0 / cores as f64;
     let excess = |(one, all): (&f64, &f64)| (all - one / cores as f64).clamp(0.0, one * divisible);
     let excess: Vec<f64> = one.iter().zip(all).map(excess).collect();
-    // Times of single nodes are less certain than their sum: what is too short of one makes up for what is too long of another.
+    // Times of single nodes are less certain than their sum: errors of several nodes cancel out.
     let (sum, wanted) = (excess.iter().sum::<f64>(), all.iter().sum::<f64>() - one.iter().sum::<f64>() / cores as f64);
     let scale = if sum > 0.0 { (wanted / sum).clamp(0.0, 1.0) } else { 0.0 };
     let share = |(excess, one): (&f64, &f64)| if *one > 0.0 { scale * excess / (one * divisible) } else { 0.0 };
@@ -58,7 +60,7 @@ pub(super) fn serial_shares(one: &[f64], all: &[f64], cores: usize) -> Vec<f64> 
 }
 
 impl StageCosts {
-    /// A processor, or several cores as one.
+    /// Returns a processor, or several cores as one.
     ///
     /// # Errors
     /// If they are not cores of one CPU device.
@@ -74,21 +76,21 @@ impl StageCosts {
         Ok(team.ok_or_else(apart)?.group(taker, &self.processors))
     }
 
-    /// Seconds of some nodes on a processor or, by Amdahl's law, on several equal cores as one.
+    /// Returns the seconds of some nodes on a processor or, by Amdahl's law, on several equal cores as one.
     pub(super) fn seconds_on(&self, nodes: &[NodeId], taker: &[usize]) -> f64 {
         let (processor, cores) = (taker[0], taker.len() as f64);
         let divided = |share: f64| share + (1.0 - share) / cores;
         nodes.iter().map(|node| self.seconds[node.index()][processor] * divided(self.serial[node.index()])).sum()
     }
 
-    /// Of the time of some nodes on a processor, the share that a group does not divide.
+    /// Returns the share of some nodes' time on a processor that a group does not divide.
     pub(super) fn serial_share(&self, nodes: &[NodeId], processor: usize) -> f64 {
         let serial = |node: &NodeId| self.seconds[node.index()][processor] * self.serial[node.index()];
         let whole = self.sum(nodes, processor);
         if whole > 0.0 { (nodes.iter().map(serial).sum::<f64>() / whole).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Moves what cores do not divide of some nodes towards what a group of them was measured to take, as far as shares can.
+    /// Moves the indivisible shares of some nodes towards the measured time of a group, as far as shares can.
     pub(super) fn learn_shares(&mut self, nodes: &[NodeId], group: &[usize], seconds: f64) {
         let (processor, cores) = (group[0], group.len() as f64);
         let whole = self.sum(nodes, processor);
@@ -110,11 +112,11 @@ mod tests {
         let near = |found: Vec<f64>, wanted: &[f64]| {
             assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
         };
-        // Divided well, half, not at all; and nothing to divide.
+        // Divided well, half, and not at all; and no time to divide.
         near(serial_shares(&[4.0, 4.0, 4.0, 0.0], &[1.0, 2.5, 4.0, 0.0], 4), &[0.0, 0.5, 1.0, 0.0]);
-        // One is faster than all its cores' rates: the other's excess makes up for it.
+        // The first node is faster than the rate of all cores allows: the excess of the second makes up for it.
         near(serial_shares(&[4.0, 4.0], &[1.5, 3.0], 2), &[0.0, 0.25]);
-        // All are slower than one core: no share says so.
+        // All cores take longer than one core: no share explains that.
         near(serial_shares(&[2.0], &[5.0], 2), &[1.0]);
     }
 
@@ -126,7 +128,7 @@ mod tests {
             let count = nodes.len() as f64;
             costs.learn(&nodes, &[0, 1, 2, 3], measured * count);
             let found = (costs.seconds_on(&nodes, &[0, 1, 2, 3]) / count, costs.seconds_on(&nodes, &[2]) / count);
-            // A core's own time is another than it was only where no share explains what all of them took.
+            // A core's own time changes only if no share explains the time of all cores.
             assert!((found.0 - measured).abs() < 1e-12 && (found.1 - one).abs() < 1e-12, "{measured}: {found:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! What a line of stages promises, with stages made up for it.
+//! Promises of a line of stages, tested with artificial stages.
 
 use super::error::PipelineError;
 use super::face::Pipeline;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A stage of so many replicas that all do this.
+/// Returns a stage of `replicas` replicas that all do `work`.
 fn stage<T: 'static>(
     replicas: usize,
     capacity: usize,
@@ -27,7 +27,7 @@ fn stage<T: 'static>(
     Stage { replicas: (0..replicas).map(replica).collect(), in_turn: false, capacity, gather: 1 }
 }
 
-/// Sleeps for some microseconds that look random and follow from the number.
+/// Sleeps for a pseudo-random number of microseconds derived from `number`.
 fn dawdle(number: u64) {
     let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     thread::sleep(Duration::from_micros(scattered));
@@ -75,7 +75,7 @@ fn no_more_is_in_flight_than_there_is_room_for() {
     let line =
         Line::start(vec![stage(2, 3, |_: &mut Arc<()>| Ok(())), stage(1, 1, |_| Ok(()))], 2, 1).expect("threads");
     let (token, pushed) = (Arc::new(()), AtomicU64::new(0));
-    // Three stages' channels, and one data set in the hands of each replica.
+    // The channels of three stages, and one data set at each replica.
     let most = line.room() + 3;
     assert_eq!(line.room(), 6);
     thread::scope(|scope| {
@@ -86,7 +86,7 @@ fn no_more_is_in_flight_than_there_is_room_for() {
             }
             line.finish();
         });
-        // Nobody takes a result: the line fills, and the pusher waits.
+        // No result is taken: the line fills, and the pusher waits.
         while pushed.load(Ordering::SeqCst) < line.room() as u64 {
             thread::yield_now();
         }
@@ -96,7 +96,7 @@ fn no_more_is_in_flight_than_there_is_room_for() {
         while let Some((_, result)) = line.next() {
             drop(result.expect("no stage fails"));
             taken += 1;
-            // One more may be in the hands of the pusher.
+            // One more data set may be at the pusher.
             assert!(Arc::strong_count(&token) <= most + 2);
         }
         assert_eq!(taken, 50);
@@ -148,7 +148,7 @@ fn a_failure_stands_in_its_place_and_nothing_before_it_is_lost() {
 #[test]
 fn of_several_failures_the_first_data_set_counts() {
     let all = |number: &mut u64| {
-        // The later the data set, the sooner it fails.
+        // Later data sets fail sooner.
         thread::sleep(Duration::from_millis(20 - 5 * (*number).min(3)));
         Err(fails())
     };
@@ -171,7 +171,7 @@ fn a_closed_line_keeps_nobody() {
         assert!(matches!(pusher.join().expect("no panic"), Some(Refused::Ended(None))));
         assert!(line.next().is_none());
     });
-    // Those that are at work are waited for.
+    // Dropping waits for replicas that are at work.
     let sleepy = |_: &mut u64| {
         thread::sleep(Duration::from_millis(20));
         Ok(())
@@ -197,13 +197,13 @@ fn who_panics_beside_a_pipeline_keeps_nobody_waiting() {
     let set = session.fill_random(Inputs::new(), 0).expect("small");
     let options = PipelineOptions::default().with_among(Among::Together).with_measuring(false);
     let open = || Pipeline::open(&session, &set, &options).expect("it fits");
-    // Whoever takes results, while the feeder waits for room.
+    // The taker panics while the feeder waits for room.
     let pipeline = open();
     let sets = || std::iter::repeat_with(|| Ok::<_, PipelineError>(set.clone()));
     let run = || pipeline.run_all(sets().take(100), |_| resume_unwind(Box::new("a bad taker")));
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it goes on to the caller");
     assert_eq!(panic.downcast_ref(), Some(&"a bad taker"));
-    // Whoever makes data sets, while the taker waits for results.
+    // The source of data sets panics while the taker waits for results.
     let (pipeline, mut taken) = (open(), 0);
     let mut made = 0..5;
     let sets = sets().inspect(|_| _ = made.next().unwrap_or_else(|| resume_unwind(Box::new("a bad source"))));

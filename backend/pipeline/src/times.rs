@@ -1,30 +1,30 @@
-//! When a replica was at work, and how long data sets took: as much as is known after any number of them in bounded memory.
+//! Working times of a replica and durations of data sets, kept in bounded memory for any number of them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Spans that are kept of each replica: the last ones.
+/// Most spans kept per replica: the last ones.
 const MOST_SPANS: usize = 2048;
 
-/// One data set at one replica.
+/// Work of one replica on one data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StageSpan {
-    /// The data set.
+    /// Number of the data set.
     pub data_set: u64,
-    /// When the replica began with it, from the start of the pipeline.
+    /// Time at which the replica began with it, from the start of the pipeline.
     pub start: Duration,
-    /// When it was done.
+    /// Time at which the replica finished it.
     pub end: Duration,
 }
 
-/// When a replica was at work.
+/// Working times of a replica.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times {
-    /// Data sets.
+    /// Number of data sets.
     pub(super) count: u64,
-    /// At work, in sum.
+    /// Total time at work.
     pub(super) busy: Duration,
-    /// The last of them.
+    /// The last spans.
     pub(super) spans: VecDeque<StageSpan>,
 }
 
@@ -38,7 +38,8 @@ impl Times {
     }
 }
 
-/// Durations counted in buckets, each 2 % wider than the one before: quantiles of any number of them in 10 KiB, right within 1 %.
+/// Durations counted in buckets, each 2 % wider than the one before. Gives quantiles of any number of durations in 10
+/// KiB, exact to 1 %.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     buckets: Vec<u64>,
@@ -46,7 +47,7 @@ pub(super) struct Histogram {
     most: Duration,
 }
 
-/// From a tenth of a microsecond on, up to some hours.
+/// From a tenth of a microsecond up to some hours.
 const LEAST: f64 = 1e-7;
 const STEP: f64 = 1.02;
 const BUCKETS: usize = 1280;
@@ -64,14 +65,14 @@ impl Histogram {
         (self.count, self.most) = (self.count + 1, self.most.max(time));
     }
 
-    /// The least time that this share of all does not exceed, in seconds; 0 if there are none.
+    /// Returns the least time, in seconds, that this share of all durations does not exceed; 0 if there are none.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut below = 0;
         for (place, count) in self.buckets.iter().enumerate() {
             below += count;
             if below >= wanted {
-                // The middle of the bucket, but no more than was seen.
+                // The middle of the bucket, but no more than the longest duration seen.
                 let middle = LEAST * STEP.powf(place as f64 + 0.5);
                 return middle.min(self.most.as_secs_f64());
             }

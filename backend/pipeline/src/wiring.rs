@@ -1,4 +1,5 @@
-//! Where the values of a data set are kept on its way: which a stage reads, makes and lets go of, and what is the caller's at the end.
+//! Slots of a data set's values on its way: those that each stage reads, fills and frees, and those that hold the
+//! results.
 
 use super::interval::{Cut, Part};
 use anabranch_execute::ExecError;
@@ -6,42 +7,42 @@ use anabranch_ir::program::{Output, Program};
 use anabranch_kernels::{Shape, Tensor};
 use anabranch_session::SessionError;
 
-/// The ways of all values through a pipeline.
+/// Routes of all values through a pipeline.
 pub(super) struct Wiring {
-    /// Places that a data set has for values.
+    /// Number of slots of a data set.
     pub(super) slots: usize,
-    /// Where the inputs come, in the program's order.
+    /// Slots of the inputs, in the program's order.
     pub(super) inputs: Vec<usize>,
-    /// Where the outputs are at the end, in the program's order.
+    /// Outputs, in the program's order.
     pub(super) outputs: Vec<Leaving>,
     pub(super) routes: Vec<Route>,
     /// Bytes of the values that are alive before each stage, and after the last.
     pub(super) live: Vec<u64>,
-    /// Bytes that each stage makes.
+    /// Bytes of the values that each stage makes.
     pub(super) made: Vec<u64>,
 }
 
-/// An output.
+/// Source of an output.
 pub(super) enum Leaving {
-    /// A value, under the shape that the model declares.
+    /// A slot, and the shape that the model declares.
     Slot(usize, Shape),
-    /// The same for every data set.
+    /// A constant, which is equal for every data set.
     Constant(Tensor),
 }
 
-/// What a stage does with the values of a data set.
+/// Slots that a stage uses of a data set.
 #[derive(Clone, Default)]
 pub(super) struct Route {
-    /// The places of what it reads, in the order of its program's inputs.
+    /// Slots that it reads, in the order of its program's inputs.
     pub(super) reads: Vec<usize>,
-    /// The places of what it makes, in the order of its program's outputs.
+    /// Slots that it fills, in the order of its program's outputs.
     pub(super) makes: Vec<usize>,
-    /// The places of what nobody needs afterwards.
+    /// Slots that no later stage needs.
     pub(super) drops: Vec<usize>,
 }
 
 impl Wiring {
-    /// One stage that is the program as it is.
+    /// Returns the wiring of one stage that is the whole program.
     pub(super) fn whole(program: &Program) -> Self {
         let (inputs, outputs) = (program.inputs.len(), program.outputs.len());
         let bytes = |value| program.value(value).spec.bytes() as u64;
@@ -63,7 +64,7 @@ impl Wiring {
         }
     }
 
-    /// A program in parts. Reads the constants among its outputs.
+    /// Returns the wiring of a program in parts. Reads the constants among its outputs.
     pub(super) fn of(cut: &Cut, program: &Program) -> Result<Self, SessionError> {
         let leaving = |(output, slot): (&Output, &Option<usize>)| {
             let shape = output.spec.shape.clone();

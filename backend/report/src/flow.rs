@@ -1,4 +1,4 @@
-//! A run of a flow over time: what each worker did, as a chart and as a trace.
+//! A run of a flow over time, with the activity of each worker, as a chart and as a trace.
 
 use crate::chart::{Interval, Lane, TimePanel, Timeline};
 use crate::text::duration;
@@ -6,10 +6,10 @@ use crate::trace::{Slice, Trace};
 use anabranch::flow::{Crew, FlowEvent, FlowReport, Scheduler};
 use serde_json::{Map, json};
 
-/// Colours that tell neighbouring nodes or iterations apart.
+/// Number of colours that distinguish neighbouring nodes or iterations.
 const COLOURS: u64 = 5;
 
-/// A lane for each worker.
+/// Returns a chart with a lane for each worker.
 pub fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport) -> Timeline {
     let end = report.time.as_secs_f64();
     let interval = |event: &FlowEvent| Interval {
@@ -46,7 +46,7 @@ pub fn timeline(program: &str, scheduler: Scheduler, report: &FlowReport) -> Tim
     }
 }
 
-/// A group for each machine, a track for each worker.
+/// Returns a trace with a group for each machine and a track for each worker.
 pub fn trace(report: &FlowReport) -> Trace {
     let mut trace = Trace::default();
     let machines = report.workers.iter().map(|worker| worker.machine).max().map_or(0, |last| last + 1);

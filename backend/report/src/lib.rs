@@ -1,7 +1,8 @@
-//! Charts, pages, traces and tables of what Anabranch planned, ran and compared, and tensors in files.
+//! Charts, pages, traces and tables of plans, runs and comparisons, and tensors in files.
 //!
-//! [`show`] is the way in for programs: it gives a run, a plan, a flow or a comparison as JSON, SVG, HTML or a trace. The command
-//! `anabranch` and the Python package both build on this crate. Programs that only run models use the crate [`anabranch`].
+//! Programs start with [`show`]: it returns a run, a plan, a flow or a comparison as JSON, SVG, HTML or a trace. The
+//! command `anabranch` and the Python package both build on this crate. Programs that only run models use the crate
+//! [`anabranch`].
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,11 @@
 //! Tensors in NumPy's files: `.npy` (one array) and `.npz` (a zip of named arrays).
 //!
-//! A `.npy` file is a magic word, a version, the length of a header, the header (a Python dictionary with the keys
-//! `descr`, `fortran_order` and `shape`), and the elements. The library for it (`npyz`) panics on headers that lie, so this is ours.
-//! Headers are believed only as far as the length of the file bears them out, or the one that an archive tells, and memory is taken for arrays that are wanted alone.
+//! A `.npy` file is a magic word, a version, the length of a header, the header, and the elements. The header is a
+//! Python dictionary with the keys `descr`, `fortran_order` and `shape`. This is our own reader, because the library
+//! `npyz` panics on headers with false sizes.
+//!
+//! Headers are believed only as far as the length of the file, or the length given by an archive, confirms them. Memory
+//! is allocated only for arrays that are wanted.
 
 use anabranch::files;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
@@ -13,29 +16,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zip::{ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// Headers of more bytes than this are refused; NumPy's have a few hundred.
+/// Most bytes of a header; NumPy's have a few hundred.
 const LONGEST_HEADER: usize = 64 << 10;
 
-/// Bytes that are read of an array in another order at a time: a multiple of every element's size.
+/// Bytes read at a time of an array in column-major order: a multiple of every element's size.
 const PIECE: usize = 32 << 10;
 
-/// Members of an archive that are looked at.
+/// Most members of an archive that are read.
 const MOST_MEMBERS: usize = 100_000;
 
-/// A NumPy file that cannot be read or written.
+/// Error of a NumPy file that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", file.display())]
 pub struct NpyError {
     /// The file, with the array's name after a colon if it is a member of an archive.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// Reason of the error.
     pub reason: String,
 }
 
-/// Reads one array from a `.npy` file, if `wanted` says of its type and shape that it is wanted.
+/// Reads one array from a `.npy` file, unless `wanted` rejects its type and shape.
 ///
 /// # Errors
-/// If the file cannot be read, is not an array of numbers or truth values, or its size is not what its header says; also what `wanted` says.
+/// If the file cannot be read, is not an array of numbers or bools, or its size does not match its header. Also the
+/// error of `wanted`.
 pub fn read_npy_if(path: &Path, wanted: impl FnOnce(&TensorSpec) -> Result<(), String>) -> Result<Tensor, NpyError> {
     let read = || -> Result<Tensor, String> {
         let file = files::open(path).map_err(|e| e.to_string())?;
@@ -55,10 +59,10 @@ pub fn read_npz(path: &Path) -> Result<BTreeMap<String, Tensor>, NpyError> {
     read_npz_if(path, |_, _| Ok(true))
 }
 
-/// Reads those arrays of an `.npz` archive of which `wanted` says by name, type and shape that they are.
+/// Reads the arrays of an `.npz` archive that `wanted` selects by name, type and shape.
 ///
 /// # Errors
-/// If the archive or one of these arrays cannot be read; also what `wanted` says.
+/// If the archive or one of these arrays cannot be read. Also the error of `wanted`.
 pub fn read_npz_if(
     path: &Path,
     mut wanted: impl FnMut(&str, &TensorSpec) -> Result<bool, String>,
@@ -87,11 +91,11 @@ pub fn read_npz_if(
     Ok(arrays)
 }
 
-/// The signature of a member's entry in an archive's directory.
+/// Signature of a member's entry in an archive's directory.
 const ENTRY: [u8; 4] = *b"PK\x01\x02";
 
-/// Refuses an archive two members of which have one name: of these the library that reads archives shows the last alone. `start` is where the
-/// directory begins: entries of 46 bytes, each with a name, extra data and a remark behind it.
+/// Rejects an archive with two members of one name: the library that reads archives shows only the last of them.
+/// `start` is the start of the directory. Its entries have 46 bytes, followed by a name, extra data and a comment.
 fn refuse_twice(file: &File, start: u64) -> Result<(), String> {
     let mut directory = BufReader::new(file);
     let told = |error: io::Error| error.to_string();
@@ -114,12 +118,12 @@ fn refuse_twice(file: &File, start: u64) -> Result<(), String> {
     }
 }
 
-/// An array that is written.
+/// An array to be written.
 #[derive(Clone, Debug)]
 pub enum Array<'a> {
     /// Numbers.
     Tensor(&'a Tensor),
-    /// Texts in row-major order.
+    /// Strings in row-major order.
     Texts(Vec<usize>, Vec<&'a str>),
 }
 
@@ -129,7 +133,7 @@ impl<'a> From<&'a Tensor> for Array<'a> {
     }
 }
 
-/// Writes one array, whole or not at all.
+/// Writes one array, atomically.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -139,7 +143,8 @@ pub fn write_npy<'a>(path: &Path, array: impl Into<Array<'a>>) -> Result<(), Npy
         .map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
 }
 
-/// Writes named arrays into one uncompressed archive, as NumPy's `savez` does: whole or not at all. No two may have the same name.
+/// Writes named arrays into one uncompressed archive, atomically, as NumPy's `savez` does. No two may have the same
+/// name.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -160,14 +165,14 @@ pub fn write_npz<'a, A: Into<Array<'a>>>(
     files::write(path, write).map_err(|e| NpyError { file: path.to_owned(), reason: e.to_string() })
 }
 
-/// What stands before the elements.
+/// Header of an array.
 struct Header {
     spec: TensorSpec,
     column_major: bool,
 }
 
 impl Header {
-    /// Reads the header of a file of `length` bytes, which must be as long as it says.
+    /// Reads the header of a file of `length` bytes, which must match the header.
     fn read(mut file: impl Read, length: u64) -> Result<Self, String> {
         let cut_off = || "is cut off: its header is longer than the file".to_owned();
         let mut exact = |bytes: &mut [u8], cut_off: String| file.read_exact(bytes).map_err(|_| cut_off);
@@ -203,7 +208,7 @@ impl Header {
         Ok(Self { spec, column_major })
     }
 
-    /// Reads the elements, after which the file ends.
+    /// Reads the elements. The file must end after them.
     fn tensor(self, mut file: impl Read) -> Result<Tensor, String> {
         let Self { spec, column_major } = self;
         let room = Buffer::try_zeroed(spec.bytes());
@@ -213,7 +218,7 @@ impl Header {
             false => file.read_exact(buffer.bytes_mut()),
         }
         .map_err(|e| e.to_string())?;
-        // An archive's checksum is looked at where the member ends.
+        // An archive's checksum is verified when its member is read to the end.
         if file.read(&mut [0]).map_err(|e| e.to_string())? > 0 {
             return Err("is longer than announced".into());
         }
@@ -224,7 +229,7 @@ impl Header {
     }
 }
 
-/// The text after `'name':` in the header.
+/// Returns the text after `'name':` in the header.
 fn field<'a>(header: &'a str, name: &str) -> Result<&'a str, String> {
     let (_, after) = header.split_once(&format!("'{name}':")).ok_or(format!("has no {name} in its header"))?;
     Ok(after.trim_start())
@@ -290,10 +295,11 @@ fn read_columns(file: &mut impl Read, spec: &TensorSpec, ordered: &mut [u8]) -> 
     Ok(())
 }
 
-/// Bytes that texts may take once all are as long as the longest.
+/// Most bytes of an array of strings, all as long as the longest.
 const MOST_TEXT_BYTES: usize = 1 << 30;
 
-/// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type `u2` or `u1`.
+/// Writes header and data. NumPy has no bfloat16 and no narrower floats: such a tensor is written as its bits, type
+/// `u2` or `u1`.
 fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
     match array {
         Array::Tensor(tensor) => {
@@ -305,7 +311,7 @@ fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
             writer.write_all(tensor.bytes())
         }
         Array::Texts(dims, texts) => {
-            // NumPy's texts are all of one length, four bytes a character.
+            // NumPy's strings all have one length, with four bytes per character.
             let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or(0).max(1);
             if longest.saturating_mul(4).saturating_mul(texts.len()) > MOST_TEXT_BYTES {
                 let reason = "labels are too long for NumPy, where each takes as much as the longest; give fewer rows";
@@ -320,11 +326,11 @@ fn emit(writer: &mut impl Write, array: &Array<'_>) -> io::Result<()> {
     }
 }
 
-/// Writes what stands before the elements.
+/// Writes the header.
 fn begin(writer: &mut impl Write, descr: &str, dims: &[usize]) -> io::Result<()> {
     let dims: String = dims.iter().map(|dim| format!("{dim}, ")).collect();
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({}), }}", dims.trim_end());
-    // The data begins at a multiple of 64 bytes; at most 16 dimensions keep the header below 65,536.
+    // The data begins at a multiple of 64 bytes. At most 16 dimensions keep the header below 65,536 bytes.
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
     header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     header.push('\n');
@@ -382,7 +388,7 @@ mod tests {
     fn arrays_that_nobody_wants_take_no_memory() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("large.npz");
-        // 64 GiB of zeros in some bytes of the archive's directory: reading them would fail.
+        // 64 GiB of zeros in a few bytes of the archive's directory: reading them would fail.
         let header = file("{'descr': '|u1', 'fortran_order': False, 'shape': (68719476736,), }", &[]);
         let mut archive = ZipWriter::new(std::fs::File::create(&path).expect("writable"));
         archive.start_file("lies.npy", SimpleFileOptions::default()).expect("writable");
@@ -413,7 +419,7 @@ mod tests {
         let (one, other) = (tensor(&[1], &[1.0]), tensor(&[1], &[2.0]));
         write_npz(&path, [("a", &one), ("b", &other)]).expect("writable");
         assert_eq!(read_npz(&path).expect("two names").len(), 2);
-        // The writer refuses the same name twice, so that the second is renamed where it stands.
+        // The writer rejects a repeated name, so the second name is changed in the file's bytes.
         let bytes: Vec<u8> = std::fs::read(&path).expect("readable");
         let mut twice = bytes.clone();
         for at in 0..bytes.len() - 4 {
@@ -431,7 +437,7 @@ mod tests {
         let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }";
         let read = parse(&file(header, &[1, 4, 2, 5, 3, 6])).expect("readable");
         assert_eq!(read.elements::<u8>(), Some(&[1, 2, 3, 4, 5, 6][..]));
-        // More than one piece of them.
+        // More elements than fit into one piece.
         let header = "{'descr': '<i4', 'fortran_order': True, 'shape': (101, 103, 3), }";
         let columns = (0..3).flat_map(|k| (0..103).flat_map(move |j| (0..101).map(move |i| [i, j, k])));
         let data: Vec<u8> = columns.flat_map(|[i, j, k]: [i32; 3]| (i * 309 + j * 3 + k).to_le_bytes()).collect();

@@ -1,4 +1,4 @@
-//! What programs show of a run, a plan, a flow or a comparison: JSON, SVG, HTML and traces, as the command writes them.
+//! Runs, plans, flows and comparisons as JSON, SVG, HTML and traces, as the command writes them.
 
 use crate::comparison::{self, Compared};
 use crate::report::{About, data, trace, typed, utc};
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::SystemTime;
 
-/// The page of `place --report`, and, with what was measured of the plan, of `run --report`.
+/// Returns the page of `place --report` or, with the plan's measurements, of `run --report`.
 ///
 /// # Errors
 /// If the placement's problem cannot be built again, which is a fault of Anabranch.
@@ -31,7 +31,7 @@ pub fn page(
     Ok(pages::page(model, &data(planned, &about)?))
 }
 
-/// What `run --json` prints, and the chart of `run --gantt`.
+/// Returns the output of `run --json`, and the chart of `run --gantt`.
 ///
 /// # Errors
 /// If it cannot be written as JSON, which is a fault of Anabranch.
@@ -41,12 +41,12 @@ pub fn report(session: &Session, model: &str, series: &Series) -> serde_json::Re
     Ok((serde_json::to_value(&report)?, chart))
 }
 
-/// The chart of `run --gantt`: the run that `report` shows.
+/// Returns the chart of `run --gantt`: the run that `report` shows.
 pub fn gantt(gantt: &Gantt, model: &str, report: &Report) -> String {
     gantt.svg(format!("{}: the profiled run nearest to the median", file_name(model)), report.headline())
 }
 
-/// The trace of `run --trace`, in Chrome's format.
+/// Returns the trace of `run --trace`, in Chrome's format.
 ///
 /// # Errors
 /// If it cannot be written, which is a fault of Anabranch.
@@ -54,12 +54,12 @@ pub fn chrome_trace(run: &Run) -> io::Result<String> {
     chrome(&trace(run))
 }
 
-/// The chart of `flow --gantt`.
+/// Returns the chart of `flow --gantt`.
 pub fn flow_chart(name: &str, scheduler: Scheduler, report: &FlowReport) -> String {
     flow::timeline(name, scheduler, report).svg()
 }
 
-/// The trace of `flow --trace`, in Chrome's format.
+/// Returns the trace of `flow --trace`, in Chrome's format.
 ///
 /// # Errors
 /// If it cannot be written, which is a fault of Anabranch.
@@ -73,7 +73,7 @@ fn chrome(trace: &Trace) -> io::Result<String> {
     String::from_utf8(text).map_err(io::Error::other)
 }
 
-/// The page of `compare --html`.
+/// Returns the page of `compare --html`.
 pub fn comparison(session: &Session, comparison: &Comparison) -> String {
     comparison::page(&[Compared::new(session, comparison.clone(), BTreeMap::new())])
 }

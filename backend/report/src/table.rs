@@ -8,8 +8,10 @@ use std::io::{IsTerminal, stdout};
 /// Columns of a terminal that tables must fit.
 const WIDTH: usize = 100;
 
-/// A table with a head line. In a terminal its last column is cut where a line would be longer; pipes get all of it, and so do files,
-/// which take the table's alternate form (`{:#}`).
+/// A table with a head line.
+///
+/// In a terminal, its last column is cut if a line would be too long. Pipes and files get the whole table; files use
+/// its alternate form (`{:#}`).
 #[derive(Clone, Debug)]
 pub struct Table {
     /// Names, and whether they are aligned to the right.
@@ -18,8 +20,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty table. The columns' names stand between bars; a column of figures, whose name begins with `>`, is aligned to the
-    /// right: `name | >bytes`.
+    /// Makes an empty table. `columns` holds the columns' names between bars. A column of figures, whose name begins
+    /// with `>`, is aligned to the right: `name | >bytes`.
     pub fn new(columns: &str) -> Self {
         let column = |text: &str| (text.trim_start_matches('>').to_owned(), text.starts_with('>'));
         Self { columns: columns.split(" | ").map(column).collect(), rows: Vec::new() }
@@ -30,7 +32,7 @@ impl Table {
         self.line(cells.into());
     }
 
-    /// The same where the number of columns is not known before.
+    /// Adds a row whose number of columns is only known at run time.
     pub fn line(&mut self, cells: Vec<String>) {
         self.rows.push(cells.iter().map(|cell| Line(cell).to_string()).collect());
     }

@@ -4,7 +4,7 @@ use anabranch_placement::quoted::{self, Line};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// `text`, cut to `width` characters with an ellipsis for what is missing.
+/// Returns `text`, cut to `width` characters with an ellipsis for the missing part.
 pub fn shortened(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -15,19 +15,19 @@ pub fn shortened(text: &str, width: usize) -> String {
 /// Characters of a message that are shown at its beginning and at its end; names in a file may have thousands.
 const SHOWN: [usize; 2] = [1200, 600];
 
-/// A text as a terminal may be given it: characters that would move the cursor, change colours or turn the direction of writing are
-/// escaped.
+/// Returns a text that is safe to print in a terminal. Characters that would move the cursor, change colours or turn
+/// the direction of writing are escaped.
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |c, safe| safe.extend(c.escape_default()))
 }
 
-/// JSON in which what a terminal would act on is escaped, as it may be within its texts.
+/// Escapes characters in JSON that a terminal would act on, within its strings.
 pub fn printable_json(json: &str) -> Cow<'_, str> {
-    // All of them have 16 bits.
+    // All of these characters have 16 bits.
     escaped(json, |c, safe| safe.push_str(&format!("\\u{:04x}", u32::from(c))))
 }
 
-/// A text in which what a terminal would act on is written in other characters.
+/// Replaces characters that a terminal would act on.
 fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if !text.contains(acts) {
         return Cow::Borrowed(text);
@@ -39,13 +39,13 @@ fn escaped(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Whether a terminal would act on it.
+/// Whether a terminal would act on a character.
 fn acts(c: char) -> bool {
     quoted::acts(c) && c != '\n'
 }
 
-/// Returns a message that is safe to print: on one line, and without its middle if it is too long to read. Line breaks are escaped, because
-/// only names from files hold any.
+/// Returns a message that is safe to print, on one line. If it is too long to read, its middle is left out. Line breaks
+/// are escaped, because only names from files hold any.
 pub fn message(text: &str) -> String {
     let (safe, [first, last]) = (Line(text).to_string(), SHOWN);
     let count = safe.chars().count();
@@ -56,7 +56,7 @@ pub fn message(text: &str) -> String {
     safe.chars().take(first).chain(" … ".chars()).chain(end).collect()
 }
 
-/// A number with so many digits after its point; what rounds to nothing has no sign.
+/// Returns a number with this many digits after its point. A result of zero has no sign.
 pub fn digits(value: f64, digits: usize) -> String {
     let text = format!("{value:.digits$}");
     match text.strip_prefix('-') {
@@ -65,14 +65,14 @@ pub fn digits(value: f64, digits: usize) -> String {
     }
 }
 
-/// An error in percent, `(predicted − measured) / measured`, with its sign: `+1.2 %`, `-3.4 %`, `0.0 %`.
+/// Returns an error in percent, `(predicted − measured) / measured`, with its sign: `+1.2 %`, `-3.4 %`, `0.0 %`.
 pub fn error(percent: f64) -> String {
     let text = digits(percent, 1);
     let sign = if percent > 0.0 && text != "0.0" { "+" } else { "" };
     format!("{sign}{text} %")
 }
 
-/// Seconds with a unit and three digits: `1.23 ms`.
+/// Returns seconds with a unit and three digits: `1.23 ms`.
 pub fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
         s if s < 5e-12 => return "0".to_owned(),
@@ -89,7 +89,7 @@ pub fn duration(seconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Two times in seconds with one unit, where it is the same.
+/// Returns two times in seconds, with one unit if both have the same.
 pub fn interval(low: f64, high: f64) -> String {
     let (low, high) = (duration(low), duration(high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -98,7 +98,7 @@ pub fn interval(low: f64, high: f64) -> String {
     }
 }
 
-/// A value with three digits and a letter for thousands, millions and so on: `12.3k`.
+/// Returns a value with three digits and a letter for thousands, millions and so on: `12.3k`.
 pub fn amount(value: f64) -> String {
     let (scaled, letter) = match value.abs() {
         0.0 => return "0".into(),
@@ -121,7 +121,7 @@ pub fn amount(value: f64) -> String {
     format!("{text}{letter}")
 }
 
-/// `text` in lines of at most `width` characters, broken between words; a longer word is broken too.
+/// Splits `text` into lines of at most `width` characters, between words. Longer words are broken, too.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -138,7 +138,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Of a path, what people call the file.
+/// Returns the file name of a path.
 pub fn file_name(path: &str) -> &str {
     Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or(path)
 }

@@ -1,12 +1,12 @@
-//! The types of the header, and what it says of the library as a whole.
+//! Types of the header, and facts about the library as a whole.
 #![allow(non_camel_case_types, reason = "the names of the header")]
 
 use std::ffi::{c_char, c_void};
 
-/// The version of this header: it changes when a caller would have to be compiled again.
+/// Version of this header. It changes when callers have to be compiled again.
 pub const ANABRANCH_INTERFACE: u32 = 1;
 
-/// The version of the header that the library was built with, to be compared with ANABRANCH_INTERFACE.
+/// Returns the version of the header that the library was built with, to be compared with ANABRANCH_INTERFACE.
 ///
 /// Any thread, at any time.
 #[unsafe(no_mangle)]
@@ -14,7 +14,7 @@ pub extern "C" fn anabranch_interface() -> u32 {
     ANABRANCH_INTERFACE
 }
 
-/// The library's version, such as "0.1.0". The text is never freed.
+/// Returns the library's version, such as "0.1.0". The string is never freed.
 ///
 /// Any thread, at any time.
 #[unsafe(no_mangle)]
@@ -22,33 +22,34 @@ pub extern "C" fn anabranch_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// How a call ended. anabranch_last_error() has the text. Further numbers may be added.
+/// Result of a call. anabranch_last_error() returns the text of a failure. Further numbers may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum anabranch_status {
-    /// Everything was done.
+    /// The call succeeded.
     Ok = 0,
-    /// The call is wrong: a null pointer, a handle that is not open, sizes that contradict each other, no such output.
+    /// The call is wrong: a null pointer, a handle that is not open, sizes that contradict each other, an unknown
+    /// output.
     Argument = 1,
-    /// An option is not known, has no such value, or names a strategy or a file that is not there.
+    /// An option is unknown, has an invalid value, or names a strategy or a file that does not exist.
     Option = 2,
-    /// The file cannot be read, or is no sound ONNX model.
+    /// The file cannot be read, or is not a valid ONNX model.
     Model = 3,
-    /// The model uses operators that there is no kernel for.
+    /// The model uses operators without a kernel.
     Unsupported = 4,
-    /// An input is missing, or not what the model declares.
+    /// An input is missing, or does not match the model's declaration.
     Input = 5,
-    /// A device is not there, cannot be used, or was lost.
+    /// A device does not exist, cannot be used, or was lost.
     Device = 6,
-    /// What is needed does not fit a device's memory, or there is none left.
+    /// The required memory exceeds a device's memory, or no memory is left.
     Memory = 7,
     /// There is no plan within the constraints, for another reason than memory.
     Infeasible = 8,
     /// The run was cancelled.
     Cancelled = 9,
-    /// The run took longer than it was given.
+    /// The run exceeded its time limit.
     Timeout = 10,
-    /// The text is longer than the room for it; the call told how much it takes.
+    /// The buffer is too small for the text; the call reports the required size.
     Room = 11,
     /// A fault of Anabranch. Please report it.
     Internal = 12,
@@ -88,11 +89,11 @@ pub enum anabranch_type {
     Bf16 = 16,
     /// 8-bit float of 4 exponent and 3 mantissa bits, without infinities.
     F8E4m3fn = 17,
-    /// The same with another bias, and NaN in the place of negative zero.
+    /// As F8E4m3fn with another bias, and NaN instead of negative zero.
     F8E4m3fnuz = 18,
     /// 8-bit float of 5 exponent and 2 mantissa bits.
     F8E5m2 = 19,
-    /// The same with another bias, NaN in the place of negative zero, and no infinities.
+    /// As F8E5m2 with another bias, NaN instead of negative zero, and no infinities.
     F8E5m2fnuz = 20,
     /// 4-bit unsigned integer, in a byte.
     U4 = 21,
@@ -106,36 +107,37 @@ pub enum anabranch_type {
     I2 = 26,
 }
 
-/// A model that is open.
+/// An open model.
 pub struct anabranch_session {
     _opaque: (),
 }
 
-/// What a run has made.
+/// Outputs and report of a run.
 pub struct anabranch_result {
     _opaque: (),
 }
 
-/// Asks runs to stop, from any thread.
+/// A token that asks runs to stop, from any thread.
 pub struct anabranch_cancel {
     _opaque: (),
 }
 
-/// An input or output as the model declares it. The pointers are valid until the session is freed.
+/// An input or output as declared by the model. The pointers are valid until the session is freed.
 #[repr(C)]
 #[derive(Debug)]
 pub struct anabranch_value {
-    /// Its name, in UTF-8.
+    /// Name, in UTF-8.
     pub name: *const c_char,
-    /// For people, in UTF-8: `x: f32[batch×3×224×224]`, where `batch` is a symbol and `?` what is not declared.
+    /// Description for people, in UTF-8: `x: f32[batch×3×224×224]`, with the symbol `batch`, and `?` for undeclared
+    /// parts.
     pub description: *const c_char,
     /// One of anabranch_type; ANABRANCH_TYPE_UNKNOWN for an output whose type is not declared.
     pub element_type: i32,
-    /// The number of dimensions; -1 if not even that is declared.
+    /// Number of dimensions; -1 if it is not declared.
     pub rank: i32,
-    /// The dimensions, outermost first; -1 for those that only a run tells.
+    /// Dimensions, outermost first; -1 for dimensions that are known only in a run.
     pub dims: *const i64,
-    /// 1 if it may be left out, because the model holds a default; else 0.
+    /// 1 if the input may be left out, because the model holds a default; otherwise 0.
     pub is_optional: i32,
 }
 
@@ -143,35 +145,35 @@ pub struct anabranch_value {
 #[repr(C)]
 #[derive(Debug)]
 pub struct anabranch_tensor {
-    /// Its name, in UTF-8.
+    /// Name, in UTF-8.
     pub name: *const c_char,
     /// One of anabranch_type.
     pub element_type: i32,
-    /// The dimensions, outermost first; may be null if there are none.
+    /// Dimensions, outermost first; may be null if there are none.
     pub dims: *const i64,
-    /// The number of dimensions, 16 at most.
+    /// Number of dimensions, at most 16.
     pub rank: usize,
-    /// The elements; may be null if there are no bytes. Used where they are if they are aligned to 8 bytes, and copied if they are not or are
-    /// few.
+    /// The elements; may be null if there are no bytes. Used in place if they are aligned to 8 bytes. Copied if they
+    /// are not aligned, or are few.
     pub data: *const c_void,
-    /// How many bytes that are: exactly those of the elements.
+    /// Number of bytes: exactly those of the elements.
     pub bytes: usize,
 }
 
-/// Where an output is to be written.
+/// Memory for an output.
 #[repr(C)]
 #[derive(Debug)]
 pub struct anabranch_room {
-    /// The output's name, in UTF-8.
+    /// Name of the output, in UTF-8.
     pub name: *const c_char,
     /// One of anabranch_type: exactly the output's.
     pub element_type: i32,
-    /// The dimensions, outermost first: exactly the output's; may be null if there are none.
+    /// Dimensions, outermost first: exactly the output's. May be null if there are none.
     pub dims: *const i64,
-    /// The number of dimensions, 16 at most.
+    /// Number of dimensions, at most 16.
     pub rank: usize,
-    /// Where the elements go; may be null if there are no bytes. Written directly if it is aligned to 8 bytes.
+    /// Memory for the elements; may be null if there are no bytes. Written directly if it is aligned to 8 bytes.
     pub data: *mut c_void,
-    /// How many bytes that are: exactly those of the elements.
+    /// Number of bytes: exactly those of the elements.
     pub bytes: usize,
 }

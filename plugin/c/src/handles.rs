@@ -1,7 +1,8 @@
-//! What callers hold in the place of objects: numbers of a table.
+//! Handles that callers hold instead of objects: numbers of a table.
 //!
-//! They are never used as addresses and never given out twice, so that a handle that was closed, or that nobody gave out, is told apart
-//! from one that is open. An object that is in use while its handle is closed lives until that use ends.
+//! Handles are never used as addresses, and a number is never used twice. A handle that was closed, or never opened, is
+//! therefore distinguished from an open handle. If a handle is closed while its object is in use, the object lives
+//! until that use ends.
 
 use super::status::{Failure, Result};
 use std::collections::BTreeMap;
@@ -10,12 +11,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The number that the next handle has, of whichever kind: no two kinds share one.
+/// Number of the next handle of any kind: no two kinds share a number.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
 
-/// The objects of type `T` that are open, by handles that look like pointers to `H`.
+/// The open objects of type `T`, by handles that look like pointers to `H`.
 pub(crate) struct Handles<H, T> {
-    /// What an object is called in errors.
+    /// Name of an object in errors.
     what: &'static str,
     open: Mutex<BTreeMap<usize, Arc<T>>>,
     kind: PhantomData<fn(H)>,
@@ -33,7 +34,7 @@ impl<H, T> Handles<H, T> {
         ptr::without_provenance_mut(number)
     }
 
-    /// The object of a handle. O(log open).
+    /// Returns the object of a handle. O(log open).
     ///
     /// # Errors
     /// If it is not open.
@@ -41,7 +42,7 @@ impl<H, T> Handles<H, T> {
         self.table().get(&handle.addr()).cloned().ok_or_else(|| self.unknown(handle))
     }
 
-    /// Closes a handle; nothing of a null one.
+    /// Closes a handle. Does nothing if it is null.
     ///
     /// # Errors
     /// If it is not open.
@@ -49,7 +50,7 @@ impl<H, T> Handles<H, T> {
         if handle.is_null() {
             return Ok(());
         }
-        // To give an object back may take a while, and nothing is locked meanwhile.
+        // Freeing an object may take a while, and nothing is locked meanwhile.
         let object = self.table().remove(&handle.addr());
         object.map(drop).ok_or_else(|| self.unknown(handle))
     }

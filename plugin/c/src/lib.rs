@@ -1,8 +1,9 @@
-//! Anabranch for programs in C, and in whatever can call C: `include/anabranch.h`, which is made of this crate, and `docs/c.md`.
+//! Anabranch for programs in C, and in any language that can call C: `include/anabranch.h`, which is generated from
+//! this crate, and `docs/c.md`.
 //!
-//! What callers hold are handles: numbers of a table, never addresses, so that one that was given back, or never given out, is an
-//! error in words. Every function catches panics; nothing unwinds into a caller. What remains a caller's promise is that pointers to
-//! texts, tensors and room are what they are said to be.
+//! Callers hold handles: numbers of a table, never addresses. Using a handle that was closed, or never opened, is an
+//! error with a message. Every function catches panics; nothing unwinds into a caller. The caller must only ensure that
+//! pointers to strings, tensors and buffers are valid as documented.
 
 mod abi;
 mod cancel;

@@ -1,4 +1,4 @@
-//! Opening models, and what they declare.
+//! Opens models, and returns their declarations.
 
 use super::abi::{anabranch_session, anabranch_status, anabranch_value};
 use super::handles::Handles;
@@ -11,10 +11,10 @@ use anabranch::{Session, ValueInfo};
 use std::ffi::{CString, c_char, c_void};
 use std::{ptr, slice};
 
-/// The sessions that callers have open.
+/// Open sessions of callers.
 pub(crate) static SESSIONS: Handles<anabranch_session, Open> = Handles::new("session");
 
-/// A session, and what its callers are told of it.
+/// A session, with the declarations that its callers can read.
 pub(crate) struct Open {
     pub(crate) session: Session,
     pub(crate) profile: bool,
@@ -63,31 +63,36 @@ impl Declared {
     }
 }
 
-/// Opens the ONNX model in a file. `options` is a JSON object, or null for none: `{"strategy": "auto", "threads": 2}`; docs/c.md lists them, and
-/// so does the error of one that is not known. On success `session` is a handle, which anabranch_session_free() closes; on failure null.
+/// Opens the ONNX model in a file. On success `session` is a handle, which anabranch_session_free() closes; on failure
+/// it is null.
+///
+/// `options` is a JSON object, such as `{"strategy": "auto", "threads": 2}`, or null for no options. docs/c.md lists
+/// the options, and so does the error of an unknown option.
 ///
 /// Any thread, at any time. Takes as long as reading the model and looking for devices.
 ///
 /// # Safety
-/// `path` and `options` must be texts that end with a zero byte, or null, and `session` a place for a pointer, or null.
+/// `path` and `options` must be strings that end with a zero byte, or null. `session` must point to a writable pointer,
+/// or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_open(
     path: *const c_char,
     options: *const c_char,
     session: *mut *mut anabranch_session,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe {
         opened(options, session, |options| Ok(Session::open(text::path(path)?, options.session.clone())?))
     })
 }
 
-/// Opens the ONNX model in `size` bytes, which must not refer to other files, and may be freed afterwards. All else as anabranch_open().
+/// Opens the ONNX model in `size` bytes, which must not refer to other files, and may be freed afterwards. Otherwise as
+/// anabranch_open().
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// At `bytes` there must be `size` bytes, or it must be null; otherwise as `anabranch_open`.
+/// `bytes` must point to `size` bytes, or be null; otherwise as `anabranch_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_open_bytes(
     bytes: *const c_void,
@@ -95,7 +100,7 @@ pub unsafe extern "C" fn anabranch_open_bytes(
     options: *const c_char,
     session: *mut *mut anabranch_session,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe {
         opened(options, session, |options| {
             if bytes.is_null() || isize::try_from(size).is_err() {
@@ -114,7 +119,7 @@ unsafe fn opened(
     session: *mut *mut anabranch_session,
     open: impl FnOnce(&Options) -> Result<Session>,
 ) -> Result<()> {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe {
         let session = placed(session, ptr::null_mut())?;
         let options = if options.is_null() { Options::default() } else { Options::of(given(options, "the options")?)? };
@@ -125,7 +130,7 @@ unsafe fn opened(
     Ok(())
 }
 
-/// Refuses a model with sequences or optionals as inputs or outputs.
+/// Rejects a model with sequences or optionals as inputs or outputs.
 fn only_tensors(session: &Session) -> Result<()> {
     match session.inputs().iter().chain(session.outputs()).find(|value| !value.kind().is_tensor()) {
         None => Ok(()),
@@ -137,33 +142,33 @@ fn only_tensors(session: &Session) -> Result<()> {
     }
 }
 
-/// A caller's place for something, which is there for now.
+/// Initialises a caller's output parameter, and returns a reference to it.
 ///
 /// # Safety
-/// It must be null, or a place for it that nobody else uses as long as it is written.
+/// `place` must be null, or point to memory for a `T` that is not used otherwise while it is written.
 pub(crate) unsafe fn placed<'a, T>(place: *mut T, initial: T) -> Result<&'a mut T> {
     if place.is_null() || !place.is_aligned() {
         return Err(Failure::argument("the place for the result is null, or not aligned"));
     }
-    // SAFETY: as this function's; what was there before is not looked at.
+    // SAFETY: by this function's contract; the old value is not read.
     unsafe {
         place.write(initial);
         Ok(&mut *place)
     }
 }
 
-/// Tells a caller something at its place for it.
+/// Writes a value to a caller's output parameter.
 ///
 /// # Safety
 /// As [`placed`].
 pub(crate) unsafe fn tell<T>(place: *mut T, value: T) -> Result<()> {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe { placed(place, value)? };
     Ok(())
 }
 
-/// Closes a session; null is none. Runs that are under way end as if it was open; what anabranch_input() and anabranch_output() have told is gone.
-/// Results of its runs stay.
+/// Closes a session. Does nothing if it is null. Running calls complete as if it were open. Declarations from
+/// anabranch_input() and anabranch_output() become invalid. Results of its runs stay.
 ///
 /// Any thread, at any time.
 #[unsafe(no_mangle)]
@@ -171,73 +176,73 @@ pub extern "C" fn anabranch_session_free(session: *mut anabranch_session) -> ana
     guarded(|| SESSIONS.close(session))
 }
 
-/// How many inputs the model has.
+/// Returns the number of the model's inputs.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `count` must be a place for a number, or null.
+/// `count` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_input_count(
     session: *const anabranch_session,
     count: *mut usize,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { tell(count, SESSIONS.get(session)?.inputs.len()) })
 }
 
-/// What the model declares of an input, by its place from 0 on.
+/// Returns the declaration of an input, by its index from 0.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `value` must be a place for one, or null.
+/// `value` must point to a writable anabranch_value, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_input(
     session: *const anabranch_session,
     index: usize,
     value: *mut anabranch_value,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { declared(&SESSIONS.get(session)?.inputs, "input", index, value) })
 }
 
-/// How many outputs the model has.
+/// Returns the number of the model's outputs.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `count` must be a place for a number, or null.
+/// `count` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_output_count(
     session: *const anabranch_session,
     count: *mut usize,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { tell(count, SESSIONS.get(session)?.outputs.len()) })
 }
 
-/// What the model declares of an output, by its place from 0 on.
+/// Returns the declaration of an output, by its index from 0.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `value` must be a place for one, or null.
+/// `value` must point to a writable anabranch_value, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_output(
     session: *const anabranch_session,
     index: usize,
     value: *mut anabranch_value,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { declared(&SESSIONS.get(session)?.outputs, "output", index, value) })
 }
 
 /// # Safety
-/// `value` must be a place for one, or null.
+/// `value` must point to a writable `anabranch_value`, or be null.
 unsafe fn declared(all: &[Declared], what: &str, index: usize, value: *mut anabranch_value) -> Result<()> {
     let missing = || Failure::argument(format_args!("there is no {what} {index}; the model has {}", all.len()));
     let found = all.get(index).ok_or_else(missing)?;
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe { tell(value, found.told()) }
 }

@@ -6,22 +6,22 @@ use anabranch::SessionOptions;
 use anabranch::session::SETTINGS;
 use serde_json::Value;
 
-/// The option that is this interface's own.
+/// Option that only this interface has.
 const PROFILE: (&str, &str) = ("profile", "1: reports tell when each node ran; costs a look at the clock a node");
 
-/// What a session is opened with.
+/// Options for opening a session.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) session: SessionOptions,
-    /// Whether runs note when everything happened.
+    /// Whether runs record the times of events.
     pub(crate) profile: bool,
 }
 
 impl Options {
-    /// What a JSON object of names and values says.
+    /// Reads options from a JSON object of names and values.
     ///
     /// # Errors
-    /// If it is none, or one is not known or has no such value.
+    /// If it is not an object, or an option is unknown or has an invalid value.
     pub(crate) fn of(text: &str) -> Result<Self> {
         let wrong = |why: &dyn std::fmt::Display| {
             let known: String =
@@ -47,11 +47,11 @@ impl Options {
     }
 }
 
-/// A text, or why there is none.
+/// A string, or the reason why there is none.
 type Text = std::result::Result<String, &'static str>;
 type Parts = std::result::Result<Vec<String>, &'static str>;
 
-/// A value as the command line has it: `2`, `cpu0,gpu0` for a list, `batch=4,length=7` for an object.
+/// Returns a value in the form of the command line: `2`, `cpu0,gpu0` for a list, `batch=4,length=7` for an object.
 fn plain(value: &Value) -> Text {
     match value {
         Value::Array(all) => {
@@ -77,7 +77,7 @@ fn scalar(value: &Value) -> Text {
     }
 }
 
-/// A part of a list, which must be one on the command line, too.
+/// Checks that a part of a list stays one part on the command line.
 fn unseparated(part: String) -> Text {
     match part.contains([',', '=']) {
         true => Err("names with `,` or `=` in them cannot be given, for these separate names and values"),

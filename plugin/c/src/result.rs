@@ -1,4 +1,4 @@
-//! What a run has made, as a caller reads it.
+//! Outputs and report of a run, as a caller reads them.
 
 use super::abi::{anabranch_result, anabranch_status, anabranch_tensor};
 use super::handles::Handles;
@@ -14,25 +14,26 @@ use std::ffi::{CString, c_char};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The results that callers have open.
+/// Open results of callers.
 pub(crate) static RESULTS: Handles<anabranch_result, Made> = Handles::new("result");
 
-/// A finished run. Nothing of it is a caller's memory, and no plan is held for it.
+/// A finished run. It refers to no memory of a caller, and keeps no plan ready.
 pub(crate) struct Made {
     outputs: Vec<Output>,
     planned: Arc<Planned>,
-    /// Seconds that were predicted of the whole run, if that was known before.
+    /// Predicted seconds of the whole run, if they were known before.
     predicted: Option<f64>,
-    /// How long the whole run took.
+    /// Time of the whole run.
     took: Duration,
-    /// By device, how many nodes its plans have there, each plan once: those of all phases with a profile, else of the first.
+    /// By device: number of nodes of its plans there, each plan counted once. The plans of all phases if the run was
+    /// profiled, otherwise of the first.
     nodes: Vec<usize>,
-    /// By device, the most bytes that were taken.
+    /// By device: most bytes that were allocated.
     peaks: Vec<u64>,
-    /// Phases after the plan, if it is of the first of several.
+    /// Number of later phases, if the plan is the first of several.
     later: usize,
     cold: bool,
-    /// Only with a profile.
+    /// Events of a profiled run.
     events: Option<Value>,
 }
 
@@ -47,7 +48,7 @@ impl Made {
         let output = |(name, tensor): (&str, &Tensor)| Output {
             name: c_text(name),
             dims: tensor.shape().dims().iter().map(|dim| *dim as i64).collect(),
-            // An output may be an input as it is.
+            // An output may share the memory of an input.
             tensor: lent::kept(tensor),
         };
         let outputs = run.outputs.iter().map(output).collect();
@@ -94,7 +95,7 @@ impl Made {
     }
 }
 
-/// By device, how many nodes the run's plans have there.
+/// Returns, by device, the number of nodes that the run's plans have there.
 fn nodes(run: &Run) -> Vec<usize> {
     let mut nodes = vec![0; run.prepared.plan().devices().len()];
     for planned in run.plans() {
@@ -105,28 +106,28 @@ fn nodes(run: &Run) -> Vec<usize> {
     nodes
 }
 
-/// How many outputs a run has made: as many as the model has.
+/// Returns the number of outputs of a run, which is that of the model.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `count` must be a place for a number, or null.
+/// `count` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_result_count(
     result: *const anabranch_result,
     count: *mut usize,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { tell(count, RESULTS.get(result)?.outputs.len()) })
 }
 
-/// An output, by its place in the model's order from 0 on. What `tensor` points to is the result's, and valid until that is freed; its elements
-/// are aligned to 64 bytes.
+/// Returns an output, by its index in the model's order from 0. The pointers in `tensor` belong to the result, and are
+/// valid until it is freed. The elements are aligned to 64 bytes.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `tensor` must be a place for one, or null.
+/// `tensor` must point to a writable anabranch_tensor, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_result_output(
     result: *const anabranch_result,
@@ -146,19 +147,21 @@ pub unsafe extern "C" fn anabranch_result_output(
             data: made.bytes().as_ptr().cast(),
             bytes: made.bytes().len(),
         };
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         unsafe { tell(tensor, told) }
     })
 }
 
-/// What a run did, as JSON: predicted and measured milliseconds, nodes, peak and limit in bytes of each device; with the option `profile` when each
-/// node ran and each transfer was made, in nanoseconds. Written to `buffer` with a zero byte at its end, if it has room for that; `needed` is told
-/// how many bytes it takes. With a null `buffer` and no `room` only that is told; `needed` may be null otherwise.
+/// Returns a report of a run as JSON: predicted and measured milliseconds, and nodes, peak and limit in bytes of each
+/// device. With the option `profile`, also the times of each node and transfer, in nanoseconds.
+///
+/// The report is written to `buffer` with a zero byte at its end, if `room` is large enough. `needed` receives the
+/// number of required bytes. If `buffer` is null and `room` is 0, only `needed` is set; otherwise `needed` may be null.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `buffer` must have room for `room` bytes, or be null; `needed` must be a place for a number, or null.
+/// `buffer` must have `room` writable bytes, or be null. `needed` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_report(
     result: *const anabranch_result,
@@ -166,13 +169,13 @@ pub unsafe extern "C" fn anabranch_report(
     room: usize,
     needed: *mut usize,
 ) -> anabranch_status {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     guarded(|| unsafe { written(&RESULTS.get(result)?.report().to_string(), buffer, room, needed) })
 }
 
-/// Frees a result and its outputs; null is none.
+/// Frees a result and its outputs. Does nothing if it is null.
 ///
-/// Any thread, at any time at which nobody reads its outputs.
+/// Any thread, at any time at which no thread reads its outputs.
 #[unsafe(no_mangle)]
 pub extern "C" fn anabranch_result_free(result: *mut anabranch_result) -> anabranch_status {
     guarded(|| RESULTS.close(result))

@@ -15,15 +15,19 @@ use std::ffi::c_char;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// Runs the model. `inputs` are `input_count` tensors in any order, by their names; those that the model has a default for may be left out.
-/// `cancel` is a token, or null. A run that takes longer than `timeout_ms` milliseconds ends with ANABRANCH_STATUS_TIMEOUT; 0 is for ever. On
-/// success `result` is a handle, which anabranch_result_free() closes; on failure null.
+/// Runs the model. On success `result` is a handle, which anabranch_result_free() closes; on failure it is null.
 ///
-/// The first run with new shapes of inputs makes a plan for them. Any thread, at any time: runs of one session follow each other, since each uses
-/// all the devices of its plan. Until the call returns nobody may write the inputs; afterwards nothing of them is used.
+/// `inputs` are `input_count` tensors in any order, identified by their names. Inputs with a default in the model may
+/// be left out. `cancel` is a token, or null. A run that takes longer than `timeout_ms` milliseconds ends with
+/// ANABRANCH_STATUS_TIMEOUT; 0 means no limit.
+///
+/// The first run with new shapes of inputs makes a plan for them. Any thread, at any time: runs of one session are
+/// serialized, since each uses all the devices of its plan. No thread may write the inputs until the call returns.
+/// Nothing refers to them afterwards.
 ///
 /// # Safety
-/// `inputs` must be `input_count` tensors with what they point to, or null, and `result` a place for a pointer, or null.
+/// `inputs` must point to `input_count` tensors with valid pointers, or be null. `result` must point to a writable
+/// pointer, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_run(
     session: *const anabranch_session,
@@ -34,10 +38,10 @@ pub unsafe extern "C" fn anabranch_run(
     result: *mut *mut anabranch_result,
 ) -> anabranch_status {
     guarded(|| {
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let result = unsafe { placed(result, ptr::null_mut()) }?;
         let open = SESSIONS.get(session)?;
-        // SAFETY: as this function's: the inputs are used until this call returns.
+        // SAFETY: by this function's contract: the inputs are used until this call returns.
         let (inputs, _) = unsafe { self::inputs(&open, inputs, input_count) }?;
         let run = open.session.run_with(&inputs, &options(&open, cancel, timeout_ms)?)?;
         *result = RESULTS.open(Made::of(run, open.profile));
@@ -45,14 +49,18 @@ pub unsafe extern "C" fn anabranch_run(
     })
 }
 
-/// Runs the model like anabranch_run(), and writes outputs to `outputs`, `output_count` places in any order, by the outputs' names; outputs that
-/// are not among them are not given. Types, shapes and sizes must be exactly the outputs'; where they follow from the inputs' shapes, that is
-/// seen before the run. After a failure what is in the places means nothing.
+/// Runs the model like anabranch_run(), and writes outputs to the memory in `outputs`.
 ///
-/// Any thread, at any time, as anabranch_run(). Until the call returns nobody may write the inputs, nor read or write the places.
+/// `outputs` are `output_count` entries in any order, identified by the outputs' names; other outputs are not returned.
+/// Types, shapes and sizes must be exactly the outputs'. If they follow from the inputs' shapes, they are checked
+/// before the run. After a failure the memory's content is undefined.
+///
+/// Any thread, at any time, as anabranch_run(). Until the call returns, no thread may write the inputs, nor read or
+/// write the outputs' memory.
 ///
 /// # Safety
-/// `inputs` must be `input_count` tensors and `outputs` `output_count` places with what they point to, or null.
+/// `inputs` must point to `input_count` tensors, and `outputs` to `output_count` entries, with valid pointers, or be
+/// null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_run_into(
     session: *const anabranch_session,
@@ -66,11 +74,11 @@ pub unsafe extern "C" fn anabranch_run_into(
     guarded(|| {
         let begun = Instant::now();
         let open = SESSIONS.get(session)?;
-        // SAFETY: as this function's: inputs and places are used until this call returns.
+        // SAFETY: by this function's contract: inputs and outputs' memory are used until this call returns.
         let (inputs, ranges) = unsafe { self::inputs(&open, inputs, input_count) }?;
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let rooms = unsafe { rooms(&open, outputs, output_count, &ranges) }?;
-        // The token is looked up once: one that is freed during the call is still the run's.
+        // The token is looked up once: if it is freed during the call, the run keeps it.
         let asked = options(&open, cancel, timeout_ms)?;
         let left = || {
             let mut options = asked.clone();
@@ -85,16 +93,16 @@ pub unsafe extern "C" fn anabranch_run_into(
                     return Ok(Err(failure));
                 }
             }
-            // SAFETY: as this function's.
+            // SAFETY: by this function's contract.
             let mut made = Outputs::over(rooms.iter().map(|room| unsafe { over(room.as_ref()) }).collect());
             open.session.run_prepared_into(&prepared, &inputs, &mut made, &left())?;
-            // SAFETY: as this function's; a tensor over a place is that output's own, or gone.
+            // SAFETY: by this function's contract; a tensor over the memory is that output's own, or gone.
             Ok(unsafe { leave(&made, &rooms) })
         })?
     })
 }
 
-/// How a run is made.
+/// Returns the options of a run.
 fn options(open: &Open, cancel: *const anabranch_cancel, timeout_ms: u64) -> Result<RunOptions> {
     let mut options = RunOptions::default().with_profile(open.profile);
     if !cancel.is_null() {
@@ -106,7 +114,7 @@ fn options(open: &Open, cancel: *const anabranch_cancel, timeout_ms: u64) -> Res
     Ok(options)
 }
 
-/// Sees that outputs are what the caller has room for.
+/// Checks that outputs match the caller's memory.
 fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[Option<Room>]) -> Result<()> {
     for ((name, spec), room) in outputs.zip(rooms) {
         if let Some(room) = room.as_ref().filter(|room| room.spec != *spec) {
@@ -119,42 +127,45 @@ fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[
     Ok(())
 }
 
-/// The tensor for a run to leave an output in: one without bytes where the caller has no room, or none that can be written directly.
+/// Returns the tensor in which a run leaves an output. It has no bytes if the caller gives no memory, or none that can
+/// be written directly.
 ///
 /// # Safety
 /// As [`lent::room`].
 unsafe fn over(room: Option<&Room>) -> Tensor {
     let nothing = || Tensor::zeroed(TensorSpec::new(DType::U8, Shape::new([0]).expect("no elements fit everywhere")));
     let place = room.and_then(|room| Some((room.place?, &room.spec)));
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     place.and_then(|(place, spec)| unsafe { lent::room(place, spec) }).unwrap_or_else(nothing)
 }
 
-/// Leaves the outputs in their places that are not there yet.
+/// Copies the outputs that are not yet in the caller's memory.
 ///
 /// # Safety
-/// As [`lent::leave`], for each place.
+/// As [`lent::leave`], for each output.
 unsafe fn leave(made: &Outputs, rooms: &[Option<Room>]) -> Result<()> {
     check(made.iter().map(|(name, tensor)| (name, tensor.spec())), rooms)?;
     for (tensor, room) in made.tensors().iter().zip(rooms) {
         if let Some(place) = room.as_ref().and_then(|room| room.place) {
-            // SAFETY: as this function's; the tensor is as large as the room.
+            // SAFETY: by this function's contract; the tensor is as large as the room.
             unsafe { lent::leave(tensor, place) };
         }
     }
     Ok(())
 }
 
-/// The plan for inputs of these shapes, as the JSON that `anabranch place` writes: the device of each node and why, the order of each device, transfers,
-/// predicted times in microseconds and bytes. It can be edited, and given to a session as the option `strategy`. The inputs are as in
-/// anabranch_run(); a later run with such inputs follows this plan. Where shapes follow from computed values, it is the plan of what comes before
-/// them. `buffer`, `room` and `needed` are as in anabranch_report().
+/// Returns the plan for inputs of these shapes, as the JSON that `anabranch place` writes.
+///
+/// It holds the device of each node with the reason, the order of each device, transfers, predicted times in
+/// microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
+/// anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
+/// only the nodes before them. `buffer`, `room` and `needed` are as in anabranch_report().
 ///
 /// Any thread, at any time. Takes as long as planning, once for each set of shapes.
 ///
 /// # Safety
-/// `inputs` must be `input_count` tensors with what they point to, or null; `buffer` must have room for `room` bytes, or be null; `needed` must be a
-/// place for a number, or null.
+/// `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `room` writable
+/// bytes, or be null. `needed` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_plan(
     session: *const anabranch_session,
@@ -166,13 +177,13 @@ pub unsafe extern "C" fn anabranch_plan(
 ) -> anabranch_status {
     guarded(|| {
         let open = SESSIONS.get(session)?;
-        // SAFETY: as this function's: the inputs are used until this call returns.
+        // SAFETY: by this function's contract: the inputs are used until this call returns.
         let (inputs, _): (Inputs, _) = unsafe { self::inputs(&open, inputs, input_count) }?;
         let prepared = open.session.prepare(&inputs)?;
         let file = PlanFile::of(prepared.plan(), &prepared.program, &prepared.blocks);
         let text = serde_json::to_string(&file.with_candidates(prepared.candidates.clone()));
         let text = text.map_err(|error| Failure::new(anabranch_status::Internal, error))?;
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         unsafe { written(&text, buffer, room, needed) }
     })
 }

@@ -1,4 +1,4 @@
-//! Errors and panics on their way to a caller: a number, and a text that each thread has for itself.
+//! Errors and panics on their way to a caller: a number, and a text per thread.
 
 use super::abi::anabranch_status as Status;
 use super::text::c_text;
@@ -11,7 +11,7 @@ use std::ffi::{CString, c_char};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What a caller is told when something fails.
+/// Failure of a call, as reported to the caller.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     status: Status,
@@ -25,12 +25,12 @@ impl Failure {
         Self { status, text: text.to_string() }
     }
 
-    /// A call that is wrong in itself.
+    /// Returns the failure of a wrong call.
     pub(crate) fn argument(text: impl fmt::Display) -> Self {
         Self::new(Status::Argument, text)
     }
 
-    /// What a panic said.
+    /// Returns the failure of a panic.
     fn panic(panic: &(dyn Any + Send)) -> Self {
         if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
             return Self::new(Status::Memory, short);
@@ -73,11 +73,11 @@ impl From<SettingError> for Failure {
 }
 
 thread_local! {
-    /// The text of this thread's last failure.
+    /// Text of this thread's last failure.
     static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Calls `call`, whose failure or panic becomes a status: nothing unwinds into the caller.
+/// Calls `call`. Turns its failure or panic into a status: nothing unwinds into the caller.
 pub(crate) fn guarded(call: impl FnOnce() -> Result<()>) -> Status {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return Status::Ok,
@@ -89,8 +89,11 @@ pub(crate) fn guarded(call: impl FnOnce() -> Result<()>) -> Status {
     failure.status
 }
 
-/// Why the last call of this thread that failed did, in UTF-8: what it is about, and what to do next. Empty if none has failed. The text is valid
-/// until the next call of this thread that fails, or the thread's end; calls that succeed leave it alone.
+/// Returns the text of this thread's last failure, in UTF-8: its subject, and the next step. Empty if no call has
+/// failed.
+///
+/// The text is valid until the next failing call of this thread, or the thread's end. Successful calls do not change
+/// it.
 ///
 /// Any thread, at any time: each has its own text.
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! Tensors of callers: what is wrong with them is found before anything of them is read.
+//! Tensors of callers. Their faults are found before any element is read.
 
 use super::abi::anabranch_status as Status;
 use super::abi::{anabranch_room, anabranch_tensor};
@@ -12,28 +12,28 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 
-/// The number of a type in ONNX files.
+/// Returns the number of a type in ONNX files.
 pub(crate) fn code(dtype: DType) -> i32 {
     let numbers = 0..=i32::from(u8::MAX);
     numbers.into_iter().find(|number| element_type((*number).into()) == Some(dtype)).unwrap_or(0)
 }
 
-/// Where a tensor of a caller's is, and what it is.
+/// Type, shape and addresses of a caller's tensor.
 struct Place {
     spec: TensorSpec,
-    /// Its bytes by their addresses, if there are any.
+    /// Addresses of its bytes, if there are any.
     bytes: Range<usize>,
 }
 
-/// Where an output is to go.
+/// Caller's memory for an output.
 pub(crate) struct Room {
     pub(crate) spec: TensorSpec,
-    /// `None` for one without bytes.
+    /// `None` if it has no bytes.
     pub(crate) place: Option<NonNull<u8>>,
     bytes: Range<usize>,
 }
 
-/// What a tensor is said to be, before it is looked at.
+/// A caller's description of a tensor, before it is checked.
 struct Said {
     element_type: i32,
     dims: *const i64,
@@ -41,45 +41,47 @@ struct Said {
     bytes: usize,
 }
 
-/// The tensors that a caller gives to a run, used where they are.
+/// Returns the caller's tensors for a run, used in place.
 ///
 /// # Errors
-/// If there are too many, or one has no name, is given twice, or contradicts itself.
+/// If there are too many, or one has no name, is given twice, or is inconsistent.
 ///
 /// # Safety
-/// There must be `count` of them with their names, dimensions and elements, all of which stay as they are as long as the inputs are used.
+/// `tensors` must point to `count` tensors with valid names, dimensions and elements, all of which must stay unchanged
+/// as long as the inputs are used.
 pub(crate) unsafe fn inputs(
     open: &Open,
     tensors: *const anabranch_tensor,
     count: usize,
 ) -> Result<(Inputs, Vec<Range<usize>>)> {
     let (mut inputs, mut ranges) = (Inputs::new(), Vec::new());
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     for tensor in unsafe { listed(tensors, count, open.session.inputs(), "input") }? {
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let name = unsafe { given(tensor.name, "the name of an input") }?;
         if inputs.specs().any(|(known, _)| known == name) {
             return Err(Failure::argument(format_args!("input `{name}` is given twice")));
         }
         let anabranch_tensor { element_type, dims, rank, bytes, .. } = *tensor;
         let said = Said { element_type, dims, rank, bytes };
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let Place { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
         let short = || Failure::new(Status::Memory, format_args!("there is no memory for input `{name}`, {spec}"));
-        // SAFETY: there are as many bytes as `spec` has, or none; the rest is this function's promise.
+        // SAFETY: there are as many bytes as `spec` has, or none. This function's contract covers the rest.
         inputs = inputs.tensor(name, unsafe { lent::borrowed(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
         ranges.push(bytes);
     }
     Ok((inputs, ranges))
 }
 
-/// Where a caller wants outputs, by their places in the model's order; `None` for those that are not wanted.
+/// Returns the caller's memory for outputs, by their index in the model's order; `None` for outputs that are not
+/// wanted.
 ///
 /// # Errors
-/// As [`inputs`]; also if one is none of the model's, or is where another one or an input is.
+/// As [`inputs`]. Also if an output is unknown, or its memory overlaps that of another output or input.
 ///
 /// # Safety
-/// There must be `count` of them with their names and dimensions.
+/// `rooms` must point to `count` entries with valid names and dimensions.
 pub(crate) unsafe fn rooms(
     open: &Open,
     rooms: *const anabranch_room,
@@ -88,9 +90,9 @@ pub(crate) unsafe fn rooms(
 ) -> Result<Vec<Option<Room>>> {
     let outputs = open.session.outputs();
     let mut found: Vec<Option<Room>> = outputs.iter().map(|_| None).collect();
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     for room in unsafe { listed(rooms, count, outputs, "output") }? {
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let name = unsafe { given(room.name, "the name of an output") }?;
         let names = || outputs.iter().map(ValueInfo::name);
         let unknown = || {
@@ -100,7 +102,7 @@ pub(crate) unsafe fn rooms(
         let at = names().position(|known| known == name).ok_or_else(unknown)?;
         let anabranch_room { element_type, dims, rank, bytes, data, .. } = *room;
         let said = Said { element_type, dims, rank, bytes };
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         let Place { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
         let others = found.iter().flatten().map(|room| &room.bytes);
         if inputs.iter().chain(others).any(|other| other.start < bytes.end && bytes.start < other.end) {
@@ -115,10 +117,10 @@ pub(crate) unsafe fn rooms(
     Ok(found)
 }
 
-/// A caller's list, which has no more entries than the model.
+/// Returns a caller's list, which must not have more entries than the model.
 ///
 /// # Safety
-/// It must be null or have `count` entries, which stay as they are.
+/// `first` must be null or point to `count` entries, which must stay unchanged.
 unsafe fn listed<'a, T>(first: *const T, count: usize, model: &[ValueInfo], what: &str) -> Result<&'a [T]> {
     if count > model.len() {
         let known = model.len();
@@ -128,13 +130,13 @@ unsafe fn listed<'a, T>(first: *const T, count: usize, model: &[ValueInfo], what
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::argument(format_args!("the list of {what}s is null, but said to have {count}"))),
         (false, _) if !first.is_aligned() => Err(Failure::argument(format_args!("the list of {what}s is not aligned"))),
-        // SAFETY: as this function's; the list is aligned, and `count` is small.
+        // SAFETY: by this function's contract; the list is aligned, and `count` is small.
         (false, _) => Ok(unsafe { slice::from_raw_parts(first, count) }),
     }
 }
 
 impl Said {
-    /// What the tensor is, whose data is at an address.
+    /// Returns the tensor's type, shape and addresses, if its data is at `address`.
     ///
     /// # Safety
     /// `dims` must be null or have `rank` entries.
@@ -150,7 +152,7 @@ impl Said {
             (_, 0) => &[],
             (true, _) => return Err(wrong(&format_args!("the dimensions are null, but said to be {rank}"))),
             (false, _) if !self.dims.is_aligned() => return Err(wrong(&"the dimensions are not aligned")),
-            // SAFETY: as this function's; they are aligned, and few.
+            // SAFETY: by this function's contract; they are aligned, and few.
             (false, _) => unsafe { slice::from_raw_parts(self.dims, rank) },
         };
         let sizes: std::result::Result<Vec<usize>, _> = dims.iter().map(|dim| usize::try_from(*dim)).collect();

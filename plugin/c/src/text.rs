@@ -1,30 +1,30 @@
-//! Texts from and to callers.
+//! Strings from and to callers.
 
 use super::abi::anabranch_status as Status;
 use super::status::{Failure, Result};
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::path::Path;
 
-/// A text of a caller's.
+/// Returns a caller's string.
 ///
 /// # Errors
-/// If it is null or not UTF-8. `what` it is in errors.
+/// If it is null or not UTF-8. `what` is its name in errors.
 ///
 /// # Safety
-/// It must be null or end with a zero byte, and stay as it is as long as it is read.
+/// `text` must be null or end with a zero byte, and stay unchanged as long as it is read.
 pub(crate) unsafe fn given<'a>(text: *const c_char, what: &str) -> Result<&'a str> {
     if text.is_null() {
         return Err(Failure::argument(format_args!("{what} is null")));
     }
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map_err(|error| Failure::argument(format_args!("{what} is not UTF-8: {error}")))
 }
 
-/// A path of a caller's, which on Unix may be any bytes.
+/// Returns a caller's path, which on Unix may be any bytes.
 ///
 /// # Errors
-/// If it is null, or not UTF-8 where paths have to be.
+/// If it is null, or not UTF-8 on systems that require it.
 ///
 /// # Safety
 /// As [`given`].
@@ -32,25 +32,26 @@ pub(crate) unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     #[cfg(unix)]
     if !path.is_null() {
         use std::os::unix::ffi::OsStrExt;
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         return Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())));
     }
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe { given(path, "the path") }.map(Path::new)
 }
 
-/// A text as C has it, with `?` in the place of zero bytes.
+/// Returns a C string, with `?` in place of zero bytes.
 pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "?")).unwrap_or_default()
 }
 
-/// Writes a text with its zero byte to a caller's room, and tells how many bytes that takes. Without any room, that is only told.
+/// Writes a string with its zero byte to a caller's buffer, and reports the required bytes. If there is no buffer, only
+/// reports them.
 ///
 /// # Errors
-/// If the room is too small: nothing is written then.
+/// If the buffer is too small; nothing is written then.
 ///
 /// # Safety
-/// `buffer` must be null or have room for `room` bytes, and `needed` be null or one number.
+/// `buffer` must be null or have `room` writable bytes. `needed` must be null or point to a writable number.
 pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, room: usize, needed: *mut usize) -> Result<()> {
     let text = c_text(text);
     let bytes = text.as_bytes_with_nul();
@@ -63,7 +64,7 @@ pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, room: usize, neede
     if !needed.is_aligned() {
         return Err(Failure::argument("the place for the size is not aligned"));
     }
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe {
         if let Some(needed) = needed.as_mut() {
             *needed = bytes.len();

@@ -1,5 +1,5 @@
-//! The structures by which ONNX Runtime calls a provider, as `onnxruntime_ep_c_api.h` lays them out in version 1.23. A null pointer
-//! stands for a function that is not there.
+//! Structures by which ONNX Runtime calls a provider, as `onnxruntime_ep_c_api.h` lays them out in version 1.23. A null
+//! pointer stands for a missing function.
 #![allow(non_snake_case, reason = "the names of ONNX Runtime's header")]
 
 use ort_sys::{
@@ -8,13 +8,13 @@ use ort_sys::{
 };
 use std::ffi::{c_char, c_void};
 
-/// The version of the interface: ONNX Runtime 1.23. Hosts refuse providers that ask for more than they have.
+/// Version of the interface: ONNX Runtime 1.23. Hosts reject providers that require a newer version.
 pub(crate) const VERSION: u32 = 23;
 
-/// Where a function could be that is not there.
+/// Pointer of a missing function.
 pub(crate) type Absent = *const c_void;
 
-/// What a host offers to providers beside `OrtApi`; further functions follow.
+/// Functions of a host for providers, besides `OrtApi`; further functions follow.
 #[repr(C)]
 pub(crate) struct EpApi {
     pub(crate) CreateEpDevice: unsafe extern "system" fn(
@@ -33,7 +33,7 @@ pub(crate) struct EpApi {
     ) -> OrtStatusPtr,
 }
 
-/// Makes providers.
+/// Factory of providers.
 #[repr(C)]
 pub(crate) struct EpFactory {
     pub(crate) ort_version_supported: u32,
@@ -69,7 +69,7 @@ pub(crate) struct EpFactory {
         unsafe extern "system" fn(*mut EpFactory, *const c_void, *const c_void, *mut *const c_void) -> OrtStatusPtr,
 }
 
-/// A provider: what one session uses.
+/// A provider, which one session uses.
 #[repr(C)]
 pub(crate) struct Ep {
     pub(crate) ort_version_supported: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Ep {
     pub(crate) others: [Absent; 8],
 }
 
-/// What computes one part.
+/// Functions that compute one part.
 #[repr(C)]
 pub(crate) struct NodeComputeInfo {
     pub(crate) ort_version_supported: u32,

@@ -1,7 +1,7 @@
-//! ONNX Runtime's functions as this library uses them: failures are [`Failure`]s, and texts and lists are owned.
+//! ONNX Runtime's functions as this library uses them: failures are [`Failure`]s, and strings and lists are owned.
 //!
-//! Pointers to graphs, nodes and values come from ONNX Runtime in the call that is being answered, and are used in that call alone: each
-//! `unsafe` block below rests on that, and on `ort_sys` declaring the functions as they are.
+//! Pointers to graphs, nodes and values come from ONNX Runtime in the call that is being answered, and are used in that
+//! call alone. Each `unsafe` block below relies on that, and on `ort_sys` declaring the functions correctly.
 
 use super::abi::{EpApi, VERSION};
 use super::status::{Failure, Result};
@@ -9,13 +9,13 @@ use ort_sys::{OrtApi, OrtApiBase, OrtKeyValuePairs, OrtLogger, OrtLoggingLevel, 
 use std::ffi::{CStr, CString, c_char};
 use std::ptr;
 
-/// A function of `OrtApi` that tells how many parts something has.
+/// Function of `OrtApi` that returns a number of parts.
 pub(crate) type Count<O> = unsafe extern "system" fn(*const O, *mut usize) -> OrtStatusPtr;
 
-/// A function of `OrtApi` that gives these parts.
+/// Function of `OrtApi` that returns these parts.
 pub(crate) type Parts<O, T> = unsafe extern "system" fn(*const O, *mut *const T, usize) -> OrtStatusPtr;
 
-/// The functions of a host. It stays as long as this library is loaded.
+/// Functions of a host. They stay valid as long as this library is loaded.
 #[derive(Clone, Copy)]
 pub(crate) struct Api {
     pub(crate) ort: &'static OrtApi,
@@ -23,12 +23,13 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// The functions of the host that gave `base`; `Err` with what it can be told with, if it is too old.
+    /// Returns the functions of the host that gave `base`. If the host is too old, `Err` holds functions to report
+    /// that.
     ///
     /// # Safety
-    /// `base` must be what ONNX Runtime gave.
+    /// `base` must be the pointer that ONNX Runtime gave.
     pub(crate) unsafe fn of(base: *const OrtApiBase) -> std::result::Result<Self, &'static OrtApi> {
-        // SAFETY: as this function's; every host has version 1, and tables of functions are never freed.
+        // SAFETY: by this function's contract; every host has version 1, and tables of functions are never freed.
         unsafe {
             let get = (*base).GetApi;
             match (get(VERSION)).as_ref() {
@@ -41,7 +42,7 @@ impl Api {
         }
     }
 
-    /// What a function answered.
+    /// Turns the status of a function into a result.
     pub(crate) fn done(self, status: OrtStatusPtr) -> Result<()> {
         if status.0.is_null() {
             return Ok(());
@@ -54,21 +55,21 @@ impl Api {
         }
     }
 
-    /// What a function writes to where it is told.
+    /// Returns the value that a function writes to its output parameter.
     pub(crate) fn get<T>(self, initial: T, call: impl FnOnce(*mut T) -> OrtStatusPtr) -> Result<T> {
         let mut found = initial;
         self.done(call(&raw mut found))?;
         Ok(found)
     }
 
-    /// A text that a function gives.
+    /// Returns the string that a function yields.
     pub(crate) fn text(self, call: impl FnOnce(*mut *const c_char) -> OrtStatusPtr) -> Result<String> {
         let text = self.get(ptr::null(), call)?;
         // SAFETY: ONNX Runtime's texts end with a zero byte.
         Ok(unsafe { owned(text) })
     }
 
-    /// All that `owner` has of a kind.
+    /// Returns all parts of a kind that `owner` has.
     pub(crate) fn list<O, T>(self, owner: *const O, count: Count<O>, parts: Parts<O, T>) -> Result<Vec<*const T>> {
         // SAFETY: `owner` is of the call that is being answered.
         let length = self.get(0, |out| unsafe { count(owner, out) })?;
@@ -78,10 +79,10 @@ impl Api {
         Ok(all)
     }
 
-    /// The keys and values of a set; none of one that is not there.
+    /// Returns the keys and values of a set; empty if it is null.
     ///
     /// # Safety
-    /// `pairs` must be null or a set of ONNX Runtime's.
+    /// `pairs` must be null or a set of ONNX Runtime.
     pub(crate) unsafe fn pairs(self, pairs: *const OrtKeyValuePairs) -> Vec<(String, String)> {
         if pairs.is_null() {
             return Vec::new();
@@ -94,7 +95,7 @@ impl Api {
         }
     }
 
-    /// The entries of a session's configuration.
+    /// Returns the entries of a session's configuration.
     pub(crate) fn entries(self, options: *const OrtSessionOptions) -> Result<Vec<(String, String)>> {
         // SAFETY: `options` is of the call that is being answered; the copy is released once.
         unsafe {
@@ -105,19 +106,19 @@ impl Api {
         }
     }
 
-    /// Says something in the application's log.
+    /// Writes a message to the application's log.
     pub(crate) fn log(self, logger: *const OrtLogger, level: OrtLoggingLevel, text: &str) {
         let Ok(text) = CString::new(text.replace('\0', "?")) else { return };
-        // SAFETY: the logger lives as long as the provider that it was given to, and texts are copied.
+        // SAFETY: the logger lives as long as the provider that it was given to, and strings are copied.
         let status = unsafe {
             (self.ort.Logger_LogMessage)(logger, level, text.as_ptr(), c"anabranch".as_ptr(), 0, c"Anabranch".as_ptr())
         };
-        // A message that cannot be logged is no failure of what it was about.
+        // A message that cannot be logged is not a failure of its subject.
         let _ = self.done(status);
     }
 }
 
-/// A copy of a text; an empty one of none.
+/// Returns a copy of a string; empty if it is null.
 ///
 /// # Safety
 /// `text` must be null or end with a zero byte.
@@ -125,6 +126,6 @@ pub(crate) unsafe fn owned(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }

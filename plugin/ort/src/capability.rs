@@ -1,4 +1,4 @@
-//! Which parts of a graph are ours: those that lower to kernels of ours when it is tried.
+//! Selection of the nodes of a graph that this provider computes: those that lower to its kernels in a trial.
 
 use super::api::Api;
 use super::graph::{Graph, Part};
@@ -12,27 +12,29 @@ use anabranch_kernels::Buffer;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// Sizes that dimensions which only the run tells have in trials. One that fits them all together is enough.
+/// Sizes used in trials for dimensions that are known only in a run. It is enough if one size fits them all.
 const TRIALS: [usize; 3] = [1, 2, 8];
 
-/// What is ours and why the rest is not.
+/// The nodes that this provider computes, and the reasons against the others.
 pub(crate) struct Claim {
-    /// Nodes by their places in the graph, in topological orders.
+    /// Parts as indices of nodes in the graph, in topological orders.
     pub(crate) parts: Vec<Vec<usize>>,
-    /// The nodes that stay with others.
+    /// Nodes that are left to other providers, with the reasons.
     pub(crate) refused: BTreeMap<usize, String>,
 }
 
-/// Why a part is not ours as it is.
+/// Reason against a part as it is.
 struct Refusal {
-    /// The nodes that are in the way in whichever part, by name, each with why; none if that is not known.
+    /// Names of the nodes that prevent any part that contains them, with the reasons; empty if they are unknown.
     nodes: Vec<(String, String)>,
-    /// Why the part as a whole is not.
+    /// Reason against the part as a whole.
     why: String,
 }
 
-/// Tries which parts of a graph lower. Nodes that are in the way are refused, all that lowering tells of at once, and the rest is parted
-/// anew: each time, only the parts that are new are tried.
+/// Tries which parts of a graph can be lowered.
+///
+/// Nodes that prevent it are refused, all that lowering reports at once, and the others are grouped again. Each time,
+/// only new parts are tried.
 ///
 /// # Errors
 /// If the host fails.
@@ -75,7 +77,8 @@ impl Refusal {
             (node.clone(), format!("node {node:?} ({operator}): {reason}"))
         };
         let all = || error.obstacles().iter();
-        // What is late only because of where it is in the part may be sound elsewhere; what must be computed to tell its shape is not.
+        // An operator whose shapes are known late only because of its position in the part may be usable in another
+        // part. One whose own shape must be computed is not.
         let hopeless = all().any(|obstacle| !obstacle.is_late);
         let in_the_way = |obstacle: &&Obstacle| if hopeless { !obstacle.is_late } else { obstacle.wanted.is_empty() };
         let mut nodes: Vec<_> = all().filter(in_the_way).map(told).collect();
@@ -86,7 +89,7 @@ impl Refusal {
     }
 }
 
-/// Why a part does not lower, if it does not.
+/// Returns the reason why a part cannot be lowered, if it cannot.
 fn tried(api: Api, part: &Part) -> Result<Option<Refusal>> {
     let mut model = match import::from_message(&part.message) {
         Ok(model) => model,
@@ -109,15 +112,15 @@ fn tried(api: Api, part: &Part) -> Result<Option<Refusal>> {
     Ok(first.as_ref().map(Refusal::of))
 }
 
-/// Lowers a part where dimensions that are not known have this size.
+/// Lowers a part with this size for all unknown dimensions.
 fn lowered(model: &Model, part: &Part, size: usize) -> std::result::Result<(), LowerError> {
     let shape = |dims: &[Option<usize>]| Shape::new(dims.iter().map(|dim| dim.unwrap_or(size)).collect::<Vec<_>>());
     let varying = part.inputs.iter().filter(|(name, _)| !part.constants.contains_key(name));
     let shapes = varying.filter_map(|(name, declared)| Some((name.clone(), shape(&declared.dims).ok()?)));
     let mut options = LowerOptions { input_shapes: shapes.collect(), fuse: Rewrites::NONE, ..LowerOptions::default() };
     match lower(model, &options) {
-        // The elements of inputs that decide shapes are known in a run. Truth values are tried; other elements could be any. What no
-        // elements would help is refused.
+        // The elements of inputs that determine shapes are known only in a run. Bools are tried; other elements could
+        // be anything. A part that no elements would help is refused.
         Err(error) if !error.deciding_inputs().is_empty() && error.obstacles().iter().all(|other| other.is_late) => {
             let spec = |name: &str| {
                 let (_, declared) = part.inputs.iter().find(|(input, _)| input == name)?;

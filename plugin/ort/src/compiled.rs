@@ -1,4 +1,4 @@
-//! One part of a graph: a session of ours that ONNX Runtime calls as one node.
+//! One part of a graph: a session of Anabranch that ONNX Runtime calls as one node.
 
 use super::abi::{NodeComputeInfo, VERSION};
 use super::api::Api;
@@ -16,7 +16,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// What ONNX Runtime holds of a part. It begins with what ONNX Runtime knows of it.
+/// A compiled part that ONNX Runtime holds. It begins with the fields that ONNX Runtime knows.
 #[repr(C)]
 pub(crate) struct Compiled {
     base: NodeComputeInfo,
@@ -24,31 +24,31 @@ pub(crate) struct Compiled {
     name: String,
     /// The part with the initialisers as inputs, whose elements come with the first run.
     model: Model,
-    /// The places of the inputs, by name, among those of ONNX Runtime's node; those that vary, and those that do not.
+    /// Names and indices of the inputs among those of ONNX Runtime's node: first inputs that vary, then constants.
     varying: Vec<(String, usize)>,
     constant: Vec<(String, usize)>,
-    /// For each output of the model, its place among those of ONNX Runtime's node.
+    /// For each output of the model, its index among those of ONNX Runtime's node.
     outputs: Vec<usize>,
     options: SessionOptions,
     report: Arc<Report>,
 }
 
-/// What a session of ONNX Runtime's holds of a part while it may run it.
+/// State that a session of ONNX Runtime holds of a part while it may run it.
 #[derive(Default)]
 struct State {
     /// Opened by the first run that can.
     session: OnceLock<Session>,
     /// Held while it is opened.
     opening: Mutex<()>,
-    /// The plans that the report knows.
+    /// Plans that the report contains.
     reported: Mutex<Vec<Weak<Prepared>>>,
 }
 
 impl Compiled {
-    /// A part that ONNX Runtime calls by a node of these inputs and outputs.
+    /// Makes a part that ONNX Runtime calls by a node with these inputs and outputs.
     ///
     /// # Errors
-    /// If it is no sound model, or the node lacks one of its inputs or outputs.
+    /// If it is not a valid model, or the node lacks one of its inputs or outputs.
     pub(crate) fn new(
         api: Api,
         name: String,
@@ -81,7 +81,7 @@ impl Compiled {
         Ok(Self { base, api, name, model, varying, constant, outputs, options, report })
     }
 
-    /// What is at a place of the node's inputs.
+    /// Returns the value at an index of the node's inputs.
     fn input(&self, context: *mut OrtKernelContext, at: usize, name: &str) -> Result<*const OrtValue> {
         // SAFETY: `context` is of the call that is being answered.
         let value =
@@ -90,7 +90,7 @@ impl Compiled {
         if value.is_null() { Err(missing()) } else { Ok(value) }
     }
 
-    /// The session, with the elements of the initialisers that this call brings.
+    /// Returns the session. Opens it with the elements of the initialisers that this call brings.
     fn session<'s>(&self, state: &'s State, context: *mut OrtKernelContext) -> Result<&'s Session> {
         if let Some(session) = state.session.get() {
             return Ok(session);
@@ -101,8 +101,8 @@ impl Compiled {
         }
         let mut model = self.model.clone();
         for (name, at) in &self.constant {
-            // SAFETY: ONNX Runtime keeps initialisers where they are and as they are as long as its session, which gives back the
-            // state, and with it the session that reads them, before it ends.
+            // SAFETY: ONNX Runtime keeps initialisers in place and unchanged as long as its session. That session frees
+            // the state, and with it the session that reads them, before it ends.
             let constant = unsafe { values::constant(self.api, self.input(context, *at, name)?, name) }?;
             if !model.fix_input(name, constant) {
                 return Err(Failure::new(format_args!("part {}: `{name}` is not what it was declared", self.name)));
@@ -117,7 +117,8 @@ impl Compiled {
         let session = self.session(state, context)?;
         let mut inputs = Inputs::new();
         for (name, at) in &self.varying {
-            // SAFETY: inputs stay as they are until this call is answered, and the session lets go of them when its run ends.
+            // SAFETY: inputs stay unchanged until this call is answered, and the session releases them when its run
+            // ends.
             let tensor = unsafe { values::tensor(self.api, self.input(context, *at, name)?, name) }?;
             inputs = inputs.tensor(name, tensor);
         }
@@ -131,7 +132,7 @@ impl Compiled {
         })?
     }
 
-    /// Runs a whole plan in ONNX Runtime's memory. Failures that are not the session's are within.
+    /// Runs a whole plan in ONNX Runtime's memory. The inner result holds failures that are not the session's.
     fn run_plan(
         &self,
         session: &Session,
@@ -153,28 +154,28 @@ impl Compiled {
         let mut outputs = Outputs::over(specs.zip(&places).map(room).collect());
         session.run_prepared_into(prepared, inputs, &mut outputs, &RunOptions::default())?;
         for (tensor, place) in outputs.tensors().iter().zip(places) {
-            // SAFETY: there is as much room as the output has bytes, in memory that is no other tensor's of ours: the one that was made over
-            // it is gone, or it is this one.
+            // SAFETY: the memory has as many bytes as the output, and belongs to no other tensor of ours: the tensor
+            // that was made over it is gone, or it is this one.
             unsafe { left(tensor, place) };
         }
         Ok(Ok(()))
     }
 
-    /// Runs a part whose shapes only its run tells, and copies its outputs.
+    /// Runs a part whose shapes are known only in its run, and copies its outputs.
     fn run_in_phases(&self, session: &Session, inputs: &Inputs, context: *mut OrtKernelContext) -> Result<()> {
         let outputs = session.run(inputs)?;
         for (tensor, at) in outputs.tensors().iter().zip(&self.outputs) {
             let place = self.output(context, *at, tensor.spec())?;
-            // SAFETY: there is as much room as the output has bytes, in memory that is no tensor's of ours.
+            // SAFETY: the memory has as many bytes as the output, and belongs to no tensor of ours.
             unsafe { left(tensor, place) };
         }
         Ok(())
     }
 
-    /// Where an output is to be; `None` for one without bytes.
+    /// Returns the memory of an output; `None` if it has no bytes.
     fn output(&self, context: *mut OrtKernelContext, at: usize, spec: &TensorSpec) -> Result<Option<NonNull<u8>>> {
         let dims: Vec<i64> = spec.shape.dims().iter().map(|dim| *dim as i64).collect();
-        // SAFETY: `context` is of the call that is being answered, and there are as many dimensions as is said.
+        // SAFETY: `context` is of the call that is being answered, and the number of dimensions is correct.
         let data: *mut c_void = unsafe {
             let value = self.api.get(ptr::null_mut(), |out| {
                 (self.api.ort.KernelContext_GetOutput)(context, at, dims.as_ptr(), dims.len(), out)
@@ -192,7 +193,7 @@ impl Compiled {
         Ok(NonNull::new(data.cast()))
     }
 
-    /// Tells the report of a plan that it does not know.
+    /// Adds a plan to the report if it is new.
     fn tell(&self, state: &State, prepared: &Arc<Prepared>) {
         if !self.report.is_wanted() {
             return;
@@ -201,34 +202,34 @@ impl Compiled {
         reported.retain(|known| known.strong_count() > 0);
         if !reported.iter().any(|known| ptr::eq(known.as_ptr(), Arc::as_ptr(prepared))) {
             reported.push(Arc::downgrade(prepared));
-            // A report that cannot be written was refused when the part was compiled: it is no reason to fail a run.
+            // A report that cannot be written was rejected when the part was compiled: it is no reason to fail a run.
             let _ = self.report.planned(&self.name, prepared);
         }
     }
 }
 
-/// Leaves an output in its place, if it has one.
+/// Copies an output to its memory, if it has any.
 ///
 /// # Safety
 /// As [`lent::leave`].
 unsafe fn left(tensor: &Tensor, place: Option<NonNull<u8>>) {
     if let Some(place) = place {
-        // SAFETY: as this function's.
+        // SAFETY: by this function's contract.
         unsafe { lent::leave(tensor, place) };
     }
 }
 
-/// In the place of an output that is copied.
+/// Returns the placeholder of an output that is copied.
 fn no_room() -> Tensor {
     Tensor::zeroed(TensorSpec::new(anabranch::DType::U8, Shape::new([0]).expect("no elements fit everywhere")))
 }
 
-/// The part that ONNX Runtime calls.
+/// Returns the part of a handle that ONNX Runtime passes.
 ///
 /// # Safety
-/// `info` must be one that [`Compiled`] was given out as.
+/// `info` must be a pointer to a [`Compiled`] that was given to ONNX Runtime.
 unsafe fn compiled<'a>(info: *mut NodeComputeInfo) -> &'a Compiled {
-    // SAFETY: as this function's; a `Compiled` begins with its `NodeComputeInfo`, and is only read.
+    // SAFETY: by this function's contract; a `Compiled` begins with its `NodeComputeInfo`, and is only read.
     unsafe { &*info.cast::<Compiled>() }
 }
 
@@ -237,7 +238,7 @@ unsafe extern "system" fn create_state(
     _context: *const c_void,
     state: *mut *mut c_void,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `Provider::compile` gave it, and where to write.
+    // SAFETY: ONNX Runtime passes the pointer that `Provider::compile` returned, and a writable pointer.
     unsafe {
         guarded(compiled(info).api.ort, || {
             *state = Box::into_raw(Box::new(State::default())).cast();
@@ -251,7 +252,8 @@ unsafe extern "system" fn compute(
     state: *mut c_void,
     context: *mut OrtKernelContext,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `Provider::compile` and `create_state` gave it; a state is only read.
+    // SAFETY: ONNX Runtime passes the pointers that `Provider::compile` and `create_state` returned; a state is only
+    // read.
     unsafe { guarded(compiled(info).api.ort, || compiled(info).run(&*state.cast::<State>(), context)) }
 }
 
@@ -263,6 +265,6 @@ unsafe extern "system" fn release_state(info: *mut NodeComputeInfo, state: *mut 
             Ok(())
         })
     };
-    // There is nobody to tell.
+    // The error cannot be reported: this function returns nothing.
     let _ = status;
 }

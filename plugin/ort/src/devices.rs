@@ -1,4 +1,4 @@
-//! Our devices among those that ONNX Runtime lets applications choose from.
+//! Devices of Anabranch among those that ONNX Runtime lets applications choose from.
 
 use super::abi::EpFactory;
 use super::api::Api;
@@ -9,23 +9,23 @@ use ort_sys::{OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType as Hardware,
 use std::ffi::CString;
 use std::ptr;
 
-/// Under which key a device's metadata has its name.
+/// Key of a device's name in its metadata.
 const DEVICE: &str = "anabranch.device";
 
-/// Makes a choice for each of our devices: a GPU at a GPU that ONNX Runtime knows, and all others at the CPU.
+/// Makes a choice for each device: a GPU belongs to a GPU that ONNX Runtime knows, all others to the CPU.
 ///
 /// # Errors
 /// If the host fails.
 ///
 /// # Safety
-/// `factory` must be the one that ONNX Runtime asks, and `hardware` what it gave.
+/// `factory` must be the one that ONNX Runtime asks, and `hardware` must come from ONNX Runtime.
 pub(crate) unsafe fn choices(
     api: Api,
     factory: *mut EpFactory,
     hardware: &[*const OrtHardwareDevice],
     room: &mut [*mut OrtEpDevice],
 ) -> Result<usize> {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     let find = |kind| hardware.iter().copied().find(|device| unsafe { (api.ort.HardwareDevice_Type)(*device) } == kind);
     let cpu = find(Hardware::OrtHardwareDeviceType_CPU);
     let gpu = find(Hardware::OrtHardwareDeviceType_GPU).or(cpu);
@@ -43,7 +43,7 @@ pub(crate) unsafe fn choices(
             ("anabranch.memory_bytes", device.memory().to_string()),
             ("anabranch.key", device.key().to_owned()),
         ];
-        // SAFETY: as this function's; the metadata is copied, and released once.
+        // SAFETY: by this function's contract; the metadata is copied, and released once.
         unsafe {
             let metadata = pairs(api, &entries)?;
             let made = (api.ep.CreateEpDevice)(factory, at, metadata, ptr::null(), place);
@@ -55,13 +55,13 @@ pub(crate) unsafe fn choices(
     Ok(given)
 }
 
-/// A set of keys and values, which the caller releases.
+/// Returns a set of keys and values, which the caller releases.
 fn pairs(api: Api, entries: &[(&str, String)]) -> Result<*mut OrtKeyValuePairs> {
     let text = |text: &str| CString::new(text).map_err(Failure::new);
     let texts: Vec<(CString, CString)> =
         entries.iter().map(|(key, value)| Ok((text(key)?, text(value)?))).collect::<Result<_>>()?;
     let mut pairs = ptr::null_mut();
-    // SAFETY: texts end with a zero byte, and are copied.
+    // SAFETY: strings end with a zero byte, and are copied.
     unsafe {
         (api.ort.CreateKeyValuePairs)(&raw mut pairs);
         texts.iter().for_each(|(key, value)| (api.ort.AddKeyValuePair)(pairs, key.as_ptr(), value.as_ptr()));
@@ -69,12 +69,13 @@ fn pairs(api: Api, entries: &[(&str, String)]) -> Result<*mut OrtKeyValuePairs> 
     Ok(pairs)
 }
 
-/// Names of the devices that a session was given, at least one of them a CPU device, for some nodes run nowhere else.
+/// Returns the names of the devices that a session was given. At least one is a CPU device, because some nodes run
+/// nowhere else.
 ///
 /// # Safety
-/// `metadata` must be what ONNX Runtime gave for the chosen devices.
+/// `metadata` must be the metadata that ONNX Runtime gave for the chosen devices.
 pub(crate) unsafe fn chosen(api: Api, metadata: &[*const OrtKeyValuePairs]) -> Vec<String> {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     let entries = metadata.iter().flat_map(|pairs| unsafe { api.pairs(*pairs) });
     let mut names: Vec<String> = entries.filter(|(key, _)| key == DEVICE).map(|(_, name)| name).collect();
     if !names.is_empty() && !names.iter().any(|name| name.starts_with("cpu")) {

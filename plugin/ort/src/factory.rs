@@ -1,4 +1,4 @@
-//! What ONNX Runtime finds in this library: a factory of providers.
+//! Entry point for ONNX Runtime: a factory of providers.
 
 use super::abi::{Ep, EpFactory, VERSION};
 use super::api::Api;
@@ -12,25 +12,25 @@ use ort_sys::{
 use std::ffi::{CStr, c_char, c_void};
 use std::{ptr, slice};
 
-/// [`NAME`](super::options::NAME) as ONNX Runtime reads it.
+/// [`NAME`](super::options::NAME) as a C string.
 pub(crate) const NAME_TEXT: &CStr = c"AnabranchExecutionProvider";
 
 const VENDOR: &CStr = c"Anabranch";
 
-/// Providers of software have no number of a vendor of devices.
+/// Providers of software have no vendor number of devices.
 const VENDOR_ID: u32 = 0;
 
-/// It begins with what ONNX Runtime knows of it.
+/// The factory. It begins with the fields that ONNX Runtime knows.
 #[repr(C)]
 struct Factory {
     base: EpFactory,
     api: Api,
 }
 
-/// Gives ONNX Runtime the factory.
+/// Returns the factory to ONNX Runtime.
 ///
 /// # Safety
-/// ONNX Runtime calls it, with its functions and room for a factory.
+/// ONNX Runtime calls it, with its functions and memory for a factory.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name that ONNX Runtime looks for")]
 pub unsafe extern "C" fn CreateEpFactories(
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn CreateEpFactories(
     room: usize,
     given: *mut usize,
 ) -> OrtStatusPtr {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     match unsafe { Api::of(base) } {
         Err(ort) => guarded(ort, || {
             Err(Failure::new(format_args!(
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn CreateEpFactories(
                 return Err(Failure::new("there is no room for a factory"));
             }
             let factory = Box::into_raw(Box::new(Factory { base: table(), api }));
-            // SAFETY: as this function's; there is room.
+            // SAFETY: by this function's contract; there is room.
             unsafe {
                 *factories = factory.cast();
                 *given = 1;
@@ -63,14 +63,14 @@ pub unsafe extern "C" fn CreateEpFactories(
     }
 }
 
-/// Takes the factory back.
+/// Frees the factory.
 ///
 /// # Safety
-/// ONNX Runtime calls it, once, with what [`CreateEpFactories`] gave it.
+/// ONNX Runtime calls it, once, with the pointer from [`CreateEpFactories`].
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "the name that ONNX Runtime looks for")]
 pub unsafe extern "C" fn ReleaseEpFactory(factory: *mut c_void) -> OrtStatusPtr {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     drop(unsafe { Box::from_raw(factory.cast::<Factory>()) });
     OrtStatusPtr::default()
 }
@@ -118,7 +118,7 @@ unsafe extern "system" fn supported_devices(
     room: usize,
     given: *mut usize,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `CreateEpFactories` gave it, `count` devices, and room for `room` choices.
+    // SAFETY: ONNX Runtime passes the pointer from `CreateEpFactories`, `count` devices, and room for `room` choices.
     unsafe {
         let api = (*factory.cast::<Factory>()).api;
         guarded(api.ort, || {
@@ -138,7 +138,8 @@ unsafe extern "system" fn create(
     logger: *const OrtLogger,
     provider: *mut *mut Ep,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `CreateEpFactories` gave it, the metadata of `count` devices, and where to write.
+    // SAFETY: ONNX Runtime passes the pointer from `CreateEpFactories`, the metadata of `count` devices, and a writable
+    // pointer.
     unsafe {
         let api = (*factory.cast::<Factory>()).api;
         guarded(api.ort, || {
@@ -155,31 +156,31 @@ unsafe extern "system" fn create(
     }
 }
 
-/// What `count` pointers point to; nothing if there are none.
+/// Returns a list of `count` pointers; empty if it is null.
 ///
 /// # Safety
-/// There must be as many.
+/// `first` must be null or point to `count` pointers.
 unsafe fn listed<'a, T>(first: *const *const T, count: usize) -> &'a [*const T] {
     if count == 0 || first.is_null() {
         return &[];
     }
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     unsafe { slice::from_raw_parts(first, count) }
 }
 
 unsafe extern "system" fn release(factory: *mut EpFactory, provider: *mut Ep) {
-    // SAFETY: ONNX Runtime gives back what `create` gave it, once.
+    // SAFETY: ONNX Runtime passes the pointer that `create` returned, once.
     let status = unsafe {
         guarded((*factory.cast::<Factory>()).api.ort, || {
             drop(Box::from_raw(provider.cast::<Provider>()));
             Ok(())
         })
     };
-    // There is nobody to tell.
+    // The error cannot be reported: this function returns nothing.
     let _ = status;
 }
 
-// Tensors stay in the host's memory, where ONNX Runtime has its own allocators and no transfers or streams are needed.
+// Tensors stay in the host's memory. ONNX Runtime has its own allocators for it, and needs no transfers or streams.
 
 unsafe extern "system" fn no_allocator(
     _: *mut EpFactory,
@@ -187,7 +188,7 @@ unsafe extern "system" fn no_allocator(
     _: *const c_void,
     allocator: *mut *const c_void,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime says where to write.
+    // SAFETY: ONNX Runtime passes a writable pointer.
     unsafe { *allocator = ptr::null() };
     OrtStatusPtr::default()
 }
@@ -195,7 +196,7 @@ unsafe extern "system" fn no_allocator(
 unsafe extern "system" fn release_no_allocator(_: *mut EpFactory, _: *const c_void) {}
 
 unsafe extern "system" fn no_data_transfer(_: *mut EpFactory, transfer: *mut *const c_void) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime says where to write.
+    // SAFETY: ONNX Runtime passes a writable pointer.
     unsafe { *transfer = ptr::null() };
     OrtStatusPtr::default()
 }
@@ -210,7 +211,7 @@ unsafe extern "system" fn no_stream(
     _: *const c_void,
     stream: *mut *const c_void,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime says where to write.
+    // SAFETY: ONNX Runtime passes a writable pointer.
     unsafe { *stream = ptr::null() };
     OrtStatusPtr::default()
 }

@@ -1,4 +1,4 @@
-//! ONNX Runtime's graphs as messages of ONNX, from which our importer makes models.
+//! ONNX Runtime's graphs as ONNX messages, from which the importer makes models.
 
 use super::api::{Api, owned};
 use super::status::{Failure, Result};
@@ -12,7 +12,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ptr;
 
-/// A graph as it was shown in the call that is being answered.
+/// A graph, as shown in the call that is being answered.
 pub(crate) struct Graph {
     opsets: Vec<OperatorSetIdProto>,
     pub(crate) nodes: Vec<Node>,
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) message: NodeProto,
     /// Values of the graph that its subgraphs read.
     implicit: Vec<String>,
-    /// Why it cannot be one of ours, from what it is alone.
+    /// Reason why this provider cannot compute it, from the node alone.
     pub(crate) refused: Option<String>,
 }
 
@@ -42,12 +42,12 @@ struct Value {
     initializer: Option<*const OrtValue>,
 }
 
-/// A part of a graph as a model, and what it exchanges with the rest.
+/// A part of a graph as a model, with its connections to the rest.
 pub(crate) struct Part {
     pub(crate) message: ModelProto,
-    /// What it reads of others, by name, in the order of the message's inputs.
+    /// Inputs from outside of the part, by name, in the order of the message's inputs.
     pub(crate) inputs: Vec<(String, Declared)>,
-    /// Those of the inputs whose elements never change.
+    /// Inputs whose elements never change.
     pub(crate) constants: BTreeMap<String, *const OrtValue>,
 }
 
@@ -55,7 +55,7 @@ impl Graph {
     /// Reads a graph.
     ///
     /// # Errors
-    /// If the host fails: what we cannot take is said of the nodes.
+    /// If the host fails. Nodes that cannot be computed here are not errors; they hold the reason.
     pub(crate) fn read(api: Api, graph: *const OrtGraph) -> Result<Self> {
         let mut values = HashMap::new();
         let ort = api.ort;
@@ -108,7 +108,7 @@ impl Graph {
                 refused.get_or_insert_with(|| "it has a value that is no tensor of a type that parts exchange".into());
             }
         }
-        // Names tell nodes apart in errors, and in plans.
+        // Names identify nodes in errors and plans.
         let mut message = message;
         if message.name.is_empty() || !self.names.insert(message.name.clone()) {
             message.name = format!("{}{}_{at}", message.name, message.op_type);
@@ -118,7 +118,7 @@ impl Graph {
         Ok(())
     }
 
-    /// For each node, those that make what it reads.
+    /// Returns, for each node, the nodes that make its inputs.
     pub(crate) fn makers(&self) -> Vec<Vec<usize>> {
         let mut maker = HashMap::new();
         for (at, node) in self.nodes.iter().enumerate() {
@@ -131,7 +131,8 @@ impl Graph {
         self.nodes.iter().map(of).collect()
     }
 
-    /// Some nodes, in a topological order, as a model. Takes time for these nodes alone, for there may be many parts.
+    /// Returns some nodes, in a topological order, as a model. Takes time only for these nodes, because there may be
+    /// many parts.
     pub(crate) fn part(&self, nodes: &[usize]) -> Part {
         let inside: HashSet<usize> = nodes.iter().copied().collect();
         let messages = nodes.iter().map(|node| &self.nodes[*node]);
@@ -169,7 +170,7 @@ impl Graph {
 }
 
 impl Node {
-    /// Names of the values that it and its subgraphs read.
+    /// Returns the names of the values that the node and its subgraphs read.
     fn read(&self) -> impl Iterator<Item = &str> {
         self.message.input.iter().chain(&self.implicit).map(String::as_str).filter(|name| !name.is_empty())
     }
@@ -181,7 +182,7 @@ impl Value {
     }
 }
 
-/// A value's name; empty for one that is left out.
+/// Returns a value's name; empty for a value that is left out.
 pub(crate) fn value_name(api: Api, info: *const OrtValueInfo) -> Result<String> {
     if info.is_null() {
         return Ok(String::new());
@@ -190,7 +191,7 @@ pub(crate) fn value_name(api: Api, info: *const OrtValueInfo) -> Result<String> 
     api.text(|out| unsafe { (api.ort.GetValueInfoName)(info, out) })
 }
 
-/// The elements of an initialiser that cannot be overridden.
+/// Returns the elements of an initialiser that cannot be overridden.
 fn initializer(api: Api, info: *const OrtValueInfo) -> Result<Option<*const OrtValue>> {
     // SAFETY: `info` is of the call that is being answered.
     unsafe {
@@ -213,7 +214,7 @@ fn opsets(api: Api, graph: *const OrtGraph) -> Result<Vec<OperatorSetIdProto>> {
     }
 }
 
-/// A node as a message. What we cannot take is said in `refused`.
+/// Returns a node as a message. Sets `refused` to the reason if it cannot be computed here.
 fn message_of(api: Api, node: *const OrtNode, refused: &mut Option<String>) -> Result<NodeProto> {
     let ort = api.ort;
     let names = |infos: Vec<*const OrtValueInfo>| {
@@ -242,7 +243,7 @@ fn message_of(api: Api, node: *const OrtNode, refused: &mut Option<String>) -> R
     Ok(message)
 }
 
-/// An attribute as a message, none for a graph; or why not.
+/// Returns an attribute as a message, `None` for a graph, or the reason why it cannot be read.
 fn attribute_of(
     api: Api,
     attribute: *const OrtOpAttr,
@@ -260,7 +261,7 @@ fn attribute_of(
         Kind::ORT_OP_ATTR_STRINGS => {
             let bytes = of(kind)?.0;
             let texts: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-            // Each text ends with a zero byte.
+            // Each string ends with a zero byte.
             let texts: Vec<&str> = texts.iter().take(texts.len() - 1).map(AsRef::as_ref).collect();
             AttributeProto::strings(name, &texts)
         }
@@ -299,16 +300,16 @@ impl Elements {
 }
 
 fn elements(api: Api, attribute: *const OrtOpAttr, kind: Kind) -> Result<Elements> {
-    // Aligned for what the function writes: integers of 8 bytes.
+    // Aligned for the largest elements that the function writes: integers of 8 bytes.
     let mut words = vec![0u64; 8];
     let mut size = 0;
-    // SAFETY: `attribute` is of the call that is being answered; the function writes no more than it is told there is room for.
+    // SAFETY: `attribute` is of the call that is being answered; the function writes no more than the given size.
     unsafe {
         let read = |words: &mut Vec<u64>, size: &mut usize| {
             api.done((api.ort.ReadOpAttr)(attribute, kind, words.as_mut_ptr().cast(), words.len() * 8, size))
         };
         if let Err(failure) = read(&mut words, &mut size) {
-            // It was too small, and `size` says what it takes.
+            // It was too small, and `size` is the required size.
             if size <= words.len() * 8 {
                 return Err(failure);
             }
@@ -320,7 +321,7 @@ fn elements(api: Api, attribute: *const OrtOpAttr, kind: Kind) -> Result<Element
     Ok(Elements(bytes.take(size).collect()))
 }
 
-/// A copy of a tensor as a message.
+/// Returns a copy of a tensor as a message.
 fn tensor_message(api: Api, value: *const OrtValue, name: &str) -> Result<TensorProto> {
     // SAFETY: `value` is of the call that is being answered, and only read in it.
     let tensor = unsafe { values::tensor(api, value, name) }?;

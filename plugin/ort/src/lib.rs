@@ -1,12 +1,14 @@
 //! Anabranch as an execution provider of ONNX Runtime, loaded at run time.
 //!
-//! ONNX Runtime opens this library (`register_execution_provider_library`), is told which devices there are, shows each session's graph,
-//! and is told which parts of it are computed here: parts are as large as they can be without a cycle through nodes that stay with
-//! others. Each part becomes a model of its own with a session of ours, planned for the shapes of the first run over all the devices
-//! that were chosen. Inputs, weights and outputs stay in ONNX Runtime's memory.
+//! ONNX Runtime opens this library (`register_execution_provider_library`), and the library lists its devices. ONNX
+//! Runtime then shows each session's graph, and the library claims the parts that it computes. Parts are as large as
+//! possible without a cycle through nodes of other providers.
 //!
-//! The interface is the one that ONNX Runtime declares in `onnxruntime_ep_c_api.h` as of version 1.23, the first whose providers can
-//! compile; newer releases serve it unchanged.
+//! Each part becomes a model with a session of its own, planned for the shapes of the first run over all chosen
+//! devices. Inputs, weights and outputs stay in ONNX Runtime's memory.
+//!
+//! The interface is declared in ONNX Runtime's `onnxruntime_ep_c_api.h` as of version 1.23, the first whose providers
+//! can compile. Newer releases serve it unchanged.
 
 mod abi;
 mod api;

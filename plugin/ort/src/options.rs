@@ -1,33 +1,34 @@
-//! What an application asks of the provider.
+//! Options that an application sets for the provider.
 
 use super::status::{Failure, Result};
 use anabranch::SessionOptions;
 use anabranch::session::SETTINGS;
 use std::path::PathBuf;
 
-/// The name by which ONNX Runtime knows the provider.
+/// Name of the provider in ONNX Runtime.
 pub(crate) const NAME: &str = "AnabranchExecutionProvider";
 
-/// The option that is the provider's own.
+/// Option that only the provider has.
 const REPORT: (&str, &str) = ("report", "a file that says which nodes went where, and why not");
 
-/// Options of sessions that mean nothing here: parts have no file or open dimensions, and ONNX Runtime says whether there are GPUs.
+/// Options of sessions that do not apply here: parts have no file or open dimensions, and ONNX Runtime decides whether
+/// there are GPUs.
 const OTHERS: [&str; 3] = ["gpu", "dims", "limits"];
 
-/// What is asked for.
+/// Options of the provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) session: SessionOptions,
     pub(crate) report: Option<PathBuf>,
-    /// Whether the options say which devices there are, so that names of the devices that a session was given mean others.
+    /// Whether the options choose the devices. The names of a session's chosen devices then refer to other devices.
     pub(crate) other_devices: bool,
 }
 
 impl Options {
-    /// Those among a session's configuration that are for this provider.
+    /// Reads the entries of a session's configuration that are for this provider.
     ///
     /// # Errors
-    /// If one is not known or has no such value.
+    /// If an option is unknown or has an invalid value.
     pub(crate) fn of(entries: &[(String, String)]) -> Result<Self> {
         let prefix = format!("ep.{}.", NAME.to_lowercase());
         let mut options = Self { session: SessionOptions::default(), report: None, other_devices: false };

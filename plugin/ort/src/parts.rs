@@ -1,11 +1,14 @@
-//! Which nodes of a graph are computed together.
+//! Groups of nodes that are computed together.
 
-/// Groups the nodes that are `ours` into parts as large as can be told in linear time: each is connected, and no path leaves a part and
-/// comes back, so that the parts and the other nodes can be run one after the other. `makers` are, for each node, those whose values it
-/// reads. Parts, and the nodes in them, are in a topological order. O(nodes + edges).
+/// Groups the nodes that are `ours` into parts that are large and can be found in linear time. O(nodes + edges).
 ///
-/// Along each edge a level stays or, between ours and others', rises by one. Nodes of ours on one level are not connected through
-/// others', for such a path rises twice; so the connected groups on a level are parts. Nodes on a cycle, which no graph has, are in none.
+/// Each part is connected, and no path leaves a part and comes back, so that the parts and the other nodes can be run
+/// one after the other. `makers` lists, for each node, the nodes whose values it reads. Parts, and the nodes in them,
+/// are in a topological order.
+///
+/// Along each edge a level stays equal or, between our nodes and others, rises by one. Two of our nodes on one level
+/// are not connected through others, because such a path rises twice. So the connected groups on a level are parts.
+/// Nodes on a cycle, which no graph has, are in no part.
 pub(crate) fn parts(makers: &[Vec<usize>], ours: &[bool]) -> Vec<Vec<usize>> {
     let order = topological_order(makers);
     let mut level = vec![0usize; makers.len()];
@@ -27,7 +30,7 @@ pub(crate) fn parts(makers: &[Vec<usize>], ours: &[bool]) -> Vec<Vec<usize>> {
     parts
 }
 
-/// The nodes, makers first.
+/// Returns the nodes, makers first.
 fn topological_order(makers: &[Vec<usize>]) -> Vec<usize> {
     let mut readers = vec![Vec::new(); makers.len()];
     let mut open: Vec<usize> = makers.iter().map(Vec::len).collect();
@@ -48,7 +51,7 @@ fn topological_order(makers: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// The node that stands for a node's group.
+/// Returns the representative of a node's group.
 fn root(group: &mut [usize], mut node: usize) -> usize {
     while group[node] != node {
         group[node] = group[group[node]];
@@ -64,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_node_of_others_between_two_of_ours_parts_them() {
-        // 0 → 1 → 2 and 0 → 2, where 1 is another's: 0 and 2 together would make a cycle.
+        // 0 → 1 → 2 and 0 → 2, and node 1 is not ours: 0 and 2 together would make a cycle.
         assert_eq!(parts(&[vec![], vec![0], vec![0, 1]], &[true, false, true]), [vec![0], vec![2]]);
         assert_eq!(parts(&[vec![], vec![0], vec![0, 1]], &[true; 3]), [vec![0, 1, 2]]);
         assert_eq!(parts(&[vec![1], vec![]], &[true, true]), [vec![1, 0]], "in a topological order");

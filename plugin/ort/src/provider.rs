@@ -1,4 +1,4 @@
-//! What one session of ONNX Runtime's uses: claims parts of its graph, and compiles them.
+//! Provider for one session of ONNX Runtime: claims parts of its graph, and compiles them.
 
 use super::abi::{Absent, Ep, NodeComputeInfo, VERSION};
 use super::api::Api;
@@ -15,7 +15,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-/// It begins with what ONNX Runtime knows of it.
+/// The provider. It begins with the fields that ONNX Runtime knows.
 #[repr(C)]
 pub(crate) struct Provider {
     base: Ep,
@@ -45,8 +45,8 @@ impl Provider {
         let claim = claim(self.api, &graph)?;
         for part in &claim.parts {
             let nodes: Vec<*const OrtNode> = part.iter().map(|at| graph.nodes[*at].ort).collect();
-            // SAFETY: the nodes and `support` are of the call that is being answered. Without options, initialisers stay inputs, and stay
-            // with ONNX Runtime.
+            // SAFETY: the nodes and `support` are of the call that is being answered. Without options, initialisers
+            // stay inputs, and stay with ONNX Runtime.
             let added = unsafe {
                 (self.api.ep.EpGraphSupportInfo_AddNodesToFuse)(support, nodes.as_ptr(), nodes.len(), ptr::null())
             };
@@ -70,7 +70,7 @@ impl Provider {
         let api = self.api;
         let graph = Graph::read(api, ort)?;
         let whole = vec![true; graph.nodes.len()];
-        // What was claimed as one part may be several here, if only initialisers connect them.
+        // A claimed part may be several parts here, if only initialisers connect them.
         let nodes: Vec<usize> = parts(&graph.makers(), &whole).concat();
         let names = |infos: Vec<*const OrtValueInfo>| {
             infos.into_iter().map(|info| value_name(api, info)).collect::<Result<Vec<_>>>()
@@ -84,12 +84,12 @@ impl Provider {
     }
 }
 
-/// The provider that ONNX Runtime calls.
+/// Returns the provider of a pointer that ONNX Runtime passes.
 ///
 /// # Safety
-/// `ep` must be one that a [`Provider`] was given out as.
+/// `ep` must be a pointer to a [`Provider`] that was given to ONNX Runtime.
 unsafe fn provider<'a>(ep: *const Ep) -> &'a Provider {
-    // SAFETY: as this function's; a `Provider` begins with its `Ep`, and is only read.
+    // SAFETY: by this function's contract; a `Provider` begins with its `Ep`, and is only read.
     unsafe { &*ep.cast::<Provider>() }
 }
 
@@ -98,7 +98,7 @@ unsafe extern "system" fn name(_: *const Ep) -> *const c_char {
 }
 
 unsafe extern "system" fn get_capability(ep: *mut Ep, graph: *const OrtGraph, support: *mut c_void) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `CreateEp` gave it.
+    // SAFETY: ONNX Runtime passes the pointer that `CreateEp` returned.
     let provider = unsafe { provider(ep) };
     guarded(provider.api.ort, || provider.claim(graph, support))
 }
@@ -111,8 +111,8 @@ unsafe extern "system" fn compile(
     computed: *mut *mut NodeComputeInfo,
     _context: *mut *mut OrtNode,
 ) -> OrtStatusPtr {
-    // SAFETY: ONNX Runtime gives what `CreateEp` gave it, `count` graphs and nodes, and as much room. What was given before a failure
-    // is given back by `release_node_compute_infos`.
+    // SAFETY: ONNX Runtime passes the pointer that `CreateEp` returned, `count` graphs and nodes, and room for as many
+    // results. Results from before a failure are freed by `release_node_compute_infos`.
     unsafe {
         let provider = provider(ep);
         guarded(provider.api.ort, || {
@@ -126,7 +126,7 @@ unsafe extern "system" fn compile(
 }
 
 unsafe extern "system" fn release_node_compute_infos(ep: *mut Ep, infos: *mut *mut NodeComputeInfo, count: usize) {
-    // SAFETY: ONNX Runtime gives back what `compile` gave it, once, when nothing runs.
+    // SAFETY: ONNX Runtime passes the pointers that `compile` returned, once, when nothing runs.
     let status = unsafe {
         guarded(provider(ep).api.ort, || {
             let given = (0..count).map(|at| *infos.add(at)).filter(|info| !info.is_null());
@@ -134,6 +134,6 @@ unsafe extern "system" fn release_node_compute_infos(ep: *mut Ep, infos: *mut *m
             Ok(())
         })
     };
-    // There is nobody to tell.
+    // The error cannot be reported: this function returns nothing.
     let _ = status;
 }

@@ -1,4 +1,4 @@
-//! Which nodes of a session went where, and why not, as a file.
+//! Report file: the nodes of a session that were claimed, their devices, and the reasons against the others.
 
 use super::capability::Claim;
 use super::graph::Graph;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// What a provider has done by now.
+/// Report of a provider up to now.
 pub(crate) struct Report {
     path: Option<PathBuf>,
     told: Mutex<Told>,
@@ -28,12 +28,12 @@ impl Report {
         Self { path, told: Mutex::default() }
     }
 
-    /// Whether anybody reads it.
+    /// Whether a report is written.
     pub(crate) fn is_wanted(&self) -> bool {
         self.path.is_some()
     }
 
-    /// Tells which nodes of a graph are ours, by the names that errors and plans have for them, and why the others are not.
+    /// Adds the claimed nodes of a graph, under their names in errors and plans, and the reasons against the others.
     pub(crate) fn claimed(&self, graph: &Graph, claim: &Claim) -> io::Result<()> {
         let name = |at: &usize| graph.nodes[*at].message.name.clone();
         let part = |part: &Vec<usize>| json!({ "nodes": part.iter().map(name).collect::<Vec<_>>() });
@@ -44,7 +44,7 @@ impl Report {
         })
     }
 
-    /// Tells what a part's plan is.
+    /// Adds the plan of a part.
     pub(crate) fn planned(&self, part: &str, prepared: &Prepared) -> io::Result<()> {
         let plan = prepared.plan();
         let place = |node| {

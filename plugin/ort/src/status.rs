@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What ONNX Runtime is told when something fails.
+/// Failure, as reported to ONNX Runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     code: OrtErrorCode,
@@ -17,12 +17,12 @@ pub(crate) struct Failure {
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// What this library could not do.
+    /// Returns the failure of this library.
     pub(crate) fn new(text: impl fmt::Display) -> Self {
         Self { code: OrtErrorCode::ORT_EP_FAIL, text: text.to_string() }
     }
 
-    /// What the application asked for wrongly.
+    /// Returns the failure of a wrong request by the application.
     pub(crate) fn argument(text: impl fmt::Display) -> Self {
         Self { code: OrtErrorCode::ORT_INVALID_ARGUMENT, text: text.to_string() }
     }
@@ -46,7 +46,7 @@ impl From<anabranch::import::ImportError> for Failure {
     }
 }
 
-/// Calls `call`, whose failure or panic becomes a status of ONNX Runtime's: nothing unwinds into it.
+/// Calls `call`. Turns its failure or panic into a status of ONNX Runtime: nothing unwinds into it.
 pub(crate) fn guarded(api: &OrtApi, call: impl FnOnce() -> Result<()>) -> OrtStatusPtr {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return OrtStatusPtr::default(),
@@ -55,11 +55,11 @@ pub(crate) fn guarded(api: &OrtApi, call: impl FnOnce() -> Result<()>) -> OrtSta
     };
     let text = format!("Anabranch: {failure}").replace('\0', "?");
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: the text ends with a zero byte, and is copied.
+    // SAFETY: the string ends with a zero byte, and is copied.
     unsafe { (api.CreateStatus)(failure.code, text.as_ptr()) }
 }
 
-/// What a panic said, as a failure.
+/// Returns the failure of a panic.
 fn failed(panic: &(dyn Any + Send)) -> Failure {
     if let Some(short) = panic.downcast_ref::<OutOfMemory>() {
         return Failure::new(short);

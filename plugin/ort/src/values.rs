@@ -7,7 +7,7 @@ use anabranch::{DType, Shape, Tensor, TensorSpec, lent};
 use ort_sys::{ONNXTensorElementDataType as Element, OrtTensorTypeAndShapeInfo, OrtValue, OrtValueInfo};
 use std::ptr;
 
-/// The element types of tensors that parts can exchange, in ONNX Runtime's words and ours.
+/// Element types of tensors that parts can exchange, as ONNX Runtime and this library name them.
 const TYPES: [(Element, DType); 13] = [
     (Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, DType::F32),
     (Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE, DType::F64),
@@ -28,23 +28,23 @@ fn dtype(element: Element) -> Option<DType> {
     TYPES.iter().find(|(theirs, _)| *theirs == element).map(|(_, ours)| *ours)
 }
 
-/// The number of a type in ONNX files, which is ONNX Runtime's for these types.
+/// Returns the number of a type in ONNX files, which is also ONNX Runtime's for these types.
 pub(crate) fn code(dtype: DType) -> i64 {
     let element = TYPES.iter().find(|(_, ours)| *ours == dtype).map(|(theirs, _)| *theirs);
     element.unwrap_or(Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED) as i64
 }
 
-/// What is known of a value before the run.
+/// Type and dimensions of a value, as far as they are known before the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) dtype: DType,
-    /// Its dimensions, `None` where only the run tells. A tensor of unknown rank cannot be told from a scalar.
+    /// Dimensions; `None` if they are known only in a run. A tensor of unknown rank looks like a scalar.
     pub(crate) dims: Vec<Option<usize>>,
 }
 
-/// The declared type of a value; `None` if it is no tensor that parts can exchange.
+/// Returns the declared type of a value; `None` if it is not a tensor that parts can exchange.
 pub(crate) fn declared(api: Api, info: *const OrtValueInfo) -> Result<Option<Declared>> {
-    // SAFETY: `info` is of the call that is being answered, and so is what is got from it.
+    // SAFETY: `info` is of the call that is being answered, and so are the objects obtained from it.
     let tensor = unsafe {
         let whole = api.get(ptr::null(), |out| (api.ort.GetValueInfoTypeInfo)(info, out))?;
         if whole.is_null() {
@@ -60,7 +60,7 @@ pub(crate) fn declared(api: Api, info: *const OrtValueInfo) -> Result<Option<Dec
     Ok(dtype(element).map(|dtype| Declared { dtype, dims }))
 }
 
-/// Element type and dimensions; those that are not known are negative.
+/// Returns element type and dimensions; unknown dimensions are negative.
 fn described(api: Api, info: *const OrtTensorTypeAndShapeInfo) -> Result<(Element, Vec<i64>)> {
     let undefined = Element::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
     // SAFETY: `info` is of the call that is being answered; there is room for as many dimensions as there are.
@@ -73,7 +73,7 @@ fn described(api: Api, info: *const OrtTensorTypeAndShapeInfo) -> Result<(Elemen
     }
 }
 
-/// Type and shape of a tensor, which `name` is in errors.
+/// Returns type and shape of a tensor. `name` is its name in errors.
 pub(crate) fn spec(api: Api, value: *const OrtValue, name: &str) -> Result<TensorSpec> {
     // SAFETY: `value` is of the call that is being answered; its description is released once.
     let (element, dims) = unsafe {
@@ -90,10 +90,10 @@ pub(crate) fn spec(api: Api, value: *const OrtValue, name: &str) -> Result<Tenso
     Ok(TensorSpec::new(dtype, shape))
 }
 
-/// A value as a tensor, which stays where it is if it is large.
+/// Returns a value as a tensor, which stays in place if it is large.
 ///
 /// # Safety
-/// The value's data must stay, and nobody may write it, as long as the tensor is read.
+/// The value's data must stay in place, and must not be written, as long as the tensor is read.
 pub(crate) unsafe fn tensor(api: Api, value: *const OrtValue, name: &str) -> Result<Tensor> {
     let spec = spec(api, value, name)?;
     let bytes = spec.bytes();
@@ -105,12 +105,12 @@ pub(crate) unsafe fn tensor(api: Api, value: *const OrtValue, name: &str) -> Res
     }
 }
 
-/// An initialiser as a constant, whose elements stay where they are if they are many.
+/// Returns an initialiser as a constant, whose elements stay in place if they are many.
 ///
 /// # Safety
 /// As [`tensor`], as long as the constant is read.
 pub(crate) unsafe fn constant(api: Api, value: *const OrtValue, name: &str) -> Result<Constant> {
-    // SAFETY: as this function's.
+    // SAFETY: by this function's contract.
     let tensor = unsafe { tensor(api, value, name) }?;
     Ok(match tensor.buffer().is_foreign() {
         true => Constant::read_by(tensor.spec().clone(), move || Ok(tensor.clone())),

@@ -48,7 +48,7 @@ ort.set_default_logger_severity(3)
 ort.register_execution_provider_library("anabranch", os.path.abspath(sys.argv[1]))
 print("nodes  elements  provider µs  CPU provider µs  own µs  python µs  added µs")
 for nodes, elements in [(1, 4), (1, 4096), (1, 65536), (16, 4)]:
-    # Alternating operators, so that fusion leaves one node of ours.
+    # Alternating operators, so that fusion leaves a single node.
     chain = [helper.make_node("Relu" if n % 2 else "Neg", [f"v{n}" if n else "x"], ["y" if n == nodes - 1 else f"v{n + 1}"])
              for n in range(nodes)]
     value = ([("x", F32, [elements])], [("y", F32, [elements])])

@@ -86,7 +86,7 @@ class Provider(unittest.TestCase):
             self.close(own.run(None, {"x": x})[0], np.maximum(x @ weights, 0))
 
     def test_what_is_not_ours_stays_with_others(self):
-        # `c` cannot be one part with `a`, because the text between them is another's.
+        # `c` and `a` cannot be one part, because a node of another provider makes the text between them.
         nodes = [
             helper.make_node("Cast", ["x"], ["text"], to=TensorProto.STRING, name="to_text"),
             helper.make_node("Cast", ["text"], ["back"], to=F32, name="from_text"),
@@ -165,7 +165,7 @@ class Provider(unittest.TestCase):
         self.assertEqual(wrong, [])
 
     def test_any_number_of_nodes_may_be_others(self):
-        # More than lowering tells of at once.
+        # More obstacles than lowering reports at once.
         count = 1200
         nodes = [helper.make_node("Relu", ["x"], ["v0"], name="first")]
         nodes += [helper.make_node("RandomNormalLike", [f"v{n}"], [f"v{n + 1}"], name=f"other{n}") for n in range(count)]

@@ -1,4 +1,4 @@
-//! The provider in ONNX Runtime as installed from PyPI.
+//! Tests the provider in ONNX Runtime as installed from PyPI.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -43,7 +43,7 @@ def outcome(folder):
         inputs, expected = tensors(data, "input"), tensors(data, "output")
         if inputs is None or expected is None or any(array.dtype.kind == "V" for array in inputs):
             return "not loaded", "its data are nothing that NumPy hands to ONNX Runtime"
-        # Optional inputs that are left out have no file's worth of elements.
+        # Optional inputs that are left out have no file, so there may be fewer arrays than inputs.
         given = {one.name: array for one, array in zip(own.get_inputs(), inputs)}
         try:
             found = own.run(None, given)

@@ -33,7 +33,7 @@ def failures(faults, name):
             check_run(before or result)
 
     check_run(opened())
-    # ONNX Runtime gives a model to its own provider if ours cannot say what it claims.
+    # ONNX Runtime uses its own provider if ours cannot report what it claims.
     opening = faults.failures("buffer", lambda: None, lambda _: opened(fallback=True), check)
     return opening, faults.failures("buffer", opened, check_run, check)
 
@@ -43,7 +43,7 @@ if __name__ == "__main__":
     ort.set_default_logger_severity(4)
     ort.register_execution_provider_library("anabranch", library)
     for name in ["mlp", "unet"]:
-        # ONNX Runtime reads the files, and brings the weights.
+        # ONNX Runtime reads the files and supplies the weights.
         opening, running = failures(Faults(library, ""), name)
         assert running > 0, "no buffer was met"
         print(f"{name}: {opening} failures of opening, {running} of running")

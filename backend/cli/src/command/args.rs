@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Refuses the first option that is given: whether it is, its name, and why not.
+/// Rejects the first option that is given. Each option has whether it is given, its name, and the reason against it.
 pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result<(), CliError> {
     match options.iter().find(|(is_given, ..)| *is_given) {
         Some((_, option, why)) => Err(CliError::input(format!("{option} does not go with {what}: {why}"))),
@@ -26,7 +26,7 @@ pub(crate) fn refuse_given(options: &[(bool, &str, &str)], what: &str) -> Result
     }
 }
 
-/// Which devices there are.
+/// Options that choose the devices.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct DeviceArgs {
@@ -50,12 +50,12 @@ pub(crate) struct DeviceArgs {
     /// Let a CPU device take so many times longer than it needs, as in cpu1=4; may be repeated
     #[arg(long, value_name = "DEVICE=TIMES", value_parser = parse_slowdown, hide_short_help = true)]
     pub(crate) emulate: Vec<(String, f64)>,
-    /// The devices that are used, all if none is named; for commands that try some of them.
+    /// Names of the devices to use, all if empty; for commands that try subsets of the devices.
     #[arg(skip)]
     pub(crate) only: Vec<String>,
 }
 
-/// The model, and what its inputs are.
+/// Options of the model and its inputs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
@@ -74,7 +74,7 @@ pub(crate) struct ModelArgs {
             and normalised (--image-norm)"
     )]
     pub(crate) input: Vec<OsString>,
-    /// What becomes of images' values [default: imagenet for three channels, unit for one; u8 inputs get them as they are]
+    /// Normalise images [default: imagenet for three channels, unit for one, none for u8 inputs]
     #[arg(long, value_enum, value_name = "NORM", hide_short_help = true)]
     pub(crate) image_norm: Option<Norm>,
     /// Fill inputs that are not given with random elements
@@ -108,7 +108,7 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
-    /// The limits that hold.
+    /// Returns the limits: the defaults, changed by the options.
     pub(crate) fn limits(&self) -> Result<Limits, CliError> {
         let mut limits = Limits::default();
         let mut set = |(name, value): (&String, &String)| limits.set(name, value).map_err(CliError::input);
@@ -132,19 +132,19 @@ fn parse_limit(text: &str) -> Result<(String, String), String> {
 }
 
 impl ModelArgs {
-    /// The sizes that dimensions are given.
+    /// Returns the given sizes of dimensions.
     pub(super) fn dims(&self) -> Result<BTreeMap<String, usize>, CliError> {
         named_once("--dim", &self.dim)
     }
 
-    /// Where compiled models are kept, if anywhere.
+    /// Returns the directory of compiled models, if there is one.
     pub(super) fn cache(&self) -> Option<PathBuf> {
         let set = || std::env::var_os("ANABRANCH_CACHE").filter(|folder| !folder.is_empty() && self.model.is_some());
         self.cache.clone().or_else(|| set().map(PathBuf::from))
     }
 }
 
-/// How nodes are fused.
+/// Options of fusion.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct FuseArgs {
     /// Run every operator as a node of its own; with NAME, leave out this rewrite alone
@@ -153,7 +153,7 @@ pub(crate) struct FuseArgs {
     no_fuse: Vec<Unfused>,
 }
 
-/// What is not fused.
+/// Rewrites to leave out.
 #[derive(Clone, Copy, Debug)]
 enum Unfused {
     All,
@@ -173,7 +173,7 @@ impl FromStr for Unfused {
 }
 
 impl FuseArgs {
-    /// The rewrites that are made.
+    /// Returns the rewrites to make.
     pub(crate) fn rewrites(&self) -> Rewrites {
         self.no_fuse.iter().fold(Rewrites::ALL, |rewrites, unfused| match unfused {
             Unfused::All => Rewrites::NONE,
@@ -190,7 +190,7 @@ fn unfused_help() -> String {
     )
 }
 
-/// Where nodes run.
+/// Options that place nodes.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct PlaceArgs {
@@ -199,7 +199,7 @@ pub(crate) struct PlaceArgs {
     /// `anabranch strategies` lists strategies, `anabranch devices` devices; `anabranch place -o` writes plan files.
     #[arg(long, value_name = "WAY")]
     pub(crate) place: Option<String>,
-    /// Which ready node goes first: pct, msr, fifo or frugal [default: pct]
+    /// Order ready nodes by pct, msr, fifo or frugal [default: pct]
     ///
     /// A plan file brings its own order along.
     #[arg(long, value_name = "ORDER")]
@@ -210,7 +210,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) weights: WeightArgs,
     #[command(flatten)]
     pub(crate) streaming: StreamArgs,
-    /// What a run does that loses a GPU; runs that refine a plan or compare ways fail
+    /// Fail or place the model again if a GPU is lost; runs that refine or compare always fail
     #[arg(long, value_enum, value_name = "WHAT", default_value_t, hide_short_help = true)]
     pub(crate) on_device_loss: DeviceLoss,
 }
@@ -234,11 +234,11 @@ impl From<DeviceLoss> for OnDeviceLoss {
     }
 }
 
-/// What GPUs keep.
+/// Options of weights on GPUs.
 #[derive(Args, Clone, Copy, Debug, Default)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct WeightArgs {
-    /// Which weights stay in a GPU's memory from run to run [default: auto]
+    /// Keep these weights in a GPU's memory between runs [default: auto]
     ///
     /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay, unless this is
     /// `resident` or `staged`.
@@ -246,11 +246,11 @@ pub(crate) struct WeightArgs {
     pub(crate) weights: Option<Weights>,
 }
 
-/// What goes through devices in chunks.
+/// Options of streaming.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Streaming")]
 pub(crate) struct StreamArgs {
-    /// What streams in chunks [default: auto]
+    /// Stream these tensors in chunks [default: auto]
     ///
     /// Between devices, and through the nodes of one device. A plan file names its own blocks.
     #[arg(long, value_enum, value_name = "MODE")]
@@ -265,9 +265,9 @@ pub(crate) struct StreamArgs {
 pub(crate) enum Streamed {
     /// Nothing: every tensor is whole before it is read
     Off,
-    /// What is predicted to gain time
+    /// Tensors that are predicted to gain time
     Auto,
-    /// Whatever can be
+    /// All tensors that can be streamed
     Always,
 }
 
@@ -282,7 +282,7 @@ impl Streamed {
 }
 
 impl PlaceArgs {
-    /// For commands that do not place, or place in ways of their own.
+    /// Returns the options of commands that do not place, or that choose their own configurations.
     pub(crate) fn any(constraints: &ConstraintArgs) -> Self {
         let streaming = StreamArgs { stream: Some(Streamed::Off), chunk: None };
         let weights = WeightArgs::default();
@@ -296,7 +296,7 @@ impl PlaceArgs {
         }
     }
 
-    /// The options of plans.
+    /// Returns the options of plans.
     pub(crate) fn options(&self) -> PlanOptions {
         let StreamArgs { stream, chunk } = self.streaming;
         let mode = stream.unwrap_or(Streamed::Auto).mode();
@@ -304,7 +304,7 @@ impl PlaceArgs {
         options.with_weights(self.weights.residency())
     }
 
-    /// The settings that the command line says, though it may say what holds anyway.
+    /// Returns the settings that the command line names, even if they equal the defaults.
     pub(crate) fn stated(&self, devices: &DeviceArgs) -> impl Iterator<Item = &'static str> + use<> {
         let said = [
             ("strategy", self.place.is_some()),
@@ -317,7 +317,7 @@ impl PlaceArgs {
     }
 }
 
-/// What restricts where nodes run, and what is known of their costs.
+/// Options that restrict where nodes run, and the store of their costs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Placement")]
 pub(crate) struct ConstraintArgs {
@@ -326,7 +326,7 @@ pub(crate) struct ConstraintArgs {
     /// May be repeated.
     #[arg(long, value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
     pub(crate) pin: Vec<(String, String)>,
-    /// Run the nodes whose names match all on one device, whichever; may be repeated
+    /// Run all nodes whose names match on one device; may be repeated
     #[arg(long, value_name = "PATTERN", hide_short_help = true)]
     pub(crate) colocate: Vec<String>,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
@@ -339,7 +339,7 @@ pub(crate) struct ConstraintArgs {
 pub(crate) enum Weights {
     /// All stay
     Resident,
-    /// Those of 256 KiB and more are sent
+    /// Weights of 256 KiB and more are sent
     Staged,
     /// As many stay as fit, where such a plan is predicted to be the fastest that fits
     #[default]
@@ -356,7 +356,7 @@ impl WeightArgs {
     }
 }
 
-/// Devices that are not there.
+/// Options for devices that this machine does not have.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Devices")]
 pub(crate) struct WhatIfArgs {
@@ -369,7 +369,7 @@ pub(crate) struct WhatIfArgs {
 }
 
 impl WhatIfArgs {
-    /// The content of the file or of the built-in example. A file goes before an example of the same name.
+    /// Reads the file or the built-in example. A file has priority over an example of the same name.
     pub(super) fn read(&self) -> Result<Option<PlatformFile>, CliError> {
         let named = |path: &PathBuf| EXAMPLES.iter().find(|example| path.as_os_str() == example.name && !path.exists());
         if let Some(example) = self.platform.as_ref().and_then(named) {
@@ -383,7 +383,7 @@ impl WhatIfArgs {
 }
 
 impl DeviceArgs {
-    /// The options of the inventory.
+    /// Returns the options of the inventory.
     pub(crate) fn options(&self) -> Result<DetectOptions, CliError> {
         named_once("--memory", &self.memory)?;
         named_once("--emulate", &self.emulate)?;
@@ -396,7 +396,7 @@ impl DeviceArgs {
     }
 }
 
-/// The values by name; refuses a flag that says two things of one name: which of them was meant?
+/// Returns the values by name. Rejects a flag that gives a name two values, because it is unclear which was meant.
 pub(super) fn named_once<T: Clone + Display>(
     flag: &str,
     given: &[(String, T)],
@@ -416,7 +416,7 @@ pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
     Ok((name.to_owned(), parse_size(size)?))
 }
 
-/// A number of elements, nodes or the like.
+/// Parses a number of elements, nodes or the like.
 pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let problem =
@@ -424,7 +424,7 @@ pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` {problem}"))
 }
 
-/// Longest time that a flag takes: more than a year means nothing to anybody.
+/// Most seconds that a flag takes: more than a year is surely a mistake.
 const MOST_SECONDS: f64 = 3.2e7;
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -435,13 +435,13 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A share in percent, with or without its sign.
+/// Parses a percentage, with or without its sign.
 pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent = text.trim_end_matches('%').trim().parse().ok().filter(|percent| (0.0..=1e4).contains(percent));
     percent.ok_or_else(|| "write percent, for example 5%".into())
 }
 
-/// A tolerance: 0 or a positive number.
+/// Parses a tolerance: 0 or a positive number.
 pub(super) fn parse_tolerance(text: &str) -> Result<f64, String> {
     let tolerance = text.parse().ok().filter(|tolerance: &f64| tolerance.is_finite() && *tolerance >= 0.0);
     tolerance.ok_or_else(|| "write 0 or a positive number, for example 1e-3".into())

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A device by its number, or by its name.
+/// A device, by its number or by its name.
 #[derive(Deserialize, Debug)]
 #[serde(untagged)]
 enum DeviceName {
@@ -16,8 +16,10 @@ enum DeviceName {
     Name(String),
 }
 
-/// Reads the device of every task. A task goes by the number that its file gives it (its place from 0 where that gives none), or
-/// by its name if no other has it.
+/// Reads the device of every task.
+///
+/// The file names a task by the number in the graph's file, or by its position from 0 if that file has no numbers. It
+/// may also use the task's name if no other task has it.
 pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>, CliError> {
     let refuse = |message: String| CliError::input(format!("{}: {message}", path.display()));
     let text = read_file(path)?;
@@ -40,14 +42,14 @@ pub(super) fn read(path: &Path, problem: &LoadedProblem) -> Result<Vec<DeviceId>
     })
 }
 
-/// Writes the device of every task, in the order of the tasks, as [`read`] reads it.
+/// Writes the device of every task, in the order of the tasks, in the format of [`read`].
 pub(super) fn write(path: &Path, problem: &LoadedProblem, device_of: &[DeviceId]) -> Result<(), CliError> {
     let line = |(place, device): (usize, &DeviceId)| format!("  \"{}\": {}", number(problem, place), device.0);
     let lines: Vec<String> = device_of.iter().enumerate().map(line).collect();
     write_file(path, format!("{{\n{}\n}}\n", lines.join(",\n")))
 }
 
-/// The task of a name, given the places of tasks by the numbers of their file.
+/// Returns the task of a name. `places` maps the numbers in the graph's file to the positions of tasks.
 fn find_task(problem: &LoadedProblem, places: &BTreeMap<u64, u32>, name: &str) -> Result<TaskId, String> {
     if let Some(&place) = name.parse().ok().and_then(|number: u64| places.get(&number)) {
         return Ok(TaskId(place));
@@ -61,7 +63,7 @@ fn find_task(problem: &LoadedProblem, places: &BTreeMap<u64, u32>, name: &str) -
     }
 }
 
-/// The number that the file gives to the task at a place.
+/// Returns the number of the task at a position, as the graph's file gives it.
 fn number(problem: &LoadedProblem, place: usize) -> u64 {
     problem.facts.task_ids.get(place).copied().unwrap_or(place as u64)
 }

@@ -1,4 +1,4 @@
-//! `anabranch bench`: several models, each placed in several ways, in one table; and what changed since an earlier result.
+//! `anabranch bench`: several models in several configurations, in one table, and changes since an earlier result.
 
 mod changes;
 mod results;
@@ -39,7 +39,7 @@ with the interval that a rank-sum test gives. Two processes differ by some perce
 else the machine does): measure both results several times before you believe a small change. `anabranch compare` measures one
 model with the same engine, and shows predictions and devices.";
 
-/// The ways that are measured where none are named.
+/// Configurations that are measured by default.
 const WAYS: [&str; 5] = ["auto", "heft", "cpu", "gpu", DYNAMIC];
 
 /// Measure several models placed in several ways, in one table, and what changed since an earlier result
@@ -66,8 +66,8 @@ pub(crate) struct BenchCommand {
     warmup: u32,
     /// Callers that run a model at the same time
     ///
-    /// What is measured is what each waits for a run. Runs of one session follow each other: latency grows with the number of callers, while
-    /// throughput gains what lies between runs.
+    /// Latency is the time that each caller waits for a run. Runs of one session follow each other: latency grows with
+    /// the number of callers, while throughput gains the time between runs.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_callers)]
     parallel: NonZeroU32,
     /// Write one line for each model and way
@@ -139,7 +139,7 @@ impl BenchCommand {
         self.verdict(&results)
     }
 
-    /// Measures one model in all ways.
+    /// Measures one model in all configurations.
     fn measure(&self, model: &ModelArgs, cancel: &CancelToken, output: Output) -> Result<Comparison, CliError> {
         let name = open::model_name(model);
         let place = PlaceArgs::any(&self.constraints);
@@ -167,7 +167,7 @@ impl BenchCommand {
         Ok(compared)
     }
 
-    /// The arguments of one model.
+    /// Returns the arguments of one model.
     fn model(&self, model: Option<&Path>) -> ModelArgs {
         ModelArgs {
             model: model.map(Path::to_owned),
@@ -181,7 +181,8 @@ impl BenchCommand {
         }
     }
 
-    /// The tensors of a test's folder, and random ones for all other inputs; what nobody gave a size has size 1.
+    /// Returns the tensors of a test's folder, and random tensors for all other inputs. Dimensions without a given size
+    /// have size 1.
     fn inputs(&self, model: &ModelArgs, set: Option<&Path>, session: &Session) -> Result<Inputs, CliError> {
         let given = read_inputs(model, set, session)?;
         let (inputs, assumed) = session.fill_assumed(given, self.random)?;
@@ -196,7 +197,8 @@ impl BenchCommand {
         self.compare_to.as_deref().map_or_else(|| CliError::input(error), |path| CliError::in_file(path, error))
     }
 
-    /// Fails if a model could not be measured, a way has become too slow, or nobody can say whether one has.
+    /// Fails if a model could not be measured, or a configuration has become too slow, or there are too few runs to
+    /// tell.
     fn verdict(&self, results: &Results) -> Result<(), CliError> {
         if let Some((model, _)) = results.failed.first() {
             let (failed, all) = (results.failed.len(), results.failed.len() + results.models.len());

@@ -1,4 +1,4 @@
-//! `anabranch calibrate`: what the devices and links of this machine can do, measured.
+//! `anabranch calibrate`: measures the rates of this machine's devices and links.
 
 use super::args::DeviceArgs;
 use super::costs::{Place, open_store};
@@ -48,7 +48,7 @@ impl CalibrateCommand {
         show(&inventory, store.here(), measured, output)
     }
 
-    /// Does the steps that are left, and saves each; returns how many these were, and of how many in all.
+    /// Does the steps that are left, and saves each. Returns their number, and the number of all steps.
     fn measure(
         &self,
         inventory: &Inventory,
@@ -81,20 +81,20 @@ impl CalibrateCommand {
     }
 }
 
-/// A link from a device to another, and what is known of it.
+/// A link from a device to another, with its costs.
 type KnownLink<'a> = (DeviceRef<'a>, DeviceRef<'a>, &'a LinkCosts);
 
-/// How long so many bytes take over a link, in seconds.
+/// Seconds to move a number of bytes over a link.
 #[derive(Serialize)]
 struct TransferTime {
     bytes: u64,
     whole_s: Option<f64>,
     chunks_s: Option<f64>,
-    /// Between CPU devices: what a node takes longer that is the first to read what the other device has just made.
+    /// Between CPU devices: extra time of a node that is the first to read data just made by the other device.
     read_s: Option<f64>,
 }
 
-/// How many times as long a device takes while another is at work.
+/// Slowdown of a device while another works.
 #[derive(Serialize)]
 struct Contention {
     device: String,
@@ -119,7 +119,7 @@ fn show(inventory: &Inventory, known: &MachineCosts, steps: [usize; 2], output: 
     output.text(&text)
 }
 
-/// What a MiB of constants takes longer that comes from beyond a device's own caches, in seconds; none where that was not measured.
+/// Returns the extra seconds per MiB of constants from beyond a device's own caches; `None` if not measured.
 fn far(known: &MachineCosts, device: &str) -> Option<f64> {
     let seconds = known.far(device) * f64::from(1 << 20);
     (seconds > 0.0).then_some(seconds)
@@ -148,8 +148,11 @@ fn device_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     table
 }
 
-/// One line for each link and size; of links between equal pairs of devices only the first. Between CPU devices nothing is moved: what is
-/// shown is how soon the other goes on, and what it takes longer for reading out of the first one's cache.
+/// Returns a table with a line for each link and size. Of links between equal pairs of devices, only the first is
+/// listed.
+///
+/// Between CPU devices no data move. The table shows how soon the other device continues, and the extra time for
+/// reading from the first one's cache.
 fn link_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     let mut table = Table::new("link | >bytes | >whole | >GB/s | >in chunks | >read");
     let links = links(inventory, known);
@@ -163,7 +166,7 @@ fn link_table(inventory: &Inventory, known: &MachineCosts) -> Table {
     table
 }
 
-/// Links with other keys than those before.
+/// Returns the links, only the first of those with equal keys.
 fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<KnownLink<'a>> {
     let mut seen = BTreeSet::new();
     let link = |(from, to): (DeviceRef<'a>, DeviceRef<'a>)| {
@@ -174,7 +177,7 @@ fn links<'a>(inventory: &'a Inventory, known: &'a MachineCosts) -> Vec<KnownLink
     pairs(inventory).filter_map(link).collect()
 }
 
-/// Each device with each other.
+/// Returns each pair of devices, in both directions.
 fn pairs(inventory: &Inventory) -> impl Iterator<Item = (DeviceRef<'_>, DeviceRef<'_>)> {
     let pairs = inventory.devices().flat_map(|from| inventory.devices().map(move |to| (from, to)));
     pairs.filter(|(from, to)| from.name() != to.name())

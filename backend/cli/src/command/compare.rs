@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// The places that are compared where none are named.
+/// Places that are compared by default.
 const PLACES: [&str; 5] = ["auto", "heft", "mite", "cpu", "gpu"];
 
 /// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
@@ -43,10 +43,10 @@ pub(crate) struct CompareCommand {
     /// `anabranch strategies` lists strategies. By default `gpu` takes part where there is one.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Ways")]
     place: Vec<String>,
-    /// Which of a device's ready nodes goes first: pct, msr, fifo, frugal
+    /// Compare these orders of ready nodes: pct, msr, fifo, frugal
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
     order: Vec<Order>,
-    /// What is streamed in chunks
+    /// Compare these modes of streaming
     #[arg(
         long,
         value_enum,
@@ -64,7 +64,7 @@ pub(crate) struct CompareCommand {
     warmup: u32,
     /// Rounds of learning from all ways before they are compared
     ///
-    /// What is learned is kept in the cost store.
+    /// Learned costs are kept in the cost store.
     #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     refine: u32,
     /// Write one line for each way as CSV
@@ -128,7 +128,7 @@ impl CompareCommand {
         measured(&opened.session, &opened.inputs, &options, output, self.html.is_some())
     }
 
-    /// Every combination, places first.
+    /// Returns every combination, places first.
     fn ways(&self, has_gpu: bool) -> Result<Vec<PlanChoice>, CliError> {
         let places = if self.place.is_empty() { usual(&PLACES, has_gpu) } else { self.place.clone() };
         let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
@@ -136,7 +136,7 @@ impl CompareCommand {
     }
 }
 
-/// Runs all configurations; keeps what a page draws of them if it is wanted.
+/// Runs all configurations. Keeps the data for a page's drawings if a page is wanted.
 pub(super) fn measured(
     session: &Session,
     inputs: &Inputs,
@@ -181,7 +181,7 @@ fn text(comparison: &Comparison) -> String {
     text
 }
 
-/// The fastest way if intervals tell, the rank of `auto`, and a note on a busy machine.
+/// Describes the fastest configuration if intervals decide it, the rank of `auto`, and a busy machine.
 fn verdict(comparison: &Comparison, names: &Names) -> String {
     let mut text = fastest(comparison, names).map_or(String::new(), |(said, names)| format!("{said} {names}\n"));
     if let Some(ratio) = comparison.against_others("auto") {

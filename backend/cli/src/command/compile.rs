@@ -1,4 +1,4 @@
-//! `anabranch compile`: a model lowered, placed and planned once, kept in a file that opens at once.
+//! `anabranch compile`: lowers, places and plans a model once, and keeps it in a file that opens at once.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs};
 use super::files::file_of;

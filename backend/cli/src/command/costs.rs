@@ -1,4 +1,4 @@
-//! `anabranch costs`: what the cost store knows.
+//! `anabranch costs`: the content of the cost store.
 
 use super::{CliError, Output, lossy, note, say, wrote};
 use anabranch::Session;
@@ -64,7 +64,7 @@ enum Action {
 
 impl CostsCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        // A change of the store needs its file; showing the store does not.
+        // Changes of the store require its file; showing the store does not.
         let open = || open_file(self.costs.as_ref()).map_err(refused);
         let shown = || open_store(self.costs.as_ref()).map(|(_, store)| store);
         match (&self.export, &self.import, &self.action) {
@@ -73,7 +73,7 @@ impl CostsCommand {
                 let (path, store) = open()?;
                 self.import(from, store, &path, output)
             }
-            // Also where the file is none that can be opened.
+            // Also if the file cannot be opened.
             (None, None, Some(Action::Path)) => {
                 let path = store_path(self.costs.as_ref()).map_err(refused)?;
                 output.text_or_json(|| format!("{}\n", path.display()), &json!({ "path": lossy(&path) }))
@@ -125,36 +125,36 @@ impl CostsCommand {
     }
 }
 
-/// Tells the store which machine this is.
+/// Assigns the store to this machine.
 fn settle(store: &mut CostStore) -> Result<(), CliError> {
     let inventory = detect(&DetectOptions::default().without_gpu())?;
     store.settle(&inventory.fingerprint()).iter().for_each(note);
     Ok(())
 }
 
-/// The place of a command's cost store.
+/// Location of a command's cost store.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
-    /// In the file that the command line names. What fails there is an error.
+    /// The file that the command line names. A failure is an error.
     Named(PathBuf),
-    /// In the default file. A command does its work without a store as well, and says so once.
+    /// The default file. If the store fails, a command continues without it, and reports that once.
     Default(PathBuf),
-    /// Nowhere: there is no default file, or none that can be read.
+    /// No file: there is no default file, or it cannot be read.
     Nowhere,
 }
 
 impl Place {
-    /// Sees that a store can be written, before what it is to hold is measured.
+    /// Checks that the store can be written, before anything is measured for it.
     pub(super) fn ready(&self) -> Result<(), CliError> {
         self.keep(CostStore::ready)
     }
 
-    /// Adds what was learnt to the file.
+    /// Adds the learned costs to the file.
     pub(super) fn save(&self, store: &mut CostStore) -> Result<(), CliError> {
         self.keep(|path| store.save(path))
     }
 
-    /// Adds what a session has learned to the file.
+    /// Adds the costs that a session has learned to the file.
     pub(super) fn save_costs(&self, session: &Session) -> Result<(), CliError> {
         self.keep(|path| session.save_costs(path))
     }
@@ -173,13 +173,14 @@ impl Place {
     }
 }
 
-/// The file of the store that the command line names, or of the default one.
+/// Returns the path of the store that the command line names, or of the default store.
 fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     named.map_or_else(CostStore::default_path, |path| Ok(path.clone()))
 }
 
-/// The store that the command line names, or the default one, and what it holds. Without a default one that can be read, the store is
-/// empty, and what a command measures is not kept.
+/// Opens the store that the command line names, or the default store, and reads it.
+///
+/// If the default store cannot be read, the store is empty, and measurements are not kept.
 pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(Place, CostStore), CliError> {
     match open_file(named) {
         Ok((path, store)) if named.is_some() => Ok((Place::Named(path), store)),
@@ -192,7 +193,7 @@ pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(Place, CostStore), 
     }
 }
 
-/// The file of that store, and what it holds.
+/// Returns the path and the content of the store's file.
 fn open_file(named: Option<&PathBuf>) -> Result<(PathBuf, CostStore), StoreError> {
     let path = store_path(named)?;
     let loaded = CostStore::load(&path)?;
@@ -241,7 +242,7 @@ fn rates_line(rates: &Rates) -> String {
     )
 }
 
-/// The nodes whose keys contain `filter`, the longest first; `top` of them, or all if that is 0.
+/// Returns a table of the nodes whose keys contain `filter`, the longest first; `top` of them, or all if that is 0.
 fn nodes_table(device: &DeviceCosts, top: usize, filter: &str) -> String {
     let chosen = device.nodes.iter().filter(|(key, _)| key.contains(filter));
     let mut nodes: Vec<_> = chosen

@@ -1,4 +1,5 @@
-//! `anabranch demo`: one network over devices of unlike speed, predicted, run, learned from, compared, and fitted into memory.
+//! `anabranch demo`: one network on devices of different speeds, predicted, run, learned from, compared, and fitted
+//! into memory.
 
 mod story;
 
@@ -22,18 +23,19 @@ use story::Story;
 
 /// A residual network that reads an image, and a transformer that reads a sentence. `models/generate.py` writes it.
 const NETWORK: &[u8] = include_bytes!("../../models/towers.onnx");
-/// The network's name in tables.
+/// Name of the network in tables.
 const NAME: &str = "towers";
-/// Where the page goes unless `--html` names a file.
+/// Default file of the page.
 const PAGE: &str = "anabranch-demo.html";
 /// Factor by which the second CPU device is slowed down.
 const SLOWDOWN: f64 = 2.0;
 /// Rounds of learning between the two comparisons.
 const ROUNDS: u32 = 2;
-/// Memory limits to try, as shares of what the network takes on one device, the highest first.
+/// Memory limits to try, as shares of the network's memory on one device, the highest first.
 const SHARES: [f64; 3] = [0.9, 0.75, 0.6];
 
-/// How many times as long as `auto` a device may take alone to be compared again after learning: a software GPU takes minutes.
+/// Devices that alone take more than this many times as long as `auto` are not compared again after learning: a
+/// software GPU takes minutes.
 const SLOW: f64 = 20.0;
 
 /// Show on this machine what planning brings, with a network that is built in
@@ -52,34 +54,34 @@ pub(crate) struct DemoCommand {
     no_gpu: bool,
 }
 
-/// All that the demo found.
+/// Results of the demo.
 #[derive(Serialize)]
 struct Findings {
-    /// Each plan before any run was learned from.
+    /// Comparison of the plans before any learning.
     before: Comparison,
-    /// Each plan after [`ROUNDS`] rounds of learning.
+    /// Comparison of the plans after [`ROUNDS`] rounds of learning.
     after: Comparison,
     /// The run under a memory limit; `None` if no limit rules out each device alone and still leaves a plan.
     limited: Option<Limited>,
-    /// Predictions for machines that are not here.
+    /// Predictions for other machines.
     elsewhere: Vec<Elsewhere>,
 }
 
 /// The network under a memory limit that is too small for each device alone.
 #[derive(Serialize)]
 struct Limited {
-    /// Bytes that each device may fill.
+    /// Limit of each device, in bytes.
     limit_bytes: u64,
-    /// The errors of the plans for each device alone, by device.
+    /// Errors of the plans for each device alone, by device.
     refused: Vec<(String, String)>,
     /// The run of HEFT's plan.
     comparison: Comparison,
 }
 
-/// The network on a machine that is not here.
+/// Prediction for the network on another machine.
 #[derive(Serialize)]
 struct Elsewhere {
-    /// The name of a built-in platform.
+    /// Name of a built-in platform.
     platform: &'static str,
     about: &'static str,
     predicted_ms: f64,
@@ -112,7 +114,7 @@ impl DemoCommand {
         output.text_or_json(|| story.text(&self.html), &findings)
     }
 
-    /// Two cores, of which the second is emulated slower, and each GPU.
+    /// Returns two cores, of which the second is emulated slower, and each GPU.
     fn devices(&self) -> Result<DetectOptions, CliError> {
         let mut options = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core);
         (options.software_gpu, options.no_gpu) = (self.software_gpu, self.no_gpu);
@@ -126,14 +128,14 @@ impl DemoCommand {
     }
 }
 
-/// Says which part begins.
+/// Announces each part of the demo.
 struct Steps {
     output: Output,
     done: usize,
 }
 
 impl Steps {
-    /// Parts of the demo.
+    /// Number of parts of the demo.
     const COUNT: usize = 5;
 
     fn begin(&mut self, what: &str) {
@@ -144,7 +146,7 @@ impl Steps {
     }
 }
 
-/// A session that places by `auto`, on a platform that is not here if one is given.
+/// Opens a session that places by `auto`, on another platform if one is given.
 fn open(devices: &DetectOptions, costs: CostStore, platform: Option<PlatformFile>) -> Result<Session, CliError> {
     let mut options = SessionOptions::default().with_devices(devices.clone()).with_calibration(platform.is_none());
     options.platform = platform;
@@ -168,7 +170,7 @@ impl Demo {
         compare::measured(&self.session, &self.inputs, &options, self.output, true)
     }
 
-    /// Returns the devices that took alone at most [`SLOW`] times as long as `auto`.
+    /// Returns the devices that alone took at most [`SLOW`] times as long as `auto`.
     fn quick(&self, before: &Comparison) -> Vec<String> {
         let took = |place: &str| {
             let outcome = before.outcomes.iter().find(|outcome| outcome.way.place == place);
@@ -180,8 +182,10 @@ impl Demo {
         devices
     }
 
-    /// Runs HEFT's plan under the highest of some limits that no device can keep alone. `auto` compares many plans, which takes long where each has
-    /// to be made to fit.
+    /// Runs HEFT's plan under the highest limit that no device can keep alone.
+    ///
+    /// `auto` is not used, because it compares many plans, and each would have to be fitted to the limit, which takes
+    /// long.
     fn limited(&self, before: &Comparison) -> Result<Option<Limited>, CliError> {
         let names = names(self.session.inventory());
         let Some(alone) = peak_alone(before, &names) else { return Ok(None) };
@@ -193,7 +197,7 @@ impl Demo {
             let options = options(places, &self.run)?.with_runs(9, 1).with_dynamic(false);
             let comparison = match compare::measured(&session, &self.inputs, &options, self.output, false) {
                 Ok(compared) => compared.comparison,
-                // Where no plan keeps the limit, none keeps lower ones.
+                // If no plan keeps this limit, none keeps lower ones.
                 Err(_) if is_infeasible(&session, &self.inputs) => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -228,14 +232,14 @@ fn names(inventory: &Inventory) -> Vec<String> {
     inventory.devices().map(|device| device.name().to_owned()).collect()
 }
 
-/// Options that compare these places.
+/// Returns options that compare these places.
 fn options(places: impl Iterator<Item = String>, run: &RunOptions) -> Result<CompareOptions, CliError> {
     let places: Vec<_> = places.collect();
     let ways = super::ways::choices("--place", &places, &[Order::default()], &[StreamMode::Auto], &Residency::Auto)?;
     Ok(CompareOptions::new(NAME, ways).with_run(run.clone()))
 }
 
-/// Bytes that the network takes at least on one device alone.
+/// Returns the least bytes that the network takes on one device alone.
 fn peak_alone(comparison: &Comparison, names: &[String]) -> Option<u64> {
     let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.way.place));
     let peak = |outcome: &Outcome| {

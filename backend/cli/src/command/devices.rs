@@ -1,4 +1,4 @@
-//! `anabranch devices`: what this machine computes with, for people. (For programs, the inventory serialises itself.)
+//! `anabranch devices`: the devices of this machine, for people. For programs, the inventory serializes itself.
 
 use super::args::DeviceArgs;
 use super::hints::notes;
@@ -10,9 +10,9 @@ use anabranch_report::text::{shortened, wrapped};
 use clap::Args;
 use std::fmt::Write;
 
-/// Columns of a terminal that the table keeps to.
+/// Columns of a terminal that the table must fit.
 const WIDTH: usize = 100;
-/// Where the text of a block begins.
+/// Indentation of the text of a block.
 const INDENT: usize = 8;
 
 /// List the CPU devices and GPUs that plans can use
@@ -29,7 +29,8 @@ impl DevicesCommand {
     }
 }
 
-/// The inventory as text: a block for the host, a line for each device, the notes. No line is longer than 100 columns.
+/// Returns the inventory as text: a block for the host, a line for each device, and the notes. No line is longer than
+/// 100 columns.
 pub(crate) fn table(inventory: &Inventory) -> String {
     let mut text = host_block(&inventory.host);
     text.push('\n');
@@ -85,7 +86,7 @@ fn cache_text(level: &str, cache: CacheSummary) -> String {
 fn memory_text(host: &Host) -> String {
     let mut text = format!("{} of memory", format_bytes(host.memory));
     if let Some(available) = host.memory_available {
-        // Writing to a string cannot fail.
+        // Cannot fail: this writes to a string.
         let _ = write!(text, ", {} available", format_bytes(available));
     }
     if let Some(limit) = host.memory_limit {
@@ -98,7 +99,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A column: its head, and its width at most.
+/// Head of a column, and its greatest width.
 type Column = (&'static str, usize);
 const COLUMNS: [Column; 6] =
     [("device", 8), ("kind", 10), ("what", 30), ("abilities", 20), ("memory", 9), ("near", 13)];
@@ -122,7 +123,7 @@ fn device_lines(inventory: &Inventory) -> String {
     text
 }
 
-/// As wide as the widest cell, but no wider than the column may be.
+/// Width of the widest cell, but at most the column's greatest width.
 fn width_of(rows: &[[String; 6]], column: usize) -> usize {
     let widest = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     widest.min(COLUMNS[column].1)
@@ -175,7 +176,7 @@ fn abilities(features: GpuFeatures, subgroup_size: [u32; 2]) -> String {
     words.iter().filter(|(there, _)| *there).map(|(_, word)| *word).collect::<Vec<_>>().join(" ")
 }
 
-/// `text` under the head `head`.
+/// Returns `text` under the head `head`.
 fn wrap(head: &str, text: &str) -> String {
     let mut block = String::new();
     for (at, line) in wrapped(text, WIDTH - INDENT).iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Outputs beside those that are expected.
+//! Comparison of outputs with expected outputs.
 
 use super::args::parse_tolerance;
 use super::inputs::{Given, taken};
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The default relative tolerance.
+/// Default relative tolerance.
 const RTOL: f64 = 1e-3;
 
-/// What outputs are compared with.
+/// Options of the expected outputs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(super) struct ExpectArgs {
@@ -28,46 +28,47 @@ pub(super) struct ExpectArgs {
     /// `in__…`, inputs that are kept beside them, are passed over.
     #[arg(long, value_name = "FILE|FOLDER")]
     expect: Option<PathBuf>,
-    /// How far an element may be from the expected one, as a part of that
+    /// Allow this difference relative to the expected element
     ///
     /// Without it 0.001, of bf16 outputs 1/64.
     #[arg(long, value_name = "PART", value_parser = parse_tolerance, hide_short_help = true)]
     rtol: Option<f64>,
-    /// How far it may be beyond that
+    /// Allow this difference in addition
     #[arg(long, value_name = "DIFFERENCE", value_parser = parse_tolerance, default_value = "0.00001", hide_short_help = true)]
     atol: f64,
 }
 
-/// Outputs that are expected, of one file.
+/// Expected outputs from one file.
 pub(super) struct Expected {
     file: PathBuf,
     outputs: BTreeMap<String, Tensor>,
-    /// For which inputs, where they are others than those of the command line.
+    /// Inputs of these outputs, if they differ from those of the command line.
     inputs: Option<Inputs>,
 }
 
-/// How one output compares.
+/// Result of comparing one output.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Verdict {
     file: String,
     output: String,
-    /// What differs, if something does.
+    /// Description of the difference, if there is one.
     difference: Option<String>,
-    /// The tolerance in use, relative to the expected element; null if elements have to be equal.
+    /// Tolerance in use, relative to the expected element; null if elements have to be equal.
     rtol: Option<f64>,
     atol: Option<f64>,
-    /// By how much, where type and shape go together.
+    /// Figures of the difference, if type and shape match.
     figures: Option<Difference>,
 }
 
-/// How all compare.
+/// Results of comparing all outputs.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Verdicts {
     outputs: Vec<Verdict>,
 }
 
 impl ExpectArgs {
-    /// What is expected: of the file that is named, else of each data set of the model's folder. Read before anything is run.
+    /// Reads the expected outputs before anything is run: from the named file, otherwise from each data set of the
+    /// model's folder.
     pub(super) fn read(&self, opened: &Opened) -> Result<Vec<Expected>, CliError> {
         if let Some(file) = &self.expect {
             return Ok(vec![Expected::read(&opened.session, file, None)?]);
@@ -83,7 +84,7 @@ impl ExpectArgs {
         with_outputs.map(expected).collect()
     }
 
-    /// Compares the outputs of the run that was made, and of one more for each further data set.
+    /// Compares the outputs of the run that was made, and of one more run for each further data set.
     pub(super) fn compare(
         &self,
         session: &Session,
@@ -125,7 +126,7 @@ impl ExpectArgs {
         Verdict::of(file, name.to_owned(), admitted, compared)
     }
 
-    /// The given tolerance, or a default that is no less than a rounding to the narrower type.
+    /// Returns the given tolerance, or a default that allows for rounding to the narrower type.
     fn tolerance(&self, found: &Tensor, expected: &Tensor) -> Tolerance {
         let tolerance = Tolerance { rtol: self.rtol.unwrap_or(RTOL), atol: self.atol };
         if self.rtol.is_some() { tolerance } else { tolerance.for_types(found.dtype(), expected.dtype()) }
@@ -140,7 +141,7 @@ impl Expected {
             _ => Kind::default(),
         };
         let mut wanted = |label: Label<'_>, spec: &TensorSpec| {
-            // Inputs that are kept beside the outputs are passed over.
+            // Inputs that are stored with the outputs are skipped.
             let Some(name) = output_of(session, label)? else { return Ok(None) };
             if !names.insert(name.clone()) {
                 return Err(format!("gives output `{name}` twice; leave out one of them"));
@@ -159,7 +160,8 @@ impl Expected {
     }
 }
 
-/// The name of the output, or of a part of one, that a tensor of a file is for; `None` for what is no output.
+/// Returns the name of the output, or part of an output, that a tensor of a file belongs to; `None` if it is not an
+/// output.
 fn output_of(session: &Session, label: Label<'_>) -> Result<Option<String>, String> {
     let known = |name: &str| session.output_info(name).map(|_| name.to_owned());
     Ok(match label {
@@ -195,7 +197,7 @@ impl Verdict {
         Self { file, output, difference, rtol, atol, figures: compared.ok() }
     }
 
-    /// The tolerance in words.
+    /// Returns the tolerance in words.
     fn admitted(&self) -> String {
         match self.atol.zip(self.rtol) {
             Some((atol, rtol)) => format!("within {atol} + {rtol} · |expected| for each element"),
@@ -204,7 +206,7 @@ impl Verdict {
     }
 }
 
-/// The figures of one output, in a line.
+/// Returns the figures of one output, in a line.
 fn figures(figures: &Difference) -> String {
     let Difference { greatest_error, greatest_relative_error, rms_error, cosine, top1, worst, .. } = figures;
     let Some(Worst { index, found, expected }) = worst else { return "all elements are equal".into() };

@@ -1,10 +1,12 @@
-//! Files that the command line says will be written: seen to before anything is run.
+//! Checks of output files, made before anything is run.
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::path::{Path, PathBuf};
 
-/// A file to write, whose name has one of these endings, or none. That its directory is there, and the file none that cannot be
-/// written over, is known before anything is measured; what only the attempt shows (a full disk) is not.
+/// Parses the name of a file to write, with one of these extensions or none.
+///
+/// Fails early if its directory does not exist or the file cannot be overwritten. Errors that only writing shows (a
+/// full disk) come later.
 pub(super) fn file_of(endings: &'static [&'static str]) -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(move |path| {
         has_ending(&path, endings)?;
@@ -12,7 +14,7 @@ pub(super) fn file_of(endings: &'static [&'static str]) -> impl TypedValueParser
     })
 }
 
-/// Where outputs of a model go: a file of tensors, or a folder, which is made if it is not there.
+/// Parses where outputs of a model go: a file of tensors, or a folder, which is made if it does not exist.
 pub(super) fn tensors_to() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
         if anabranch_report::tensors::ending(&path).is_none() {
@@ -24,7 +26,7 @@ pub(super) fn tensors_to() -> impl TypedValueParser<Value = PathBuf> {
     })
 }
 
-/// Refuses a name with an ending that is none of these.
+/// Rejects a name with any other extension than these.
 fn has_ending(path: &Path, endings: &[&str]) -> Result<(), String> {
     match anabranch_report::tensors::ending(path) {
         Some(ending) if !endings.contains(&ending.as_str()) => {

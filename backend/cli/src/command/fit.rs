@@ -1,4 +1,4 @@
-//! `anabranch fit`: the fewest cores and devices, and the least memory, with which a model or a task graph keeps its time.
+//! `anabranch fit`: the fewest cores and devices, and the least memory, that keep the time of a model or a task graph.
 
 mod graph;
 mod machine;
@@ -39,10 +39,10 @@ pub(crate) struct FitCommand {
     /// The devices of a task graph that brings none along (CSV of the thesis, or JSON)
     #[arg(value_name = "DEVICES")]
     platform: Option<PathBuf>,
-    /// How much longer it may take than on the whole machine; a graph on alike devices, than its longest path
+    /// Allow so much more time than the whole machine needs; for a graph on alike devices, than its longest path
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_percent, help_heading = "Goal")]
     within: f64,
-    /// How long it may take instead: milliseconds, or a graph's own time units
+    /// Allow this time instead: milliseconds, or a graph's own time units
     ///
     /// Units of a graph count where it does not say what they are.
     #[arg(long, value_name = "MS", conflicts_with = "within", value_parser = parse_positive, help_heading = "Goal")]
@@ -71,7 +71,7 @@ pub(crate) struct FitCommand {
     devices: DeviceArgs,
 }
 
-/// Cores of each alike device where nothing is said.
+/// Default number of cores of each alike device.
 const CORES: u64 = 8;
 
 /// Alike devices for graphs that have none.
@@ -99,7 +99,7 @@ struct AlikeArgs {
 }
 
 impl AlikeArgs {
-    /// Refuses those of logical graphs for what is none.
+    /// Rejects the options of logical graphs for other inputs.
     fn refuse_logical(&self, what: &str) -> Result<(), CliError> {
         let given = [
             (self.physical.is_some(), "--physical", "only logical graphs are written as physical ones"),
@@ -108,7 +108,7 @@ impl AlikeArgs {
         refuse_given(&given, what)
     }
 
-    /// Refuses all of them for what is not put on alike devices.
+    /// Rejects all options of alike devices for inputs that do not use them.
     fn refuse(&self, what: &str) -> Result<(), CliError> {
         self.refuse_logical(what)?;
         let given = [
@@ -121,20 +121,20 @@ impl AlikeArgs {
     }
 }
 
-/// What most of them are for.
+/// Reason of most refusals.
 const ALIKE: &str = "it describes alike devices for a graph that has none";
 
-/// How long it may take.
+/// Time that is allowed.
 #[derive(Clone, Copy, Debug)]
 enum Goal {
-    /// So many times as long as at best.
+    /// This many times the best time.
     Within(f64),
-    /// So long: milliseconds, or time units of unknown length.
+    /// This time: milliseconds, or time units of unknown length.
     Deadline(f64),
 }
 
 impl Goal {
-    /// The deadline in units of which a millisecond is `millisecond`, if the best takes `best`.
+    /// Returns the deadline in units of which a millisecond is `millisecond`, if the best takes `best`.
     fn deadline(self, best: f64, millisecond: f64) -> f64 {
         match self {
             Goal::Within(times) => best * times,
@@ -159,7 +159,7 @@ impl FitCommand {
     }
 }
 
-/// Whether a file is a task graph; models are ONNX files, or folders of tests.
+/// Whether a file is a task graph. Models are ONNX files, or folders of tests.
 fn is_graph(path: &Path) -> bool {
     matches!(anabranch_report::tensors::ending(path).as_deref(), Some("json" | "csv" | "graph"))
 }

@@ -1,5 +1,5 @@
-//! `anabranch flow`: programs whose nodes are functions, under schedulers and placements side by side, checked against plain loops; and graphs of
-//! drops, which run for real.
+//! `anabranch flow`: runs programs whose nodes are functions, compares schedulers and placements, and checks the
+//! results against plain loops. Also runs graphs of drops.
 
 mod graph;
 mod named;
@@ -52,13 +52,13 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct FlowCommand {
-    /// What to run: lcs, matmul, forkjoin, pipeline, or the file of a graph (.graph or .json)
+    /// Program (lcs, matmul, forkjoin, pipeline) or graph file (.graph or .json)
     #[arg(value_name = "PROGRAM|GRAPH", value_parser = parse_what)]
     what: What,
     /// Letters of a string, rows of a matrix, or points of an integral [default: 20000, 1000 or 20000000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     size: Option<u64>,
-    /// The same of a block or part [default: 500, 100 or 100000]
+    /// Size of a block or part [default: 500, 100 or 100000]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     block: Option<u64>,
     /// Seed of random strings and matrices [default: 0]
@@ -73,7 +73,7 @@ pub(crate) struct FlowCommand {
     /// Make each of these machines a process, and send the messages between them over sockets
     #[arg(long, requires = "machines")]
     processes: bool,
-    /// Who gives workers their tasks; several, separated by commas, are compared
+    /// Schedulers to use, separated by commas; several are compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "stealing")]
     scheduler: Vec<SchedulerName>,
     /// Strategy that places nodes for local schedulers: `anabranch strategies` lists them
@@ -82,7 +82,7 @@ pub(crate) struct FlowCommand {
     /// Take the placement from a plan file or list, and place nothing
     #[arg(long, value_name = "FILE")]
     allocation: Option<PathBuf>,
-    /// What nodes are taken to cost
+    /// Take the costs of nodes from here
     #[arg(long, value_enum, default_value_t = Weights::Assumed)]
     weights: Weights,
     /// The cost store [default: anabranch/costs.json in the XDG data directory]
@@ -109,14 +109,14 @@ pub(crate) struct FlowCommand {
     graph: GraphArgs,
 }
 
-/// What graphs of drops alone have.
+/// Options of graphs of drops.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Graph")]
 struct GraphArgs {
     /// Where commands run and files are, and what is known of them from run to run [default: the current directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Run all anew, and keep nothing of earlier runs
+    /// Run everything again, and keep nothing of earlier runs
     #[arg(long)]
     fresh: bool,
     /// List what would run and why, and run nothing
@@ -130,14 +130,14 @@ struct GraphArgs {
     outside: bool,
 }
 
-/// What is run.
+/// Program or graph to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum What {
     Program(ProgramName),
     Graph(PathBuf),
 }
 
-/// The name of a program; any other that has the ending of a graph, or a folder, is that of a file.
+/// Parses the name of a program. Any other text with the extension of a graph, or with a folder, is a file.
 fn parse_what(text: &str) -> Result<What, String> {
     let path = Path::new(text);
     match ProgramName::from_str(text, false) {
@@ -155,19 +155,19 @@ fn parse_what(text: &str) -> Result<What, String> {
 enum SchedulerName {
     /// One ready queue for all
     Central,
-    /// The same, and idle workers steal
+    /// One ready queue for all, and idle workers steal
     CentralStealing,
     /// A ready queue a machine
     Local,
-    /// The same, and idle workers steal
+    /// A ready queue a machine, and idle workers steal
     Stealing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Weights {
-    /// What the program says
+    /// The program's own weights
     Assumed,
-    /// What one more run measures, together with what the cost store knows
+    /// Measurements of one more run, and the cost store
     Measured,
 }
 
@@ -206,7 +206,7 @@ impl FlowCommand {
         Ok(Crew::shared_out(self.workers, self.machines)?)
     }
 
-    /// The scheduler of what is run once.
+    /// Returns the only scheduler, for inputs that are run once.
     fn only_scheduler(&self) -> Result<Scheduler, CliError> {
         match self.scheduler[..] {
             [name] => Ok(name.into()),
@@ -214,7 +214,7 @@ impl FlowCommand {
         }
     }
 
-    /// Where the nodes of a flow run.
+    /// Returns the allocation of a flow's nodes.
     fn allocation_of(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Allocation, CliError> {
         let Some(path) = &self.allocation else { return Ok(flow.place(&self.place, crew)?) };
         let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;

@@ -35,7 +35,7 @@ pub(crate) struct FormatsCommand {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Format {
     name: &'static str,
-    /// What the example is called as a file.
+    /// File name of the example.
     file: &'static str,
     holds: &'static str,
     written_by: &'static str,
@@ -44,7 +44,7 @@ struct Format {
     schema: &'static str,
 }
 
-/// A format whose files lie in `formats/`.
+/// Makes a format whose files are in `formats/`.
 macro_rules! entry {
     ($name:literal, $file:literal, $holds:literal, $written:literal, $read:literal) => {
         Format {
@@ -59,7 +59,7 @@ macro_rules! entry {
     };
 }
 
-/// All of them.
+/// All formats.
 const FORMATS: [Format; 13] = [
     entry!(
         "plan",
@@ -107,14 +107,14 @@ impl FormatsCommand {
 }
 
 impl Format {
-    /// The example and the schema as files of a directory.
+    /// Returns the example and the schema as files of a directory.
     fn files(&self, directory: &Path) -> [(PathBuf, &'static str); 2] {
         let schema = directory.join(format!("{}.schema.json", self.name));
         [(directory.join(self.file), self.example), (schema, self.schema)]
     }
 }
 
-/// Refuses to overwrite what is not the same.
+/// Refuses to overwrite a file with other content.
 fn keep(path: &Path, content: &str) -> Result<(), CliError> {
     match fs::read(path) {
         Ok(there) if there != content.as_bytes() => {

@@ -1,4 +1,4 @@
-//! `anabranch graph`: a model's task graph on this machine's devices, for the laboratory and for other tools.
+//! `anabranch graph`: a model's task graph on this machine's devices, for the placement simulator and for other tools.
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, WhatIfArgs};
 use super::files::file_of;
@@ -40,7 +40,7 @@ pub(crate) struct GraphCommand {
 impl GraphCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
         let form = Form::of(&self.output)?;
-        // Nothing is placed, so that any strategy will do.
+        // Nothing is placed, so any strategy will do.
         let place = PlaceArgs::any(&self.constraints);
         let opened = open(&self.devices, self.what_if.read()?, &self.model, &place, true)?;
         open::print_notes(&opened.session, output);
@@ -91,8 +91,8 @@ impl Form {
     }
 }
 
-/// The graph as the thesis' CSV can hold it: each task has one datum, of the size of all that it makes, which all its successors
-/// read; and what is pinned to the host may run on any CPU.
+/// Returns the graph in a form that Laich's CSV format can hold. Each task has one datum, of the size of all its
+/// outputs, which all its successors read. Tasks that are pinned to the host may run on any CPU.
 fn as_in_the_thesis(graph: &TaskGraph) -> Result<TaskGraph, GraphError> {
     let mut builder = GraphBuilder::new();
     for (id, task) in graph.task_ids().zip(graph.tasks()) {

@@ -1,10 +1,10 @@
-//! The next step in flags: after errors of the library, which does not know them, and after notes of the inventory.
+//! Hints with flags, for errors of the library, which does not know the flags, and for notes of the inventory.
 
 use anabranch::device::Inventory;
 use anabranch::session::{ErrorKind, SessionError};
 use std::fmt::Display;
 
-/// What to try at the command line after an error of the library.
+/// Returns a hint for the command line after an error of the library.
 pub(super) fn hint(error: &SessionError) -> Option<String> {
     if let Some(limit) = error.limit() {
         return Some(raised(limit));
@@ -26,12 +26,12 @@ pub(super) fn hint(error: &SessionError) -> Option<String> {
     })
 }
 
-/// How a limit of models is raised.
+/// Returns the flag that raises a limit of models.
 pub(super) fn raised(limit: &str) -> String {
     format!("--limit {limit}=N")
 }
 
-/// How a dimension gets a size, as a shell takes it.
+/// Returns the flag that sets the size of a dimension, quoted for a shell.
 pub(super) fn dimension(name: &str, size: impl Display) -> String {
     let plain = |c: char| c.is_alphanumeric() || "_-.:/,@%+".contains(c);
     match name.chars().all(plain) {
@@ -40,12 +40,12 @@ pub(super) fn dimension(name: &str, size: impl Display) -> String {
     }
 }
 
-/// The notes as the command prints them.
+/// Returns the notes as the command prints them.
 pub(super) fn notes(inventory: &Inventory) -> Vec<String> {
     inventory.notes.iter().map(|note| with_flag(note)).collect()
 }
 
-/// Whether a note says why there is no GPU.
+/// Whether a note gives the reason why there is no GPU.
 pub(super) fn is_absence(note: &str) -> bool {
     note.starts_with("no GPU:")
 }

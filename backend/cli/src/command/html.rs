@@ -1,4 +1,4 @@
-//! `--report FILE.html`: the plan, and the run if there was one, as a page.
+//! `--report FILE.html`: a page on the plan and, if there was one, its run.
 
 use super::files::file_of;
 use super::open::Opened;
@@ -11,7 +11,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Where the page goes.
+/// Options of the page.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Files")]
 pub(super) struct HtmlArgs {
@@ -21,7 +21,7 @@ pub(super) struct HtmlArgs {
 }
 
 impl HtmlArgs {
-    /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was measured of it.
+    /// Writes the page, if it is wanted. `costs` are the costs that predicted the plan, `series` its measurements.
     pub(super) fn write(
         &self,
         opened: &Opened,

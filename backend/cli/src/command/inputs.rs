@@ -1,4 +1,4 @@
-//! The input tensors that the command line names.
+//! Input tensors from the command line.
 
 use super::CliError;
 use super::args::ModelArgs;
@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// Reads all `--input` arguments, or else the `folder` of a test. Names are the model's; in archives a prefix `in__` is ignored, and
-/// members `out__…` (reference outputs kept beside the inputs) are passed over. No element is read before type, shape and size are known
-/// to fit.
+/// Reads all `--input` arguments, otherwise the `folder` of a test.
+///
+/// Names are the model's. In archives a prefix `in__` is ignored, and members `out__…` (reference outputs stored with
+/// the inputs) are skipped. No element is read before type, shape and size are checked.
 pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Session) -> Result<Inputs, CliError> {
     let mut given = Given::default();
     if let Some(folder) = folder.filter(|_| args.input.is_empty()) {
@@ -31,7 +32,7 @@ pub(crate) fn read_inputs(args: &ModelArgs, folder: Option<&Path>, session: &Ses
     Ok(given.inputs)
 }
 
-/// The inputs of some files, each with the place that gives it.
+/// Inputs from some files, with the source of each.
 #[derive(Default)]
 pub(super) struct Given {
     pub(super) inputs: Inputs,
@@ -39,10 +40,10 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Notes that a place gives an input.
+    /// Notes the source of an input.
     ///
     /// # Errors
-    /// If another place has given it: which of them was meant?
+    /// If another source has given it, because it is unclear which was meant.
     fn claim(&mut self, name: &str, place: String) -> Result<(), String> {
         match self.from.get(name) {
             Some(first) => {
@@ -56,7 +57,7 @@ impl Given {
     }
 }
 
-/// The name and the file of `NAME=FILE`; of the path of something that is there, which may have that sign in it, all is the file.
+/// Splits `NAME=FILE`. If the whole argument is the path of an existing file, which may contain `=`, it is the file.
 pub(super) fn named(argument: &OsStr) -> (Option<&str>, &Path) {
     match split(argument) {
         Some((name, file)) if !Path::new(argument).exists() => (Some(name), Path::new(file)),
@@ -64,7 +65,7 @@ pub(super) fn named(argument: &OsStr) -> (Option<&str>, &Path) {
     }
 }
 
-/// What is before the first `=` and what is behind it, which need not be UTF-8.
+/// Splits an argument at the first `=`. The second part need not be UTF-8.
 #[cfg(unix)]
 fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
@@ -77,7 +78,7 @@ fn split(argument: &OsStr) -> Option<(&str, &OsStr)> {
     argument.to_str()?.split_once('=').map(|(name, file)| (name, OsStr::new(file)))
 }
 
-/// The inputs with those of a file of tensors.
+/// Adds the inputs of a file of tensors.
 pub(super) fn read_file(
     name: Option<&str>,
     file: &Path,
@@ -100,7 +101,7 @@ pub(super) fn read_file(
         let Some(name) = input(label)? else { return Ok(None) };
         given.claim(&name, place(file, label))?;
         fits(session, &name, spec)?;
-        // What was read of this file counts, too.
+        // Earlier tensors of this file count, too.
         held = held.saturating_add(taken(spec));
         session.check_bytes(&name, held).map_err(|error| error.to_string())?;
         Ok(Some(name))
@@ -111,12 +112,13 @@ pub(super) fn read_file(
     Ok(given)
 }
 
-/// Bytes of a tensor with what is kept beside them: a sequence may have many tensors without elements.
+/// Returns the bytes of a tensor with its own overhead: a sequence may have many tensors without elements.
 pub(super) fn taken(spec: &TensorSpec) -> u64 {
     (spec.bytes() + size_of::<Tensor>()) as u64
 }
 
-/// The name of the input, or of a part of one, that a tensor of a file is for; `None` for an output that is kept beside the inputs.
+/// Returns the name of the input, or part of an input, that a tensor of a file belongs to; `None` for an output that is
+/// stored with the inputs.
 fn input_of(name: Option<&str>, file: &Path, session: &Session, label: Label<'_>) -> Result<Option<String>, String> {
     Ok(match (label, name) {
         (Label::Part(whole, part), _) => input_of(name, file, session, *whole)?.map(|name| format!("{name}{part}")),
@@ -130,7 +132,7 @@ fn input_of(name: Option<&str>, file: &Path, session: &Session, label: Label<'_>
     })
 }
 
-/// The inputs with an image.
+/// Adds an image.
 fn read_image(
     args: &ModelArgs,
     name: Option<&str>,
@@ -155,7 +157,7 @@ fn read_image(
     Ok(given)
 }
 
-/// A tensor of a file, in words.
+/// Returns a tensor of a file, in words.
 fn place(file: &Path, label: Label<'_>) -> String {
     match label {
         Label::Named(member) => format!("{} of {}", Name(member), file.display()),
@@ -165,7 +167,7 @@ fn place(file: &Path, label: Label<'_>) -> String {
     }
 }
 
-/// The sizes of an input's dimensions, as far as the model or the command line says them.
+/// Returns the sizes of an input's dimensions, as far as the model or the command line gives them.
 pub(super) fn sizes_of(given: &[(String, usize)], input: &str, dims: &[Dim]) -> Vec<Option<usize>> {
     let named = |name: &str| given.iter().find(|(known, _)| known == name).map(|(_, size)| *size);
     let size = |(axis, dim): (usize, &Dim)| match dim {
@@ -175,12 +177,12 @@ pub(super) fn sizes_of(given: &[(String, usize)], input: &str, dims: &[Dim]) -> 
     dims.iter().enumerate().map(size).collect()
 }
 
-/// The inputs that have to be given, in the model's order, which is that of the standard's tests.
+/// Returns the inputs that must be given, in the model's order, which the ONNX tests use.
 fn required(session: &Session) -> impl Iterator<Item = &ValueInfo> {
     session.inputs().iter().filter(|input| !input.is_optional())
 }
 
-/// The input that a file is for which does not say which.
+/// Returns the only input, for a file that does not name its input.
 fn only(session: &Session, file: &Path) -> Result<String, String> {
     let names: Vec<_> = required(session).map(ValueInfo::name).collect();
     match names[..] {
@@ -189,12 +191,12 @@ fn only(session: &Session, file: &Path) -> Result<String, String> {
     }
 }
 
-/// The name of the input that a member of an archive is for.
+/// Returns the name of the input that a member of an archive belongs to.
 pub(super) fn own_name<'a>(session: &Session, member: &'a str) -> &'a str {
     member.strip_prefix("in__").filter(|_| session.input_info(member).is_none()).unwrap_or(member)
 }
 
-/// Whether a member of an archive is an output that was kept to compare with.
+/// Whether a member of an archive is a reference output.
 fn is_reference(session: &Session, member: &str) -> bool {
     member.starts_with("out__") && session.input_info(member).is_none()
 }
@@ -207,7 +209,7 @@ fn known<'a>(session: &'a Session, name: &str) -> Result<&'a ValueInfo, String> 
     })
 }
 
-/// Whether a tensor can be the input of this name, or a part of it.
+/// Checks that a tensor can be the input of this name, or a part of it.
 pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(), String> {
     let input = known(session, name)?;
     if name == input.name() && input.kind().sequence {
@@ -225,7 +227,7 @@ pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(
     Ok(())
 }
 
-/// Whether the host may hold all of these at once.
+/// Checks that the host may hold all of these at once.
 pub(super) fn room<'a>(
     session: &Session,
     tensors: impl Iterator<Item = (&'a str, &'a TensorSpec)>,
@@ -233,18 +235,18 @@ pub(super) fn room<'a>(
     session.check_room(tensors).map_err(|error| error.to_string())
 }
 
-/// A model's file, and the folders of tensors that lie beside it as tests of the standard have them.
+/// A model's file, and the folders of tensors next to it, as in ONNX tests.
 pub(super) struct Located {
     pub(super) file: PathBuf,
-    /// `test_data_set_0` and so on: of a folder that was named all, of a folder of tensors that one.
+    /// `test_data_set_0` and so on: all of a test's folder, or the one folder of tensors that was named.
     pub(super) sets: Vec<PathBuf>,
 }
 
-/// Data sets of one model at most.
+/// Most data sets of one model.
 const MOST_SETS: usize = 1000;
 
 impl Located {
-    /// What a path to a model leads to: its file; the folder of a test of the standard; or one of its `test_data_set` folders.
+    /// Resolves a path to a model: its file, the folder of an ONNX test, or one of the test's `test_data_set` folders.
     pub(super) fn at(path: &Path) -> Result<Self, CliError> {
         if !path.is_dir() {
             return Ok(Self { file: path.to_owned(), sets: Vec::new() });
@@ -262,7 +264,7 @@ impl Located {
     }
 }
 
-/// The only `.onnx` file of a folder.
+/// Returns the only `.onnx` file of a folder.
 fn only_model(folder: &Path) -> Result<PathBuf, CliError> {
     let entries = std::fs::read_dir(folder).map_err(|error| CliError::in_file(folder, error))?;
     let paths = entries.flatten().map(|entry| entry.path());

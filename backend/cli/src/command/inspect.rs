@@ -1,4 +1,4 @@
-//! `anabranch inspect`: what a model is, and all that stops it from running, at once.
+//! `anabranch inspect`: describes a model, and lists everything that stops it from running.
 
 mod attempt;
 mod candidates;
@@ -39,7 +39,7 @@ Examples:
 
 Sizes that nobody gives are tried: 1, what the model's nodes want, and usual ones. Status 1 says that the model does not run.";
 
-/// Columns that sentences keep to, and where their later lines begin.
+/// Width of sentences, and indentation of their later lines.
 const SENTENCE: (usize, usize) = (100, 6);
 
 /// Show what a model is, what it takes, and all that stops it from running
@@ -52,7 +52,7 @@ pub(crate) struct InspectCommand {
     devices: DeviceArgs,
 }
 
-/// What was found.
+/// Results of an inspection.
 #[derive(Clone, Debug, Serialize)]
 struct Inspection {
     model: String,
@@ -62,17 +62,17 @@ struct Inspection {
     assumed: Vec<String>,
     /// Sizes that were tried for them.
     sizes: Option<Sizes>,
-    /// Whether shapes follow from computed values, so that it runs in phases.
+    /// Whether it runs in phases, because shapes depend on computed values.
     phases: bool,
     runs: bool,
     obstacles: Vec<Obstacle>,
-    /// What made it, if it is a compiled model.
+    /// Origin of a compiled model.
     #[serde(skip_serializing_if = "Option::is_none")]
     compiled: Option<About>,
-    /// Whether that model's files are there as they were, if they are known.
+    /// Whether the files of the compiled model's source are unchanged, if they are known.
     #[serde(skip_serializing_if = "Option::is_none")]
     has_source: Option<bool>,
-    /// Of a model that runs.
+    /// Work of a model that runs.
     work: Option<Work>,
 }
 
@@ -90,7 +90,7 @@ impl InspectCommand {
         session.verify_weights().map_err(CliError::input)?;
         let set = located.as_ref().and_then(|located| located.sets.first());
         let given = read_inputs(&self.model, set.map(PathBuf::as_path), &session)?;
-        // Sizes that the model has not are an error of the command line, not an obstacle of the model.
+        // Sizes that the model does not have are an error of the command line, not an obstacle of the model.
         session.open_dims(&given)?;
         let inspection = waiting(output, "planning", || self.inspected(&session, given));
         output.text_or_json(|| inspection.text(), &inspection)?;
@@ -152,7 +152,7 @@ impl Inspection {
     }
 }
 
-/// What made a compiled model, and for what.
+/// Describes the origin of a compiled model, and its purpose.
 fn made(about: &About, has_source: Option<bool>) -> String {
     let About { version, build, kernels, machine, strategy, nodes, later, fixed, .. } = about;
     let devices = about.devices.iter().map(|(name, key)| format!("{name} ({key})")).collect::<Vec<_>>().join(", ");
@@ -178,7 +178,7 @@ fn made(about: &About, has_source: Option<bool>) -> String {
     )
 }
 
-/// A sentence under a heading, in lines that terminals can show.
+/// Returns a sentence under a heading, in lines that fit terminals.
 fn sentence(text: &str) -> String {
     let (width, indent) = SENTENCE;
     wrapped(text, width - indent).iter().enumerate().fold(String::new(), |mut all, (at, line)| {

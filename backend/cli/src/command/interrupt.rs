@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run cleanly.
+//! Ends a run cleanly on Ctrl-C.
 
 use super::{CliError, say};
 use anabranch::drops::end_all;
@@ -8,11 +8,12 @@ use anabranch::session::SessionError;
 use std::thread;
 use std::time::Duration;
 
-/// Time after an interruption at which the command ends, if its work does not look at the token (planning, placing).
+/// Time after an interruption at which the command ends, if its work does not check the token (planning, placing).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A token that an interruption (Ctrl-C, SIGTERM) uses. The process, and the commands of its graphs, end [`GRACE`] later, or at once with a
-/// second interruption.
+/// Returns a token that an interruption (Ctrl-C, SIGTERM) uses.
+///
+/// The process, and the commands of its graphs, end [`GRACE`] later, or at once on a second interruption.
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
     let token = CancelToken::new();
     let used = token.clone();
@@ -26,11 +27,12 @@ fn cancel(token: &CancelToken) {
         thread::sleep(GRACE);
         end()
     };
-    // Without a thread, only a second interruption ends the process early.
+    // If there is no thread, only a second interruption ends the process early.
     let _ = thread::Builder::new().name("end of an interruption".into()).spawn(wait);
 }
 
-/// Lets an interruption end the process at once, without what it is writing: for work that cannot be cancelled.
+/// Lets an interruption end the process at once, for work that cannot be cancelled. Files that are being written are
+/// discarded.
 pub(super) fn end_on_interrupt() -> Result<(), CliError> {
     on_interrupt(|| end())
 }
@@ -41,7 +43,7 @@ fn on_interrupt(handle: impl Fn() + Send + 'static) -> Result<(), CliError> {
     })
 }
 
-/// Ends the process, the commands that it has started and the files that it has begun.
+/// Ends the process and the commands that it has started, and discards unfinished files.
 fn end() -> ! {
     end_all();
     abandon();
@@ -49,7 +51,7 @@ fn end() -> ! {
     std::process::exit(130)
 }
 
-/// An interrupted run has its own exit code.
+/// Returns the error of a run. An interrupted run has its own exit code.
 pub(super) fn cancelled(error: SessionError) -> CliError {
     if error.is_cancelled() { CliError::interrupted() } else { error.into() }
 }

@@ -1,4 +1,4 @@
-//! What is shown while something runs: on a terminal a picture of some lines that is drawn anew, elsewhere a line now and then.
+//! Live display of work in progress: on a terminal some lines that are redrawn, elsewhere a line now and then.
 
 use super::{CliError, finish, say};
 use anabranch_report::text::{printable, shortened};
@@ -6,33 +6,33 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// Columns at most, so that no line of a picture is wrapped.
+/// Most columns, so that no line is wrapped.
 const COLUMNS: usize = 100;
 /// Columns of a bar.
 const BAR: usize = 16;
 
-/// Where a picture goes.
+/// Destination of the display.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
-    /// Where it is the result.
+    /// Standard output: the display is the result.
     Output,
-    /// Where it goes beside results.
+    /// Standard error, next to the results.
     Error,
-    /// Nobody looks.
+    /// Nowhere.
     Nobody,
 }
 
-/// A picture of what runs.
+/// Live display of a run.
 pub(super) struct Live {
     to: To,
-    /// On a terminal.
+    /// Only on a terminal.
     bar: Option<ProgressBar>,
     every: Duration,
     last: Instant,
 }
 
 impl Live {
-    /// A picture that is drawn so often.
+    /// Makes a display that is drawn every `every`.
     pub(super) fn new(to: To, every: Duration) -> Self {
         let target = match to {
             To::Output if io::stdout().is_terminal() => Some(ProgressDrawTarget::stdout()),
@@ -50,10 +50,10 @@ impl Live {
         self.to != To::Nobody && self.last.elapsed() >= self.every
     }
 
-    /// Draws the picture on a terminal, or writes the line elsewhere.
+    /// Draws the lines `picture` on a terminal, or writes `line` elsewhere.
     ///
     /// # Errors
-    /// If standard output takes no more.
+    /// If standard output fails.
     pub(super) fn show(&mut self, picture: &[String], line: &str) -> Result<(), CliError> {
         self.last = Instant::now();
         match (&self.bar, self.to) {
@@ -75,12 +75,12 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // The last picture stays.
+        // The last picture stays on the terminal.
         self.bar.iter().for_each(|bar| bar.abandon());
     }
 }
 
-/// A share of the whole as a bar and in percent.
+/// Returns a share of the whole as a bar and in percent.
 pub(super) fn share(part: f64) -> String {
     let filled = (part.clamp(0.0, 1.0) * BAR as f64).round() as usize;
     format!("{}{} {:>3.0} %", "█".repeat(filled), "░".repeat(BAR - filled), 100.0 * part)

@@ -1,4 +1,4 @@
-//! The command `anabranch`, one file a command.
+//! The command `anabranch`, one file per subcommand.
 
 mod args;
 mod assignment;
@@ -61,7 +61,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What short help ends with where there is more to say than fits a screen.
+/// Last line of short help if long help has more.
 const MORE: &str = "--help has examples, and says more.";
 
 /// Run one dataflow graph over all the devices of this machine.
@@ -112,7 +112,7 @@ enum Command {
     Man(shell::ManCommand),
 }
 
-/// What ends a command: one line for the user, and the exit code.
+/// Error that ends a command: one line for the user, and the exit code.
 #[derive(Debug)]
 pub(crate) struct CliError {
     message: String,
@@ -120,48 +120,48 @@ pub(crate) struct CliError {
 }
 
 impl CliError {
-    /// Bad input or an infeasible wish: exit code 2.
+    /// Returns the error of bad input or an infeasible request: exit code 2.
     pub(crate) fn input(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), code: 2 }
     }
 
-    /// A file that cannot be read, written or used: exit code 2.
+    /// Returns the error of a file that cannot be read, written or used: exit code 2.
     pub(crate) fn in_file(path: &Path, error: impl std::fmt::Display) -> Self {
         Self::input(format!("{}: {error}", path.display()))
     }
 
-    /// Something that should not happen: exit code 1.
+    /// Returns an error that should not happen: exit code 1.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self { message: error.to_string(), code: 1 }
     }
 
-    /// A model that does not run: exit code 1, for scripts that ask.
+    /// Returns the error of a model that does not run: exit code 1, for scripts.
     pub(crate) fn does_not_run(message: String) -> Self {
         Self { message, code: 1 }
     }
 
-    /// Outputs, or times, that are not as expected: exit code 3.
+    /// Returns the error of outputs, or times, that are not as expected: exit code 3.
     pub(crate) fn differs(message: String) -> Self {
         Self { message, code: 3 }
     }
 
-    /// Whether the user interrupted.
+    /// Whether the user interrupted the command.
     pub(crate) fn is_interruption(&self) -> bool {
         self.code == 130
     }
 
-    /// Whether it is Anabranch's.
+    /// Whether it is a fault of Anabranch.
     pub(crate) fn is_fault(&self) -> bool {
         self.code == 1
     }
 
-    /// The user interrupted: exit code 130, as shells have it.
+    /// Returns the error of an interruption by the user: exit code 130, as in shells.
     pub(crate) fn interrupted() -> Self {
         Self { message: "interrupted".into(), code: 130 }
     }
 }
 
-/// What it says to the user.
+/// Writes the message to the user.
 impl std::fmt::Display for CliError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.message)
@@ -194,21 +194,21 @@ pub(crate) fn write_file(path: &Path, content: impl AsRef<[u8]>) -> Result<(), C
     write_with(path, |file| file.write_all(content.as_ref()))
 }
 
-/// Writes what `emit` gives, whole or not at all.
+/// Writes a file by `emit`, atomically.
 pub(crate) fn write_with(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), CliError> {
     on_disk::write(path, emit).map_err(|error| CliError::in_file(path, error))?;
     wrote(path);
     Ok(())
 }
 
-/// Whether nobody wants to hear of anything but errors. Said once, by the command line.
+/// Whether only errors are reported. Set once, by the command line.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Tells of a file that was written.
+/// Reports a file that was written.
 pub(crate) fn wrote(path: &Path) {
     if !is_quiet() && !path.starts_with("/dev") && !path.starts_with("/proc") {
         say(format_args!("wrote {}", path.display()));
@@ -220,12 +220,13 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
     on_disk::read(path, on_disk::MOST_BYTES).map_err(|error| CliError::in_file(path, error))
 }
 
-/// Says something to the user on standard error, safe to show; where that is closed or full, nobody hears it.
+/// Prints a message to the user on standard error, safe to show. If standard error is closed or full, the message is
+/// lost.
 pub(crate) fn say(text: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{}", message(&text.to_string()));
 }
 
-/// Tells something worth knowing that is no error, unless that is not wanted, and no such note twice.
+/// Prints a note once, unless notes are not wanted.
 pub(crate) fn note(text: impl std::fmt::Display) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let text = text.to_string();
@@ -235,15 +236,15 @@ pub(crate) fn note(text: impl std::fmt::Display) {
     }
 }
 
-/// A path in JSON, which cannot hold the bytes of one that is not UTF-8.
+/// Returns a path for JSON, which can only hold UTF-8.
 pub(crate) fn lossy(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Where results go, and in which form.
+/// Form of results.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// One JSON object instead of text.
+    /// Whether to print one JSON object instead of text.
     pub(crate) json: bool,
 }
 
@@ -257,18 +258,18 @@ impl Output {
         finish(io::stdout().write_all(printable_json(&pretty(value)?).as_bytes()))
     }
 
-    /// Prints a text, or the value where JSON is wanted.
+    /// Prints a text, or the value as JSON if that is wanted.
     pub(crate) fn text_or_json(self, text: impl FnOnce() -> String, value: &impl Serialize) -> Result<(), CliError> {
         if self.json { self.json(value) } else { self.text(&text()) }
     }
 }
 
-/// A value as JSON for people to read and edit.
+/// Returns a value as JSON for people to read and edit.
 pub(crate) fn pretty(value: &impl Serialize) -> Result<String, CliError> {
     Ok(serde_json::to_string_pretty(value).map_err(CliError::internal)? + "\n")
 }
 
-/// A reader that went away (`| head`) is no error.
+/// Ignores the error of a reader that went away (`| head`).
 fn finish(written: io::Result<()>) -> Result<(), CliError> {
     match written.and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -278,11 +279,18 @@ fn finish(written: io::Result<()>) -> Result<(), CliError> {
     }
 }
 
-/// Parses the process' arguments, runs the command, and says how it ended: 0 for success, 1 for a fault of Anabranch and for `inspect` of a
-/// model that does not run, 2 for input that cannot be used, 3 for outputs or times that are not as expected, 130 after an interruption.
+/// Parses the process' arguments, runs the command, and returns its exit code.
+///
+/// | code | meaning |
+/// |---|---|
+/// | 0 | success |
+/// | 1 | a fault of Anabranch, or `inspect` of a model that does not run |
+/// | 2 | input that cannot be used |
+/// | 3 | outputs or times that are not as expected |
+/// | 130 | an interruption |
 pub fn main() -> ExitCode {
     let usual = panic::take_hook();
-    // A shortage of memory is no fault of Anabranch: who catches it tells it like any error.
+    // A shortage of memory is not a fault of Anabranch: it is caught and reported as any error.
     panic::set_hook(Box::new(move |panic| {
         if !panic.payload().is::<OutOfMemory>() {
             usual(panic);
@@ -341,13 +349,13 @@ fn is_bare_run() -> bool {
     std::env::args_os().skip(1).filter(|argument| argument != "--json").eq(["run"])
 }
 
-/// Says what a command failed for.
+/// Prints the error of a command.
 fn ended(error: &CliError) -> ExitCode {
     say(format_args!("anabranch: {}", error.message));
     ExitCode::from(error.code)
 }
 
-/// Prints help, the version, or what is wrong with the arguments.
+/// Prints help, the version, or the error in the arguments.
 fn told(usage: &clap::Error) -> ExitCode {
     let code = ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2));
     if usage.use_stderr() && usage.kind() != clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
@@ -360,7 +368,7 @@ fn told(usage: &clap::Error) -> ExitCode {
     }
 }
 
-/// Returns the parser's error in one line; the parser takes several.
+/// Returns the parser's error in one line; the parser uses several.
 fn usage_error(text: &str) -> String {
     let (mut said, mut help) = (String::new(), String::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"))

@@ -1,4 +1,4 @@
-//! From the shared arguments to an open session with its inputs.
+//! Opens a session with its inputs from the shared arguments.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
 use super::costs::{Place, open_store};
@@ -11,27 +11,29 @@ use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
 
-/// The model that runs when none is named: a residual network of 3×32×32 images, with random weights.
+/// Model that runs if none is named: a residual network of 3×32×32 images, with random weights.
 pub(super) const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
 
-/// A session that the command line describes, and the inputs that it names.
+/// Session and inputs from the command line.
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) inputs: Inputs,
     pub(super) store: Place,
-    /// The folders of tensors that the model was named with; the inputs are those of the first.
+    /// Folders of tensors next to the model. The inputs are those of the first.
     pub(super) sets: Vec<PathBuf>,
 }
 
 impl Opened {
-    /// Writes what was learned to the cost store.
+    /// Writes the learned costs to the cost store.
     pub(super) fn save_costs(&self) -> Result<(), CliError> {
         self.store.save_costs(&self.session)
     }
 }
 
-/// Opens the model and reads the inputs. What the inputs leave out is random where the command line says so, or where it
-/// names no input at all. With a platform file, plans are for its devices. Where costs will be saved, it is seen to first that they can.
+/// Opens the model and reads the inputs.
+///
+/// Missing inputs are random if the command line says so or names no input at all. If there is a platform file, plans
+/// are for its devices. If costs will be saved, checks first that this is possible.
 pub(super) fn open(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
@@ -63,7 +65,7 @@ pub(super) fn open(
     Ok(Opened { session, inputs, store, sets })
 }
 
-/// The inputs that the command line names, and random ones where it says so.
+/// Returns the inputs from the command line, and random inputs if requested.
 pub(super) fn inputs_of(model: &ModelArgs, sets: &[PathBuf], session: &Session) -> Result<Inputs, CliError> {
     let given = read_inputs(model, sets.first().map(PathBuf::as_path), session)?;
     let seed = model.random.or((model.input.is_empty() && sets.is_empty()).then_some(0));
@@ -73,12 +75,12 @@ pub(super) fn inputs_of(model: &ModelArgs, sets: &[PathBuf], session: &Session) 
     })
 }
 
-/// Where the model is that the command line names.
+/// Finds the model that the command line names.
 pub(super) fn located(model: &ModelArgs) -> Result<Option<Located>, CliError> {
     model.model.as_deref().map(Located::at).transpose()
 }
 
-/// Opens the model, and says where the cost store and the folders of tensors beside the model are.
+/// Opens the model, and returns the locations of the cost store and of the folders of tensors next to the model.
 pub(super) fn open_session(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
@@ -96,7 +98,7 @@ pub(super) fn open_session(
     Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
 }
 
-/// The options of a session that the command line describes, and where its cost store is.
+/// Returns the options of a session from the command line, and the location of its cost store.
 fn options(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
@@ -137,14 +139,14 @@ pub(super) fn model_name(model: &ModelArgs) -> String {
     model.model.as_ref().map_or_else(|| "the built-in model".to_owned(), |path| path.display().to_string())
 }
 
-/// Prints what the inventory notes, where text is wanted; of a GPU that is not there nothing, for it is not missed.
+/// Prints the inventory's notes, unless JSON is wanted. Notes on missing GPUs are left out.
 pub(super) fn print_notes(session: &Session, output: Output) {
     if !output.json {
         notes(session.inventory()).iter().filter(|note| !is_absence(note)).for_each(note);
     }
 }
 
-/// The same for commands that use a GPU where there is one, and say why they do not.
+/// Prints the inventory's notes, also on missing GPUs, for commands that use a GPU if there is one.
 pub(super) fn print_all_notes(session: &Session, output: Output) {
     if !output.json {
         notes(session.inventory()).iter().for_each(note);

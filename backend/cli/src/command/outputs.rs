@@ -1,4 +1,4 @@
-//! Where outputs are written, and in which form.
+//! Files and formats of outputs.
 
 use super::{CliError, wrote};
 use anabranch::import::Labels;
@@ -10,11 +10,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The form of the outputs at a path: of one file by its ending, else a folder of arrays. Asked before anything is run.
+/// Returns the format of the outputs at a path: a file by its extension, otherwise a folder of arrays. Called before
+/// anything is run.
 pub(super) fn form(path: &Path, outputs: &[ValueInfo]) -> Result<Form, CliError> {
     let form = match Form::of(path) {
         Some(form) => form,
-        // A name without an ending is a folder's.
+        // A name without an extension is a folder.
         None if path.extension().is_none() => Form::Folder,
         None => {
             return Err(CliError::in_file(path, format!("outputs are written to {ENDINGS} files, or to a folder")));
@@ -26,7 +27,7 @@ pub(super) fn form(path: &Path, outputs: &[ValueInfo]) -> Result<Form, CliError>
     }
 }
 
-/// Why a form cannot hold these outputs, if it cannot.
+/// Returns the reason why a format cannot hold these outputs, if it cannot.
 fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
     let has_keys = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::TextKeys(_) | Labels::IntegerKeys(_)));
     let has_texts = |output: &&ValueInfo| matches!(output.labels(), Some(Labels::Texts(_) | Labels::TextKeys(_)));
@@ -47,7 +48,7 @@ fn refusal(form: &Form, outputs: &[ValueInfo]) -> Option<String> {
     Some(format!("holds numbers, and {} is of texts; name an .npz file", texts.name()))
 }
 
-/// Writes the outputs to a path of this form.
+/// Writes the outputs to a path in this format.
 pub(super) fn write(path: &Path, form: Form, outputs: &Outputs, declared: &[ValueInfo]) -> Result<(), CliError> {
     with_arrays(outputs, declared, form != Form::Folder, |named| {
         if form != Form::Folder {
@@ -65,8 +66,8 @@ pub(super) fn write(path: &Path, form: Form, outputs: &Outputs, declared: &[Valu
     })
 }
 
-/// The outputs as arrays under names for files, or for members of an archive: labels as texts, and beside a map's columns their keys as
-/// `NAME.keys`.
+/// Calls a function with the outputs as arrays under names for files, or for members of an archive. Labels are strings.
+/// The keys of a map's columns are a further array `NAME.keys`.
 pub(super) fn with_arrays<T>(
     outputs: &Outputs,
     declared: &[ValueInfo],
@@ -90,7 +91,7 @@ pub(super) fn with_arrays<T>(
     write(&named)
 }
 
-/// An output as it is written.
+/// Returns an output as it is written.
 fn array<'a>(tensor: &'a Tensor, labels: Option<&'a Labels>) -> Array<'a> {
     match labels.and_then(|labels| labels.texts(tensor)) {
         Some(texts) => Array::Texts(tensor.shape().dims().to_vec(), texts),
@@ -98,7 +99,7 @@ fn array<'a>(tensor: &'a Tensor, labels: Option<&'a Labels>) -> Array<'a> {
     }
 }
 
-/// The keys of an output's columns, if they are integers.
+/// Returns the keys of an output's columns, if they are integers.
 fn integer_keys(output: &ValueInfo) -> Option<(String, Tensor)> {
     match output.labels() {
         Some(Labels::IntegerKeys(keys)) => Some((format!("{}.keys", output.name()), Tensor::from_i64s(keys))),
@@ -106,18 +107,20 @@ fn integer_keys(output: &ValueInfo) -> Option<(String, Tensor)> {
     }
 }
 
-/// Characters of a file's name at most, so that any system takes it with an ending.
+/// Most characters of a file's name, so that any system accepts it with an extension.
 const LONGEST_NAME: usize = 60;
 
-/// A file's name for each output, all different. A name is the model's text: what could leave the directory or act on a terminal becomes an
-/// underscore, and of those that would be one file the later ones get a number. Members of an archive keep names that lead downwards.
+/// Returns a file name for each output, all different.
+///
+/// A name is the model's text: characters that could leave the directory or act on a terminal become underscores. If
+/// names would be equal, the later ones get a number. Members of an archive keep names that lead downwards.
 fn file_names<'a>(outputs: impl Iterator<Item = &'a str>, archive: bool) -> Vec<String> {
     let mut taken = BTreeSet::new();
     let unique = |output: &str| {
         let name = if archive && leads_down(output) { output.to_owned() } else { plain_name(output) };
         let numbered = (2..).map(|number| format!("{name}-{number}"));
         let mut free = std::iter::once(name.clone()).chain(numbered);
-        // Some file systems do not tell letters from capitals.
+        // Some file systems ignore case.
         let key = |name: &String| if archive { name.clone() } else { name.to_lowercase() };
         free.find(|name| taken.insert(key(name))).unwrap_or(name)
     };

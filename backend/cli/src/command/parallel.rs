@@ -1,4 +1,4 @@
-//! `run --parallel N`: the model run by several callers at the same time, as they see it.
+//! `run --parallel N`: measures the model with several simultaneous callers.
 
 use anabranch::compare::{Latencies, Median, Together, together};
 use anabranch::session::SessionError;
@@ -8,13 +8,13 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-/// Callers at a time at most: each is a thread.
+/// Most callers: each is a thread.
 const MOST: u32 = 1024;
 
-/// Runs of each caller between two looks at the clock.
+/// Runs of each caller between two checks of the time.
 const EACH: u32 = 5;
 
-/// What several callers measured. Times in milliseconds, each with what a run waited for others.
+/// Measurements of several callers. Times in milliseconds, each including waits for others.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Parallel {
     callers: NonZeroU32,
@@ -25,7 +25,7 @@ pub(super) struct Parallel {
 }
 
 impl Parallel {
-    /// Measures for so long, or so many runs of each caller.
+    /// Measures for a duration, or a number of runs of each caller.
     pub(super) fn measure(
         callers: NonZeroU32,
         runs: u32,

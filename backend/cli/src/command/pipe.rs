@@ -1,4 +1,4 @@
-//! `anabranch pipe`: many data sets through one model, several under way at a time.
+//! `anabranch pipe`: sends many data sets through one model, several in flight at a time.
 
 mod drawn;
 mod marker;
@@ -37,7 +37,7 @@ Examples:
   anabranch pipe model.onnx --random 500 --latency 40 --gantt pipe.svg --json
   anabranch pipe model.onnx --random 500 --split 4";
 
-/// Data sets before a stage: beyond that they are memory and latency only.
+/// Most data sets before a stage: more would only take memory and latency.
 const MOST_WAITING: usize = 65_536;
 
 /// Run many data sets through a model as a pipeline of stages on several devices
@@ -76,8 +76,9 @@ pub(crate) struct PipeCommand {
     output: Option<PathBuf>,
     /// Leave out data sets whose outputs are there
     ///
-    /// Only those that this command made with the same model and data sets. Outputs from before their data set's file was written or put there are
-    /// made anew; those of a model, its external data, an archive or --input that was written since are refused.
+    /// Only outputs that this command made with the same model and data sets count. Outputs older than their data set's
+    /// file, or its arrival, are made again. If a model, its external data, an archive or --input was written since,
+    /// that is an error.
     #[arg(long, requires = "output")]
     resume: bool,
     #[command(flatten)]
@@ -102,7 +103,7 @@ pub(crate) struct PipeCommand {
     devices: DeviceArgs,
 }
 
-/// Which mapping is taken.
+/// Options that choose the mapping.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Pipeline")]
 struct MappingArgs {
@@ -141,7 +142,7 @@ struct MappingArgs {
     /// Data sets that may wait before each stage, for each of its devices: at most 65536
     #[arg(long, value_name = "N", default_value = "2", value_parser = parse_capacity, hide_short_help = true)]
     capacity: NonZeroUsize,
-    /// How often stages may be cut anew, after they were measured
+    /// Cut stages again up to so many times, after measuring them
     #[arg(long, value_name = "N", default_value_t = 2, hide_short_help = true)]
     rounds: u32,
     /// Believe the cost store instead of measuring the model first
@@ -149,7 +150,7 @@ struct MappingArgs {
     no_measure: bool,
 }
 
-/// How many devices may share a stage.
+/// Number of devices that may share a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Auto,
@@ -245,7 +246,7 @@ impl PipeCommand {
             trace_file::write(path, None, &drawn::trace(&ran))?;
         }
         output.text_or_json(|| report.to_string(), &report)?;
-        // The rates of devices that were not known, so that the next pipeline begins sooner.
+        // Keeps the rates of devices that were unknown, so that the next pipeline starts sooner.
         store.save_costs(&session)?;
         match ran.failure {
             Some(failure) => {
@@ -259,7 +260,7 @@ impl PipeCommand {
         }
     }
 
-    /// The model with what is the same in all data sets.
+    /// Returns the model, with the inputs that are equal in all data sets.
     fn model(&self) -> ModelArgs {
         let (model, input, dim, fuse) = (self.model.clone(), self.input.clone(), self.dim.clone(), self.fuse.clone());
         ModelArgs { model, input, image_norm: None, random: None, dim, cache: None, fuse, limits: self.limits.clone() }

@@ -1,4 +1,5 @@
-//! `anabranch pipeline`: which processors run which stages of a chain, by every method side by side; and the experiments that compare them.
+//! `anabranch pipeline`: maps the stages of a chain to processors by every method, and runs the experiments that
+//! compare the methods.
 
 mod experiments;
 mod report;
@@ -49,7 +50,7 @@ pub(crate) struct PipelineCommand {
     /// Stages and processors: JSON or CSV
     #[arg(required_unless_present = "experiments", conflicts_with = "experiments", value_name = "FILE.json|FILE.csv")]
     file: Option<PathBuf>,
-    /// What is to be least
+    /// Minimise this
     #[arg(long, value_enum, default_value_t = GoalName::Period)]
     goal: GoalName,
     /// Seek the least latency of mappings with at most this period
@@ -58,13 +59,13 @@ pub(crate) struct PipelineCommand {
     /// Seek the least period of mappings with at most this latency
     #[arg(long, value_name = "SECONDS", conflicts_with = "goal", value_parser = seconds)]
     latency: Option<f64>,
-    /// What a processor does at a time [default: what the file says, else one-port]
+    /// Let a processor do this at a time [default: from the file, else one-port]
     #[arg(long, value_enum, value_name = "MODEL")]
     communication: Option<CommunicationName>,
     /// Replicate nothing
     #[arg(long)]
     no_replication: bool,
-    /// What may be run data-parallel [default: what the file says, else never]
+    /// Run these data-parallel [default: from the file, else never]
     #[arg(long, value_enum, value_name = "WHAT")]
     parallel: Option<ParallelName>,
     /// Bytes a second of all links of a CSV file [default: no limit]
@@ -172,7 +173,7 @@ impl PipelineCommand {
         }
     }
 
-    /// What experiments seek: limits are factors there.
+    /// Returns the goal of experiments, in which limits are factors.
     fn sought(&self) -> Result<Sought, CliError> {
         if self.period.is_some() || self.latency.is_some() || self.goal == GoalName::Latency {
             let message = "experiments seek the least period; --latency-factor and --period-factor set limits there";

@@ -109,7 +109,7 @@ impl PlaceCommand {
     }
 }
 
-/// The predicted schedule: what moves over links in its transfers, what is read in place not.
+/// Returns the predicted schedule. Transfers over links are listed; values that are read in place are not.
 fn schedule(planned: &Planned) -> ScheduleFile {
     let (program, plan) = (&planned.program, planned.plan());
     let predicted = plan.predicted();
@@ -133,7 +133,7 @@ fn schedule(planned: &Planned) -> ScheduleFile {
     ScheduleFile::new(Some("s".into()), predicted.makespan, tasks, moved.map(transfer).collect())
 }
 
-/// The plan for people; whole lines for a file.
+/// Returns the plan for people. `whole` keeps long lines, for a file.
 fn table(model: &str, planned: &Planned, whole: bool) -> String {
     let (program, plan) = (&planned.program, planned.plan());
     let mut text = format!(
@@ -188,7 +188,7 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
     text
 }
 
-/// The plans that this one was chosen from.
+/// Returns a table of the candidates for this plan.
 fn candidates(planned: &Planned) -> Table {
     let mut table = Table::new("chosen from | streams | >predicted");
     for candidate in &planned.candidates {

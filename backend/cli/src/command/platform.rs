@@ -23,7 +23,7 @@ whose times it has, and `rates` are its roofline: edit one, and the roofline tak
 measured of the device. `\"extends\": true` leaves out what is as on this machine. `anabranch simulate` takes the file
 too; `anabranch formats platform` says what may stand in it.";
 
-/// A machine that is built in as an example, for `--platform NAME`.
+/// A built-in example of a machine, for `--platform NAME`.
 pub(super) struct Example {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
@@ -32,7 +32,7 @@ pub(super) struct Example {
 
 /// The built-in examples. Each adds GPUs to the devices of this machine.
 ///
-/// Their rates are those of a graphics card that computes 10 teraflops in `f32`, as kernels reach them, behind PCIe 3.
+/// Their rates are those that kernels reach on a graphics card of 10 teraflops in `f32`, behind PCIe 3.
 pub(super) const EXAMPLES: [Example; 2] = [
     Example { name: "one-gpu", about: "a workstation GPU of 8 GiB", text: include_str!("../platforms/one-gpu.json") },
     Example { name: "two-gpus", about: "two GPUs of 8 GiB", text: include_str!("../platforms/two-gpus.json") },

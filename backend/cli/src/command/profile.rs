@@ -1,4 +1,4 @@
-//! `anabranch profile`: every node on every kind of device, measured.
+//! `anabranch profile`: measures every node on every kind of device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
 use super::interrupt::{cancel_on_interrupt, cancelled};
@@ -61,7 +61,7 @@ impl ProfileCommand {
         last.map_or(Ok(()), |opened| show(&open::model_name(&self.model), &opened, &nodes, output))
     }
 
-    /// To know what streaming gains, nodes are measured alone and in blocks.
+    /// Returns the modes to measure: to find the gain of streaming, nodes are measured alone and in blocks.
     fn modes(&self) -> Vec<Streamed> {
         match self.place.streaming.stream {
             None | Some(Streamed::Auto) => vec![Streamed::Off, Streamed::Always],
@@ -82,7 +82,7 @@ impl ProfileCommand {
     }
 }
 
-/// Lists each node with its median times; the fastest CPU device and the fastest GPU were measured.
+/// Lists each node with its median times on the fastest CPU device and the fastest GPU.
 fn show(model: &str, opened: &Opened, nodes: &[(String, NodeSpec)], output: Output) -> Result<(), CliError> {
     let costs = opened.session.costs();
     let inventory = opened.session.inventory();

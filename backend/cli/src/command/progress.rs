@@ -8,21 +8,21 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How long work may be silent.
+/// Longest time without a sign of progress.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Work of a known number of steps. Shown on a terminal only, and not where JSON is wanted.
+/// Work of a known number of steps. Shown only on a terminal, and not if JSON is wanted.
 pub(super) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Work of `steps` steps, called `what`.
+    /// Starts work of `steps` steps, called `what`.
     pub(super) fn new(output: Output, what: &str, steps: u64) -> Self {
         Self::shown(output, what, steps, "{msg} {wide_bar} {pos}/{len} {eta}")
     }
 
-    /// The same with the steps a second.
+    /// Starts work of `steps` steps, called `what`, and shows the steps per second.
     pub(super) fn with_rate(output: Output, what: &str, steps: u64) -> Self {
         Self::shown(output, what, steps, "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}")
     }
@@ -37,7 +37,7 @@ impl Progress {
         Self { bar: style.map_or(bar.clone(), |style| bar.with_style(style)) }
     }
 
-    /// Work called `what` of which nobody knows how many steps there will be.
+    /// Starts work called `what` with an unknown number of steps.
     pub(super) fn open_ended(output: Output, what: &str) -> Self {
         let target =
             if is_hidden(output) { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(5) };
@@ -46,7 +46,7 @@ impl Progress {
         Self { bar: style.map_or(bar.clone(), |style| bar.with_style(style)) }
     }
 
-    /// The next step, of this name; where nobody sees the bar since standard error is no terminal, a line.
+    /// Begins the next step, of this name. If standard error is not a terminal, which shows no bar, prints a line.
     pub(super) fn begin(&self, output: Output, step: impl Display) {
         if !is_hidden(output) && !stderr().is_terminal() {
             let done = self.bar.position() + 1;
@@ -54,7 +54,7 @@ impl Progress {
         }
     }
 
-    /// So many steps are done in all.
+    /// Sets the number of steps that are done.
     pub(super) fn reach(&self, steps: u64) {
         self.bar.set_position(steps);
     }
@@ -64,27 +64,27 @@ impl Progress {
     }
 }
 
-/// Whether nobody wants to see progress.
+/// Whether progress is hidden.
 fn is_hidden(output: Output) -> bool {
     output.json || is_quiet()
 }
 
-/// Does work whose steps nobody counts; where it takes longer than a second, it is told what is waited for.
+/// Does work of unknown steps. If it takes longer than a second, reports what is waited for.
 pub(super) fn waiting<T>(output: Output, what: &str, work: impl FnOnce() -> T) -> T {
     if is_hidden(output) {
         return work();
     }
     let (done, ended) = mpsc::channel();
     thread::scope(|scope| {
-        // A system that gives no thread for it gets its work done in silence.
+        // If the system gives no thread, the work is done without reports.
         let _ = thread::Builder::new().spawn_scoped(scope, move || tell(what, &ended));
-        // Dropped also where the work panics: the scope waits for the thread that waits for this.
+        // Dropped also if the work panics: the scope waits for the thread, which waits for this.
         let _done: mpsc::Sender<()> = done;
         work()
     })
 }
 
-/// Tells of work that has not ended after a while: how long it takes by now, or, where nobody has a terminal, that it takes long.
+/// Reports on work that has not ended after a while: on a terminal its time so far, otherwise that it takes long.
 fn tell(what: &str, ended: &Receiver<()>) {
     let goes_on = |time| ended.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
     if !goes_on(PATIENCE) {

@@ -1,4 +1,4 @@
-//! `anabranch run --refine`: runs, learns, places again, and keeps what is measured to be fastest.
+//! `anabranch run --refine`: runs, learns, places again, and keeps the plan with the fastest measurements.
 
 use super::args::parse_percent;
 use super::files::file_of;
@@ -13,7 +13,7 @@ use anabranch_report::text::{digits, duration, interval};
 use clap::Args;
 use std::path::PathBuf;
 
-/// Rounds of refinement.
+/// Options of refinement.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Refinement")]
 pub(super) struct RefineArgs {
@@ -55,7 +55,7 @@ fn parse_threshold(text: &str) -> Result<f64, String> {
     if percent < 100.0 { Ok(percent) } else { Err("write a number from 0 to 100".into()) }
 }
 
-/// The rounds as text: one line for each plan that was run in one.
+/// Returns the rounds as text: one line for each plan of a round.
 pub(super) fn table(refinement: &Refinement) -> String {
     let mut table = Table::new(">round | plan | >predicted | >measured | >interval | >nodes off | >links off | ");
     let percent = |error: Option<f64>| error.map_or(String::new(), |error| format!("{error:.0} %"));
@@ -78,7 +78,7 @@ pub(super) fn table(refinement: &Refinement) -> String {
     format!("nodes off, links off: Σ |predicted − measured| of Σ measured, with the costs before the round\n{table}\n")
 }
 
-/// The plans of a round, and what is said of each.
+/// Returns the plans of a round, with a remark on each.
 fn lines(round: &Round) -> Vec<(&Measured, String)> {
     let gain = round.predicted_gain_percent.map_or(String::new(), |gain| {
         format!(", predicted {} % {}", digits(gain.abs(), 0), if gain < 0.0 { "slower" } else { "faster" })

@@ -1,4 +1,4 @@
-//! Rules of simulated problems and the extent of the search: options that several commands share.
+//! Options that several commands share: rules of simulated problems, and the extent of the search.
 
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::problem::{MemoryRule, Problem, ProblemError};
@@ -32,7 +32,7 @@ pub(super) enum Memory {
 }
 
 impl RuleArgs {
-    /// Puts the memory rule of the command line in place of the file's.
+    /// Replaces the file's memory rule with that of the command line.
     pub(super) fn apply(&self, problem: &mut LoadedProblem) {
         problem.memory_rule = match self.memory_rule {
             Some(Memory::Resident) => MemoryRule::Resident,
@@ -42,13 +42,13 @@ impl RuleArgs {
         };
     }
 
-    /// The problem under the rules of the command line.
+    /// Returns the problem under the rules of the command line.
     pub(super) fn problem<'a>(&self, loaded: &'a LoadedProblem) -> Result<Problem<'a>, ProblemError> {
         loaded.problem()?.under(rules(self.send_ops, self.contention))
     }
 }
 
-/// How far the strategy that searches goes.
+/// Options of the search strategy's extent.
 #[derive(Args, Clone, Copy, Debug)]
 #[command(next_help_heading = "Search")]
 pub(super) struct SearchArgs {

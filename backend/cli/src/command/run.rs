@@ -1,4 +1,4 @@
-//! `anabranch run`: place, execute, and compare what was predicted with what was measured.
+//! `anabranch run`: places, executes, and compares predictions with measurements.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
 use super::expect::ExpectArgs;
@@ -124,7 +124,7 @@ impl RunCommand {
         self.write_events(shown)?;
         let model = open::model_name(&self.model);
         self.html.write(&opened, &model, &shown.prepared, &costs, Some(&series))?;
-        // A run that was made is reported, whatever becomes of its costs.
+        // The run is reported even if its costs cannot be saved.
         let saved = if self.no_learn { Ok(()) } else { opened.save_costs() };
         let (report, gantt) = (Report::new(model.clone(), &opened.session, &series), Gantt::of(shown));
         if let Some(path) = &self.gantt {
@@ -161,7 +161,8 @@ impl RunCommand {
         saved
     }
 
-    /// Measures, anew without a GPU that is lost meanwhile, where the command line wants that; with the costs that were planned with.
+    /// Measures the model. If a GPU is lost and the command line allows it, measures again without that GPU. Returns
+    /// the costs of the plan, too.
     fn outlasting(
         &self,
         opened: &Opened,
@@ -181,7 +182,7 @@ impl RunCommand {
         }
     }
 
-    /// Runs the model as often as asked, and learns from the runs that are profiled; what the first tells is kept apart.
+    /// Runs the model as often as requested, and learns from the runs unless `--no-learn` is given.
     fn measure(
         &self,
         opened: &Opened,
@@ -204,7 +205,7 @@ impl RunCommand {
         measure(&opened.session, &opened.inputs, prepared, &options, &mut see)
     }
 
-    /// As many runs of each caller as were measured alone, or for as long.
+    /// Makes as many runs of each caller as were measured alone, or for the same duration.
     fn together(
         &self,
         opened: &Opened,

@@ -1,4 +1,4 @@
-//! A schedule in files that other tools read: which task runs where, when it starts and when it finishes, as CSV or JSON; and as a trace.
+//! A schedule in files for other tools: device, start and end of each task as CSV or JSON, and as a trace.
 
 use super::files::file_of;
 use super::{CliError, pretty, trace_file, write_file, write_with};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Where a schedule goes.
+/// Options of the schedule's files.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Files")]
 pub(super) struct ScheduleArgs {
@@ -24,20 +24,20 @@ pub(super) struct ScheduleArgs {
     trace: Option<PathBuf>,
 }
 
-/// A schedule. Times are in its unit, since the start of it all.
+/// A schedule. Times are in its unit, since its start.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ScheduleFile {
     format: &'static str,
     version: u32,
-    /// Seconds are `s`; nothing where nobody knows it.
+    /// `s` for seconds; `None` if the unit is unknown.
     time_unit: Option<String>,
     makespan: f64,
-    /// In the order of the graph.
+    /// Tasks in the order of the graph.
     tasks: Vec<TaskRow>,
     transfers: Vec<TransferRow>,
 }
 
-/// A task's stay on its device.
+/// Run of a task on its device.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TaskRow {
     pub(super) task: String,
@@ -46,10 +46,10 @@ pub(super) struct TaskRow {
     pub(super) finish: f64,
 }
 
-/// Data on their way.
+/// A transfer of data.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct TransferRow {
-    /// What travels: the name of it, or of the task that makes it.
+    /// Name of the data, or of the task that makes them.
     pub(super) data: String,
     pub(super) from: String,
     pub(super) to: String,
@@ -64,7 +64,7 @@ impl ScheduleArgs {
         self.schedule.is_some() || self.trace.is_some()
     }
 
-    /// Writes the files that are wanted.
+    /// Writes the requested files.
     pub(super) fn write(&self, schedule: impl FnOnce() -> ScheduleFile) -> Result<(), CliError> {
         if !self.is_wanted() {
             return Ok(());
@@ -99,7 +99,7 @@ impl ScheduleFile {
         writer.flush()
     }
 
-    /// Tracks for devices and links. A unit of time that nobody knows is shown as a microsecond.
+    /// Returns a trace with tracks for devices and links. An unknown unit of time is shown as a microsecond.
     fn trace(&self) -> Trace {
         let nanoseconds = nanoseconds(self.time_unit.as_deref()).unwrap_or(1e3);
         let at = |time: f64| (time * nanoseconds).round() as u64;
@@ -127,16 +127,16 @@ impl ScheduleFile {
     }
 }
 
-/// The tracks of devices or links. Transfers that nothing keeps from sharing a link get tracks beside each other, for slices of one never
-/// overlap.
+/// Tracks of devices or links. Transfers may share a link, but slices of one track never overlap: such transfers get
+/// further tracks.
 struct Lanes {
     group: Group,
-    /// By name, each with the end of its last slice.
+    /// Tracks by name, each with the end of its last slice.
     tracks: BTreeMap<String, Vec<(Track, u64)>>,
 }
 
 impl Lanes {
-    /// A track of this name that is free from `start` on, and is taken until `end`; starts ascend.
+    /// Returns a track of this name that is free from `start` on, and occupies it until `end`. Starts must ascend.
     fn free(&mut self, trace: &mut Trace, name: &str, start: u64, end: u64) -> Track {
         let tracks = self.tracks.entry(name.to_owned()).or_default();
         if let Some((track, taken)) = tracks.iter_mut().find(|(_, taken)| *taken <= start) {

@@ -1,4 +1,4 @@
-//! `anabranch completions` and `anabranch man`: what shells and readers of manuals want to know of the command.
+//! `anabranch completions` and `anabranch man`: the command's completions for shells, and its manual.
 
 use super::{Cli, CliError, Output, write_file};
 use clap::{Args, CommandFactory};
@@ -43,7 +43,7 @@ impl ManCommand {
     }
 }
 
-/// Writes the page of a command, and of each below it.
+/// Writes the page of a command, and of each subcommand.
 fn pages(command: &clap::Command, directory: &Path) -> Result<(), CliError> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let page = |command: clap::Command| -> io::Result<Vec<u8>> {

@@ -1,4 +1,4 @@
-//! `anabranch simulate`: place a graph on devices, simulate it, check the result, and say what it is worth.
+//! `anabranch simulate`: places a graph on devices, simulates it, checks the result, and measures it.
 
 mod report;
 mod schedule;
@@ -49,7 +49,7 @@ pub(crate) struct SimulateCommand {
     /// Take the placement from this JSON map of task ids to device ids, and place nothing
     #[arg(long, value_name = "FILE.json")]
     assignment: Option<PathBuf>,
-    /// Which of a device's ready tasks runs next
+    /// Choose a device's next task by this order
     #[arg(long, value_enum, default_value_t = OrderName::Pct)]
     order: OrderName,
     /// Write the placement as a JSON map of task ids to device ids
@@ -190,7 +190,7 @@ impl SimulateCommand {
     }
 }
 
-/// The graph in one file on the devices in another, or the problems of one file as a platform file changes them.
+/// Reads the graph in one file on the devices in another, or the problems of one file as changed by a platform file.
 pub(super) fn on_devices(graph: &Path, devices: &Path) -> Result<Vec<LoadedProblem>, CliError> {
     if is_platform_file(devices)? {
         let about = |error: PlanningError| CliError::in_file(devices, error);
@@ -222,7 +222,7 @@ fn no_graph(path: &Path) -> CliError {
     CliError::in_file(path, "it holds no graph; name the graph first, then the devices")
 }
 
-/// Whether a file says that it is one of devices and links to plan for.
+/// Whether a file declares itself a platform file.
 fn is_platform_file(path: &Path) -> Result<bool, CliError> {
     #[derive(Deserialize)]
     struct Outline {
@@ -232,7 +232,7 @@ fn is_platform_file(path: &Path) -> Result<bool, CliError> {
     Ok(outline.is_ok_and(|Outline { format }| format == PlatformFile::FORMAT))
 }
 
-/// Whether a chart's file is to be a page; else it is an SVG.
+/// Whether a chart's file is a page; otherwise it is an SVG.
 fn is_page(path: &Path) -> Result<bool, CliError> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg") => Ok(false),

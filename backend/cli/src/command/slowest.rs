@@ -1,4 +1,4 @@
-//! Where the time of a run goes: the slowest nodes, and what each of the model's operators takes in all.
+//! Division of a run's time: the slowest nodes, and the total of each of the model's operators.
 
 use anabranch::compare::Series;
 use anabranch::learning::NodeAccuracy;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Characters of a node's name that the table shows.
+/// Most characters of a node's name in the table.
 const WIDEST: usize = 48;
 
 /// The slowest nodes of the run shown, in all phases. Times in milliseconds; shares in percent of all nodes and host steps.
@@ -25,9 +25,9 @@ struct NodeTime {
     node: String,
     op: String,
     device: String,
-    /// How often it was run: more than once in a loop's body that runs in phases.
+    /// Number of its runs: more than one in a loop's body that runs in phases.
     runs: usize,
-    /// Null of what the host computes between plans.
+    /// Null for operators that the host computes between plans.
     predicted_ms: Option<f64>,
     measured_ms: f64,
     share_percent: f64,
@@ -43,7 +43,7 @@ struct OperatorTime {
 }
 
 impl Slowest {
-    /// The slowest `count` nodes, and all operators.
+    /// Returns the slowest `count` nodes, and all operators.
     pub(super) fn of(series: &Series, count: usize) -> Self {
         let mut nodes = nodes(series);
         nodes.extend(host_steps(series));
@@ -68,7 +68,7 @@ impl Slowest {
     }
 }
 
-/// The nodes of all plans, each with the operators that it computes.
+/// Returns the nodes of all plans, each with the operators that it computes.
 fn nodes(series: &Series) -> Vec<(NodeTime, String)> {
     let plans = series.run.plans();
     let node = |accuracy: &NodeAccuracy| {
@@ -90,7 +90,7 @@ fn nodes(series: &Series) -> Vec<(NodeTime, String)> {
     series.accuracy.nodes.iter().map(node).collect()
 }
 
-/// Steps of the host between plans; the passes of a loop together.
+/// Returns the steps of the host between plans. The passes of a loop are added up.
 fn host_steps(series: &Series) -> Vec<(NodeTime, String)> {
     let device = series.run.prepared.plan().device(HOST).name.clone();
     let mut steps: BTreeMap<&str, (NodeTime, String)> = BTreeMap::new();

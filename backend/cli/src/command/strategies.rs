@@ -1,4 +1,4 @@
-//! `anabranch strategies`: what each strategy does, where it comes from, what it takes, and when to use it.
+//! `anabranch strategies`: for each strategy what it does, its source, its time, and when to use it.
 
 use super::{CliError, Output};
 use anabranch::planning::Strategy;

@@ -1,5 +1,5 @@
-//! `anabranch stream`: partition a canonical task graph into blocks, schedule them, size their channels, and prove by simulation
-//! that they end.
+//! `anabranch stream`: partitions a canonical task graph into blocks, schedules them, sizes their channels, and proves
+//! by simulation that they end.
 
 mod gantt;
 mod outcome;
@@ -43,7 +43,7 @@ pub(crate) struct StreamCommand {
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "32",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_ELEMENTS)))]
     pes: Vec<u32>,
-    /// Which tasks may share a block
+    /// Group tasks into blocks by this variant
     #[arg(long, value_enum, default_value_t = Variant::Lts)]
     variant: Variant,
     /// Most steps that are simulated; what has more is scheduled without proof
@@ -56,7 +56,7 @@ pub(crate) struct StreamCommand {
     source: SourceArgs,
 }
 
-/// How a graph is made.
+/// Options for making a graph.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Making a graph")]
 pub(crate) struct SourceArgs {
@@ -75,7 +75,7 @@ pub(crate) struct SourceArgs {
     limits: LimitArgs,
 }
 
-/// Which tasks may share a block.
+/// Rule by which tasks share a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Variant {
     /// SB-LTS: a task joins what it streams from only if it does not hold it back
@@ -87,7 +87,7 @@ pub(crate) enum Variant {
 }
 
 impl Variant {
-    /// How blocks are made, if there are any.
+    /// Returns the rule for making blocks, if there are any.
     fn blocks(self) -> Option<BlockVariant> {
         match self {
             Variant::Lts => Some(BlockVariant::Lts),
@@ -96,7 +96,7 @@ impl Variant {
         }
     }
 
-    /// Its name in the paper.
+    /// Returns its name in the paper.
     fn name(self) -> &'static str {
         match self {
             Variant::Lts => "SB-LTS",

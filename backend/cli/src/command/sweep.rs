@@ -1,5 +1,5 @@
-//! `anabranch sweep`: every strategy under every order on every graph and platform, on all cores, written down as it comes
-//! so that it can be stopped and go on.
+//! `anabranch sweep`: runs every strategy under every order on every graph and platform, on all cores. Each result is
+//! written at once, so that an interrupted sweep can continue.
 
 mod cases;
 mod charts;
@@ -58,7 +58,7 @@ pub(crate) struct SweepCommand {
     /// Orders, separated by commas
     #[arg(long, value_delimiter = ',', value_enum, value_name = "NAMES", default_value = "pct")]
     orders: Vec<OrderName>,
-    /// How many seeds to draw from, or FIRST..END; for what is drawn, and for auto
+    /// Seeds for random graphs, devices and auto: a number, or FIRST..END
     #[arg(long, value_name = "COUNT|FIRST..END", default_value = "1", value_parser = parse_seeds)]
     seeds: Range<u64>,
     /// Append each result to this file as it comes; what is already in it is not computed again
@@ -125,7 +125,7 @@ impl SweepCommand {
         Ok(strategies)
     }
 
-    /// Every combination, with its case; what draws nothing has only the first seed.
+    /// Returns every combination, with its case. Cases and strategies that do not use the seed have only the first.
     fn keys(&self, cases: &[Case], strategies: &[&str]) -> Result<Vec<(usize, Key)>, CliError> {
         let mut orders = self.orders.clone();
         orders.sort_unstable();
@@ -150,7 +150,7 @@ impl SweepCommand {
     }
 }
 
-/// What is not done yet, placement by placement.
+/// Returns the work that is not done yet, placement by placement.
 fn units(keys: &[(usize, Key)], done: &BTreeMap<Key, Row>) -> Vec<Unit> {
     let same = |one: &(usize, Key), other: &(usize, Key)| {
         one.0 == other.0 && one.1.seed == other.1.seed && one.1.strategy == other.1.strategy
@@ -171,7 +171,7 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
     if seeds.is_empty() { Err("there are no seeds in it".into()) } else { Ok(seeds) }
 }
 
-/// A table for each graph on each platform, with means over the seeds.
+/// Returns a table for each graph on each platform, with means over the seeds.
 fn summary(rows: &[&Row]) -> String {
     let groups = charts::groups(rows);
     let same =
@@ -193,7 +193,7 @@ fn heading((_, rows): &SeedGroup<'_>) -> String {
     )
 }
 
-/// Why some strategies have no result, for one seed each.
+/// Returns the reasons why some strategies have no result, for one seed each.
 fn refusals(case: &[SeedGroup<'_>]) -> String {
     let refusal = |(key, rows): &SeedGroup| {
         let error = rows.iter().find_map(|row| row.error.as_ref())?;

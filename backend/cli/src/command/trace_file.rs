@@ -15,7 +15,7 @@ pub(super) enum TraceFormat {
     Paje,
 }
 
-/// Writes a trace in this format, or in that which the file's name says.
+/// Writes a trace in this format, or in the format of the file's extension.
 pub(super) fn write(path: &Path, format: Option<TraceFormat>, trace: &Trace) -> Result<(), CliError> {
     let by_name = match ending(path).as_deref() {
         Some("paje") => TraceFormat::Paje,

@@ -1,8 +1,8 @@
-//! What `anabranch --version` tells: enough to say what a report or a cost store was made with.
+//! Output of `anabranch --version`: everything that identifies the origin of a report or a cost store.
 
 use std::sync::LazyLock;
 
-/// Version, commit, and what decides which devices are seen and how fast they are.
+/// Returns version, commit, and the libraries that determine which devices are found and how fast they are.
 pub(super) fn long() -> &'static str {
     static LONG: LazyLock<String> = LazyLock::new(|| {
         let hwloc = if cfg!(feature = "hwloc") { concat!("hwloc2 ", env!("ANABRANCH_HWLOC")) } else { "without hwloc" };
@@ -11,7 +11,7 @@ pub(super) fn long() -> &'static str {
     &LONG
 }
 
-/// Version and commit alone.
+/// Returns version and commit alone.
 pub(super) fn short() -> String {
     format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("ANABRANCH_COMMIT"))
 }

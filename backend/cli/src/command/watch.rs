@@ -1,4 +1,4 @@
-//! `anabranch watch`: run a model again and again, and show what devices, links and memory do meanwhile.
+//! `anabranch watch`: runs a model again and again, and shows its devices, links and memory.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
 use super::interrupt::cancel_on_interrupt;
@@ -17,9 +17,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Runs between two that are profiled, at least: so looking costs next to nothing of the rate.
+/// Least number of runs between two profiled runs, so that profiling hardly affects the rate.
 const BETWEEN: u64 = 20;
-/// Latencies that are kept between two pictures, at most.
+/// Most latencies that are kept between two displays.
 const MOST_LATENCIES: usize = 1 << 20;
 
 /// Run a model again and again, and show devices, links, memory and the rate meanwhile; Ctrl-C ends it
@@ -33,7 +33,7 @@ pub(crate) struct WatchCommand {
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
-    /// Draw anew so often, in seconds
+    /// Draw again after this many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "0.5")]
     every: Duration,
     #[command(flatten)]
@@ -42,33 +42,33 @@ pub(crate) struct WatchCommand {
     devices: DeviceArgs,
 }
 
-/// What was seen by now. Times in seconds, sizes in bytes.
+/// Observations up to now. Times in seconds, sizes in bytes.
 #[derive(Serialize)]
 struct Seen {
     model: String,
     strategy: String,
     runs: u64,
     seconds: f64,
-    /// Since the last picture; in the end, of all.
+    /// Rate since the last display; at the end, the rate of all runs.
     runs_per_second: f64,
-    /// Of the runs between the last two pictures: half, 95 and 99 % of them took no longer.
+    /// Median, 95th and 99th percentile of the runs between the last two displays.
     p50: f64,
     p95: f64,
     p99: f64,
-    /// The run that devices and links are told of, from 1 on.
+    /// Number, from 1, of the profiled run from which devices and links are taken.
     profiled_run: u64,
     devices: Vec<DeviceSeen>,
     links: Vec<LinkSeen>,
 }
 
-/// A device in a profiled run; shares are of its makespan.
+/// A device in a profiled run. Shares are of its makespan.
 #[derive(Serialize)]
 struct DeviceSeen {
     name: String,
     nodes: usize,
-    /// In which it ran nodes …
+    /// Share of the time in which it ran nodes.
     busy: f64,
-    /// … and in which it was ready for the next but what that needs was not there.
+    /// Share of the time in which it waited for a node's inputs.
     waiting: f64,
     peak: u64,
     planned_peak: u64,
@@ -88,7 +88,7 @@ impl WatchCommand {
         let opened = open(&self.devices, None, &self.model, &self.place, true)?;
         open::print_notes(&opened.session, output);
         let prepared = opened.session.prepare(&opened.inputs)?;
-        // What was measured to know the devices is kept.
+        // Keeps the rates that were measured for the devices.
         opened.save_costs()?;
         let token = cancel_on_interrupt()?;
         let options = RunOptions::default().with_cancel(token.clone());
@@ -118,9 +118,9 @@ impl WatchCommand {
 /// Counts runs.
 struct Watch {
     begun: Instant,
-    /// When the last picture was drawn, and how many runs there were.
+    /// Time of the last display, and the number of runs then.
     last: (Instant, u64),
-    /// Since the last picture; until the first run after it, of those before.
+    /// Latencies since the last display. Until the next run, latencies before it.
     latencies: Vec<f64>,
     since_profile: u64,
     seen: Seen,
@@ -145,7 +145,8 @@ impl Watch {
         Self { begun: now, last: (now, 0), latencies: Vec::new(), since_profile: 0, seen }
     }
 
-    /// The second run, as the first touches memory for the first time, and then every so many-th.
+    /// Whether the next run is profiled: the second, as the first touches memory for the first time, and then one in
+    /// every [`BETWEEN`].
     fn wants_profile(&self) -> bool {
         self.seen.runs == 1 || self.since_profile >= BETWEEN
     }
@@ -165,7 +166,7 @@ impl Watch {
         }
     }
 
-    /// Sums up what was counted since the last picture.
+    /// Sums up the runs since the last display.
     fn settle(&mut self) {
         let (last, runs) = std::mem::replace(&mut self.last, (Instant::now(), self.seen.runs));
         let seen = &mut self.seen;
@@ -175,7 +176,7 @@ impl Watch {
         [seen.p50, seen.p95, seen.p99] = [p50, p95, p99];
     }
 
-    /// The rate of all runs.
+    /// Sets the rate of all runs.
     fn finish(&mut self) {
         self.settle();
         self.seen.runs_per_second = self.seen.runs as f64 / self.seen.seconds.max(f64::MIN_POSITIVE);
@@ -183,7 +184,7 @@ impl Watch {
 }
 
 impl Seen {
-    /// Takes devices and links from a profiled run.
+    /// Takes the state of devices and links from a profiled run.
     fn look(&mut self, run: &Run) {
         let (plan, parts, plans, peaks) = (run.prepared.plan(), run.parts(), run.plans(), run.peaks());
         let whole = run.took().as_secs_f64().max(f64::MIN_POSITIVE);
@@ -217,7 +218,7 @@ impl Seen {
         self.links = links.into_values().collect();
     }
 
-    /// For a terminal.
+    /// Returns the lines for a terminal.
     fn picture(&self) -> Vec<String> {
         let names = self.devices.iter().map(|device| &device.name).chain(self.links.iter().map(|link| &link.name));
         let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
@@ -253,7 +254,7 @@ impl Seen {
         lines
     }
 
-    /// For a file.
+    /// Returns the line for a file.
     fn line(&self) -> String {
         let devices = self.devices.iter().map(|device| format!("  {} {:.0} %", device.name, 100.0 * device.busy));
         format!(

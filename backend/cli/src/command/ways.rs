@@ -1,4 +1,4 @@
-//! Ways to place a model, as the commands that run several of them take and name them, and the lines of their CSV.
+//! Configurations (ways) of a model, for commands that run several of them, with their names and CSV lines.
 
 use super::{CliError, write_with};
 use anabranch::compare::{Comparison, DYNAMIC, DeviceOutcome, Outcome};
@@ -8,15 +8,15 @@ use anabranch_report::comparison::stream_name;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Those of some places that there are, on a machine with a GPU or without.
+/// Returns the places that exist, on a machine with a GPU or without.
 pub(super) fn usual(places: &[&str], has_gpu: bool) -> Vec<String> {
     places.iter().filter(|place| has_gpu || **place != "gpu").map(ToString::to_string).collect()
 }
 
-/// Every combination, places first, and none twice. The scheduler at run time, which has no plan, is not among them.
+/// Returns every combination once, places first. The run-time scheduler, which has no plan, is not among them.
 ///
 /// # Errors
-/// If `flag` names no place but that scheduler: it is compared with plans.
+/// If `flag` names no place but the run-time scheduler, which is compared with plans.
 pub(super) fn choices(
     flag: &str,
     places: &[String],
@@ -44,7 +44,8 @@ pub(super) fn choices(
     }
 }
 
-/// Writes one line for each way of each model; the columns of devices bear the names of the first one's, which all have.
+/// Writes one line for each configuration of each model. All models have the same devices; their columns have the names
+/// of the first model's devices.
 pub(super) fn write_csv(path: &Path, comparisons: &[&Comparison]) -> Result<(), CliError> {
     write_with(path, |file| emit_csv(file, comparisons))
 }
@@ -65,11 +66,11 @@ fn emit_csv(file: &mut dyn Write, comparisons: &[&Comparison]) -> io::Result<()>
     writer.flush()
 }
 
-/// A column's name, and its cell for a thing.
+/// Name of a column, and its cell for an item.
 type Column<T> = (&'static str, fn(&T) -> String);
 type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
 
-/// The columns of the CSV.
+/// Columns of the CSV.
 const COLUMNS: [WayColumn; 22] = [
     ("model", |comparison, _| comparison.model.clone()),
     ("place", |_, outcome| outcome.way.place.clone()),

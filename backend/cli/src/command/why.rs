@@ -1,4 +1,4 @@
-//! `anabranch place --why NODE`: what spoke for a node's device, and what it waits for there.
+//! `anabranch place --why NODE`: the reason for a node's device, and the inputs that it waits for there.
 
 use super::CliError;
 use anabranch::device::format_bytes;
@@ -13,23 +13,23 @@ use anabranch_report::text::duration;
 use serde::Serialize;
 use std::fmt;
 
-/// Names that are told where none fits.
+/// Most names that are listed if none matches.
 const SHOWN: usize = 8;
 
-/// Why a node is where it is. Times in milliseconds.
+/// Explanation of a node's place. Times in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Why {
     node: String,
     op: String,
-    /// The model's operators in it.
+    /// Operators of the model in it.
     operators: Vec<String>,
     device: String,
     reason: String,
     start_ms: f64,
     end_ms: f64,
-    /// What it would take on each device.
+    /// Times of the node on each device.
     devices: Vec<Choice>,
-    /// What it reads of other nodes.
+    /// Inputs from other nodes.
     inputs: Vec<Input>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Why {
 struct Choice {
     device: String,
     time_ms: Option<f64>,
-    /// What the time rests on, or why the node cannot run there.
+    /// Basis of the time, or the reason why the node cannot run there.
     basis: String,
 }
 
@@ -49,12 +49,12 @@ struct Input {
     device: String,
     bytes: u64,
     made_ms: f64,
-    /// How it comes here.
+    /// Route of the value.
     route: &'static str,
 }
 
 impl Why {
-    /// Of the node of this name, or the one with this operator of the model in it.
+    /// Explains the node of this name, or the node that contains this operator of the model.
     pub(super) fn of(session: &Session, planned: &Planned, name: &str) -> Result<Self, CliError> {
         let (program, plan) = (&planned.program, planned.plan());
         let id = found(planned, name)?;
@@ -89,7 +89,7 @@ impl Why {
     }
 }
 
-/// The node that a name means: its own, else one of an operator, else the only one that contains it.
+/// Returns the node that a name means: its own, otherwise one of an operator, otherwise the only one that contains it.
 fn found(planned: &Planned, name: &str) -> Result<NodeId, CliError> {
     let program = &planned.program;
     let of = |fits: &dyn Fn(&Node) -> bool| program.node_ids().filter(|id| fits(program.node(*id))).collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! `anabranch bench`: several models and ways in one table, and what changed since an earlier result.
+//! `anabranch bench`: several models and configurations in one table, and changes since an earlier result.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
     let bench = |more| arguments(&mlp, more);
     let results = command.json(&bench(&["-o", "now.json"]));
     assert!(results["changes"].is_null());
-    // As if all had taken a tenth of the time, or a hundred times as long.
+    // Earlier results that took a tenth of the time, or a hundred times as long.
     let scaled = |file: &str, scale: f64| {
         let mut earlier: Value = serde_json::from_str(&command.read("now.json")).expect("JSON");
         for outcome in earlier["models"][0]["outcomes"].as_array_mut().expect("outcomes") {
@@ -64,11 +64,11 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
     let faster = command.json(&bench(&["--compare-to", "slow.json", "--fail-above", "5"]));
     let changes = faster["changes"]["changed"].as_array().expect("changes");
     assert!(changes.len() == 2 && changes.iter().all(|c| c["ratio"]["high"].as_f64() < Some(1.0)), "{faster}");
-    // Other ways are told to be missing, or new; other numbers of callers are not compared.
+    // Other configurations are reported as missing or new. Other numbers of callers are not compared.
     let other =
         command.text(&[&["bench", &mlp, "--ways", "heft,cpu0", "--compare-to", "slow.json"], &QUICK[..]].concat());
     assert!(other.contains("cpu: not measured this time") && other.contains("cpu0: not measured before"), "{other}");
-    // What was not measured again is no success where changes decide.
+    // If changes decide, a missing measurement is not a success.
     let missing = ["bench", &mlp, "--ways", "heft", "--compare-to", "slow.json", "--fail-above", "5%"];
     command.refuses(&[&missing[..], &QUICK[..]].concat(), &["--fail-above", "by cpu", "nothing to compare to"]);
     command.refuses(&bench(&["--compare-to", "slow.json", "--parallel", "2"]), &["slow.json", "--parallel 1"]);
@@ -83,7 +83,7 @@ fn callers_at_the_same_time_are_measured_together() {
     assert_eq!(results["models"][0]["callers"], 3);
     for outcome in results["models"][0]["outcomes"].as_array().expect("outcomes") {
         assert_eq!(outcome["samples_ms"].as_array().map(Vec::len), Some(30), "{outcome}");
-        // What a caller waits is no makespan.
+        // The waiting time of a caller is not a makespan.
         assert!(outcome["error_percent"].is_null(), "{outcome}");
     }
     let run = ["run", &mlp, "--no-gpu", "--random", "1", "--dim", "batch=2", "--repeat", "4", "--parallel", "2"];

@@ -1,4 +1,4 @@
-//! The command line, from the outside: what it prints, what it writes, and with which code it ends.
+//! The command line, from the outside: its output, its files, and its exit codes.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ fn errors_and_transfers_are_the_same_in_text_and_json() {
     let (long, sign) =
         (worst["predicted_ms"].as_f64() > worst["measured_ms"].as_f64(), worst["error_percent"].as_f64());
     assert!(sign.is_none_or(|percent| long == (percent > 0.0)), "{worst}");
-    // Between CPU devices nothing moves.
+    // Between CPU devices no data move.
     let traffic = &report["traffic"];
     assert_eq!((&report["transfers"], &report["traffic_bytes"], &report["links"]), (&0.into(), &0.into(), &json!([])));
     let text = command.text(&run);
@@ -134,7 +134,7 @@ fn blocks_are_planned_reported_and_edited() {
     }
     assert!(command.read("t.json").contains("\"members\""));
     assert_eq!(run(&["--place", "plan.json", "--stream", "off"])["blocks"].as_array().map(Vec::len), Some(0));
-    // Nothing is cut where nobody has a terminal.
+    // Nothing is cut if there is no terminal.
     let text = command.text(&[&["run", &model, "--place", "plan.json"], &common[..]].concat());
     let name = ran[0]["block"].as_str().expect("a name");
     assert!(text.contains(&format!("{name} on cpu0\n")) && !text.contains('…'), "{text}");
@@ -247,7 +247,7 @@ fn ways_are_compared_as_text_json_and_csv() {
     assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
     assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
     let page = command.read("ways.html");
-    // Ways of one plan stand together, in all charts and tables.
+    // Configurations of one plan are listed together, in all charts and tables.
     let plans: std::collections::BTreeSet<_> = outcomes.iter().filter_map(|outcome| outcome["plan"].as_u64()).collect();
     let table = page.split("<h3>Ways</h3>").nth(1).and_then(|rest| rest.split("</table>").next()).expect("a table");
     assert_eq!(table.matches("<tr><td").count(), plans.len() + 1, "{table}");
@@ -286,7 +286,7 @@ fn a_plan_is_refined_saved_and_run_again() {
     let rounds = report["refinement"]["rounds"].as_array().expect("rounds");
     assert_eq!(rounds.len(), 2);
     assert!(rounds.iter().all(|round| round["plan"]["measured_ms"]["median"].as_f64() > Some(0.0)));
-    // What was learned is what the end is predicted with.
+    // The final prediction uses the learned costs.
     assert_eq!(report["costs"]["measured"], report["nodes"], "{report}");
     let again = command.json(&["run", "--software-gpu", "--place", "plan.json"]);
     let nodes = |report: &Value| -> Vec<Value> {
@@ -342,7 +342,7 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
     }
     let elsewhere = found["elsewhere"].as_array().expect("other machines");
     assert!(elsewhere.len() == 2 && elsewhere.iter().all(|machine| machine["predicted_ms"].as_f64() > Some(0.0)));
-    // One device holds what several can only hold together.
+    // One device holds values that several can only hold together.
     if found["after"]["devices"].as_array().is_some_and(|devices| devices.len() > 1) {
         let limited = &found["limited"];
         let refused = limited["refused"].as_array().expect("each device alone").iter();
@@ -351,7 +351,7 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
         let peaks = limited["comparison"]["outcomes"][0]["devices"].as_array().expect("devices").iter();
         assert!(peaks.clone().count() > 1 && peaks.clone().all(|device| device["peak_bytes"].as_u64() <= Some(limit)));
     }
-    // The user's costs are left alone.
+    // The user's costs are unchanged.
     assert_eq!(command.json(&["costs"])["machines"].as_object().map(serde_json::Map::len), Some(0));
 }
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A file of the repository's tests.
+/// Returns the path of a file of the repository's tests.
 pub(crate) fn bundled(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data").join(name).display().to_string()
 }
 
-/// The command in a directory, and with a cost store, of its own.
+/// The command in a directory of its own, with a cost store of its own.
 pub(crate) struct Anabranch {
     pub(crate) directory: TempDir,
 }

@@ -1,9 +1,9 @@
-//! Compiled models at the command line: made, shown, run like the model, and refused in words.
+//! Compiled models at the command line: made, shown, run like the model, and rejected with an error.
 
 use crate::command::{Anabranch, bundled};
 use std::fs;
 
-/// Where and with what `mlp` is compiled.
+/// Options with which `mlp` is compiled.
 const SIZES: [&str; 5] = ["--dim", "batch=4", "--no-gpu", "--cpu-devices", "core"];
 
 fn compile<'a>(model: &'a str, file: &'a str) -> Vec<&'a str> {
@@ -62,7 +62,7 @@ fn each_option_of_a_compiled_model_can_be_said_anew() {
     assert_eq!(run(&["--order", "fifo"])["strategy"], "fixed", "each by itself");
 }
 
-/// Whatever the elements and the file's name are, and not only these.
+/// A cached model fits inputs of the same shapes, with any elements and file names.
 #[test]
 fn a_cache_knows_inputs_by_their_shapes() {
     let command = Anabranch::new();
@@ -79,9 +79,9 @@ fn a_cache_knows_inputs_by_their_shapes() {
     assert_eq!(kept().count(), 1);
     let other = run(&["--dim", "batch=5", "--random", "1"]);
     assert!(other["compiled"] != first["compiled"] && kept().count() == 2);
-    // Without sizes it is refused, whatever is kept.
+    // Without sizes the run is rejected, even if a model is cached.
     command.refuses(&["run", &model, "--no-gpu", "--cache", "kept"], &["batch", "--dim"]);
-    // A kept model whose weights are not those that were written is made anew.
+    // If the weights of a cached model are damaged, it is compiled again.
     let file = command.path(first["compiled"].as_str().expect("kept"));
     let mut bytes = fs::read(&file).expect("written");
     let at = bytes.len() - 1024;
@@ -90,7 +90,7 @@ fn a_cache_knows_inputs_by_their_shapes() {
     assert_eq!(run(&["--dim", "batch=4", "--random", "1"])["outputs"], first["outputs"]);
     // Reads all of its weights.
     command.text(&["inspect", &file.display().to_string()]);
-    // What cannot be kept is run all the same, and that it is not kept is said.
+    // If the cache cannot be written, the model runs all the same, with a note.
     fs::write(command.path("taken"), "").expect("writable");
     let once = ["--dim", "batch=4", "--no-gpu", "--repeat", "1", "--no-learn", "--cache", "taken"];
     let output = command.run(&[&["run", &model][..], &once].concat());

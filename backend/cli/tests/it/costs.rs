@@ -1,4 +1,4 @@
-//! `anabranch calibrate` and `anabranch costs`: what is measured is kept, and travels in files.
+//! `anabranch calibrate` and `anabranch costs`: measurements are kept, and can be moved in files.
 
 use crate::command::Anabranch;
 use std::fs;
@@ -11,7 +11,7 @@ fn calibration_goes_on_where_it_was_and_costs_travel_in_files() {
     assert!(first["devices"][0]["rates"]["matmul_flops"].as_f64().is_some_and(|rate| rate > 0.0), "{first}");
     let again = command.json(&["calibrate", "--no-gpu", "--cpu-devices", "machine"]);
     assert_eq!(again["measured"], 0);
-    // A person who reads what a job has written sees every step.
+    // The output of a job lists every step.
     let said = command.run(&["calibrate", "--redo", "--no-gpu", "--cpu-devices", "machine"]);
     let stderr = String::from_utf8_lossy(&said.stderr).into_owned();
     let all = first["steps"].as_u64().expect("a number");

@@ -1,5 +1,5 @@
-//! `anabranch flow GRAPH`, from the outside: graphs of commands and files run for real, again only where something is missing or has changed, and end
-//! with their commands.
+//! `anabranch flow GRAPH`, from the outside: graphs of commands and files run for real. They run again only if
+//! something is missing or has changed, and end with their commands.
 
 use crate::command::Anabranch;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn word_count() -> String {
 const TEXT: &str =
     "one fish two fish\nred fish blue fish\nthis one has a little star\nthis one has a little car\nsay\n";
 
-/// The words of a text as the graph lists them: the most frequent first.
+/// Returns the words of a text as the graph lists them: the most frequent first.
 fn counted(text: &str) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     text.split_whitespace().for_each(|word| *counts.entry(word).or_default() += 1);
@@ -40,7 +40,7 @@ fn write(command: &Anabranch, name: &str, nodes: &[Value], links: &[(i32, i32)])
     fs::write(command.path(name), graph.to_string()).expect("written");
 }
 
-/// Two files, each in capitals, and both together.
+/// Writes a graph that turns two files into capitals, and joins the results.
 fn joined(command: &Anabranch, second: &str) {
     let nodes = [
         file(1, "a"),
@@ -109,7 +109,7 @@ fn what_depends_on_a_change_is_run_and_no_other() {
     assert_eq!((run(), run()), ([3, 0, 0, 0], [0, 3, 0, 0]));
     fs::write(command.path("b"), "c\n").expect("written");
     assert_eq!((run(), command.read("joined").as_str()), ([2, 1, 0, 0], "A\nC\n"));
-    // What the second makes of it is the same.
+    // The second application makes an unchanged output from it.
     fs::write(command.path("b"), "c \n").expect("written");
     assert_eq!(run(), [1, 2, 0, 0]);
     fs::remove_file(command.path("joined")).expect("made");
@@ -135,7 +135,7 @@ fn a_failure_names_what_depends_on_it_and_is_mended_alone() {
     assert_eq!(command.read("joined"), "A\nb\n");
 }
 
-/// Waits until it holds.
+/// Waits until a condition holds.
 fn wait_until(mut holds: impl FnMut() -> bool, what: &str) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
@@ -144,14 +144,14 @@ fn wait_until(mut holds: impl FnMut() -> bool, what: &str) {
     }
 }
 
-/// Whether the process of the number in a file has ended, though nobody may have waited for it.
+/// Whether the process whose number is in a file has ended, even if it was not reaped.
 fn is_gone(command: &Anabranch, file: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", command.read(file).trim())).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().next();
     matches!(state, None | Some('Z' | 'X'))
 }
 
-/// A command that says who it is, and waits for a file.
+/// Writes a graph with a command that writes its process numbers and waits for a file.
 fn waiting(command: &Anabranch) {
     let wait = "echo torn > %o0; sleep 1000 & echo $! > child; echo $$ > leader; test -e go || wait; echo done > %o0";
     write(
@@ -181,7 +181,7 @@ fn the_end_of_the_time_ends_the_commands() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("after 3 s") && error.contains("run it again"), "{error}");
-    // On a machine that is very busy the command has not begun by then.
+    // On a very busy machine the command has not begun by then.
     if fs::read_to_string(command.path("leader")).is_ok_and(|text| text.ends_with('\n')) {
         after_the_end(&command);
     }
@@ -253,7 +253,7 @@ fn nothing_that_a_graph_calls_a_file_leaves_the_directory() {
     refused(&outside, &["--outside"]);
     let report = command.json(&["flow", "g.graph", "--dir", "inside", "--outside"]);
     assert_eq!((counts(&report), command.read("outside.txt").as_str()), ([1, 0, 0, 0], "x\n"));
-    // Names of ours are plain, whatever the graph calls its drops.
+    // Generated names are harmless, regardless of the drops' names.
     let mut named = file(2, "");
     named["name"] = json!("../$(touch hit) -rf\n");
     write(&command, "g.graph", &[app(1, "a", "echo x > %o0"), named], &[(1, 2)]);

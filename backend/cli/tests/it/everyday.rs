@@ -1,4 +1,4 @@
-//! What is at hand every day: where time goes, why a node is where it is, lists, manuals and completions.
+//! Everyday commands: time per operator, reasons for a node's device, lists, manuals and completions.
 
 use crate::command::{Anabranch, bundled};
 use std::fs;

@@ -13,7 +13,7 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("no number: {value}"))
 }
 
-/// With a deadline that one core keeps, one core is what is found, run with one thread.
+/// The smallest part, one core, is found, and run with one thread.
 #[test]
 fn a_model_is_run_with_the_smallest_part_that_keeps_the_time() {
     let anabranch = Anabranch::new();
@@ -28,7 +28,7 @@ fn a_model_is_run_with_the_smallest_part_that_keeps_the_time() {
     let least = &report["least_memory"];
     assert!(number(&least["planned_bytes"]) <= number(&fewest["planned_bytes"]), "{report}");
     assert!(number(&least["measured_bytes"]) > 0.0 && number(&least["measured_ms"]["median"]) <= 10_000.0);
-    // What was measured is within what was planned, and the data of any order bound both.
+    // The measured memory is within the planned memory, and the bound of any order covers both.
     let beside = &report["beside"];
     assert!(number(&beside["measured"]) <= number(&beside["planned"]), "{beside}");
     assert!(number(&beside["each_order"]) <= number(&beside["any_order"]), "{beside}");
@@ -39,7 +39,7 @@ fn a_model_is_run_with_the_smallest_part_that_keeps_the_time() {
     assert_eq!(impossible["fewest"], Value::Null);
 }
 
-/// Of the thesis' devices, few do as well as all.
+/// A few devices of Laich's evaluation do as well as all.
 #[test]
 fn a_graph_loses_devices_that_it_does_not_need() {
     let anabranch = Anabranch::new();
@@ -53,7 +53,7 @@ fn a_graph_loses_devices_that_it_does_not_need() {
     assert!(anabranch.text(&fit).contains("at least are needed"));
 }
 
-/// Four tasks beside each other, between two: 4 cores for the longest path of 3, 2 for a third more.
+/// Four parallel tasks, between two others: 4 cores for the longest path of 3, 2 cores for a third more.
 #[test]
 fn a_graph_without_devices_is_put_on_alike_ones() {
     let anabranch = Anabranch::new();

@@ -55,7 +55,7 @@ fn placements_are_written_read_and_kept() {
             "{file}"
         );
     }
-    // All on the first worker: nothing has to be sent.
+    // All nodes on the first worker: nothing has to be sent.
     let lone: String = (0..39).map(|node| format!("{node} 0\n")).collect();
     fs::write(command.path("lone.txt"), lone).expect("written");
     assert_eq!(rows(&run(&["--allocation", "lone.txt"]))[0]["messages"], 0);
@@ -104,7 +104,7 @@ fn what_cannot_be_run_is_refused_with_the_next_step() {
     command.refuses(&["flow", "sort"], &["sort", "pipeline"]);
 }
 
-/// The processes that the command has started.
+/// Returns the processes that the command has started.
 #[cfg(target_os = "linux")]
 fn children(of: u32) -> Vec<u32> {
     let children = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
@@ -137,7 +137,7 @@ fn machines_as_processes_give_the_same_and_send_what_is_counted() {
             assert_eq!(row["workers"].as_array().map(Vec::len), Some(4), "{program} {row}");
         }
     }
-    // The counts are those of emulated machines where nodes are placed alike.
+    // The counts equal those of emulated machines if nodes are placed identically.
     let sized =
         ["flow", "lcs", "--size", "60", "--block", "10", "--machines", "3", "--workers", "3", "--scheduler", "local"];
     let run = |more: &[&str]| command.json(&[&sized[..], more].concat());
@@ -151,7 +151,7 @@ fn machines_as_processes_give_the_same_and_send_what_is_counted() {
     assert!(command.read("chart.svg").contains("machine 2 worker2"));
 }
 
-/// A process that is killed ends the run, which names it; no other process is left.
+/// A process that is killed ends the run with an error that names it. No other process is left.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_process_that_dies_ends_the_run_and_none_is_left() {
@@ -167,7 +167,7 @@ fn a_process_that_dies_ends_the_run_and_none_is_left() {
         ("local", "leader", "KILL", None, ""),
         ("central", "leader", "KILL", None, ""),
     ] {
-        // Runs of some tenths of a second without end.
+        // Runs of some tenths of a second, without end.
         let mut leader = Command::new(env!("CARGO_BIN_EXE_anabranch"))
             .args([
                 "flow",
@@ -191,9 +191,9 @@ fn a_process_that_dies_ends_the_run_and_none_is_left() {
         while leader.try_wait().expect("it is our child").is_none() {
             assert!(Instant::now() < deadline, "{scheduler} {victim} {signal}");
             let others = children(leader.id());
-            // Who leads is told once: the second time would end it at once.
+            // The leader is signalled only once: a second signal would end it at once.
             if let ([first, _], true) = (&others[..], victim == "machine" || seen.is_empty()) {
-                // A machine whose part of a run is over is not missed: then it is the next run's.
+                // A machine whose part of a run is over is not missed until the next run.
                 let to = if victim == "leader" { leader.id() } else { *first };
                 assert!(
                     Command::new("kill")

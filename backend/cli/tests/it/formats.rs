@@ -1,16 +1,16 @@
-//! What is written is as its schema says, and what the examples show can be read.
+//! Written files match their schemas, and the examples can be read.
 
 use crate::command::{Anabranch, bundled};
 use crate::schema::faults;
 use serde_json::{Value, json};
 use std::fs;
 
-/// The schema of a format, as the command prints it.
+/// Returns the schema of a format, as the command prints it.
 fn schema_of(command: &Anabranch, format: &str) -> Value {
     serde_json::from_str(&command.text(&["formats", format, "--schema"])).expect("a schema is JSON")
 }
 
-/// Asserts that a file is as its format's schema says, and that the schema refuses what it should.
+/// Asserts that a file matches its format's schema, and that the schema rejects invalid files.
 fn conforms(command: &Anabranch, format: &str, file: &str) {
     let (schema, value) = (schema_of(command, format), read(command, file));
     assert_eq!(faults(&schema, &value), Vec::<String>::new(), "{file} and the schema of {format}");
@@ -45,7 +45,7 @@ fn files_of_models_and_runs_are_as_their_schemas_say() {
     let schedule = read(&command, "schedule.json");
     assert!(schedule["tasks"].as_array().is_some_and(|tasks| tasks.iter().any(|task| task["device"] == "cpu0")));
     assert!(command.read("trace.json").contains("traceEvents"));
-    // A store of a machine with a GPU is as the schema says, too.
+    // The store of a machine with a GPU matches the schema, too.
     fs::copy(bundled("files/costs.json"), command.path("bundled.json")).expect("bundled");
     conforms(&command, "costs", "bundled.json");
 }
@@ -59,7 +59,7 @@ fn examples_are_written_and_can_be_used() {
     for format in ["plan", "platform", "problem", "events", "costs", "schedule", "assignment", "pipeline", "stages"] {
         conforms(&command, format, &format!("examples/{format}.json"));
     }
-    // Once more changes nothing; what is not ours stays.
+    // A second run changes nothing. Files of others stay.
     command.text(&["formats", "--write", "examples"]);
     fs::create_dir(command.path("own")).expect("writable");
     fs::write(command.path("own/plan.json"), "mine").expect("writable");
@@ -105,7 +105,7 @@ fn examples_are_written_and_can_be_used() {
 fn simulate_takes_platform_files() {
     let command = Anabranch::new();
     command.text(&["formats", "--write", "."]);
-    // Graphs of operations: 290 of them take 29 s on the only device, which does 10 a second.
+    // Graphs of operations: 290 operations take 29 s on the only device, which does 10 per second.
     let rates = |flops: f64| json!({ "matmul_flops": flops, "conv_flops": 1.0, "map_flops": 1.0, "bandwidth": 1.0, "launch": 0.0 });
     let platform = |extends: bool, devices: Value| {
         let file = json!({ "format": "anabranch-platform", "version": 1, "extends": extends, "devices": devices });
@@ -114,7 +114,7 @@ fn simulate_takes_platform_files() {
     platform(false, json!([{ "name": "only", "kind": "cpu", "rates": rates(10.0) }]));
     let report = command.json(&["simulate", "graph.csv", "p.json"]);
     assert_eq!((&report["makespan"], &report["time_unit"]), (&json!(29.0), &json!("s")));
-    // A whole problem: its GPU ten times slower.
+    // A whole problem, with a GPU ten times slower.
     let before = command.json(&["simulate", "problem.json", "--place", "gpu"])["makespan"].as_f64().expect("a time");
     platform(true, json!([{ "name": "gpu0", "times": 10.0 }]));
     let after = command.json(&["simulate", "problem.json", "p.json", "--place", "gpu"]);
@@ -143,7 +143,7 @@ fn schedules_are_written_for_other_tools() {
     command.refuses(&[&simulate[..], &["--schedule", "s.txt"]].concat(), &["s.txt", ".csv or .json"]);
 }
 
-/// The rates that a platform file is written with change nothing; edited, they count.
+/// The rates in a platform file change nothing as written, and count if they are edited.
 #[test]
 fn rates_are_written_and_can_be_edited() {
     let command = Anabranch::new();

@@ -1,19 +1,21 @@
-//! Every command in the guides runs: their shell blocks, one after the other in one directory, on bundled models.
+//! Runs every command in the guides: their shell blocks, one after the other in one directory, on bundled models.
 
 use crate::command::{Anabranch, bundled};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing but the command and
-/// the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left out.
+/// Guides whose blocks are run.
+///
+/// A document of another part of the project belongs here once its blocks need only the command and the files of
+/// [`prepared`]. Blocks in other languages, and blocks marked `sh no-run`, are left out.
 const GUIDES: [&str; 5] = ["run.md", "compare.md", "costs.md", "report.md", "flow.md"];
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
 }
 
-/// The shell blocks of a document: those that begin with three backquotes and `sh` alone.
+/// Returns the shell blocks of a document, which begin with three backquotes and only `sh`.
 fn blocks(document: &str) -> Vec<String> {
     let (mut blocks, mut block): (Vec<String>, Option<Vec<&str>>) = (Vec::new(), None);
     for line in document.lines() {
@@ -31,7 +33,7 @@ fn blocks(document: &str) -> Vec<String> {
     blocks
 }
 
-/// A directory with the files that guides speak of, and the cost store of all of them.
+/// Makes a directory with the files that guides mention. All guides share a cost store.
 fn prepared(name: &str, store: &Anabranch) -> PathBuf {
     let directory = store.path(name);
     fs::create_dir(&directory).expect("a directory");
@@ -77,7 +79,7 @@ fn every_command_of_the_guides_runs() {
     }
 }
 
-/// A command that is shown outside of blocks exists.
+/// Every command that is mentioned outside of blocks exists.
 #[test]
 fn commands_that_are_named_exist() {
     let command = Anabranch::new();

@@ -1,4 +1,5 @@
-//! Names and numbers from files that mean harm: no message is forged, no sum overflows, and each small file of the past ends soon.
+//! Malicious names and numbers in files: no message is forged, no sum overflows, and each small file of past faults
+//! ends soon.
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A name that would forge a line and an indented one, clear the screen and turn the direction of writing, and is long.
+/// Returns a long name that tries to forge two lines, clear the screen and turn the direction of writing.
 fn hostile() -> String {
     format!(
         "a\nanabranch: all is well\n  anabranch: all is well\u{1b}[2J\r\u{9b}31m\u{202e}\u{2028}\u{7}{}",
@@ -18,7 +19,8 @@ fn hostile() -> String {
     )
 }
 
-/// The output of a command, which holds nothing that a terminal acts on, no forged line, and no message that is too long to read.
+/// Returns the output of a command. Asserts that it has no characters that a terminal acts on, no forged line, and no
+/// message that is too long to read.
 fn sound(command: &Anabranch, arguments: &[&str]) -> Output {
     let output = command.run(arguments);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -31,7 +33,7 @@ fn sound(command: &Anabranch, arguments: &[&str]) -> Output {
     output
 }
 
-/// The pointers of all texts and keys of a document; of those of one name, the first.
+/// Collects the pointers of all strings and keys of a document; only the first under each name.
 fn places(value: &Value, at: &str, kind: &str, found: &mut Vec<String>, seen: &mut BTreeSet<String>) {
     match value {
         Value::String(_) if seen.insert(kind.to_owned()) => found.push(at.to_owned()),
@@ -47,7 +49,7 @@ fn places(value: &Value, at: &str, kind: &str, found: &mut Vec<String>, seen: &m
     }
 }
 
-/// The document with one text after the other replaced, and with a hostile key in each object.
+/// Returns the document with one string after the other replaced, and with a hostile key in each object.
 fn variants(document: &Value) -> Vec<String> {
     let mut found = Vec::new();
     places(document, "", "", &mut found, &mut BTreeSet::new());
@@ -122,7 +124,7 @@ fn no_name_from_another_file_forges_a_line() {
     let mlp = bundled("mlp.onnx");
     let run = ["run", &mlp, "--dim", "batch=1", "--no-gpu", "--repeat", "1", "--no-learn"];
     sound(&command, &[&run[..], &["--input", &bundled("hostile/newline.safetensors")]].concat());
-    // A member's name stands in an archive twice, under no checksum.
+    // A member's name occurs twice in an archive, without a checksum.
     command.text(&[&run[..], &["--random", "1", "--output", "out.npz"]].concat());
     let mut archive = fs::read(command.path("out.npz")).expect("written");
     let name = b"logits.npy";
@@ -168,7 +170,7 @@ fn what_names_a_models_producer_begins_no_line() {
     sound(&command, &["inspect", "hostile.onnx"]);
 }
 
-/// The arguments that read a file of the past.
+/// Returns the arguments that read a file of past faults.
 fn reading<'a>(file: &'a str, mlp: &'a str) -> Vec<&'a str> {
     let once = ["--no-gpu", "--repeat", "1", "--no-learn"];
     match Path::new(file).extension().and_then(|ending| ending.to_str()) {
@@ -234,7 +236,7 @@ fn times_that_overflow_when_they_are_added_are_refused_by_name() {
     command.refuses(&[&place[..], &["huge.json"]].concat(), &["latency", "10^10"]);
     huge("platform.json", "\"bandwidth\": 1.7e10", "\"bandwidth\": 1e-300");
     command.refuses(&[&place[..], &["huge.json"]].concat(), &["rates", "10^-9"]);
-    // Entries of a store that cannot be times are dropped alone, and told.
+    // Entries of a store that cannot be times are dropped individually, with a note.
     let mut store: Value = serde_json::from_str(&command.read("costs.json")).expect("an example");
     let machines = store["machines"].as_object_mut().expect("machines").values_mut();
     for device in machines.flat_map(|machine| machine["devices"].as_object_mut().expect("devices").values_mut()) {

@@ -1,4 +1,4 @@
-//! The placement laboratory on the command line: simulate, sweep, and the task graphs of models.
+//! The placement simulator on the command line: simulate, sweep, and the task graphs of models.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::{Map, Value, json};
@@ -13,7 +13,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
-/// What the thesis' evaluation says about given assignments, to the last digit.
+/// Given assignments cost the same as in the evaluation of Laich 2017, to the last digit.
 #[test]
 fn given_assignments_cost_what_the_thesis_says() {
     let laboratory = Anabranch::new();
@@ -66,7 +66,7 @@ fn a_placement_is_written_and_simulated_again() {
     assert_eq!(Some(tasks), placed["tasks"].as_u64());
 }
 
-/// The search is told the rules that its placement will be judged by, and repeats itself for the same seed.
+/// The search knows the rules by which its placement is judged, and repeats itself for the same seed.
 #[test]
 fn the_search_is_at_least_as_good_as_every_strategy() {
     let laboratory = Anabranch::new();
@@ -89,7 +89,7 @@ fn the_search_is_at_least_as_good_as_every_strategy() {
     assert!(number(&auto, "makespan") < best, "{auto} against {best}");
 }
 
-/// Whole problems need no devices: lists of heterogeneous instances, profiled networks, our own.
+/// Whole problems need no devices: lists of heterogeneous instances, profiled networks, our own format.
 #[test]
 fn whole_problems_are_read_from_json() {
     let laboratory = Anabranch::new();
@@ -168,7 +168,7 @@ fn what_cannot_be_simulated_is_refused_with_the_next_step() {
     laboratory.refuses(&["simulate", "missing.json"], &["missing.json"]);
 }
 
-/// A sweep that was cut off goes on where it was, and ends with what one that was not would have.
+/// A sweep that was cut off continues where it was, and ends with the results of an uninterrupted one.
 #[test]
 fn a_sweep_goes_on_where_it_was_cut_off() {
     let laboratory = Anabranch::new();
@@ -214,7 +214,7 @@ fn a_sweep_says_why_a_strategy_has_no_result_and_draws_the_others() {
         assert!(laboratory.read(&format!("charts/{chart}")).contains("heft"), "{chart}");
     }
     assert!(laboratory.read("charts/makespan.svg").contains("no placement"));
-    // On one CPU, what must run on a GPU can run nowhere; that is no reason to leave the other graph out.
+    // On one CPU, nodes that need a GPU cannot run. That is no reason to leave out the other graph.
     let rows =
         laboratory.json(&["sweep", "layered:8", "fft:4", "--devices", "unrelated:1", "--strategies", "heft,cpu"]);
     let rows = rows.as_array().expect("rows");

@@ -1,13 +1,14 @@
-//! Under a limit of its address space the command runs as without one, or ends with an error in words: no limit makes it abort or panic.
+//! Under a limit of its address space the command runs as without one, or ends with an error message. No limit makes it
+//! abort or panic.
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
 use std::process::{Command, Output};
 
-/// KiB from one limit to the next.
+/// KiB between two limits.
 const STEP: u64 = 768;
 
-/// The command in the address space of so many KiB.
+/// Runs the command in an address space of `kibibytes` KiB.
 fn within(anabranch: &Anabranch, kibibytes: u64, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
     let script = format!("ulimit -v {kibibytes} && exec \"$0\" \"$@\"");
@@ -16,19 +17,19 @@ fn within(anabranch: &Anabranch, kibibytes: u64, arguments: &[&str]) -> Output {
     command.current_dir(anabranch.directory.path()).output().expect("there is a shell")
 }
 
-/// The least limit at which the system loads the program and its libraries at all; what ends before is not ours.
+/// Returns the least limit at which the system loads the program and its libraries. Below it, failures are not ours.
 fn least(anabranch: &Anabranch) -> u64 {
     let starts = |limit: &u64| within(anabranch, *limit, &["--version"]).status.success();
     (8 << 10..).step_by(STEP as usize).find(starts).expect("it starts somewhere")
 }
 
-/// The standard libraries of Rust and C end a process whose thread finds no memory for its signals, or for what is done at its end: SECURITY.md
-/// leaves that out.
+/// Whether a message is left out. The standard libraries of Rust and C end a process if a thread finds no memory for
+/// its signals or its cleanup. SECURITY.md excludes that.
 fn is_left_out(told: &str) -> bool {
     told.contains("alternative stack") || told.contains("TLS destructor")
 }
 
-/// Raises the limit by so many KiB at a time until the command has run well three times; the errors before that.
+/// Raises the limit by `step` KiB at a time until the command has run well three times. Returns the errors before that.
 fn raised(anabranch: &Anabranch, arguments: &[&str], step: u64) -> Vec<String> {
     let (mut limit, mut well, mut errors) = (least(anabranch), 0, Vec::new());
     while well < 3 {
@@ -66,7 +67,7 @@ fn under_any_limit_of_memory_the_command_runs_or_says_why_not() {
     }
 }
 
-/// Commands with threads of their own, and a step whose list follows from values: a thread or a list that the system refuses.
+/// Commands with threads of their own, and a step whose list depends on values: the system refuses a thread or a list.
 #[test]
 fn under_any_limit_of_memory_threads_and_lists_are_made_or_it_is_said_why_not() {
     let anabranch = Anabranch::new();
@@ -103,7 +104,7 @@ fn under_any_limit_of_memory_threads_and_lists_are_made_or_it_is_said_why_not() 
     }
 }
 
-/// With devices of unknown rates, which are measured first.
+/// Devices of unknown rates are measured first.
 #[test]
 fn under_any_limit_of_memory_devices_are_measured_or_it_is_said_why_not() {
     let anabranch = Anabranch::new();

@@ -1,13 +1,13 @@
-//! What the command says beside results: files that it wrote, what was meant, what takes long, and help that fits a screen.
+//! Messages besides results: files that were written, suggestions, slow work, and help that fits a screen.
 
 use crate::command::{Anabranch, bundled};
 use serde_json::Value;
 use std::process::Command;
 
-/// Columns that help is written for, and lines of a screen that short help keeps to.
+/// Columns of help, and lines of a screen for short help.
 const SCREEN: (usize, usize) = (100, 52);
 
-/// All commands, those below others too.
+/// Returns all commands and subcommands.
 fn commands(command: &Anabranch) -> Vec<Vec<String>> {
     let help = command.text(&["--help"]);
     let listed = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
@@ -29,7 +29,7 @@ fn short_help_fits_a_screen_and_no_line_is_wrapped_twice() {
         for line in &lines {
             assert!(line.chars().count() <= SCREEN.0, "{name:?}: {line}");
         }
-        // A line that goes on below itself goes on once.
+        // A line that continues does so only once.
         let indent = |line: &str| line.len() - line.trim_start().len();
         for three in lines.windows(3) {
             let goes_on = |line: &str| indent(line) >= 10 && !line.trim_start().starts_with('-');
@@ -116,12 +116,12 @@ fn an_absent_gpu_is_told_where_it_is_missed() {
     let said = |arguments: &[&str]| {
         let mut process = Command::new(env!("CARGO_BIN_EXE_anabranch"));
         process.args(arguments).env("XDG_DATA_HOME", command.directory.path()).current_dir(command.directory.path());
-        // No driver is found here, whatever the machine has.
+        // No driver is found here, on any machine.
         process.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
         process.env_remove("XDG_RUNTIME_DIR").env("WAYLAND_DISPLAY", "none");
         let output = process.output().expect("it starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // What takes longer than a second says so, on a busy machine.
+        // On a busy machine, work that takes longer than a second is reported.
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         said.lines().filter(|line| !line.ends_with('…')).collect::<Vec<_>>().join("\n")
     };
@@ -132,7 +132,7 @@ fn an_absent_gpu_is_told_where_it_is_missed() {
     assert_eq!(bench.matches("no GPU").count(), 1, "{bench}");
 }
 
-/// Mesa's layer that selects a desktop's GPU asks a display server, and complains where there is none.
+/// Mesa's layer that selects a desktop's GPU asks a display server, and complains if there is none.
 #[test]
 fn no_driver_complains_of_a_missing_display() {
     let command = Anabranch::new();
@@ -151,6 +151,6 @@ fn no_driver_complains_of_a_missing_display() {
     };
     let (listed, complaints) = said(None);
     assert_eq!(complaints, "");
-    // Who has told the layer something is not overruled, and the devices are the same.
+    // A user's setting of the layer is kept, and the devices are the same.
     assert_eq!(said(Some("")).0, listed);
 }

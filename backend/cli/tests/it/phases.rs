@@ -9,7 +9,8 @@ use serde_json::Value;
 /// Columns of the matrices of the second phase.
 const WIDTH: usize = 64;
 
-/// A comparison, then products of the positive elements: their number is computed, and nearly all work is in the second phase.
+/// Returns a comparison, then products of the positive elements: their number is computed, and nearly all work is in
+/// the second phase.
 fn picked() -> Vec<u8> {
     let width = WIDTH as i64;
     let weights: Vec<f32> = (0..WIDTH * WIDTH).map(|at| ((at * 7 % 13) as f32 - 6.0) / 64.0).collect();
@@ -35,7 +36,7 @@ fn picked() -> Vec<u8> {
     ModelProto::of(graph, 17).to_bytes()
 }
 
-/// The arguments that all commands share.
+/// Arguments of all commands.
 const MODEL: [&str; 8] = ["m.onnx", "--random", "1", "--dim", "n=900", "--no-gpu", "--cpu-devices", "machine"];
 
 fn command() -> Anabranch {
@@ -56,7 +57,7 @@ fn near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
-/// The data in a page.
+/// Returns the data in a page.
 fn data(command: &Anabranch, page: &str) -> Value {
     let text = command.read(page);
     let json = text.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("data");

@@ -1,11 +1,11 @@
-//! `anabranch pipe`, from the outside: where data sets come from and go to, what is left out, and what ends it.
+//! `anabranch pipe`, from the outside: sources and destinations of data sets, skipped data sets, and errors.
 
 use crate::command::{Anabranch, bundled};
 use anabranch_kernels::{Shape, Tensor};
 use anabranch_report::npy::{read_npz, write_npz};
 use std::collections::BTreeMap;
 
-/// Inputs of a bundled model, as its reference holds them.
+/// Returns the inputs of a bundled model from its reference.
 fn reference(model: &str) -> BTreeMap<String, Tensor> {
     let all = read_npz(bundled(&format!("{model}.npz")).as_ref()).expect("bundled");
     all.into_iter().filter_map(|(name, tensor)| Some((name.strip_prefix("in__")?.to_owned(), tensor))).collect()
@@ -16,7 +16,7 @@ fn write(command: &Anabranch, file: &str, arrays: &BTreeMap<String, Tensor>) {
     write_npz(&command.path(file), arrays).expect("writable");
 }
 
-/// The same array with other floats: `factor` times each.
+/// Returns the array with each float multiplied by `factor`.
 fn scaled(tensor: &Tensor, factor: f32) -> Tensor {
     let elements: Vec<f32> = tensor.elements::<f32>().expect("floats").iter().map(|x| x * factor).collect();
     Tensor::from_elements(tensor.shape().clone(), &elements).expect("as many")
@@ -50,7 +50,7 @@ fn files_become_results_of_their_names_with_the_bits_of_runs() {
         command.text(&["run", &model, "--no-gpu", "--repeat", "1", "--input", &set, "--output", "run.npz"]);
         assert_same(&command, &format!("results/set{at}.npz"), "run.npz");
     }
-    // What is there is left out, and what is not is made by the plan that was written.
+    // Existing results are skipped, and missing results are made by the written plan.
     std::fs::remove_file(command.path("results/set3.npz")).expect("there");
     let report = command.json(&[&pipe[..], &["--resume", "--plan", "p.json", "--no-measure"]].concat());
     assert_eq!((&report["done"], &report["skipped"], &report["wanted"]), (&1.into(), &4.into(), &1.into()));
@@ -78,7 +78,7 @@ fn what_was_made_of_other_files_is_not_taken_for_done() {
     touch("set2.npz");
     let report = command.json(&[&pipe[..], &["--resume"]].concat());
     assert_eq!((&report["done"], &report["skipped"]), (&1.into(), &3.into()));
-    // One that an older file has taken the place of.
+    // A data set that was replaced by an older file.
     write(&command, "older", &inputs);
     let old = std::fs::File::options().write(true).open(command.path("older")).expect("there");
     old.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("it is ours");

@@ -1,4 +1,4 @@
-//! What the command promises of a user's files, terminal and memory, whatever it is given (SECURITY.md).
+//! Promises about a user's files, terminal and memory, for any input (SECURITY.md).
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Names and contents of all files of a directory.
+/// Returns names and contents of all files of a directory.
 fn files(directory: &Path) -> Vec<(OsString, Vec<u8>)> {
     let entries = fs::read_dir(directory).expect("a directory").flatten();
     let mut files: Vec<_> =
@@ -19,7 +19,7 @@ fn files(directory: &Path) -> Vec<(OsString, Vec<u8>)> {
     files
 }
 
-/// A model of nodes between `x` and outputs of these names.
+/// Returns a model with nodes between `x` and outputs of these names.
 fn model(dims: &[i64], outputs: &[&str]) -> Vec<u8> {
     let graph = GraphProto {
         node: outputs.iter().map(|output| NodeProto::of("Relu", &["x"], &[output])).collect(),
@@ -30,7 +30,7 @@ fn model(dims: &[i64], outputs: &[&str]) -> Vec<u8> {
     ModelProto::of(graph, 17).to_bytes()
 }
 
-/// The command with standard streams of one's own.
+/// Runs the command with the given standard streams.
 fn with_streams(command: &Anabranch, arguments: &[&OsStr], stdout: Stdio, stderr: Stdio) -> Output {
     let mut process = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     process.args(arguments).env("XDG_DATA_HOME", command.directory.path()).current_dir(command.directory.path());
@@ -108,7 +108,7 @@ fn processes_that_share_a_store_lose_nothing() {
         (1..PROCESSES).for_each(|_| _ = scope.spawn(|| command.text(&run)));
     });
     let all = samples(&command.json(&["costs", "--costs", "c.json"]));
-    // What calibration has measured it measures once; the model's nodes are measured once in each run.
+    // Calibration measures each rate once; the model's nodes are measured once per run.
     let want: Vec<u64> = one.iter().map(|count| if *count == 1 { PROCESSES } else { *count }).collect();
     assert!(one.contains(&1));
     assert_eq!(all, want);
@@ -195,7 +195,7 @@ fn a_failed_write_is_told_and_leaves_the_earlier_file() {
     }
     command.refuses(&["place", "--no-gpu", "-o", "/dev/full"], &["/dev/full", "No space left"]);
     command.refuses(&["run", "--no-gpu", "--output", "none/such.npz"], &["none/such.npz"]);
-    // A directory in the place of a file, and a file in the place of a directory.
+    // A directory in place of a file, and a file in place of a directory.
     fs::write(command.path("file"), "kept").expect("writable");
     command.refuses(&["run", "--no-gpu", "--output", "file"], &["file"]);
     command.refuses(&["run", "--no-gpu", "--profile", "."], &["."]);
@@ -341,7 +341,7 @@ fn closed_and_full_streams_end_with_the_right_code() {
 #[test]
 fn nothing_that_a_file_says_acts_on_the_terminal() {
     let command = Anabranch::new();
-    // Control characters in names of nodes and values are refused when the file is read.
+    // Control characters in names of nodes and values are rejected when the file is read.
     let name = format!("\u{202e}{}", "n".repeat(60_000));
     let graph = GraphProto {
         node: vec![NodeProto::of("Relu", &["x"], &["y"]).named(&name)],

@@ -1,4 +1,4 @@
-//! The page that `--report` writes, in a browser: it draws, every control works, and nothing in it is an error.
+//! The page of `--report` in a browser: it draws, every control works, and there is no error.
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
@@ -6,13 +6,13 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Names under which Chromium is installed.
+/// Names of Chromium's executable.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 /// A name that tries to become a part of the page.
 const HOSTILE: &str = "</script><script>throw 'a name became code'</script><!--<script>&amp;\"'";
 
-/// The document after the page has tested itself; `None` where there is no browser.
+/// Returns the document after the page has tested itself; `None` if there is no browser.
 fn tested(command: &Anabranch, page: &Path) -> Option<String> {
     let browser = BROWSERS.iter().find(|browser| Command::new(browser).arg("--version").output().is_ok());
     let Some(browser) = browser else {
@@ -42,7 +42,7 @@ fn assert_passes(command: &Anabranch, page: &str) {
     assert_eq!(found, Some("pass"), "{page}");
 }
 
-/// What the page was given.
+/// Returns the data in the page.
 fn data(command: &Anabranch, page: &str) -> Value {
     let text = command.read(page);
     let json = text.split("id=\"data\">").nth(1).and_then(|rest| rest.split("</script>").next()).expect("data");
@@ -100,7 +100,7 @@ fn the_page_of_a_run_works_and_tells_what_was_measured() {
             assert!(last.is_none_or(|last| last[1] == 0), "something is executable at the end: {device}");
         }
     }
-    // Every chain of waits ends with what ends last.
+    // Every chain of waits ends with the last item to end.
     for when in ["critical_predicted", "critical_measured"] {
         assert!(nodes.iter().any(|node| node[when] == true), "nothing is {when}");
     }
@@ -137,7 +137,7 @@ fn the_page_of_a_plan_with_5000_nodes_works_whatever_they_are_called() {
     assert!(data["nodes"].as_array().expect("nodes").len() >= 5_000);
     assert!(data["nodes"].as_array().expect("nodes").iter().any(|node| node["name"] == HOSTILE));
     assert!(data["measured"].is_null());
-    // Scopes of names are groups, in which every node of a scope is.
+    // Scopes of names are groups, and every node of a scope is in its group.
     let scopes = data["scopes"].as_array().expect("scopes");
     assert!(scopes.len() > 100, "{} scopes", scopes.len());
     for node in data["nodes"].as_array().expect("nodes").iter().filter(|node| node["role"] == "node") {
@@ -172,7 +172,7 @@ fn a_comparison_of_several_models_is_one_page_with_a_matrix() {
     assert!(text.contains("median, and how many times the model's fastest it is"), "{text}");
 }
 
-/// Sums, softmaxes and hyperbolic tangents of near predecessors: a graph with many ways through it.
+/// Returns sums, softmaxes and hyperbolic tangents of near predecessors: a graph with many paths.
 fn large(nodes: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut back = |most: usize| {

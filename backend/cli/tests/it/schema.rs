@@ -1,9 +1,9 @@
-//! Whether JSON is as a schema says, for tests: the part of JSON Schema (2020-12) that the command's schemas use. A keyword that is not
-//! known here fails, so that none is passed over.
+//! Validates JSON for tests, with the part of JSON Schema (2020-12) that the command's schemas use. An unknown keyword
+//! fails, so that none is ignored.
 
 use serde_json::{Map, Value};
 
-/// What is wrong with a value, each with its place; nothing if it is as the schema says.
+/// Returns the faults of a value, each with its position; empty if it matches the schema.
 pub(crate) fn faults(schema: &Value, value: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     check(schema, schema, value, "", &mut faults);

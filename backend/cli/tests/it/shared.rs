@@ -1,4 +1,4 @@
-//! Directories that other users write to: their links and files are not followed and not believed.
+//! Directories that other users can write to: their links are not followed and their files are not trusted.
 
 use crate::command::{Anabranch, bundled};
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// User id of `nobody`: another user than the caller.
 const OTHER: u32 = 65534;
 
-/// Runs a program as the other user, if this user may. Otherwise says so.
+/// Runs a program as the other user, if this user may. Otherwise prints a note.
 fn as_other(program: &str, arguments: &[&str], directory: &Path) -> bool {
     if fs::metadata("/proc/self").is_ok_and(|own| own.uid() != 0) {
         eprintln!("not tried: only root can act as another user");
@@ -22,7 +22,7 @@ fn as_other(program: &str, arguments: &[&str], directory: &Path) -> bool {
     true
 }
 
-/// A directory that everybody writes to, beside a model that is this user's own.
+/// Makes a directory that everyone can write to, next to a model of this user.
 fn shared() -> (Anabranch, String) {
     let command = Anabranch::new();
     fs::set_permissions(command.directory.path(), fs::Permissions::from_mode(0o755)).expect("its own");
@@ -32,7 +32,7 @@ fn shared() -> (Anabranch, String) {
     (command, bundled("mlp.onnx"))
 }
 
-/// Commands that each write a file of another kind, with the name of the file.
+/// Returns commands that each write another kind of file, with the name of the file.
 fn writers(model: &str) -> Vec<(Vec<&str>, &'static str)> {
     let run = ["run", model, "--dim", "batch=1", "--no-gpu", "--random", "1", "--repeat", "1", "--no-learn"];
     let with = |option| [&run[..], &[option]].concat();
@@ -54,7 +54,7 @@ fn no_link_leads_a_writer_onto_a_file_of_others_making() {
     for (arguments, name) in writers(&model) {
         let link = format!("shared/{name}");
         let write = [&arguments[..], &[&link]].concat();
-        // One's own link, as an unpacked archive may hold it.
+        // The user's own link, as an unpacked archive may hold it.
         symlink("../mine.onnx", command.path(&link)).expect("a link");
         command.refuses(&write, &["mine.onnx", "did not write", "name that file itself"]);
         mine();
@@ -80,11 +80,11 @@ fn ones_own_link_leads_to_a_new_file_and_to_an_earlier_one() {
     }
     assert!(fs::symlink_metadata(command.path("report.html")).expect("there").is_symlink());
     assert!(command.read("kept.html").contains("<html"));
-    // A stream is written to as it comes, also by a link of one's own.
+    // A stream is written directly, also by the user's own link.
     symlink("/dev/stdout", command.path("out.json")).expect("a link");
     let trace = [&writers(&model)[1].0[..], &["out.json"]].concat();
     assert!(command.text(&trace).contains("traceEvents"));
-    // Another user's link to a directory leads to new files alone.
+    // Another user's link to a directory may only lead to new files.
     if as_other("ln", &["-s", "..", "up"], &command.path("shared")) {
         command.text(&[&arguments[..], &["shared/up/new.html"]].concat());
         fs::write(command.path("old.html"), "mine").expect("writable");
@@ -128,13 +128,13 @@ fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     let folder = command.path("kept");
     assert_eq!(fs::metadata(&folder).expect("made").mode() & 0o777, 0o700);
     let kept: Vec<_> = fs::read_dir(&folder).expect("there").flatten().map(|entry| entry.path()).collect();
-    // A file that fits by its name, and was compiled from something else.
+    // A file that fits by its name, but was compiled from another model.
     let other = ["compile", &bundled("fire.onnx"), "--no-gpu", "--random", "1", "-o", "other.anabranch"];
     command.text(&other);
     fs::copy(command.path("other.anabranch"), &kept[0]).expect("its own");
     let said = run("kept");
     assert!(said.contains("another model") && said.contains("wrote"), "{said}");
-    // A link in it is replaced, and what it leads to stays.
+    // A link in the cache is replaced, and its target stays.
     fs::remove_file(&kept[0]).and_then(|()| symlink(command.path("mine.onnx"), &kept[0])).expect("its own");
     assert!(run("kept").contains("wrote"));
     assert_eq!(command.read("mine.onnx"), "my model");
@@ -143,11 +143,11 @@ fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).expect("its own");
     assert!(run("kept").contains("chmod 700"));
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("its own");
-    // A directory of one's own that others can exchange.
+    // The user's own directory that others can replace.
     let said = run("shared/kept");
     assert!(said.contains("is not kept") && said.contains("which others may write to (mode 777)"), "{said}");
     assert!(!command.path("shared/kept").exists());
-    // The other user's directory, with this user's kept model in it, or a planted one.
+    // Another user's directory, with this user's cached model in it, or a planted one.
     if as_other("sh", &["-c", "mkdir -m 700 theirs"], &command.path("shared")) {
         fs::copy(&kept[0], command.path("shared/theirs").join(kept[0].file_name().expect("a name"))).expect("root may");
         let said = run("shared/theirs");

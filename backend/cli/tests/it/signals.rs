@@ -1,4 +1,4 @@
-//! What ends the command from outside leaves no half-written file, and has its exit code (SECURITY.md).
+//! Signals end the command without a half-written file, and with their own exit code (SECURITY.md).
 
 use crate::command::Anabranch;
 use std::fs;
@@ -6,14 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Whether the process catches the signal, which the kernel tells as a mask.
+/// Whether the process catches the signal, by the kernel's mask.
 fn catches(child: &Child, signal: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:").map(str::trim)).unwrap_or("0");
     u64::from_str_radix(mask, 16).unwrap_or(0) >> (signal - 1) & 1 == 1
 }
 
-/// Looks until it holds.
+/// Waits until a condition holds.
 fn wait_until(mut holds: impl FnMut() -> bool, what: &str) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !holds() {
@@ -22,7 +22,8 @@ fn wait_until(mut holds: impl FnMut() -> bool, what: &str) {
     }
 }
 
-/// A command is sent a signal as soon as it catches it. It ends with its code and its word, and leaves nothing but the cost store.
+/// Sends a command a signal as soon as it catches it. It must end with its code and message, and leave only the cost
+/// store.
 fn ends_cleanly(command: &Anabranch, arguments: &[&str], (signal, number): (&str, u32)) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
         .args(arguments)
@@ -51,7 +52,7 @@ fn ends_cleanly(command: &Anabranch, arguments: &[&str], (signal, number): (&str
 #[test]
 fn interrupt_terminate_and_hang_up_end_a_run_with_its_code_and_write_nothing() {
     let command = Anabranch::new();
-    // The machine is measured once; what is measured is kept.
+    // The machine is measured once; the measurements are kept.
     command.text(&["run", "--no-gpu", "--repeat", "1"]);
     for signal in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         let files = ["--output", "out.npz", "--profile", "p.json"];
@@ -75,7 +76,7 @@ fn what_is_being_written_is_abandoned_at_once() {
 
 #[test]
 fn an_interrupted_compilation_leaves_nothing() {
-    // The machine is measured first, which takes long enough for a signal to come before the end.
+    // The machine is measured first, which takes long enough for a signal to arrive before the end.
     let arguments = ["compile", "--no-gpu", "--random", "1", "-o", "model.anabranch"];
     ends_cleanly(&Anabranch::new(), &arguments, ("INT", 2));
 }
@@ -88,7 +89,7 @@ fn work_that_does_not_look_at_its_token_ends_with_the_command() {
 
 #[test]
 fn closed_standard_streams_are_no_files_of_ours() {
-    // What a shell closes, a file that is opened later must not take the place of.
+    // A file that is opened later must not take the place of a stream that the shell has closed.
     let command = Anabranch::new();
     for closed in ["<&- >&- 2>&-", ">&- 2>&-", "2>&-"] {
         let script = format!("exec \"$0\" place --no-gpu --random 1 -o plan.json {closed}");

@@ -1,4 +1,5 @@
-//! Sizes of dimensions: names that say nothing, names for each dimension, and what `inspect` says of models that leave sizes open.
+//! Sizes of dimensions: meaningless names, names for each dimension, and the report of `inspect` on models with open
+//! sizes.
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{
@@ -11,7 +12,7 @@ fn node(operator: &str, inputs: &[&str], output: &str) -> NodeProto {
     NodeProto::of(operator, inputs, &[output]).named(&format!("n_{output}"))
 }
 
-/// An input: numbers as they are, everything else as a symbol.
+/// Returns an input. Numbers are fixed sizes, all other words are symbols.
 fn input(name: &str, dtype: i64, dims: &str) -> ValueInfoProto {
     let dim = |dim: &str| dim.parse().map_or_else(|_| DimensionProto::symbol(dim), DimensionProto::known);
     ValueInfoProto::tensor(name, dtype, dims.split_whitespace().map(dim).collect())
@@ -31,12 +32,12 @@ fn bytes(graph: GraphProto, output: &str) -> Vec<u8> {
     ModelProto::of(GraphProto { output, ..graph }, 17).to_bytes()
 }
 
-/// A model of nodes, inputs and constants.
+/// Returns a model of nodes, inputs and constants.
 fn model(node: Vec<NodeProto>, input: Vec<ValueInfoProto>, initializer: Vec<TensorProto>, output: &str) -> Vec<u8> {
     bytes(GraphProto { node, input, initializer, ..GraphProto::default() }, output)
 }
 
-/// The report of `inspect`, which must find flags with which `run` works.
+/// Returns the report of `inspect`, which must find flags with which `run` works.
 fn runs(command: &Anabranch, name: &str, model: &[u8]) -> Value {
     fs::write(command.path(name), model).expect("writable");
     let shown = command.json(&["inspect", name, "--no-gpu"]);
@@ -53,7 +54,7 @@ fn runs(command: &Anabranch, name: &str, model: &[u8]) -> Value {
     shown
 }
 
-/// The size of an open dimension with which a model runs, and those that are impossible.
+/// Returns the size of an open dimension with which a model runs, and the impossible sizes.
 fn size(shown: &Value, name: &str) -> (u64, Vec<u64>) {
     let all = shown["sizes"]["dimensions"].as_array().expect("dimensions");
     let found = all.iter().find(|open| open["name"] == name).unwrap_or_else(|| panic!("no {name}: {all:?}"));
@@ -107,7 +108,7 @@ fn a_symbol_has_one_size_and_every_dimension_a_name() {
     command.text(&["pipe", "m.onnx", "--no-gpu", "--random", "4", "--batch", "2"]);
 }
 
-/// A layer of eight features over inputs of six, whose states are inputs of unknown sizes.
+/// Returns a layer of eight features over inputs of six, whose states are inputs of unknown sizes.
 fn recurrent(operator: &str, gates: i64, direction: &str, features: &str, states: &[&str]) -> Vec<u8> {
     let directions = if direction == "bidirectional" { 2 } else { 1 };
     let names = [&["x", "w", "r", "", ""], states].concat();
@@ -133,7 +134,7 @@ fn inspect_finds_the_sizes_of_states() {
     }
 }
 
-/// `inspect` says that a model runs if `run` runs it.
+/// `inspect` reports that a model runs if `run` runs it.
 #[test]
 fn inspect_and_run_agree_about_bundled_models() {
     let command = Anabranch::new();

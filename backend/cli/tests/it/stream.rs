@@ -4,7 +4,7 @@ use crate::command::{Anabranch, bundled};
 use serde_json::Value;
 use std::fs;
 
-/// The schedules of a report.
+/// Returns the schedules of a report.
 fn schedules(report: &Value) -> &[Value] {
     report["schedules"].as_array().expect("schedules")
 }
@@ -45,7 +45,7 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
     let svg = command.read("chart.svg");
     assert_eq!(svg.matches("<title>").count(), 1 + 5);
     assert!(svg.contains("block 1") && svg.contains("units in which a task reads"), "{svg}");
-    // Blocks have colours of their own.
+    // Each block has its own colour.
     command.text(&["stream", "graph.json", "--pes", "2", "--gantt", "chart.svg"]);
     let svg = command.read("chart.svg");
     assert!(["class=\"c1\"", ">block 2<", "of block 2:"].iter().all(|part| svg.contains(part)), "{svg}");

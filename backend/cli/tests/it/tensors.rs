@@ -1,4 +1,4 @@
-//! Models are shown, and tensors go in and out, in the files that people have.
+//! Models are shown, and tensors are read and written, in common file formats.
 
 use crate::command::{Anabranch, bundled};
 use anabranch::import::proto::{
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A test of the standard, beside the repository's.
+/// Returns the path of an ONNX test next to the repository's tests.
 fn standard(name: &str) -> String {
     bundled("../onnx/selection").to_owned() + "/" + name
 }
@@ -49,7 +49,7 @@ fn a_model_that_runs_is_shown_with_what_it_takes() {
     assert!(text.contains("x: f32[batch×16]") && text.contains("It runs on this machine"), "{text}");
 }
 
-/// The output of a command that ends with status 1.
+/// Returns the output of a command that ends with status 1.
 fn stopped(command: &Anabranch, arguments: &[&str]) -> String {
     let output = command.run(arguments);
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
@@ -230,7 +230,7 @@ fn inputs_are_read_from_the_files_that_people_have() {
     command.refuses(&run("x.bin"), &["x.bin"]);
     fs::write(command.path("cut.safetensors"), &bytes[..bytes.len() - 1]).expect("writable");
     command.refuses(&run("cut.safetensors"), &["cut.safetensors", "announces"]);
-    // A tensor's file that is cut short or holds something else is no model, and not called one.
+    // A tensor's file that is cut short or holds other data is not a model, and not called a model.
     let whole = fs::read(command.path("x.pb")).expect("written above");
     for (damaged, why) in [(&whole[..whole.len() - 1], "claims"), (b"garbage\xff\xff", "wire type 7")] {
         fs::write(command.path("cut.pb"), damaged).expect("writable");
@@ -238,7 +238,7 @@ fn inputs_are_read_from_the_files_that_people_have() {
     }
     fs::write(command.path("x.txt"), "1 2 3").expect("writable");
     command.refuses(&run("x=x.txt"), &["x.txt", ".safetensors"]);
-    // Where there are several inputs, a file has to be told which it is.
+    // If there are several inputs, a file has to name its input.
     command.refuses(&["run", &bundled("encoder.onnx"), "--no-gpu", "--input", "x.npy"], &["write NAME=x.npy"]);
 }
 
@@ -280,7 +280,7 @@ fn an_image_is_an_input() {
 fn each_rewrite_can_be_left_out_by_name() {
     let command = Anabranch::new();
     let nodes = |fuse: &str| {
-        // Blocks would be nodes, and which there are depends on measured costs.
+        // Blocks would be nodes, and depend on measured costs.
         let run =
             ["run", &bundled("convnet.onnx"), "--no-gpu", "--random", "1", "--repeat", "1", "--stream", "off", fuse];
         let run: Vec<_> = run.into_iter().filter(|argument| !argument.is_empty()).collect();
@@ -292,7 +292,7 @@ fn each_rewrite_can_be_left_out_by_name() {
     command.refuses(&["run", "--no-gpu", "--no-fuse=epilogue"], &["no rewrite `epilogue`", "epilogues", "pads"]);
     let help = command.text(&["run", "--help"]);
     assert!(help.contains("epilogues   expressions go into the node"), "{help}");
-    // A plan is of the nodes that there were when it was made.
+    // A plan belongs to the nodes that existed when it was made.
     let model = bundled("convnet.onnx");
     command.text(&["place", &model, "--random", "1", "--no-gpu", "-o", "plan.json"]);
     let other = ["run", &model, "--random", "1", "--no-gpu", "--place", "plan.json", "--no-fuse=epilogues"];

@@ -1,4 +1,4 @@
-//! Traces of a real run: well formed, nested, with counters that end where they began and flows that have both ends.
+//! Traces of a real run: well formed and nested. Counters end at their first value, and flows have both ends.
 
 use crate::command::Anabranch;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 const RUN: [&str; 8] = ["run", "--software-gpu", "--cpu-devices", "core", "--place", "heft", "--pin", "*conv*=gpu0"];
 
-/// Track, start, end: in nanoseconds.
+/// Returns track, start and end, in nanoseconds.
 fn interval(event: &Value) -> ((u64, u64), u64, u64) {
     let nanoseconds = |key: &str| (event[key].as_f64().expect("microseconds") * 1e3).round() as u64;
     let number = |key: &str| event[key].as_u64().expect("an id");

@@ -1,10 +1,10 @@
-//! Machines that are not there: platform files, and CPU devices that stand for slower ones.
+//! Machines that do not exist: platform files, and CPU devices that emulate slower ones.
 
 use crate::command::Anabranch;
 use serde_json::{Value, json};
 use std::fs;
 
-/// The nodes that a plan for the platform file `text` has on each device of these names.
+/// Returns the number of nodes that a plan for the platform file `file` has on each of these devices.
 fn placed(command: &Anabranch, file: &Value, devices: &[&str]) -> Vec<usize> {
     fs::write(command.path("other.json"), file.to_string()).expect("writable");
     let plan = command.json(&["place", "--no-gpu", "--platform", "other.json", "--place", "heft"]);

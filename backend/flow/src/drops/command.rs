@@ -1,27 +1,30 @@
-//! The shell command of an application: DALiuGE's fields put together, and its placeholders for the paths of inputs and outputs.
+//! Shell command of an application: joins DALiuGE's fields, and fills in the paths of inputs and outputs.
 //!
-//! `%i0`, `%i1`, … are the paths of inputs in the order of the application's links, which in a logical graph is that of the nodes. `%i[X]` is the
-//! input whose id is `X`, or all inputs that are copies of the node with the key `X` (separated by blanks where the placeholder begins a word, by
-//! commas within one); `%o` is the same for outputs (DALiuGE, `dlg/droputils.py` and `dlg/apps/bash_shell_app.py`).
+//! `%i0`, `%i1`, … are the paths of inputs in the order of the application's links. In a logical graph this is the
+//! order of the nodes.
+//!
+//! `%i[X]` is the input whose id is `X`, or all inputs that are copies of the node with the key `X`. Several paths are
+//! separated by blanks if the placeholder begins a word, and by commas within a word. `%o` stands for outputs in the
+//! same forms (DALiuGE, `dlg/droputils.py` and `dlg/apps/bash_shell_app.py`).
 
 use super::names::quoted;
 use anabranch_base::quoted::Name;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Bytes that a command may have: Linux takes an argument of 128 KiB with the zero at its end (`MAX_ARG_STRLEN`).
+/// Most bytes of a command: Linux takes an argument of 128 KiB with the zero at its end (`MAX_ARG_STRLEN`).
 const MOST_BYTES: usize = (128 << 10) - 1;
 
-/// A drop as commands name it, and its path; data that are not kept have none.
+/// A drop as commands name it, with its path. Data that are not kept have no path.
 pub(super) struct Operand<'a> {
     pub(super) id: &'a str,
     pub(super) path: Option<PathBuf>,
 }
 
-/// The command that an application's fields say, with its arguments and redirections; none where there is none.
+/// Returns the command of an application's fields, with its arguments and redirections; `None` if it has no command.
 pub(super) fn assembled(fields: &BTreeMap<String, String>) -> Option<String> {
     let said = |names: &[&str]| names.iter().filter_map(|name| fields.get(*name)).map(|text| text.trim()).find(is_said);
-    // Graphs before EAGLE-121 have the command in pieces.
+    // Graphs older than EAGLE-121 have the command in pieces.
     let pieces = || {
         let pieces: Vec<&str> = (1..=10).filter_map(|number| said(&[&format!("Arg{number:02}")])).collect();
         (!pieces.is_empty()).then(|| pieces.join(" "))
@@ -44,10 +47,10 @@ fn is_said(text: &&str) -> bool {
     !text.is_empty()
 }
 
-/// A command with paths in the place of placeholders. `O(length + placeholders × operands)`.
+/// Returns a command with its placeholders replaced by paths. `O(length + placeholders × operands)`.
 ///
 /// # Errors
-/// What a placeholder names that is not there, or has no path; more than [`MOST_BYTES`].
+/// If a placeholder names an operand that does not exist or has no path, or the command has more than [`MOST_BYTES`].
 pub(super) fn expanded(command: &str, inputs: &[Operand<'_>], outputs: &[Operand<'_>]) -> Result<String, String> {
     let mut text = String::with_capacity(command.len());
     let mut rest = command;
@@ -105,7 +108,7 @@ enum Named<'a> {
     Id(&'a str),
 }
 
-/// What stands behind `%i` or `%o`, and the bytes of all of it.
+/// Returns the operand named after `%i` or `%o`, and the length of the whole placeholder in bytes.
 fn placeholder(text: &str) -> Option<(Named<'_>, usize)> {
     let name = text.get(2..)?;
     if let Some(name) = name.strip_prefix('[') {
@@ -116,7 +119,7 @@ fn placeholder(text: &str) -> Option<(Named<'_>, usize)> {
     Some((Named::Number(name[..digits].parse().ok()?), digits + 2))
 }
 
-/// The operand of this id, or all whose node has this key.
+/// Returns the operand of this id, or all operands whose node has this key.
 fn called<'a, 'o>(name: &str, operands: &'a [Operand<'o>]) -> Vec<&'a Operand<'o>> {
     match operands.iter().find(|operand| operand.id == name) {
         Some(operand) => vec![operand],

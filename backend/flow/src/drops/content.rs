@@ -1,6 +1,7 @@
-//! What data hold: files by their checksum, and bytes in memory within a bound.
+//! Content of data: files with their checksums, and bounded bytes in memory.
 //!
-//! Checksums are BLAKE3 of the content. DALiuGE's are CRC-32, which does not tell apart what somebody means to be taken for the same.
+//! Checksums are BLAKE3 of the content. DALiuGE uses CRC-32, which does not detect content that is forged to have an
+//! equal checksum.
 
 use anabranch_base::bytes::format_bytes;
 use anabranch_base::cancel::CancelToken;
@@ -12,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Most bytes of all memory drops together, and of all that a function reads.
+/// Most bytes of all memory drops together, and of the inputs of a function.
 pub(super) const MOST_MEMORY: u64 = 1 << 30;
 
 /// Bytes that are read at a time.
 const BLOCK: usize = 1 << 16;
 
-/// A content: how long it is, and its checksum in hexadecimal digits.
+/// Length of a content, and its checksum in hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) checksum: String,
@@ -31,7 +32,7 @@ impl Sum {
     }
 }
 
-/// The checksum of texts, whichever they are: none is taken for the end of another.
+/// Returns the checksum of any texts. Lengths are hashed, too, so that no text can pass for the end of another.
 pub(super) fn sum_of_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
     let mut hasher = blake3::Hasher::new();
     for text in texts {
@@ -40,10 +41,10 @@ pub(super) fn sum_of_texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Stri
     hasher.finalize().to_hex().to_string()
 }
 
-/// The content of a regular file; none where nothing is there.
+/// Returns the content of a regular file; `None` if nothing is there.
 ///
 /// # Errors
-/// What is no regular file or cannot be read; cancellation, as [`ErrorKind::Interrupted`].
+/// If it is not a regular file or cannot be read. Cancellation is [`ErrorKind::Interrupted`].
 pub(super) fn sum_of_file(path: &Path, token: &CancelToken) -> io::Result<Option<Sum>> {
     let mut file = match files::open(path) {
         Ok(file) => file,
@@ -65,7 +66,7 @@ pub(super) fn sum_of_file(path: &Path, token: &CancelToken) -> io::Result<Option
     Ok(Some(Sum { checksum: hasher.finalize().to_hex().to_string(), bytes: hasher.count() }))
 }
 
-/// What all memory drops may still take.
+/// Bytes that all memory drops may still take.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicU64);
 
@@ -91,12 +92,12 @@ impl Budget {
     }
 }
 
-/// The next step for who wants too much memory.
+/// Returns the error, with the next step, of memory drops that are too large.
 pub(super) fn too_much() -> String {
     format!("memory drops hold more than {} together; make some of them files", format_bytes(MOST_MEMORY))
 }
 
-/// The bytes of a memory drop, given back with the last who holds them; and their file, while a command needs one.
+/// Bytes of a memory drop, and their file while a command needs it. The last owner gives the bytes back to the budget.
 #[derive(Debug)]
 pub(super) struct Held {
     bytes: Vec<u8>,
@@ -109,7 +110,8 @@ impl Held {
         &self.bytes
     }
 
-    /// Sees that the bytes are in the file at `path`, always the same, until nobody holds them any more.
+    /// Writes the bytes to the file at `path`, which must be the same each time. The file stays until the last owner
+    /// goes.
     pub(super) fn put(&self, path: &Path) -> io::Result<()> {
         let mut file = lock(&self.file);
         if file.is_none() {
@@ -130,10 +132,10 @@ impl Drop for Held {
     }
 }
 
-/// Removes a regular file, or a link and not what it leads to, if it is there.
+/// Removes a regular file, or a link but not its target. Does nothing if nothing is there.
 ///
 /// # Errors
-/// What is there and neither of these, such as a device; what cannot be removed.
+/// If something else is there, such as a device, or it cannot be removed.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

@@ -1,39 +1,41 @@
-//! Applications that are functions here: DALiuGE's simple ones, on bytes as they are where DALiuGE pickles.
+//! Applications that are built in: DALiuGE's simple ones, on plain bytes instead of pickled objects.
 
 use super::content;
 use anabranch_base::bytes::format_bytes;
 use anabranch_base::cancel::CancelToken;
 use std::time::{Duration, Instant};
 
-/// A function of the contents of all inputs, whose result is every output's content.
+/// A function of the contents of all inputs. Its result is the content of every output.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Function {
-    /// All inputs, one after the other: `CopyApp`, and what a group-by waits with.
+    /// All inputs, one after the other: `CopyApp`, and the node of a group-by.
     Copy,
-    /// Nothing, after so long: `SleepApp`; or all inputs: `SleepAndCopyApp`.
+    /// Waits, then returns nothing (`SleepApp`) or all inputs (`SleepAndCopyApp`).
     Sleep { seconds: f64, copies: bool },
-    /// The sum of the numbers in the texts of all inputs: `SumupApp`.
+    /// Sum of the numbers in the texts of all inputs: `SumupApp`.
     Sum,
     /// A greeting: `HelloWorldApp`.
     Hello(String),
-    /// Nothing: `NullBarrierApp`.
+    /// Returns nothing: `NullBarrierApp`.
     Nothing,
 }
 
-/// Those that there are, as messages list them.
+/// Names of the built-in applications, as messages list them.
 pub(super) const KNOWN: &str = "CopyApp, SleepApp, SleepAndCopyApp, SumupApp, HelloWorldApp and NullBarrierApp";
 
-/// How long a sleeper sleeps before it looks whether its run is cancelled.
+/// Time that a sleeper sleeps before it checks for cancellation.
 const NAP: Duration = Duration::from_millis(10);
 
 /// Most seconds to sleep: a year.
 const MOST_SECONDS: f64 = 3.2e7;
 
 impl Function {
-    /// The function of this name (the last part of DALiuGE's `dropclass`); `field` gives the first of some fields that says anything.
+    /// Returns the function of this name (the last part of DALiuGE's `dropclass`).
+    ///
+    /// `field` returns the first of some fields that has a value.
     ///
     /// # Errors
-    /// A time that is none.
+    /// If a time is not valid.
     pub(super) fn of<'f>(class: &str, field: impl Fn(&[&str]) -> Option<&'f str>) -> Result<Option<Self>, String> {
         let sleep = |copies| {
             let text = field(&["sleep_time", "sleepTime", "Sleep time", "Sleep Time"]).unwrap_or("0");
@@ -52,10 +54,11 @@ impl Function {
         }
     }
 
-    /// What it makes. `inputs` gives the contents one after the other.
+    /// Computes the result. `inputs` yields the contents one after the other.
     ///
     /// # Errors
-    /// What an input says, where that cannot be used; more than [`content::MOST_MEMORY`] bytes; cancellation.
+    /// If an input cannot be used: its own error. If there are more than [`content::MOST_MEMORY`] bytes, or the run is
+    /// cancelled.
     pub(super) fn call(
         &self,
         inputs: &mut dyn Iterator<Item = Result<Vec<u8>, String>>,

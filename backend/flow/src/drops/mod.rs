@@ -1,15 +1,17 @@
-//! Drops: physical graphs of DALiuGE that run for real (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the astronomical
-//! data deluge"). Applications are shell commands or a few functions, data are files or memory.
+//! Drops: runs physical graphs of DALiuGE (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the
+//! astronomical data deluge"). Applications are shell commands or a few functions, data are files or memory.
 //!
-//! A [`Recipe`] is a [`PhysicalGraph`](anabranch_placement::logical::PhysicalGraph) whose applications and data are known and whose files have
-//! names. [`Prepared`] compares it with what earlier runs have left in a directory: an application is kept where its command and what it read
-//! are as they were and what it made is still there, by checksums. [`Prepared::run`] makes a [`Flow`](crate::Flow) of the drops, a node
-//! each, so that schedulers, placement, reports and cancellation are those of flows.
+//! A [`Recipe`] is a [`PhysicalGraph`](anabranch_placement::logical::PhysicalGraph) whose applications and data are
+//! known and whose files have names. [`Prepared`] compares it with the results of earlier runs in a directory. An
+//! application is skipped if its command and inputs are unchanged and its outputs are still there, by checksums.
+//! [`Prepared::run`] makes a [`Flow`](crate::Flow) with one node per drop. Schedulers, placement, reports and
+//! cancellation are those of flows.
 //!
-//! **Commands are run by `sh -c` as the graph has them**: who runs a graph trusts it, as who runs `make` trusts the makefile.
+//! **Commands are run by `sh -c` as the graph has them.** Run only graphs that you trust, as you would a makefile.
 //!
-//! **A failure stays where it is.** An application that fails says why and which drops depend on it; these do not run, all others do. What it has
-//! written is removed, so that a file of an application that has not ended well is never taken for its output.
+//! **A failure does not spread.** The report of a failed application gives the reason and the drops that depend on it.
+//! These do not run; all others do. Its outputs are removed, so that no file of a failed application is mistaken for a
+//! result.
 //!
 //! ```
 //! # mod anabranch { pub use anabranch_base::cancel::CancelToken; pub use anabranch_flow::{self as flow, drops}; }
@@ -59,11 +61,11 @@ pub use state::State;
 use crate::FlowError;
 use anabranch_base::quoted::Line;
 
-/// Why a graph of drops cannot be run. That applications fail is an [`Outcome`].
+/// Reason why a graph of drops cannot be run. Failed applications are part of an [`Outcome`] instead.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DropsError {
-    /// Something of the graph, the directory or the file of states cannot be used; the text names it, and the next step.
+    /// The graph, the directory or the file of states cannot be used. The text names the cause and the next step.
     #[error("{}", Line(.0))]
     Refused(String),
     /// The run was cancelled before any application began.
@@ -74,7 +76,7 @@ pub enum DropsError {
     Flow(#[from] FlowError),
 }
 
-/// A refusal.
+/// Returns a refusal with this text.
 fn refused<T>(text: impl Into<String>) -> Result<T, DropsError> {
     Err(DropsError::Refused(text.into()))
 }

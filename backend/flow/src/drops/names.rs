@@ -1,4 +1,4 @@
-//! Where the files of drops are: beneath one directory, under names of the graph or made ones, and nowhere else.
+//! Paths of the drops' files: in one directory only, under names from the graph or generated names.
 
 use super::{DropsError, refused};
 use anabranch_base::quoted::Name;
@@ -6,10 +6,10 @@ use anabranch_placement::logical::Drop;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-/// Characters of a made name's parts.
+/// Most characters of each part of a generated name.
 const LENGTH: usize = 60;
 
-/// How files of a graph are named.
+/// Rules for the names of a graph's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     stem: String,
@@ -17,31 +17,34 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// For a graph of this name: it tells the file of states from those of other graphs in the same directory.
+    /// Returns the rules for a graph of this name. The name distinguishes its file of states from those of other graphs
+    /// in the directory.
     pub fn of(graph: &str) -> Self {
         Naming { stem: safe(graph), outside: false }
     }
 
-    /// The same where absolute paths of the graph may be used, too, and links may lead out of the directory.
+    /// Sets whether absolute paths of the graph may be used and links may lead out of the directory (default: false).
     pub fn with_outside(self, outside: bool) -> Self {
         Naming { outside, ..self }
     }
 
-    /// The file of states, in the directory.
+    /// Returns the path of the file of states, relative to the directory.
     pub(super) fn state_file(&self) -> PathBuf {
         format!("{}.drops.json", self.stem).into()
     }
 
-    /// The folder for memory drops that commands read and write by a path, in the directory.
+    /// Returns the folder for memory drops that commands read and write by a path, relative to the directory.
     pub(super) fn memory_folder(&self) -> PathBuf {
         format!(".anabranch-{}.memory", self.stem).into()
     }
 
-    /// The path of a file drop, relative to the directory unless the graph's is absolute: as DALiuGE has it, a path that ends in `/` is a folder for
-    /// a made name, and `{uid}` stands for the drop's id; `{index}` stands for its index in the groups around it.
+    /// Returns the path of a file drop, relative to the directory unless the graph's path is absolute.
+    ///
+    /// As in DALiuGE, a path that ends in `/` is a folder for a generated name, and `{uid}` stands for the drop's id.
+    /// `{index}` stands for its index in the groups around it.
     ///
     /// # Errors
-    /// A path that leaves the directory, has control characters, or is one of ours.
+    /// If the path leaves the directory, has control characters, or is reserved for our own files.
     pub(super) fn file(&self, drop: &Drop, filepath: Option<&str>) -> Result<PathBuf, DropsError> {
         let made = made(drop);
         let index: Vec<String> = drop.context.iter().map(u64::to_string).collect();
@@ -81,7 +84,8 @@ impl Naming {
         }
     }
 
-    /// Refuses to write a file whose folder a symbolic link leads out of the directory, which is canonical, unless that may be.
+    /// Checks that no symbolic link leads the folder of a file out of the directory, unless that is allowed. The
+    /// directory must be canonical.
     pub(super) fn refuse_outside(&self, directory: &Path, path: &Path) -> io::Result<()> {
         match self.outside || is_within(directory, path) {
             true => Ok(()),
@@ -92,30 +96,31 @@ impl Naming {
         }
     }
 
-    /// The path of a memory drop, where a command needs one.
+    /// Returns the path of a memory drop, for commands that need one.
     pub(super) fn memory(&self, drop: &Drop) -> PathBuf {
         self.memory_folder().join(made(drop))
     }
 }
 
-/// Whether the folder of an absolute path, or what there is of it, lies within a canonical directory, wherever links lead.
+/// Whether the folder of an absolute path lies within a canonical directory after links are resolved. If the folder
+/// does not exist, its nearest existing ancestor counts.
 pub(super) fn is_within(directory: &Path, path: &Path) -> bool {
     let nearest = path.ancestors().skip(1).find_map(|folder| folder.canonicalize().ok());
     nearest.is_some_and(|folder| folder.starts_with(directory))
 }
 
-/// A name for a drop that has none: what people call it, and its id.
+/// Returns a generated name for a drop: its name and its id.
 fn made(drop: &Drop) -> String {
     format!("{}.{}", safe(&drop.name), safe_id(drop))
 }
 
-/// An id as a part of a file's name, unlike that of all other ids.
+/// Returns an id as a part of a file's name, different for different ids.
 fn safe_id(drop: &Drop) -> String {
     let safe = kept(&drop.id);
     if safe == drop.id { safe } else { format!("{safe}-{}", &blake3::hash(drop.id.as_bytes()).to_hex()[..12]) }
 }
 
-/// A text as the beginning of a file's name.
+/// Returns a text as the beginning of a file's name.
 fn safe(text: &str) -> String {
     let kept = kept(text);
     if kept.starts_with(|c: char| c.is_ascii_alphanumeric()) { kept } else { format!("_{kept}") }
@@ -126,7 +131,7 @@ fn kept(text: &str) -> String {
     text.chars().take(LENGTH).map(plain).collect()
 }
 
-/// A path as a shell takes it for one word that is no option.
+/// Returns a path quoted as one word of a shell command that is not an option.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = if text.starts_with('-') { format!("./{text}") } else { text.into_owned() };

@@ -1,4 +1,4 @@
-//! What became of a run's drops.
+//! Outcome of a run's drops.
 
 use super::recipe::Recipe;
 use super::state::State;
@@ -6,49 +6,49 @@ use crate::FlowReport;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Names of dependents that a failure lists.
+/// Most names of dependents in the list of a failure.
 const LISTED: usize = 5;
 
-/// What a run has done. That applications failed is no error here.
+/// Outcome of a run. Failed applications are not an error here.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// All drops, in the order of the graph.
     pub drops: Vec<DropReport>,
-    /// The run as a flow, if it came to its end.
+    /// Report of the run as a flow, if it came to its end.
     pub flow: Option<FlowReport>,
-    /// Whether it was cancelled.
+    /// Whether the run was cancelled.
     pub is_cancelled: bool,
     pub(super) failures: Vec<Failed>,
 }
 
-/// What became of a drop.
+/// Outcome of a drop.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DropReport {
-    /// Its id.
+    /// Id of the drop.
     pub id: String,
-    /// What people call it.
+    /// Name of the drop in the graph.
     pub name: String,
-    /// Its category in the graph.
+    /// Category of the drop in the graph.
     pub category: String,
-    /// Whether it runs; otherwise it holds data.
+    /// Whether it is an application; otherwise it holds data.
     pub application: bool,
-    /// The state that it reached.
+    /// State that it reached.
     pub state: State,
-    /// Of an application: whether it was kept as an earlier run had left it.
+    /// For an application: whether it was skipped, with the results of an earlier run.
     pub kept: bool,
-    /// Of an application that ran, or began to and was cancelled: how long, in seconds.
+    /// For an application that ran, or was cancelled while it ran: its time in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// Of completed data.
+    /// For completed data: their size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Of completed data: BLAKE3, in hexadecimal digits.
+    /// For completed data: their BLAKE3 checksum, in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
-    /// Of a file.
+    /// For a file: its path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Why it has an error.
+    /// Reason of its error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
@@ -56,41 +56,40 @@ pub struct DropReport {
 /// A drop with an error of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failed {
-    /// Its name and id.
+    /// Name and id of the drop.
     pub drop: String,
-    /// Why; the last lines of a command stand below.
+    /// Reason of the error, with the last lines of a command below it.
     pub why: String,
-    /// The names and ids of the first drops that depend on it.
+    /// Names and ids of the first drops that depend on it.
     pub dependents: Vec<String>,
-    /// How many depend on it in all.
+    /// Number of all drops that depend on it.
     pub dependent_count: usize,
 }
 
 impl DropReport {
-    /// Whether it is an application that ran to its end, whatever came of it.
+    /// Whether it is an application that ran to its end, well or not.
     pub fn has_run(&self) -> bool {
         self.seconds.is_some() && self.state != State::Cancelled
     }
 }
 
 impl Outcome {
-    /// Applications that ran to their end, whatever came of it.
+    /// Number of applications that ran to their end, well or not.
     pub fn ran(&self) -> usize {
         self.count(DropReport::has_run)
     }
 
-    /// Applications that were kept as an earlier run had left them.
+    /// Number of applications that were skipped, with the results of an earlier run.
     pub fn kept(&self) -> usize {
         self.count(|drop| drop.kept)
     }
 
-    /// Drops with errors of their own, in the order of the graph; the first hundred.
+    /// Drops with errors of their own, in the order of the graph; at most a hundred.
     pub fn failures(&self) -> &[Failed] {
         &self.failures
     }
 
-    /// The run as a flow, with the operands of those nodes alone that ran: what is worth learning
-    /// ([`FlowReport::learn`]).
+    /// Returns the run as a flow, with the operands of only those nodes that ran. Suitable for [`FlowReport::learn`].
     pub fn measured(&self) -> Option<FlowReport> {
         let mut report = self.flow.clone()?;
         let has_run = |drop: &&DropReport| drop.seconds.is_some() && drop.state == State::Finished;
@@ -107,7 +106,7 @@ impl Outcome {
     }
 }
 
-/// All drops that depend on one, the nearest first.
+/// Returns all drops that depend on a drop, the nearest first.
 pub(super) fn dependents(recipe: &Recipe, place: usize) -> Vec<usize> {
     let mut is_known = vec![false; recipe.nodes.len()];
     is_known[place] = true;

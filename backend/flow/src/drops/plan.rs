@@ -1,9 +1,11 @@
-//! What a run has to do: the recipe compared with what earlier runs have left in a directory.
+//! Work of a run: compares the recipe with the results of earlier runs in a directory.
 //!
-//! An application is kept where its command and its outputs' paths are those of its record, what it read had the same checksums, and all files that it
-//! made are still there with theirs. All others run, and so do, at most, those that read what these make: they look again when their inputs are
-//! there, and are kept if these turn out to be the same. Bytes in memory do not outlive a run, so who makes them runs where somebody who reads
-//! them does.
+//! An application is skipped if its command and its outputs' paths are as recorded, its inputs have the recorded
+//! checksums, and all files that it made still have theirs.
+//!
+//! All other applications run. Applications that read their outputs may have to run: they are checked again once their
+//! inputs are there, and are skipped if these are unchanged. Bytes in memory are lost between runs, so the application
+//! that makes them runs if an application that reads them does.
 
 use super::content::{Sum, sum_of_file, sum_of_texts};
 use super::names::is_within;
@@ -17,37 +19,37 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// A recipe with the directory that it is to be run in, which nobody else runs it in meanwhile.
+/// A recipe with the directory to run it in, which is locked against other processes.
 pub struct Prepared<'r> {
     pub(super) recipe: &'r Recipe,
     pub(super) directory: PathBuf,
     pub(super) records: Records,
-    /// By drop: of applications that are to be run, why.
+    /// By drop: reason why an application runs.
     pub(super) reasons: Vec<Option<Reason>>,
-    /// By drop: what data hold, where that is known before the run.
+    /// By drop: content of data, if it is known before the run.
     pub(super) found: Vec<Option<Sum>>,
-    /// By drop: of data that cannot be read, why.
+    /// By drop: reason why data cannot be read.
     pub(super) unreadable: Vec<Option<String>>,
     _held: Held,
 }
 
-/// Why an application is to be run.
+/// Reason why an application has to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It has not ended well before, or nothing is known of it.
+    /// It has not ended well before, or is not recorded.
     New,
-    /// Its command, function or outputs are others.
+    /// Its command, function or outputs have changed.
     Command,
-    /// What it reads has changed.
+    /// Its inputs have changed.
     Inputs,
-    /// A file that it made or reads is not there.
+    /// A file that it made or reads is missing.
     Missing(String),
     /// A file that it made has changed.
     Changed(String),
-    /// It may be: it reads what this one makes.
+    /// It may have to run: it reads an output of this application, which runs.
     After(String),
-    /// This one reads what it makes, which is in memory only.
+    /// This application, which runs, reads an output that it keeps in memory only.
     Needed(String),
 }
 
@@ -66,17 +68,19 @@ impl std::fmt::Display for Reason {
 }
 
 impl<'r> Prepared<'r> {
-    /// Looks at a directory, which is made if it is not there. With `fresh` nothing is kept. Reads every file of the graph once.
+    /// Examines a directory, and makes it if it does not exist. If `fresh` is true, no application is skipped.
+    ///
+    /// Reads every file of the graph once.
     ///
     /// # Errors
-    /// A directory that cannot be used or that another process runs a graph in; an absolute path in it; a file of states that is none of ours;
-    /// cancellation.
+    /// If the directory cannot be used, or another process runs a graph in it. If an absolute path lies in it, or the
+    /// file of states is not valid. Also if the run is cancelled.
     pub fn new(recipe: &'r Recipe, directory: &Path, fresh: bool, token: &CancelToken) -> Result<Self, DropsError> {
         let told = |error: std::io::Error| DropsError::Refused(format!("{}: {error}", directory.display()));
         fs::create_dir_all(directory).map_err(told)?;
         let directory = fs::canonicalize(directory).map_err(told)?;
         for node in &recipe.nodes {
-            // One file would have two names.
+            // Otherwise one file would have two names.
             if let Kind::File(path) = &node.kind
                 && path.is_absolute()
                 && is_within(&directory, path)
@@ -91,7 +95,7 @@ impl<'r> Prepared<'r> {
         let path = directory.join(recipe.naming.state_file());
         let held = Held::beside(&path).map_err(told)?;
         let records = state::load(&path)?;
-        // What a killed process has left.
+        // Left over from a process that was killed.
         match fs::remove_dir_all(directory.join(recipe.naming.memory_folder())) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(told(error)),
             _ => {}
@@ -112,10 +116,10 @@ impl<'r> Prepared<'r> {
         Ok(prepared)
     }
 
-    /// Sees that no application writes over a file, such as the one that the graph was read from.
+    /// Checks that no application overwrites a file, such as the file of the graph.
     ///
     /// # Errors
-    /// If one does.
+    /// If an application does.
     pub fn keeps(&self, file: &Path) -> Result<(), DropsError> {
         let Ok(file) = fs::canonicalize(file) else { return Ok(()) };
         let is_over = |(place, node): &(usize, &Node)| {
@@ -132,13 +136,14 @@ impl<'r> Prepared<'r> {
         }
     }
 
-    /// The applications that are to be run at most, by label, each with the reason, in an order in which they can be.
+    /// Returns the applications that may run, by label, each with the reason. Each comes after the applications that it
+    /// reads from.
     pub fn due(&self) -> impl Iterator<Item = (String, &Reason)> {
         let due = |&place: &usize| Some((self.recipe.nodes[place].label(), self.reasons[place].as_ref()?));
         self.recipe.order.iter().filter_map(due)
     }
 
-    /// Whether an application is kept that has the record for it and whose inputs have this sum, as far as that is known.
+    /// Whether an application can be skipped: its record is valid, and its inputs still have this sum.
     pub(super) fn is_as_before(&self, place: usize, inputs: &str) -> bool {
         let node = &self.recipe.nodes[place];
         let record = self.records.get(&node.id);
@@ -150,20 +155,20 @@ impl<'r> Prepared<'r> {
         is_same && self.refuted(node).is_none() && (self.reasons[place].is_none() || node.outputs.iter().all(is_held))
     }
 
-    /// What is to be compared of an application's inputs.
+    /// Returns the checksum of an application's inputs, from those of each input.
     pub(super) fn sum_of_inputs<'s>(&self, place: usize, sums: impl Iterator<Item = &'s str>) -> String {
         let ids = self.recipe.nodes[place].inputs.iter().map(|&input| self.recipe.nodes[input].id.as_str());
         sum_of_texts(ids.zip(sums).flat_map(|(id, sum)| [id, sum]))
     }
 
-    /// Reads all files, and knows what data hold that no application makes.
+    /// Reads all files, and finds the content of data that no application makes.
     fn look(&mut self, token: &CancelToken) -> Result<(), DropsError> {
         let recipe = self.recipe;
         for (place, node) in recipe.nodes.iter().enumerate() {
             let is_made = !node.inputs.is_empty();
             let recorded = || self.records.get(&node.id).and_then(state::Record::sum);
             self.found[place] = match &node.kind {
-                // What was never completed is nobody's to be kept.
+                // If an output was never completed, its file does not count as the application's.
                 Kind::File(_) if is_made && recorded().is_none() => None,
                 Kind::File(path) => match sum_of_file(&self.directory.join(path), token) {
                     Ok(found) => found,
@@ -182,7 +187,7 @@ impl<'r> Prepared<'r> {
         Ok(())
     }
 
-    /// Finds what is to be run by itself, as if all that it reads were kept.
+    /// Finds the applications that have to run even if all other applications are skipped.
     fn decide(&mut self) {
         let recipe = self.recipe;
         for (place, node) in recipe.nodes.iter().enumerate().filter(|(_, node)| node.kind.is_application()) {
@@ -190,7 +195,8 @@ impl<'r> Prepared<'r> {
         }
     }
 
-    /// Why what an application reads is not as it was; what another makes is looked at when that has run.
+    /// Returns the reason if an application's inputs have changed. Outputs of other applications are checked after
+    /// these have run.
     fn unlike(&self, place: usize, node: &Node) -> Option<Reason> {
         let is_absent = |input: &&usize| self.found[**input].is_none() && self.recipe.maker(**input).is_none();
         if let Some(&input) = node.inputs.iter().find(is_absent) {
@@ -203,7 +209,7 @@ impl<'r> Prepared<'r> {
         (!is_same).then_some(Reason::Inputs)
     }
 
-    /// Why what an application made cannot be kept, whatever it reads.
+    /// Returns the reason if an application's results cannot be kept, regardless of its inputs.
     fn refuted(&self, node: &Node) -> Option<Reason> {
         let record = self.records.get(&node.id).filter(|record| record.work.is_some() && record.inputs.is_some());
         let Some(record) = record else { return Some(Reason::New) };
@@ -221,7 +227,8 @@ impl<'r> Prepared<'r> {
         })
     }
 
-    /// Adds who reads what is made anew, and who makes in memory what is read. `O(links)`.
+    /// Adds applications that read outputs of applications that run, and applications whose outputs in memory are read.
+    /// `O(links)`.
     fn spread(&mut self) {
         let recipe = self.recipe;
         let nodes = &recipe.nodes;
@@ -242,7 +249,7 @@ impl<'r> Prepared<'r> {
         }
     }
 
-    /// Why a datum that no application makes is not there.
+    /// Returns the reason why data that no application makes are missing.
     pub(super) fn absence(&self, place: usize) -> String {
         let node = &self.recipe.nodes[place];
         let path = node.kind.path().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
@@ -252,7 +259,7 @@ impl<'r> Prepared<'r> {
         }
     }
 
-    /// Writes what is known of all drops.
+    /// Writes the records of all drops.
     pub(super) fn save(&self, records: &Records) -> Result<(), DropsError> {
         state::save(&self.directory.join(self.recipe.naming.state_file()), records)
     }

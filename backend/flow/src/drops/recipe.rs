@@ -1,4 +1,4 @@
-//! A physical graph that can be run: what every application does, where every datum is, and an order in which all come after what they read.
+//! A physical graph that can be run: the work of each application, the place of each datum, and a topological order.
 
 use super::command::{Operand, assembled, expanded};
 use super::function::{Function, KNOWN};
@@ -9,11 +9,11 @@ use anabranch_placement::logical::{Drop, DropKind, PhysicalGraph};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A graph of drops that are known and named, ready to be run in any directory.
+/// A graph whose drops are known and named, ready to be run in any directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipe {
     pub(super) nodes: Vec<Node>,
-    /// All places of nodes, each after those that it reads.
+    /// Indices of all nodes, each after the nodes that it reads.
     pub(super) order: Vec<usize>,
     pub(super) naming: Naming,
 }
@@ -22,15 +22,15 @@ pub struct Recipe {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) id: String,
-    /// What people call it.
+    /// Name of the drop in the graph.
     pub(super) name: String,
     pub(super) category: String,
-    /// Seconds, as the graph says.
+    /// Seconds, as given by the graph.
     pub(super) time: f64,
-    /// Bytes of data, as the graph says.
+    /// Bytes of data, as given by the graph.
     pub(super) volume: u64,
     pub(super) kind: Kind,
-    /// The places of what it reads: data of an application, and the application of data.
+    /// Indices of its inputs: data of an application, and the application of data.
     pub(super) inputs: Vec<usize>,
     pub(super) outputs: Vec<usize>,
 }
@@ -39,9 +39,9 @@ pub(super) struct Node {
 pub(super) enum Kind {
     /// A file, relative to the directory unless it is outside.
     File(PathBuf),
-    /// Bytes in memory: what they are where no application makes them, and their file where a command needs one.
+    /// Bytes in memory: their content if no application makes them, and their file for commands that need one.
     Memory(Vec<u8>, PathBuf),
-    /// Nothing but that its reader comes after its writer.
+    /// No content. Its reader only comes after its writer.
     Null,
     /// A shell command.
     Command(String),
@@ -53,7 +53,7 @@ impl Kind {
         matches!(self, Kind::Command(_) | Kind::Function(_))
     }
 
-    /// Where data are while commands read and write them.
+    /// Path of data while commands read and write them.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
             Kind::File(path) | Kind::Memory(_, path) => Some(path),
@@ -63,12 +63,12 @@ impl Kind {
 }
 
 impl Node {
-    /// What people call it, with its id: no two nodes have the same.
+    /// Returns its name with its id, which no other node has.
     pub(super) fn label(&self) -> String {
         format!("{} {}", self.name, self.id)
     }
 
-    /// What says that it is done as before: the command or function, and where the outputs go.
+    /// Returns a checksum of its work: the command or function, and the outputs' paths.
     pub(super) fn work(&self, recipe: &Recipe) -> String {
         let what = match &self.kind {
             Kind::Command(command) => command.clone(),
@@ -81,11 +81,11 @@ impl Node {
 }
 
 impl Recipe {
-    /// What there is to do for a graph. `O(bytes of the graph)`.
+    /// Makes the recipe of a graph. `O(bytes of the graph)`.
     ///
     /// # Errors
-    /// Applications and data that are not known here, by name; commands that are missing or name inputs and outputs that are not there; files that may
-    /// not be used, or that two drops write; data with several writers.
+    /// If applications or data are unknown: their names. If commands are missing, or name inputs and outputs that do
+    /// not exist. If files may not be used, or two drops write them. If data have several writers.
     pub fn new(graph: &PhysicalGraph, naming: &Naming) -> Result<Self, DropsError> {
         let count = graph.drops().len();
         let (mut inputs, mut outputs) = (vec![Vec::new(); count], vec![Vec::new(); count]);
@@ -122,27 +122,27 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// Applications in it.
+    /// Number of applications.
     pub fn application_count(&self) -> usize {
         self.nodes.iter().filter(|node| node.kind.is_application()).count()
     }
 
-    /// All drops in it.
+    /// Number of drops.
     pub fn drop_count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Links between them.
+    /// Number of links between them.
     pub fn link_count(&self) -> usize {
         self.nodes.iter().map(|node| node.inputs.len()).sum()
     }
 
-    /// The application that makes a datum.
+    /// Returns the application that makes a datum.
     pub(super) fn maker(&self, data: usize) -> Option<usize> {
         self.nodes[data].inputs.first().copied()
     }
 
-    /// A file may have many readers under several names, but one writer.
+    /// Checks that each file has at most one writer. It may have many readers under several names.
     fn refuse_shared_files(&self) -> Result<(), DropsError> {
         let mut files: BTreeMap<&Path, usize> = BTreeMap::new();
         for (place, node) in self.nodes.iter().enumerate() {
@@ -180,13 +180,13 @@ impl Recipe {
     }
 }
 
-/// The first of some fields that says anything.
+/// Returns the first of some fields that has a value.
 fn field<'d>(drop: &'d Drop, names: &[&str]) -> Option<&'d str> {
     let said = names.iter().filter_map(|name| drop.fields.get(*name)).map(|text| text.trim());
     said.into_iter().find(|text| !text.is_empty() && *text != "None")
 }
 
-/// The last part of the class that DALiuGE would make of a drop; its category where nothing is said.
+/// Returns the last part of the class that DALiuGE would give a drop, or its category if the graph names no class.
 fn class(drop: &Drop) -> &str {
     let said = field(drop, &["dropclass", "appclass", "Appclass", "Application Class", "Application class", "app"]);
     said.and_then(|class| class.rsplit('.').next()).unwrap_or(&drop.category)
@@ -233,7 +233,7 @@ fn application(drop: &Drop) -> Result<Kind, DropsError> {
     }
 }
 
-/// All nodes, each after those that it reads; a physical graph has no cycles.
+/// Returns all nodes, each after the nodes that it reads. A physical graph has no cycles.
 fn order(nodes: &[Node]) -> Vec<usize> {
     let mut missing: Vec<usize> = nodes.iter().map(|node| node.inputs.len()).collect();
     let mut order: Vec<usize> = (0..nodes.len()).filter(|&place| missing[place] == 0).collect();

@@ -1,4 +1,5 @@
-//! Running a prepared recipe: each drop is a node of a flow, and says nothing further where it, or what it reads, has failed.
+//! Runs a prepared recipe. Each drop is a node of a flow, which delivers nothing if it, or a drop that it reads, has
+//! failed.
 
 use super::DropsError;
 use super::content::{self, Budget, Held, Sum, remove, sum_of_file, sum_of_texts};
@@ -17,33 +18,36 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What nodes without inputs read.
+/// Name of the node that nodes without inputs read.
 const START: &str = "(start)";
-/// How often the states are written at most while a run goes on.
+/// Shortest time between two writes of the states during a run.
 const SAVED_EVERY: Duration = Duration::from_secs(1);
-/// How many times as long as it takes to write them has to be between.
+/// Least ratio of the time between two writes to the time of a write.
 const SAVED_SHARE: u32 = 20;
-/// Failures that are told with what depends on them.
+/// Failures that are reported with the drops that depend on them.
 const TOLD: usize = 100;
 
-/// What a datum holds.
+/// Content of a datum.
 #[derive(Clone, Debug)]
 struct Datum {
     sum: Sum,
-    /// The bytes of a memory drop that was made in this run.
+    /// Bytes of a memory drop that was made in this run.
     held: Option<Arc<Held>>,
 }
 
-/// What a drop passes on: its content, or those of all outputs.
+/// Operand of a drop: its content, or the contents of all outputs.
 type Token = Arc<[Datum]>;
 
 impl Prepared<'_> {
-    /// Runs what is to be run. `prepare` may weigh and place the flow, and says who runs it; `done` is told the label of each application that is
-    /// done. All files of states and outputs are written when this returns, whatever happened since the flow began.
+    /// Runs the applications that have to run.
+    ///
+    /// `prepare` may weigh and place the flow, and returns the options of its run. `done` is called with the label of
+    /// each application that has finished. When this returns, the file of states and all outputs are written, even if
+    /// the flow failed.
     ///
     /// # Errors
-    /// What a flow refuses before it runs, what `prepare` says, a panic, or a file of states that cannot be written. That applications failed or the
-    /// run was cancelled is in the outcome.
+    /// If a flow cannot be run: its own error. The error of `prepare`. If a node panics, or the file of states cannot
+    /// be written. Failed applications and cancellation are part of the outcome instead.
     pub fn run<E: From<DropsError>>(
         &self,
         token: &CancelToken,
@@ -59,7 +63,7 @@ impl Prepared<'_> {
         };
         let is_cancelled = matches!(ended, Err(FlowError::Cancelled));
         let folder = self.directory.join(self.recipe.naming.memory_folder());
-        // Empty by now, or never made.
+        // The folder is empty by now, or was never made.
         let _ = std::fs::remove_dir(folder);
         let outcome = run.finish(is_cancelled)?;
         match ended {
@@ -75,12 +79,12 @@ struct Run<'r> {
     token: &'r CancelToken,
     done: &'r (dyn Fn(&str) + Sync),
     budget: Arc<Budget>,
-    /// By drop: which of its application's outputs a datum is.
+    /// By drop: index of a datum among its application's outputs.
     positions: Vec<usize>,
     log: Mutex<Log>,
 }
 
-/// What is known by now.
+/// Records of the run so far.
 struct Log {
     records: Records,
     /// By drop.
@@ -106,7 +110,7 @@ impl<'r> Run<'r> {
         }
         let record = |node: &Node| {
             let mut known = prepared.records.get(&node.id).cloned().unwrap_or_default();
-            // What it made by another command may be another's by now.
+            // Outputs that it made by another command may belong to another application by now.
             if node.kind.is_application() && known.work != Some(node.work(prepared.recipe)) {
                 known.forget();
             }
@@ -136,7 +140,7 @@ impl<'r> Run<'r> {
         flow
     }
 
-    /// What a drop passes on, if anything.
+    /// Returns the operand of a drop; `None` if it has failed or reads a drop that has.
     fn step(&self, place: usize, operands: &[Token]) -> Option<Token> {
         let node = self.node(place);
         if node.kind.is_application() {
@@ -152,7 +156,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// A datum that no application makes.
+    /// Returns a datum that no application makes.
     fn given(&self, place: usize) -> Option<Token> {
         let (node, found) = (self.node(place), self.prepared.found[place].clone());
         let held = match &node.kind {
@@ -191,13 +195,13 @@ impl<'r> Run<'r> {
         let made = self.clear(place).and_then(|()| self.make(place, inputs, &sum));
         let seconds = since.elapsed().as_secs_f64();
         if made.is_err() {
-            // What is left of them is nobody's to be used.
+            // A failed application's partial outputs must not be used.
             let _ = self.clear(place);
         }
         self.end(place, seconds, &sum, made)
     }
 
-    /// Leaves an application as an earlier run has left it.
+    /// Skips an application: takes the results of an earlier run.
     fn keep(&self, place: usize) -> Option<Token> {
         let node = self.node(place);
         let mut log = lock(&self.log);
@@ -220,7 +224,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Removes what is where outputs go, and makes their folders.
+    /// Removes the files at an application's outputs, and makes their folders.
     fn clear(&self, place: usize) -> Result<(), String> {
         let Prepared { recipe, directory, .. } = self.prepared;
         for &output in &self.node(place).outputs {
@@ -233,7 +237,7 @@ impl<'r> Run<'r> {
         Ok(())
     }
 
-    /// Runs a command or function, and takes its outputs for completed.
+    /// Runs a command or function, and completes its outputs.
     fn make(&self, place: usize, inputs: &[&Datum], sum: &str) -> Result<Token, String> {
         let node = self.node(place);
         let made = match &node.kind {
@@ -257,7 +261,7 @@ impl<'r> Run<'r> {
         node.outputs.iter().map(|&output| self.output(place, output, made.as_deref(), sum)).collect()
     }
 
-    /// The content of an input, for a function.
+    /// Returns the content of an input, for a function.
     fn content(&self, input: usize, datum: &Datum) -> Result<Vec<u8>, String> {
         match (&self.node(input).kind, self.path(input)) {
             (Kind::Memory(..), _) => Ok(self.held(input, datum)?.bytes().to_vec()),
@@ -273,7 +277,7 @@ impl<'r> Run<'r> {
         datum.held.as_ref().ok_or_else(absent)
     }
 
-    /// What an application has made at an output: a function the bytes that are given, a command what is in its file.
+    /// Returns the content of one output of an application: the given bytes of a function, or the file of a command.
     fn output(&self, place: usize, output: usize, made: Option<&[u8]>, sum: &str) -> Result<Datum, String> {
         let (node, path) = (self.node(output), self.path(output));
         let told = |error: std::io::Error| format!("its output {}: {error}", Name(&node.label()));
@@ -302,7 +306,7 @@ impl<'r> Run<'r> {
                 };
                 Ok(Datum { sum: Sum::of(&bytes), held: Some(self.budget.hold(bytes)?) })
             }
-            // Who comes after it comes after this, with this command and these inputs.
+            // Data without content: readers only depend on this command with these inputs.
             _ => {
                 let work = self.node(place).work(self.prepared.recipe);
                 Ok(Datum { sum: Sum { checksum: sum_of_texts([work.as_str(), sum]), bytes: 0 }, held: None })
@@ -310,7 +314,7 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Writes down what became of an application.
+    /// Records the outcome of an application.
     fn end(&self, place: usize, seconds: f64, sum: &str, made: Result<Token, String>) -> Option<Token> {
         let node = self.node(place);
         let state = match &made {
@@ -338,11 +342,11 @@ impl<'r> Run<'r> {
         made
     }
 
-    /// Writes the states now and then, so that a run that is killed is not lost as a whole.
+    /// Writes the states at intervals, so that a run that is killed is not lost entirely.
     fn save_at_times(&self, log: &mut Log) {
         if log.saved.elapsed() >= log.pause {
             let since = Instant::now();
-            // What cannot be written now is tried again at the end, and told then.
+            // If the states cannot be written now, the write at the end reports the error.
             let _ = self.prepared.save(&log.records);
             (log.saved, log.pause) = (Instant::now(), SAVED_EVERY.max(since.elapsed() * SAVED_SHARE));
         }
@@ -352,7 +356,7 @@ impl<'r> Run<'r> {
     fn finish(self, is_cancelled: bool) -> Result<Outcome, DropsError> {
         let recipe = self.prepared.recipe;
         let mut log = self.log.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // A flow whose last application was ended, and passes nothing on, has come to its end.
+        // If the last application was cancelled and delivers nothing, the flow itself came to its end.
         let is_cancelled = is_cancelled || log.records.values().any(|record| record.state == State::Cancelled);
         let (mut drops, mut failures) = (Vec::with_capacity(recipe.nodes.len()), Vec::new());
         for (place, node) in recipe.nodes.iter().enumerate() {
@@ -390,7 +394,7 @@ impl<'r> Run<'r> {
         &self.prepared.recipe.nodes[place]
     }
 
-    /// Where a datum is while commands read and write it.
+    /// Path of a datum while commands read and write it.
     fn path(&self, place: usize) -> Option<PathBuf> {
         Some(self.prepared.directory.join(self.node(place).kind.path()?))
     }
@@ -402,17 +406,17 @@ impl Log {
     }
 }
 
-/// Whether a run that ended so may have run something.
+/// Whether a run with this error may have run an application.
 fn may_have_begun(error: &FlowError) -> bool {
     matches!(error, FlowError::Panicked { .. } | FlowError::Cancelled | FlowError::NoThread { .. })
 }
 
-/// The state of a drop that was not reached.
+/// Returns the state of a drop that was not reached.
 fn unreached(node: &Node) -> State {
     if node.kind.is_application() { State::NotRun } else { State::Initialized }
 }
 
-/// What a command has written for a memory drop; nothing, where it wrote no file.
+/// Returns the bytes that a command has written for a memory drop; empty if it wrote no file.
 fn written(path: &std::path::Path, most: u64) -> std::io::Result<Vec<u8>> {
     let bytes = match files::read(path, most) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
@@ -435,7 +439,7 @@ fn told(failure: &Failure) -> String {
     }
 }
 
-/// The lines that a command wrote, below the line that speaks of them.
+/// Returns the lines that a command wrote, indented.
 fn indented(said: &str) -> String {
     let lines: Vec<_> = said.lines().map(|line| format!("  {}", Line(line))).collect();
     lines.join("\n")

@@ -1,7 +1,7 @@
-//! Running a command by the shell: its process group, the last that it says, and its end with the run.
+//! Runs a command by the shell: its process group, its last output, and its end together with the run.
 //!
-//! What a command leaves running when it ends is ended, too, unless that has made itself a process group of its own, as `setsid` and `timeout` do.
-//! The command is looked at every few milliseconds.
+//! Processes that a command leaves behind are killed, too, unless they have made a process group of their own, as
+//! `setsid` and `timeout` do. The command's state is polled every few milliseconds.
 
 use anabranch_base::cancel::CancelToken;
 use anabranch_base::lock::lock;
@@ -16,24 +16,26 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes of what a command says that are kept: the last.
+/// Most bytes of a command's output that are kept: the last.
 const KEPT: usize = 4096;
-/// Lines of it that an error shows.
+/// Most lines of the output that an error shows.
 const LINES: usize = 8;
-/// How often at least it is looked whether a command has ended.
+/// Longest time between two polls of a command.
 const LOOK: Duration = Duration::from_millis(8);
-/// How long a cancelled command's own process may take to end: when it has, all others of its group are ended at once. That of `cd x; prog` is the
-/// shell, so `prog` has no time of its own.
+/// Time that a cancelled command's own process has to end. After that, the rest of its group is killed at once. For
+/// `cd x; prog` this process is the shell, so `prog` has no time of its own.
 const GRACE: Duration = Duration::from_secs(1);
-/// How long what an ended command has said is waited for.
+/// Time to wait for the output of a command that has ended.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// The process groups of all commands that run now.
+/// Process groups of all running commands.
 #[cfg(unix)]
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Ends the commands of all runs of this process at once, and waits for none: for who ends the process without waiting for its runs. What they were
-/// writing stays as it is, and is made again by the next run. Where there are no process groups it does nothing.
+/// Kills the commands of all runs of this process, without waiting for them.
+///
+/// For processes that exit without waiting for their runs. Files that the commands were writing stay as they are, and
+/// the next run makes them again. Does nothing on systems without process groups.
 pub fn end_all() {
     #[cfg(unix)]
     lock(&GROUPS).iter().for_each(|&group| {
@@ -41,23 +43,24 @@ pub fn end_all() {
     });
 }
 
-/// Why a command has not ended well.
+/// Reason why a command has not ended well.
 #[derive(Debug)]
 pub(super) enum Failure {
     NotStarted(io::Error),
-    /// With the last lines that it said.
+    /// Exit status, with the last lines of output.
     Ended(ExitStatus, String),
     Cancelled,
-    /// It wanted to read the terminal, or to change it, for which the system stops who is not in its foreground.
+    /// The command tried to read the terminal or to change it. The system stops background processes that do so.
     AtTerminal,
 }
 
-/// Runs a command in a directory, and waits for its end. It reads nothing, also not from the terminal; `DLG_UID` and `DLG_ROOT` tell it the
-/// application's id and the directory.
+/// Runs a command in a directory, and waits for its end.
+///
+/// It gets no input, not even from the terminal. `DLG_UID` holds the application's id, and `DLG_ROOT` the directory.
 pub(super) fn run(command: &str, directory: &Path, id: &str, token: &CancelToken) -> Result<(), Failure> {
     let (mut child, said) = start(command, directory, id).map_err(Failure::NotStarted)?;
     let ended = wait(&mut child, token);
-    // While the leader is not waited for, its group's number is nobody else's.
+    // The leader is reaped only after this: until then, no other group can have its number.
     signal(&mut child, true);
     #[cfg(unix)]
     lock(&GROUPS).retain(|&group| group != Pid::from_child(&child));
@@ -79,12 +82,12 @@ fn start(command: &str, directory: &Path, id: &str) -> io::Result<(Child, Said)>
     let child = shell.spawn()?;
     #[cfg(unix)]
     lock(&GROUPS).push(Pid::from_child(&child));
-    // The pipe's own writers have to go, so that it ends with the command.
+    // The builder's own write ends must be closed, so that the pipe ends with the command.
     drop(shell);
     Ok((child, Said::by(reader)))
 }
 
-/// Waits until the command has ended by itself, or is to be ended.
+/// Waits until the command has ended by itself or has been asked to end.
 fn wait(child: &mut Child, token: &CancelToken) -> Result<(), Failure> {
     let mut pause = Duration::from_micros(500);
     let mut asked: Option<Instant> = None;
@@ -108,7 +111,7 @@ fn wait(child: &mut Child, token: &CancelToken) -> Result<(), Failure> {
     }
 }
 
-/// How a command is found.
+/// State of a command when it is polled.
 enum Look {
     Runs,
     Ended,
@@ -116,7 +119,8 @@ enum Look {
     AtTerminal,
 }
 
-/// Looks at a command. It is not waited for: its number stays its own. Who else has stopped it may let it go on.
+/// Polls a command without reaping it, so that its number stays its own. A command stopped by another signal may be
+/// continued by the sender.
 #[cfg(unix)]
 fn look(child: &mut Child) -> Look {
     let options = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -136,7 +140,7 @@ fn look(child: &mut Child) -> Look {
     if matches!(child.try_wait(), Ok(None)) { Look::Runs } else { Look::Ended }
 }
 
-/// Asks all processes of a command to end, or ends them.
+/// Asks all processes of a command to end, or kills them.
 #[cfg(unix)]
 fn signal(child: &mut Child, is_final: bool) {
     let _ = kill_process_group(Pid::from_child(child), if is_final { Signal::KILL } else { Signal::TERM });
@@ -147,14 +151,15 @@ fn signal(child: &mut Child, _: bool) {
     let _ = child.kill();
 }
 
-/// What a command says, on both streams; the last of it.
+/// Last output of a command, from both streams.
 struct Said {
     kept: Arc<Mutex<VecDeque<u8>>>,
     ended: Receiver<()>,
 }
 
 impl Said {
-    /// Reads a pipe until it ends. Who holds it longer than the command is left behind.
+    /// Reads a pipe on a thread until it ends. If a process holds it longer than the command, the thread is left
+    /// behind.
     fn by(mut reader: PipeReader) -> Self {
         let kept: Arc<Mutex<VecDeque<u8>>> = Arc::default();
         let (end, ended) = channel();
@@ -176,7 +181,7 @@ impl Said {
             }
             drop(end);
         };
-        // Without a thread the command finds its pipe closed when it writes there.
+        // If there is no thread, the command finds its pipe closed when it writes.
         let _ = thread::Builder::new().name("said by a command".into()).spawn(read);
         Said { kept, ended }
     }
@@ -239,7 +244,7 @@ mod tests {
         assert!(matches!(here("kill -TTIN $$; exit 0", &token), Err(Failure::AtTerminal)));
     }
 
-    /// Whether a process has ended; one that nobody waits for yet has.
+    /// Whether a process has ended, even if it was not reaped yet.
     fn is_gone(pid: i32) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {

@@ -1,4 +1,4 @@
-//! What a directory's drops are and what is known of them, as the file of states keeps it from run to run.
+//! States of a directory's drops, as the file of states keeps them from run to run.
 
 use super::content::Sum;
 use super::{DropsError, refused};
@@ -9,19 +9,21 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a file of states says it is.
+/// Format name in a file of states.
 const FORMAT: &str = "anabranch drop states";
-/// The version that is written.
+/// Version that is written.
 const VERSION: u32 = 1;
-/// Bytes that it may have.
+/// Most bytes of the file.
 const MOST_BYTES: u64 = files::MOST_BYTES;
 
-/// The state of a drop: DALiuGE's of data (initialized, writing, completed, error) and of applications (not run, running, finished, error), and what
-/// became of those that were not reached.
+/// State of a drop.
+///
+/// The states of data (initialized, writing, completed, error) and of applications (not run, running, finished, error)
+/// are DALiuGE's. Skipped and cancelled are for drops that were not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Data that nobody has written.
+    /// Data that were not written.
     #[default]
     Initialized,
     /// Data whose application runs.
@@ -34,16 +36,16 @@ pub enum State {
     Running,
     /// An application that has ended well.
     Finished,
-    /// An application that has failed, or data that are not there.
+    /// An application that has failed, or data that are missing.
     Error,
-    /// A drop that depends on one with an error.
+    /// A drop that depends on a drop with an error.
     Skipped,
-    /// An application that was ended with the run, and what it was writing.
+    /// An application that was ended with the run, and its outputs.
     Cancelled,
 }
 
 impl State {
-    /// Its name, as tables have it.
+    /// Returns its name, as tables show it.
     pub fn name(self) -> &'static str {
         match self {
             State::Initialized => "initialized",
@@ -59,23 +61,23 @@ impl State {
     }
 }
 
-/// What is known of a drop.
+/// Record of a drop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) state: State,
-    /// Of an application that has ended well: the checksum of its command and the paths of its outputs.
+    /// For an application that has ended well: checksum of its command and its outputs' paths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<String>,
-    /// The same of what it read.
+    /// For an application that has ended well: checksum of its inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) inputs: Option<String>,
-    /// Of an application: how long it took.
+    /// For an application: its time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seconds: Option<f64>,
-    /// Of data that are completed.
+    /// For completed data: their checksum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) checksum: Option<String>,
-    /// Of data that are completed.
+    /// For completed data: their size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) bytes: Option<u64>,
     /// Seconds since 1970 at which the state was reached.
@@ -84,7 +86,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// What data hold.
+    /// Returns the content of data.
     pub(super) fn sum(&self) -> Option<Sum> {
         Some(Sum { checksum: self.checksum.clone()?, bytes: self.bytes? })
     }
@@ -93,12 +95,12 @@ impl Record {
         (self.checksum, self.bytes) = (Some(sum.checksum.clone()), Some(sum.bytes));
     }
 
-    /// Forgets what makes it worth keeping.
+    /// Forgets everything but the state, so that the application is not skipped.
     pub(super) fn forget(&mut self) {
         *self = Record { state: self.state, ..Record::default() };
     }
 
-    /// Forgets what was, since something new begins.
+    /// Forgets the previous results and sets the state of a new run.
     pub(super) fn begin(&mut self, state: State) {
         self.forget();
         self.state = state;
@@ -116,7 +118,7 @@ pub(super) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The records of a directory, by the drops' ids.
+/// Records of a directory, by the drops' ids.
 pub(super) type Records = BTreeMap<String, Record>;
 
 #[derive(Serialize, Deserialize)]
@@ -126,10 +128,10 @@ struct Document {
     drops: Records,
 }
 
-/// Reads a file of states; a missing one is empty.
+/// Reads a file of states. A missing file is empty.
 ///
 /// # Errors
-/// A file that cannot be read or is none of ours; it stays as it is.
+/// If it cannot be read or is not a file of states. It is left unchanged.
 pub(super) fn load(path: &Path) -> Result<Records, DropsError> {
     let told = |why: String| {
         let next = "move it away, so that all is run again, or choose another directory (--dir)";
@@ -152,10 +154,10 @@ pub(super) fn load(path: &Path) -> Result<Records, DropsError> {
     }
 }
 
-/// Writes a file of states that was loaded before, whole or not at all.
+/// Writes a file of states that was loaded before, atomically.
 ///
 /// # Errors
-/// If it cannot be written; an earlier one is then as it was.
+/// If it cannot be written. An earlier file is then unchanged.
 pub(super) fn save(path: &Path, drops: &Records) -> Result<(), DropsError> {
     #[derive(Serialize)]
     struct Written<'r> {

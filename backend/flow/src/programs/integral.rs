@@ -1,25 +1,27 @@
-//! The integral of √(1 − x²) from −1 to 1, twice: π, by fork-join and as a pipeline of three stages.
+//! Two flows for π, as the integral of √(1 − x²) from −1 to 1, doubled: fork-join, and a pipeline of three stages.
 
 use super::Program;
 use crate::{Collected, Flow};
 use std::ops::Range;
 
-/// All parts at once: a node for each, and one that adds them up.
+/// All parts at once: a node for each part, and a node that adds them up.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkJoin {
-    /// Points at which the function is computed.
+    /// Number of points at which the function is computed.
     pub points: usize,
-    /// Parts into which they are divided; one at least.
+    /// Number of parts into which they are divided; at least one.
     pub parts: usize,
 }
 
-/// One part after the other: a source of ranges, a stage that integrates, and one that adds up in order. The graph has three nodes, so that a static
-/// placement alone cannot use more than three workers: what the paper's scheduler could not speed up.
+/// One part after the other: a source of ranges, a stage that integrates, and a stage that adds up in order.
+///
+/// The graph has three nodes, so a static placement alone cannot use more than three workers. The paper's scheduler
+/// could not speed it up.
 #[derive(Clone, Copy, Debug)]
 pub struct Pipeline {
-    /// Points at which the function is computed.
+    /// Number of points at which the function is computed.
     pub points: usize,
-    /// Parts into which they are divided; one at least.
+    /// Number of parts into which they are divided; at least one.
     pub parts: usize,
 }
 
@@ -81,20 +83,20 @@ fn sequential(points: usize, parts: usize) -> f64 {
     ranges(points, parts).map(|range| integral(range, points)).sum()
 }
 
-/// What a part takes, assumed at two nanoseconds a point.
+/// Assumed seconds of a part, at two nanoseconds per point.
 fn seconds(range: &Range<usize>) -> f64 {
     2e-9 * range.len() as f64
 }
 
-/// `points` in parts of nearly the same length.
+/// Divides `points` into parts of nearly equal length.
 fn ranges(points: usize, parts: usize) -> impl Iterator<Item = Range<usize>> + Send {
     let parts = parts.max(1);
-    // Wide, for the product of two numbers of the user's.
+    // 128 bits, for the product of two numbers of the user's.
     let start = move |part: usize| (points as u128 * part as u128 / parts as u128) as usize;
     (0..parts).map(move |part| start(part)..start(part + 1))
 }
 
-/// The share of these of all points, by the midpoint rule.
+/// Returns the share of some points in the integral over all points, by the midpoint rule.
 fn integral(range: Range<usize>, points: usize) -> f64 {
     let step = 2.0 / points as f64;
     let height = |point: usize| {

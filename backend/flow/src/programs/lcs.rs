@@ -1,10 +1,10 @@
-//! The length of the longest common subsequence of two strings, by blocks of the score matrix: a wavefront.
+//! Length of the longest common subsequence of two strings, by blocks of the score matrix: a wavefront.
 
 use super::{Program, Random};
 use crate::{Collected, Flow};
 use std::sync::Arc;
 
-/// Letters of random strings.
+/// Number of letters in random strings.
 const LETTERS: u64 = 4;
 
 /// Two strings, and the side of a block.
@@ -15,16 +15,16 @@ pub struct Lcs {
     block: usize,
 }
 
-/// A row or column of scores at the border of a block, with the score before its first.
+/// Scores in a row or column at the border of a block, with the score before its first.
 type Border = Arc<[u32]>;
 
 impl Lcs {
-    /// These strings in blocks of at most `block` letters each way, at least one.
+    /// Makes the problem of these strings, in blocks of at most `block` letters each way, at least one.
     pub fn new(a: Vec<u8>, b: Vec<u8>, block: usize) -> Self {
         Lcs { a, b, block: block.max(1) }
     }
 
-    /// Two random strings of `size` letters.
+    /// Makes two random strings of `size` letters.
     pub fn random(size: usize, block: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut string = || (0..size).map(|_| b'a' + (random.next() >> 32) as u8 % LETTERS as u8).collect();
@@ -40,7 +40,8 @@ impl Program for Lcs {
         "lcs"
     }
 
-    /// A node a block, which reads the last row of the block above and the last column of the block to the left.
+    /// Builds the flow. Each block's node reads the last row of the block above and the last column of the block to the
+    /// left.
     fn flow(&self) -> (Flow<'_>, Collected<u32>) {
         let mut flow = Flow::new();
         let zeros: Border = vec![0; self.block + 1].into();
@@ -70,13 +71,14 @@ impl Program for Lcs {
     }
 }
 
-/// What a block takes, assumed at a nanosecond a score.
+/// Assumed seconds of a block, at a nanosecond per score.
 fn seconds(a: &[u8], b: &[u8]) -> f64 {
     1e-9 * (a.len() * b.len()) as f64
 }
 
-/// The last row and the last column of the block of `a` and `b` under the row `top` and right of the column `left`, which may be
-/// longer than the block.
+/// Returns the last row and the last column of the block of `a` and `b`.
+///
+/// `top` is the row above it, and `left` the column to its left. Both may be longer than the block.
 fn block(a: &[u8], b: &[u8], top: &[u32], left: &[u32]) -> [Border; 2] {
     let mut row = top[..=b.len()].to_vec();
     let mut right = Vec::with_capacity(a.len() + 1);

@@ -1,4 +1,4 @@
-//! A product of two square matrices by blocks: fork and join.
+//! Product of two square matrices by blocks: fork and join.
 
 use super::{Program, Random};
 use crate::{Collected, Flow};
@@ -14,7 +14,7 @@ pub struct Matmul {
 }
 
 impl Matmul {
-    /// Two matrices of random numbers from -1 to 1, in blocks of at most `block` rows and columns, at least one.
+    /// Makes two matrices of random numbers from -1 to 1, in blocks of at most `block` rows and columns, at least one.
     pub fn random(size: usize, block: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut matrix = || (0..size * size).map(|_| (random.next() >> 40) as f32 / (1 << 23) as f32 - 1.0).collect();
@@ -22,13 +22,13 @@ impl Matmul {
         Matmul { a, b, size, block: block.max(1) }
     }
 
-    /// The columns of `b` from `first` on, as many as a block has, row by row.
+    /// Returns the columns of one block of `b`, from `first` on, row by row.
     fn columns(&self, first: usize) -> Vec<f32> {
         let last = (first + self.block).min(self.size);
         self.b.chunks(self.size.max(1)).flat_map(|row| &row[first..last]).copied().collect()
     }
 
-    /// Puts a block into its place in the product.
+    /// Copies a block to its position in the product.
     fn place(&self, product: &mut [f32], row: usize, column: usize, block: &[f32]) {
         let width = self.block.min(self.size - column);
         for (offset, values) in block.chunks(width).enumerate() {
@@ -48,7 +48,8 @@ impl Program for Matmul {
         "matmul"
     }
 
-    /// A feeder for each panel of rows of `a` and of columns of `b`, a node for each block of the product, and one that puts them together.
+    /// Builds the flow: a feeder for each panel of rows of `a` and of columns of `b`, a node for each block of the
+    /// product, and a node that assembles them.
     fn flow(&self) -> (Flow<'_>, Collected<Vec<f32>>) {
         let mut flow = Flow::new();
         let panel_bytes = 4 * (self.block * self.size) as u64;
@@ -93,8 +94,9 @@ impl Program for Matmul {
     }
 }
 
-/// The product of some rows with some columns of `depth` numbers each, both row by row. Each sum goes from the first to the last, so that its
-/// bits do not depend on blocks.
+/// Returns the product of some rows and some columns of `depth` numbers each, both row by row.
+///
+/// Each sum goes from the first to the last number, so that its bits do not depend on blocks.
 fn product(a: &[f32], b: &[f32], depth: usize) -> Vec<f32> {
     if depth == 0 {
         return Vec::new();

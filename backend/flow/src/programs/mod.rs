@@ -1,5 +1,5 @@
-//! The programs of Silva et al., section IV, as flows: a wavefront, a product by blocks, and an integral by fork-join and as a pipeline. Each also
-//! as a plain loop, to check the flow's answer and to measure what it gains.
+//! Programs of Silva et al., section IV, as flows: a wavefront, a product by blocks, and an integral by fork-join and
+//! as a pipeline. Each program also exists as a plain loop, to check the flow's answer and to measure the speedup.
 
 mod integral;
 mod lcs;
@@ -11,21 +11,21 @@ pub use matmul::Matmul;
 
 use super::{Collected, Flow, FlowError, FlowOptions, FlowReport, Peers};
 
-/// A computation that is known both as a flow and as a loop.
+/// A computation that exists both as a flow and as a loop.
 pub trait Program: Sync {
-    /// What it computes. Flow and loop give the same, bit for bit.
+    /// Result of the computation. Flow and loop give equal results, bit for bit.
     type Answer: PartialEq + Send;
 
-    /// Its name on a command line.
+    /// Returns its name on a command line.
     fn name(&self) -> &'static str;
 
-    /// The flow, and where its answer will be: an item for each iteration, the last of which counts.
+    /// Returns the flow and its answers: an item for each iteration, the last of which counts.
     fn flow(&self) -> (Flow<'_>, Collected<Self::Answer>);
 
-    /// The same as a loop on the calling thread.
+    /// Computes the answer in a loop on the calling thread.
     fn sequential(&self) -> Self::Answer;
 
-    /// Runs the flow: its answer, and what the run did.
+    /// Runs the flow, and returns its answer and the report.
     ///
     /// # Errors
     /// As [`Flow::run`].
@@ -35,7 +35,7 @@ pub trait Program: Sync {
         Ok((answers.take().pop(), report))
     }
 
-    /// The same among processes ([`Flow::run_among`]); that of machine 0 has the answer.
+    /// Runs the flow among processes ([`Flow::run_among`]). The process of machine 0 gets the answer.
     ///
     /// # Errors
     /// As [`Flow::run_among`].
@@ -47,7 +47,7 @@ pub trait Program: Sync {
     }
 }
 
-/// Random numbers that are the same everywhere (xorshift64*, Vigna 2016).
+/// Random numbers that are equal on all machines (xorshift64*, Vigna 2016).
 struct Random(u64);
 
 impl Random {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn flows_give_what_loops_give() {
-        // Blocks that do not divide the size, and one block for all.
+        // Blocks that do not divide the size, and one block for everything.
         for block in [7, 16, 100] {
             holds(&Lcs::random(60, block, 1));
             holds(&Matmul::random(40, block, 2));
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// The nodes whose weights are seconds are few enough to take no second.
+    /// Checks that the weights are in seconds: a small program is predicted to take less than 0.1 s.
     fn is_weighed<P: Program>(program: &P) {
         let crew = Crew::of(2).expect("a small crew");
         let allocation = program.flow().0.place("heft", &crew).expect("a sound flow");

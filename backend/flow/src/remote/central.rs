@@ -1,7 +1,9 @@
-//! A central scheduler's workers in other processes: here each is a thread that takes tasks as any worker does, and has them run over there.
+//! Remote workers of a central scheduler. In the leader, a thread stands for each: it takes tasks as any worker does,
+//! and sends them there.
 //!
-//! The ready queue and the operands are in the leader's process. A task goes to its worker with its operands, what it delivers comes back
-//! port by port, and that it has run asks for the next: until then the thread that stands for the worker waits.
+//! The ready queue and the operands are in the leader's process. A task goes to its worker with its operands, and its
+//! results come back port by port. The thread that stands for the worker waits until the message that the task has run,
+//! and then takes the next task.
 
 use super::super::body::Outcome;
 use super::super::engine::{Engine, TICK};
@@ -18,19 +20,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread;
 
-/// What became of a task, and, in a run that is profiled, when it ran.
+/// Outcome of a task and, in a profiled run, its times.
 type Done = (Outcome, Option<(u64, u64)>);
 
-/// Where the leader keeps what it knows of a worker of another process.
+/// The leader's state of a worker in another process.
 pub(super) struct Desk {
     at: Mutex<Option<At>>,
     results: (Sender<Done>, Receiver<Done>),
 }
 
-/// What a worker is at.
+/// State of a worker's current task.
 struct At {
     task: Task,
-    /// Operands that have come back.
+    /// Number of operands that have come back.
     landed: usize,
 }
 
@@ -41,17 +43,17 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// The task that the worker is at.
+    /// Returns the worker's current task.
     pub(super) fn task(&self) -> Option<Task> {
         lock(&self.at).as_ref().map(|at| at.task)
     }
 }
 
-/// A task for a worker of this process: its message.
+/// Message with a task for a worker of this process.
 type Order = (Head, Vec<u8>);
 
 impl Far {
-    /// Has a task run by the worker of another process for which this thread stands; none if the run is over before.
+    /// Runs a task on the remote worker of this thread; `None` if the run is over first.
     pub(crate) fn call(&self, engine: &Engine<'_, '_>, task: Task, hand: &Hand) -> Option<Done> {
         let Task { node, slot } = task;
         let (desk, iteration) = (&self.desks[hand.worker], engine.matching.iteration(slot));
@@ -82,7 +84,7 @@ impl Far {
 }
 
 impl Engine<'_, '_> {
-    /// Takes what a worker of another process says of its task; none if that has no sense.
+    /// Handles a message of a remote worker about its task; `None` if the message is not valid.
     pub(super) fn take_result(&self, far: &Far, peer: u32, head: Head, content: &[u8]) -> Option<()> {
         let Head { kind, node, port, slot, .. } = head;
         match kind {
@@ -123,7 +125,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// A process that does not lead: runs what its workers are sent until the leader says that all is done, or hangs up.
+    /// Serves a process that does not lead: runs tasks sent to its workers until the leader reports the end or hangs
+    /// up.
     pub(super) fn serve(&self, far: &Far) {
         thread::scope(|scope| {
             let mut workers: Vec<(u32, Sender<Order>)> = Vec::new();
@@ -141,13 +144,13 @@ impl Engine<'_, '_> {
         });
         if lock(&self.failure).is_none() {
             let share = Share { logs: Vec::new(), items: Vec::new(), sent: far.post.sent() };
-            // Where it cannot be told the leader sees that this process hangs up.
+            // If this cannot be sent, the leader sees that this process hangs up.
             let _ = far.tell(0, &Control::Share(share), || false);
         }
         far.post.hang_up();
     }
 
-    /// Gives each worker what it is sent.
+    /// Passes each task to its worker.
     fn hand_out(&self, far: &Far, workers: &[(u32, Sender<Order>)]) -> Result<(), String> {
         let stop = || self.is_cancelled();
         let Some(mut ear) = far.post.listen(0, &stop) else { return Ok(()) };
@@ -161,7 +164,7 @@ impl Engine<'_, '_> {
                 Kind::Task if (head.slot as usize) < self.matching.window() => {
                     let worker = workers.iter().find(|(worker, _)| *worker == head.port);
                     let order = (head, std::mem::take(&mut content));
-                    // It has one at a time.
+                    // A worker has one task at a time.
                     let is_free = worker.is_some_and(|(_, orders)| orders.try_send(order).is_ok());
                     is_free.then_some(()).ok_or_else(|| self.senseless(head))?;
                 }
@@ -171,7 +174,7 @@ impl Engine<'_, '_> {
         Err(self.hung_up(far, 0))
     }
 
-    /// A worker's run.
+    /// Runs a worker.
     fn attend(&self, far: &Far, inbox: &Receiver<Order>) {
         for (head, content) in inbox {
             match catch_unwind(AssertUnwindSafe(|| self.run_order(far, head, &content))) {
@@ -189,7 +192,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Runs a task and sends back what it delivers; none if the message has no sense.
+    /// Runs a task and sends back its operands; `None` if the message is not valid.
     fn run_order(&self, far: &Far, head: Head, mut content: &[u8]) -> Option<()> {
         let Head { slot, iteration, .. } = head;
         let node = self.nodes.get(head.node as usize)?;
@@ -224,15 +227,15 @@ impl Engine<'_, '_> {
         far.send(self, 0, frame, operands);
     }
 
-    /// This process cannot go on, and says so.
+    /// Reports to the leader that this process cannot go on.
     fn refuse(&self, far: &Far, failure: FlowError) {
         self.fail(failure);
-        // The first counts.
+        // The first failure counts.
         let first = lock(&self.failure).as_ref().map(ToString::to_string);
-        // Where it cannot be told the leader sees that this process hangs up.
+        // If this cannot be sent, the leader sees that this process hangs up.
         first.into_iter().for_each(|reason| drop(far.tell(0, &Control::Failed { reason }, || false)));
     }
 }
 
-/// What becomes of tasks, by the number that messages have for it.
+/// Outcomes of tasks, indexed by their number in messages.
 const OUTCOMES: [Outcome; 3] = [Outcome::Delivered, Outcome::Dropped, Outcome::Ended];

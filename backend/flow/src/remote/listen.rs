@@ -1,5 +1,5 @@
-//! What a process hears from its peers. Every message is checked before anything is done with it: whatever a peer says, it neither panics nor
-//! takes memory beyond what the run has anyway.
+//! Receives messages from peers. Every message is checked before it is acted on: no message can cause a panic, or use
+//! more memory than the run does anyway.
 
 use super::super::engine::{Engine, Node};
 use super::super::error::FlowError;
@@ -11,24 +11,25 @@ use anabranch_kernels::panic_text;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Most of any number in a report: more than tasks, bytes or nanoseconds of any run, and many of them can be added up.
+/// Most that any number in a report may be: more than the tasks, bytes or nanoseconds of any run, and small enough to
+/// add many of them.
 pub(super) const MOST: u64 = 1 << 48;
 
-/// What was heard from a peer.
+/// Messages received from a peer.
 #[derive(Default)]
 struct Heard {
-    /// By kind, node, port and slot: the iteration of the last message.
+    /// By kind, node, port and slot: iteration of the last message.
     last: BTreeMap<(u8, u32, u32, u32), u64>,
     ready: Vec<Task>,
 }
 
-/// Why a message cannot be.
+/// Reason why a message is not valid.
 type Refusal = String;
 
 impl Heard {
     /// Whether this is the first such message in its iteration.
     fn is_new(&mut self, head: Head) -> bool {
-        // There is an operand, or there is none.
+        // An operand and its absence exclude each other.
         let kind = if head.kind == Kind::Dropped { Kind::Operand } else { head.kind };
         let last = self.last.insert((kind as u8, head.node, head.port, head.slot), head.iteration);
         last.is_none_or(|last| last < head.iteration)
@@ -36,7 +37,7 @@ impl Heard {
 }
 
 impl Engine<'_, '_> {
-    /// Does what a peer says until it has no more to say.
+    /// Handles a peer's messages until the last.
     pub(super) fn listen(&self, far: &Far, peer: u32) {
         let heard = catch_unwind(AssertUnwindSafe(|| self.hear_all(far, peer)));
         let reason = match heard {
@@ -60,11 +61,11 @@ impl Engine<'_, '_> {
             self.take(far, peer, head, &content, &mut heard).ok_or_else(|| self.senseless(head))?;
             self.share_all(&mut heard.ready);
         }
-        // Others tell the leader, which sees for itself who has gone.
+        // Other processes report to the leader, which sees for itself which peer has gone.
         if far.leads() || peer == 0 { Err(self.hung_up(far, peer)) } else { Ok(()) }
     }
 
-    /// The next message; none once the peer has gone, or nobody wants to hear any more.
+    /// Returns the next message; `None` once the peer has gone or the run is cancelled.
     pub(super) fn hear(&self, peer: u32, ear: &mut Ear<'_>, content: &mut Vec<u8>) -> Result<Option<Head>, Refusal> {
         match ear.next(content) {
             Ok(head) => Ok(head),
@@ -73,7 +74,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Why a message is refused.
+    /// Returns the reason why a message is rejected.
     pub(super) fn senseless(&self, head: Head) -> Refusal {
         let name = self.nodes.get(head.node as usize).map_or("none", |node| &node.name);
         let Head { kind, node, port, slot, iteration } = head;
@@ -82,7 +83,7 @@ impl Engine<'_, '_> {
         )
     }
 
-    /// Who was lost, and what it was there for.
+    /// Returns the error of a lost peer: its machine, and the node that it ran or was to run.
     pub(super) fn hung_up(&self, far: &Far, peer: u32) -> Refusal {
         let running = workers_of(self.options.crew(), peer).filter_map(|worker| far.desks[worker as usize].task());
         let running: Vec<&str> = running.map(|task| self.nodes[task.node as usize].name.as_str()).collect();
@@ -97,7 +98,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Does what a message says; none if it has no sense.
+    /// Handles a message; `None` if it is not valid.
     fn take(&self, far: &Far, peer: u32, head: Head, content: &[u8], heard: &mut Heard) -> Option<()> {
         let Head { kind, slot, iteration, .. } = head;
         if far.is_central {
@@ -105,7 +106,8 @@ impl Engine<'_, '_> {
         }
         let is_known = (slot as usize) < self.matching.window();
         let current = if is_known { self.matching.iteration(slot) } else { return None };
-        // The leader has said which iteration is in a slot before anybody can speak of it; others may not have heard it yet.
+        // The leader has announced the iteration of a slot before any message about it. Other processes may not have
+        // received the announcement yet.
         let is_due = if far.leads() { iteration == current } else { iteration >= current };
         match kind {
             Kind::Operand | Kind::Dropped if is_due => {
@@ -134,7 +136,7 @@ impl Engine<'_, '_> {
         Some(())
     }
 
-    /// Does what a peer says at the end.
+    /// Handles a peer's control message at the end.
     pub(super) fn obey(&self, far: &Far, peer: u32, control: Control) -> Result<(), Refusal> {
         match control {
             Control::Done { iterations } if peer == 0 => {
@@ -178,7 +180,7 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Whether a node is a source of a machine's.
+/// Whether a node is a source of a machine.
 fn is_source(node: &Node<'_>, machine: u32) -> bool {
     node.machine == machine && node.items.is_some()
 }

@@ -1,9 +1,12 @@
-//! Runs whose machines are processes: each runs the same engine on what is its own of the same flow, and sends what belongs to another.
+//! Runs whose machines are processes: each runs the same engine on its own part of the same flow, and sends operands to
+//! the others.
 //!
-//! Under a local scheduler each process matches the operands of the nodes of its machine. That of machine 0 leads: it alone admits iterations. It says
-//! so to the processes that have nodes which begin one, and each process with sinks says when all of its own are done. What is known of an
-//! iteration in one process only follows from messages about that iteration, which are all there before its slot is used again: a
-//! message is for a node that leads to a sink, for which the leader waits.
+//! Under a local scheduler each process matches the operands of the nodes of its machine. The process of machine 0
+//! leads: it alone admits iterations. It announces them to the processes that have nodes which begin an iteration. Each
+//! process with sinks reports when all of its own sinks are done.
+//!
+//! A process learns of an iteration only from messages about it. All of these arrive before the iteration's slot is
+//! used again: each message is for a node that leads to a sink, and the leader waits for all sinks.
 
 mod central;
 mod listen;
@@ -30,7 +33,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Instant;
 
-/// What this process knows of the others.
+/// State of the other processes.
 pub(super) struct Far {
     own: u32,
     is_central: bool,
@@ -46,26 +49,26 @@ pub(super) struct Far {
     shares: Mutex<Vec<Share>>,
 }
 
-/// What processes say to each other before and after a run.
+/// Control messages between processes before and after a run.
 #[derive(Debug, Serialize, Deserialize)]
 enum Control {
-    /// To the leader: which run this process is ready for.
+    /// To the leader: the run that this process is ready for.
     Ready { run: String },
     /// From the leader: the run has started at this time of the system's monotonic clock, in nanoseconds.
     Start { at: u64 },
-    /// From the leader: all is done.
+    /// From the leader: all iterations are done.
     Done { iterations: u64 },
-    /// To the leader: why this process cannot go on.
+    /// To the leader: the reason why this process cannot go on.
     Failed { reason: String },
-    /// To the leader, at the end.
+    /// To the leader, at the end: the share of the report.
     Share(Share),
 }
 
-/// What a process did.
+/// A process's share of the report.
 #[derive(Debug, Serialize, Deserialize)]
 struct Share {
     logs: Vec<Log>,
-    /// Sources, and what they delivered.
+    /// Sources, and the number of items that they delivered.
     items: Vec<(u32, u64)>,
     sent: Sent,
 }
@@ -111,7 +114,7 @@ pub(super) fn run(flow: Flow<'_>, options: &FlowOptions, peers: Peers) -> Result
     Ok(FlowReport { sent: Some(sent), ..engine.report(logs, time)? })
 }
 
-/// Where the tasks of each node go. What has a state has it in one process.
+/// Returns the home of each node's tasks. A node with a state stays in one process.
 fn homes(flow: &Flow<'_>, options: &FlowOptions, machines: Option<&[u32]>) -> Vec<Home> {
     let mut homes = placing::homes(flow, machines);
     if !options.scheduler.is_local() {
@@ -124,7 +127,7 @@ fn homes(flow: &Flow<'_>, options: &FlowOptions, machines: Option<&[u32]>) -> Ve
     homes
 }
 
-/// Whether a run among these peers is possible.
+/// Checks that a run among these peers is possible.
 fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers) -> Result<(), FlowError> {
     let (processes, machines) = (peers.streams.len(), options.crew().machine_count());
     if processes != machines as usize {
@@ -132,7 +135,7 @@ fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers)
         return Err(FlowError::Options(why));
     }
     let machine = |node: usize| homes[node].machine(options.crew());
-    // Under a central scheduler operands wait on machine 0, and a task may be anybody's.
+    // Under a central scheduler operands wait on machine 0, and a task may go to any machine.
     let leaves = |node: usize| homes[node] == Home::Anywhere || machine(node) != 0;
     for (reader, node) in flow.nodes.iter().enumerate() {
         for input in node.inputs.iter().filter(|input| !input.line.travels()) {
@@ -149,7 +152,7 @@ fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers)
     Ok(())
 }
 
-/// What all processes of a run must have the same.
+/// Returns a digest of everything that all processes of a run must have in common.
 fn fingerprint(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home]) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut add = |text: String| {
@@ -169,12 +172,12 @@ fn out_of_place(machine: u32) -> FlowError {
     FlowError::Machine { machine, reason: "what it says is out of place".to_owned() }
 }
 
-/// A message could not be sent though its receiver is there.
+/// Returns the error of a message that could not be sent though its receiver is there.
 fn unsent(machine: u32, error: &io::Error) -> FlowError {
     FlowError::Machine { machine, reason: format!("nothing can be sent to it: {error}") }
 }
 
-/// Nanoseconds of the clock that all processes share.
+/// Returns nanoseconds of the clock that all processes share.
 fn monotonic() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
@@ -209,7 +212,7 @@ impl Far {
         self.own == 0
     }
 
-    /// Whether what belongs to a machine is here.
+    /// Whether operands and tasks of a machine are kept in this process.
     pub(super) fn is_own(&self, machine: u32) -> bool {
         machine == self.own || self.is_central && self.leads()
     }
@@ -219,7 +222,7 @@ impl Far {
         machine == self.own
     }
 
-    /// Other processes whose sinks this one waits for.
+    /// Number of other processes whose sinks this process waits for.
     pub(super) fn awaited(&self) -> u32 {
         let others = (0..).zip(&self.ends).filter(|(machine, ends)| **ends && !self.is_own(*machine));
         if self.leads() { others.count() as u32 } else { 0 }
@@ -230,12 +233,13 @@ impl Far {
         self.start
     }
 
-    /// The run has failed: with the leader it ends everywhere; another says so, for which it need hear nothing more.
+    /// Gives up after a failure. The leader ends the run in all processes. Any other process stops listening, and
+    /// reports the failure when it leaves.
     pub(super) fn give_up(&self) {
         if self.leads() { self.post.hang_up() } else { self.post.deafen() }
     }
 
-    /// Sends an operand of a node to the process of its reader, or says that there will be none.
+    /// Sends an operand of a node to the process of its reader, or reports that there will be none.
     pub(super) fn pass(&self, engine: &Engine<'_, '_>, reader: &Reader, slot: u32, is_dropped: bool) {
         let Reader { node, port, .. } = *reader;
         let iteration = engine.matching.iteration(slot);
@@ -251,7 +255,7 @@ impl Far {
         }
     }
 
-    /// Says that an iteration has begun to all who begin it, too.
+    /// Announces an iteration to all processes that begin it, too.
     pub(super) fn begin(&self, engine: &Engine<'_, '_>, slot: u32) {
         let others = (0..).zip(&self.begins).filter(|(machine, begins)| **begins && !self.is_own(*machine));
         for (machine, _) in others {
@@ -260,13 +264,13 @@ impl Far {
         }
     }
 
-    /// Says that all sinks of this process are done.
+    /// Reports that all sinks of this process are done.
     pub(super) fn finished(&self, engine: &Engine<'_, '_>, slot: u32) {
         let head = Head::of(Kind::Finished, slot, engine.matching.iteration(slot));
         self.send(engine, 0, head.frame(), None);
     }
 
-    /// Says that a source has ended.
+    /// Reports that a source has ended.
     pub(super) fn ended(&self, engine: &Engine<'_, '_>, iteration: u64) {
         if !self.leads() {
             self.send(engine, 0, Head::of(Kind::Ended, 0, iteration).frame(), None);
@@ -274,7 +278,7 @@ impl Far {
     }
 
     fn send(&self, engine: &Engine<'_, '_>, to: u32, frame: Vec<u8>, operands: Option<u64>) {
-        // What the leader is told is told though all is over: it may be why.
+        // Messages to the leader are sent even after the end: they may hold the cause.
         let stop = || engine.is_cancelled() || engine.is_over() && to != 0;
         if let Err(error) = self.post.send(to, frame, operands, stop) {
             engine.fail(unsent(to, &error));
@@ -283,7 +287,7 @@ impl Far {
 
     fn tell(&self, to: u32, control: &Control, stop: impl Fn() -> bool) -> Result<(), FlowError> {
         let mut frame = Head::of(Kind::Control, 0, 0).frame();
-        // No map with keys that are no texts, and nothing that refuses: it can be written.
+        // Cannot fail: no map has keys that are not strings, and no value refuses to be serialized.
         let _ = serde_json::to_writer(&mut frame, control);
         if content_of(&frame) > MOST_BYTES {
             return self.tell(to, &Control::Failed { reason: "its report is too long".to_owned() }, stop);
@@ -296,7 +300,7 @@ impl Far {
         self.post.peers().filter_map(|peer| tell(peer).err()).for_each(|failure| engine.fail(failure));
     }
 
-    /// The next control message of a peer before the run.
+    /// Returns the next control message of a peer before the run.
     fn expect(&self, peer: u32, options: &FlowOptions) -> Result<Control, FlowError> {
         let stop = || options.cancel.as_ref().is_some_and(|token| token.is_cancelled());
         let mut content = Vec::new();
@@ -311,7 +315,7 @@ impl Far {
         }
     }
 
-    /// Makes sure that all processes are ready for the same run.
+    /// Checks that all processes are ready for the same run.
     fn meet(&self, run: &str, options: &FlowOptions) -> Result<(), FlowError> {
         if !self.leads() {
             return self.tell(0, &Control::Ready { run: run.to_owned() }, || false);
@@ -352,9 +356,9 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// The end of a process that does not lead: it says what it did, or why it could not go on.
+    /// Ends a process that does not lead: sends its share of the report, or the reason why it could not go on.
     fn leave(&self, far: &Far, mut logs: Vec<Log>) -> Vec<Log> {
-        // One message holds them all: an event has less than 128 bytes, but for numbers that no run comes to.
+        // One message holds all logs: an event takes less than 128 bytes, except with numbers that no run reaches.
         let most = MOST_BYTES / 2 / 128 / logs.len().max(1);
         for log in &mut logs {
             log.is_cut |= log.events.len() > most;
@@ -365,7 +369,7 @@ impl Engine<'_, '_> {
             (0..).zip(&self.nodes).filter_map(|(node, own)| Some((node, own.items.as_ref()?.load(Ordering::Relaxed))));
         let share = Share { logs, items: items.collect(), sent: far.post.sent() };
         let control = failure.map_or(Control::Share(share), |reason| Control::Failed { reason });
-        // Where it cannot be told the leader sees that this process hangs up.
+        // If this cannot be sent, the leader sees that this process hangs up.
         let _ = far.tell(0, &control, || false);
         far.post.hang_up();
         match control {
@@ -375,7 +379,7 @@ impl Engine<'_, '_> {
     }
 }
 
-/// The workers of a machine.
+/// Returns the workers of a machine.
 fn workers_of(crew: &Crew, machine: u32) -> impl Iterator<Item = u32> + '_ {
     (0..crew.worker_count()).filter(move |worker| crew.machine_of(*worker) == machine)
 }

@@ -1,4 +1,4 @@
-//! The sockets between the processes of a run: made in one process, and handed over to the others.
+//! Sockets between the processes of a run: made in one process, and handed over to the others.
 
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{
@@ -10,12 +10,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// Most machines that can be processes: each has a socket to each other one, and a process has 1024 open files, as systems have it.
+/// Most machines that can be processes: each has a socket to each other, and systems usually allow 1024 open files per
+/// process.
 const MOST: usize = 32;
 
-/// What a process has of a run whose machines are processes: which of them it is, and a socket to each other one.
+/// One process's end of a run whose machines are processes: its machine number, and a socket to each other machine.
 ///
-/// Sockets are made in pairs and have no names, so that nobody else can open them and nothing of them is left.
+/// Sockets are made in pairs and have no names, so that no other process can open them and they leave no files behind.
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_flow as flow; }
@@ -40,15 +41,15 @@ const MOST: usize = 32;
 #[derive(Debug)]
 pub struct Peers {
     pub(super) machine: u32,
-    /// By machine; none for this one.
+    /// Socket to each machine; `None` for this machine.
     pub(crate) streams: Vec<Option<UnixStream>>,
 }
 
 impl Peers {
-    /// The ends of so many machines, each of which has a socket to each other one.
+    /// Returns the ends of `machines` machines, each of which has a socket to each other.
     ///
     /// # Errors
-    /// None, or more than 32; or the system has no more sockets.
+    /// If there are none, or more than 32, or the system has no more sockets.
     pub fn pairs(machines: u32) -> io::Result<Vec<Self>> {
         let count = machines as usize;
         if !(1..=MOST).contains(&count) {
@@ -63,7 +64,7 @@ impl Peers {
         Ok(all)
     }
 
-    /// The machine that this process is.
+    /// Returns the number of this process's machine.
     pub fn machine(&self) -> u32 {
         self.machine
     }
@@ -71,7 +72,7 @@ impl Peers {
     /// Sends this end to the process at the other end of a socket, which takes it over.
     ///
     /// # Errors
-    /// What the system says of the socket.
+    /// The system's error for the socket.
     pub fn hand_over(self, to: &UnixStream) -> io::Result<()> {
         let said = [self.machine.to_le_bytes(), (self.streams.len() as u32).to_le_bytes()].concat();
         let sockets: Vec<_> = self.streams.iter().flatten().map(AsFd::as_fd).collect();
@@ -86,10 +87,10 @@ impl Peers {
         }
     }
 
-    /// Takes over what another process has sent.
+    /// Receives an end that another process has sent.
     ///
     /// # Errors
-    /// If it is no socket from which there is such an end to be had.
+    /// If the socket does not deliver such an end.
     pub fn take_over(from: &UnixStream) -> io::Result<Self> {
         let (mut said, mut space) = ([0; 8], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST))]);
         let mut control = RecvAncillaryBuffer::new(&mut space);

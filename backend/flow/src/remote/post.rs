@@ -1,10 +1,14 @@
-//! Messages between processes: a head of fixed length and what it says follows, over a socket to each peer.
+//! Messages between processes over a socket to each peer: a header of fixed length, followed by the content.
 //!
-//! A process reads each peer with a thread of its own, which writes nothing unless the process leads: it only puts operands where they are taken. So
-//! whoever writes to a process that does not lead is read, whatever others wait for; the leader's readers write to such processes
-//! alone, so that they go on, too, and whoever writes to the leader is read. One that has failed hears nobody, which whoever writes to it sees at once.
-//! Nobody waits for ever, though whoever finds no room in a socket waits.
-//! What is sent and not yet read is bounded as operands are: by edges times iterations under way.
+//! Deadlocks are impossible. A process reads each peer on a thread of its own. In a process that does not lead, this
+//! thread writes nothing: it only puts operands into their slots. Every message to such a process is therefore read,
+//! even if its other threads wait.
+//!
+//! The leader's reading threads write only to processes that do not lead. They make progress, so every message to the
+//! leader is read, too. A process that has failed stops reading, and a write to it fails at once. Hence no thread waits
+//! forever, although a thread does wait while a socket is full.
+//!
+//! The number of messages sent but not yet read is bounded as operands are: by edges times iterations in flight.
 
 use super::super::report::Sent;
 use anabranch_base::lock::lock;
@@ -14,40 +18,40 @@ use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Bytes of a head.
+/// Bytes of a header.
 const HEAD: usize = 25;
 
-/// Most bytes behind a head.
+/// Most bytes of a message's content.
 pub(super) const MOST_BYTES: usize = 1 << 30;
 
-/// How often who waits at a socket looks whether it is to go on waiting.
+/// Time between two checks whether a thread at a socket should go on waiting.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An operand for a port of a node.
     Operand,
-    /// None will come there.
+    /// No operand will come to a port of a node.
     Dropped,
     /// An iteration begins in a slot.
     Begin,
     /// All sinks of a process are done in a slot.
     Finished,
-    /// A source had nothing for an iteration.
+    /// A source had no item for an iteration.
     Ended,
-    /// A task for a worker (in place of a port), with its operands.
+    /// A task with its operands, for the worker whose number replaces the port.
     Task,
-    /// What became of it.
+    /// Outcome of a task.
     Ran,
-    /// Before and after the run: a [`Control`](super::Control) as JSON.
+    /// A [`Control`](super::Control) message as JSON, before or after the run.
     Control,
 }
 
 const KINDS: [Kind; 8] =
     [Kind::Operand, Kind::Dropped, Kind::Begin, Kind::Finished, Kind::Ended, Kind::Task, Kind::Ran, Kind::Control];
 
-/// What a message is about.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: Kind,
@@ -58,12 +62,12 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// A message that is about no node.
+    /// Returns the header of a message that concerns no node.
     pub(super) fn of(kind: Kind, slot: u32, iteration: u64) -> Self {
         Head { kind, node: 0, port: 0, slot, iteration }
     }
 
-    /// The beginning of a message, to which its content is appended.
+    /// Returns the beginning of a message, to which its content is appended.
     pub(super) fn frame(self) -> Vec<u8> {
         let mut frame = vec![self.kind as u8];
         [self.node, self.port, self.slot].iter().for_each(|word| frame.extend(word.to_le_bytes()));
@@ -73,14 +77,14 @@ impl Head {
     }
 }
 
-/// Bytes of what follows the head of a message.
+/// Number of bytes after the header of a message.
 pub(super) fn content_of(frame: &[u8]) -> usize {
     frame.len() - HEAD
 }
 
-/// A process's sockets.
+/// Sockets of a process.
 pub(super) struct Post {
-    /// By machine.
+    /// Connection to each machine.
     lines: Vec<Option<Line>>,
 }
 
@@ -92,7 +96,7 @@ struct Line {
 #[derive(Default)]
 struct State {
     sent: Sent,
-    /// Whether a message was left unfinished.
+    /// Whether a message was left incomplete.
     is_torn: bool,
 }
 
@@ -107,13 +111,15 @@ impl Post {
         Ok(Post { lines: lines.collect::<io::Result<_>>()? })
     }
 
-    /// The other machines.
+    /// Numbers of the other machines.
     pub(super) fn peers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..).zip(&self.lines).filter_map(|(peer, line)| line.as_ref().map(|_| peer))
     }
 
-    /// Sends a message, whose operands, if it is one, have so many bytes. One to a peer that has gone is lost: who reads from that peer sees
-    /// that. While there is no room `stop` is asked whether to leave it.
+    /// Sends a message. `operands` is the number of bytes if it holds operands.
+    ///
+    /// A message to a peer that has gone is lost: the thread that reads from that peer sees that. While the socket is
+    /// full, `stop` decides whether to give up.
     pub(super) fn send(
         &self,
         to: u32,
@@ -146,20 +152,20 @@ impl Post {
         Ok(())
     }
 
-    /// What was sent until now, to all peers.
+    /// Traffic to all peers so far.
     pub(super) fn sent(&self) -> Sent {
         let mut all = Sent::default();
         self.lines.iter().flatten().for_each(|line| all.join(lock(&line.state).sent));
         all
     }
 
-    /// What a peer says; `stop` is asked whether to go on while it says nothing.
+    /// Returns a peer's messages. While there are none, `stop` decides whether to give up.
     pub(super) fn listen<'a>(&'a self, peer: u32, stop: &'a dyn Fn() -> bool) -> Option<Ear<'a>> {
         let line = self.lines.get(peer as usize)?.as_ref()?;
         Some(Ear(BufReader::with_capacity(1 << 16, Patient { stream: &line.stream, stop })))
     }
 
-    /// The next message of a peer, and nothing of what comes behind it.
+    /// Returns the next message of a peer, without reading beyond it.
     pub(super) fn hear_one(
         &self,
         peer: u32,
@@ -170,12 +176,12 @@ impl Post {
         next(&mut Patient { stream: &line.stream, stop }, content)
     }
 
-    /// Hears nobody any more: who writes here sees that, and does not wait.
+    /// Stops reading from all peers: their writes fail at once.
     pub(super) fn deafen(&self) {
         self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Read)));
     }
 
-    /// Ends all talk: who waits at a socket, here or there, sees its end.
+    /// Closes all connections: threads that wait at a socket, here or at a peer, see its end.
     pub(super) fn hang_up(&self) {
         self.lines.iter().flatten().for_each(|line| drop(line.stream.shutdown(Shutdown::Both)));
     }
@@ -188,11 +194,12 @@ impl Sent {
     }
 }
 
-/// One peer's messages.
+/// Messages from one peer.
 pub(super) struct Ear<'a>(BufReader<Patient<'a>>);
 
 impl Ear<'_> {
-    /// The next message, with its content in `content`; none at the end. No more memory is taken than bytes have come.
+    /// Returns the next message, with its content in `content`; `None` at the end. Takes no more memory than bytes have
+    /// come.
     pub(super) fn next(&mut self, content: &mut Vec<u8>) -> io::Result<Option<Head>> {
         next(&mut self.0, content)
     }
@@ -218,7 +225,7 @@ fn next(from: &mut impl Read, content: &mut Vec<u8>) -> io::Result<Option<Head>>
     Ok(Some(Head { kind: *kind, node: word(1), port: word(5), slot: word(9), iteration }))
 }
 
-/// A socket that is read until somebody wants to stop.
+/// A socket that is read until `stop` returns true.
 struct Patient<'a> {
     stream: &'a UnixStream,
     stop: &'a dyn Fn() -> bool,
@@ -240,7 +247,7 @@ impl Read for Patient<'_> {
     }
 }
 
-/// Whether a peer has gone, be it within a message.
+/// Whether a peer has gone, even within a message.
 pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof)
 }

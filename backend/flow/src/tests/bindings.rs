@@ -1,10 +1,10 @@
-//! Where nodes run: pins, machines, allocations, and the messages that follow from them.
+//! Bindings of nodes: pins, machines, allocations, and the messages that follow from them.
 
 use super::super::{Allocation, Crew, Flow, FlowError, FlowReport, Scheduler};
 use super::{all_options, options};
 use anabranch_plan::plan_file::PlanFile;
 
-/// Six nodes in a line behind a source of so many items.
+/// Returns six nodes in a line behind a source of `items` items.
 fn line(items: u64) -> Flow<'static> {
     let mut flow = Flow::new();
     let mut last = flow.source("node 0", 0..items);
@@ -40,8 +40,8 @@ fn pins_and_machines_hold_under_every_scheduler() {
     }
 }
 
-/// With all nodes on machine 1, a central scheduler on machine 0 hands out each task and gets back each operand; a local one of machine 1
-/// has nothing to say to machine 0.
+/// With all nodes on machine 1, a central scheduler on machine 0 sends out each task and gets back each operand. A
+/// local scheduler of machine 1 sends nothing to machine 0.
 #[test]
 fn local_schedulers_spare_the_messages_to_a_central_one() {
     let messages = |scheduler| {
@@ -53,7 +53,7 @@ fn local_schedulers_spare_the_messages_to_a_central_one() {
         let traffic = flow.run(&options(2, 1, scheduler).with_iterations(10)).expect("a sound flow").traffic;
         (traffic.messages, traffic.bytes)
     };
-    // Six tasks out and five operands back; each but the first task with one operand.
+    // Six tasks out and five operands back; each task but the first with one operand.
     assert_eq!(messages(Scheduler::Central), (10 * 11, 10 * 8 * (5 + 5)));
     assert_eq!(messages(Scheduler::CentralStealing), (10 * 11, 10 * 8 * (5 + 5)));
     assert_eq!((messages(Scheduler::Local), messages(Scheduler::Stealing)), ((0, 0), (0, 0)));
@@ -69,7 +69,8 @@ fn an_operand_for_another_machine_is_a_message_of_its_bytes() {
     assert_eq!(machines, [0, 1, 0, 1, 0, 1].map(Some));
 }
 
-/// A stage of a pipeline is one node, which a static placement keeps on one machine. Stealing lets the other machines run it too.
+/// A stage of a pipeline is one node, which a static placement keeps on one machine. Stealing lets the other machines
+/// run it, too.
 #[test]
 fn stealing_takes_a_stage_off_its_machine() {
     let run = |scheduler| {

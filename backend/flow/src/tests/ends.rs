@@ -1,4 +1,4 @@
-//! How runs end: panics, cancellations, and what would never end.
+//! Ends of runs: panics, cancellations, and flows that would never end.
 
 use super::super::{Flow, FlowError, FlowOptions, Output};
 use super::{all_options, options};

@@ -10,7 +10,7 @@ mod streams;
 
 use super::{Crew, FlowOptions, Scheduler};
 
-/// Options for every scheduler and some crews.
+/// Returns options for every scheduler and some crews.
 fn all_options() -> impl Iterator<Item = FlowOptions> {
     let crews = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (3, 1)];
     crews

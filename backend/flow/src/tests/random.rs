@@ -5,11 +5,11 @@ use super::options;
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-/// What one node does.
+/// Behaviour of one node.
 #[derive(Clone, Debug)]
 struct Plan {
     reads: Vec<usize>,
-    /// Drops an operand whose remainder by this is zero.
+    /// Drops an operand that is divisible by this number.
     drops: Option<u64>,
     is_serial: bool,
     machine: Option<u32>,
@@ -31,7 +31,8 @@ fn mixed(number: usize, operands: &[u64]) -> u64 {
     operands.iter().fold(number as u64, |sum, operand| sum.wrapping_mul(31).wrapping_add(*operand))
 }
 
-/// By iteration: what each node delivers, if anything, the source first. A serial node adds up what it has seen.
+/// Returns, by iteration, the operand that each node delivers, if any, the source first. A serial node adds up its
+/// inputs.
 fn expected(plans: &[Plan], items: u64) -> Vec<Vec<Option<u64>>> {
     let mut sums = vec![0u64; plans.len()];
     let iteration = |item: u64| {
@@ -79,7 +80,7 @@ fn declared(
     }
 }
 
-/// The flow of these plans, and what each node delivers.
+/// Returns the flow of these plans, and the operands that each node delivers.
 fn flow(plans: &[Plan], items: u64) -> (Flow<'static>, Vec<Collected<u64>>) {
     let mut flow = Flow::new();
     let mut outputs = vec![flow.source("items", 0..items).travels()];

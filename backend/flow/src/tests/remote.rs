@@ -1,4 +1,5 @@
-//! Runs among processes, which here are threads with a socket between each two: same results, messages as they are counted, and ends.
+//! Runs among processes, which here are threads with a socket between each two: equal results, counted messages, and
+//! ends.
 
 use super::super::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
 use super::super::{Flow, FlowError, FlowOptions, FlowReport, Peers, Scheduler};
@@ -9,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-/// What each machine's run gives, the leader's first.
+/// Returns the result of each machine's run, the leader's first.
 pub(super) fn among<T: Send>(machines: u32, run: impl Fn(Peers) -> T + Sync) -> Vec<T> {
     let (peers, run) = (Peers::pairs(machines).expect("sockets"), &run);
     thread::scope(|scope| {
@@ -53,7 +54,8 @@ fn programs(check: impl Fn(&dyn Fn(&FlowOptions) -> FlowReport, &dyn Fn(&FlowOpt
     both(&Pipeline { points: 1000, parts: 30 }, &check);
 }
 
-/// What goes over sockets is what is counted where machines are emulated: each operand for another machine, and its bytes.
+/// Traffic over sockets equals the traffic counted with emulated machines: each operand for another machine, and its
+/// bytes.
 #[test]
 fn what_is_sent_is_what_emulated_machines_count() {
     programs(|apart, emulated| {
@@ -85,7 +87,7 @@ fn answers_are_right_under_every_scheduler_and_window() {
     });
 }
 
-/// Filters, serial nodes on several machines, a stream that ends somewhere else than where iterations are admitted.
+/// Filters, serial nodes on several machines, and a stream that ends on a machine that does not admit iterations.
 #[test]
 fn streams_keep_their_order_across_processes() {
     for scheduler in Scheduler::ALL {
@@ -111,7 +113,7 @@ fn streams_keep_their_order_across_processes() {
     }
 }
 
-/// A line over both machines whose node on machine 1 does as told.
+/// Returns a line over both machines. Its node on machine 1 calls `function`.
 fn line(
     scheduler: Scheduler,
     peers: Peers,
@@ -219,7 +221,7 @@ fn only(peers: Peers) -> UnixStream {
     peers.streams.into_iter().flatten().next().expect("one peer")
 }
 
-/// What machine 1 says first.
+/// Returns the first message of machine 1.
 fn ready(scheduler: Scheduler, mut leader: UnixStream, honest: Peers) -> Vec<u8> {
     thread::scope(|scope| {
         scope.spawn(|| line(scheduler, honest, |n| n));
@@ -232,7 +234,7 @@ fn ready(scheduler: Scheduler, mut leader: UnixStream, honest: Peers) -> Vec<u8>
     })
 }
 
-/// A peer that says anything at all after it was ready.
+/// A peer that sends arbitrary messages after it was ready.
 #[test]
 fn whatever_a_peer_says_is_an_error_that_names_it() {
     let head = |kind: u8, node: u32, port: u32, slot: u32, iteration: u64, length: u32| {
@@ -264,7 +266,7 @@ fn whatever_a_peer_says_is_an_error_that_names_it() {
             head(7, 0, 0, 0, 0, 67),
             b"{\"Share\":{\"logs\":[],\"items\":[],\"sent\":{\"operands\":{},\"all\":{}}}}   ",
         ),
-        // Twice the same.
+        // One message twice.
         [head(1, 2, 0, 0, 0, 0), head(1, 2, 0, 0, 0, 0)].concat(),
     ];
     for scheduler in [Scheduler::Local, Scheduler::Central] {
@@ -273,7 +275,7 @@ fn whatever_a_peer_says_is_an_error_that_names_it() {
             let (mut stream, ready) = (only(other), ready(scheduler, only(there), honest));
             let run = thread::scope(|scope| {
                 let run = scope.spawn(|| line(scheduler, leader, |n| n));
-                // Once it knows enough it hears no more.
+                // Once it has seen an invalid message, it reads no more.
                 let _ = stream.write_all(&[&ready[..], said].concat());
                 drop(stream);
                 run.join().expect("no panic")

@@ -1,7 +1,8 @@
-//! The workers' protocol under a model checker: matching, turns, the reuse of slots, sleeping and waking, in many of the orders in which
-//! workers can go on. A deadlock, a lost wake-up, a wrong result or a panic in any of them fails.
+//! The workers' protocol under a model checker: matching, turns, the reuse of slots, sleeping and waking. Many of the
+//! possible interleavings are explored. A deadlock, a lost wake-up, a wrong result or a panic in any of them is a
+//! failure.
 //!
-//! Operations of the deques and on operands are steps that nobody sees the middle of.
+//! Operations of the deques and on operands are atomic steps.
 
 use super::super::{Flow, FlowError, FlowOptions, Scheduler};
 use super::options;
@@ -9,7 +10,8 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner};
 use std::time::Duration;
 
-/// Orders that are explored of each scenario and scheduler, half at random, half by probabilistic concurrency testing.
+/// Interleavings that are explored per scenario and scheduler, half at random, half by probabilistic concurrency
+/// testing.
 const SCHEDULES: usize = 300;
 
 /// Preemptions of a schedule by probabilistic concurrency testing.

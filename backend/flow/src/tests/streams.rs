@@ -1,4 +1,4 @@
-//! Streams: what comes out, in which order, and how much is under way.
+//! Streams: their results, the order of these, and the number of iterations in flight.
 
 use super::super::Flow;
 use super::{all_options, options};

@@ -1,14 +1,17 @@
-//! Convolutions as products over patches (im2col, Chellapilla 2006, as in the paper's section 7.3), and pooling and resampling.
+//! Convolutions as products over patches (im2col, Chellapilla 2006, as in the paper's section 7.3), pooling and
+//! resampling.
 
 use super::elements::epilogue;
 use super::product::{by_depth, shares};
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::{ConvTranspose, Interpolation, Resize};
 
-/// A convolution of so many groups: a task for each output channel. The input is stored and read as patches, a row of
-/// `channels / group × kh × kw` for each output position; a task reads its group's patches and its channel's weights again and again, and gives one element for each
-/// position. Weights stay with their task, and its output is a channel as it lies in the result. Few channels over deep patches
-/// are done by depth, where that is sooner.
+/// Writes a convolution of `group` groups: a task for each output channel.
+///
+/// The input is stored and read as patches, a row of `channels / group × kh × kw` for each output position. A task
+/// reads its group's patches and its channel's weights again and again, and writes one element per position. Weights
+/// stay with their task, and its output is a channel as it lies in the result. A convolution of few channels over deep
+/// patches is split by depth if that is faster.
 pub(super) fn conv(writer: &mut GraphWriter<'_>, group: usize) -> Option<()> {
     let [images, channels, height, width] = writer.node().spec.outputs.first()?.shape.dims()[..] else { return None };
     let [_, depth @ ..] = writer.node().spec.inputs.get(1)?.shape.dims() else { return None };
@@ -20,7 +23,7 @@ pub(super) fn conv(writer: &mut GraphWriter<'_>, group: usize) -> Option<()> {
     } else {
         by_channels(writer, rows, depth, columns)?
     };
-    // A product by depth comes position by position, and images are kept channel by channel.
+    // A product by depth writes position by position, but images are stored channel by channel.
     let ordered = match result {
         Held::Stream(task) if columns > 1 && rows > 1 => Held::Parts(vec![task]),
         other => other,
@@ -28,8 +31,8 @@ pub(super) fn conv(writer: &mut GraphWriter<'_>, group: usize) -> Option<()> {
     epilogue(writer, ordered)
 }
 
-/// A [`ConvTranspose`]: a product of each input position's channels with the weights, whose columns are stored and added up where
-/// they overlap in the result.
+/// Writes a [`ConvTranspose`]: a product of each input position's channels with the weights. Its columns are stored,
+/// and added up where they overlap in the result.
 pub(super) fn conv_transpose(writer: &mut GraphWriter<'_>, op: &ConvTranspose) -> Option<()> {
     let [images, channels, height, width] = writer.node().spec.inputs.first()?.shape.dims()[..] else { return None };
     let [_, columns @ ..] = writer.node().spec.inputs.get(1)?.shape.dims() else { return None };
@@ -43,7 +46,7 @@ pub(super) fn conv_transpose(writer: &mut GraphWriter<'_>, op: &ConvTranspose) -
     epilogue(writer, Held::Stream(sum))
 }
 
-/// A [`Pool`](anabranch_kernels::op::Pool): a downsampler.
+/// Writes a [`Pool`](anabranch_kernels::op::Pool): a downsampler.
 pub(super) fn pool(writer: &mut GraphWriter<'_>) -> Option<()> {
     let (read, written, value) = (writer.read(0)?, writer.written()?, writer.input(0)?);
     let input = writer.stream(value);
@@ -52,7 +55,8 @@ pub(super) fn pool(writer: &mut GraphWriter<'_>) -> Option<()> {
     Some(())
 }
 
-/// A [`Resize`]: memory where each element is one of the input's, else a downsampler that reads the neighbours of each element.
+/// Writes a [`Resize`]: memory if each element is copied from the input, otherwise a downsampler that reads the
+/// neighbours of each element.
 pub(super) fn resize(writer: &mut GraphWriter<'_>, op: &Resize) -> Option<()> {
     let (written, value) = (writer.written()?, writer.input(0)?);
     let neighbours = match op.interpolation {
@@ -66,7 +70,7 @@ pub(super) fn resize(writer: &mut GraphWriter<'_>, op: &Resize) -> Option<()> {
     Some(())
 }
 
-/// Tasks by the columns of the weights; the input as patches.
+/// Writes a product with tasks by the columns of the weights, and the input as patches.
 fn by_channels(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<Held> {
     let (patches, weights) = (writer.input(0)?, writer.input(1)?);
     let shares = shares(columns, writer.granularity.product_tasks as u64);

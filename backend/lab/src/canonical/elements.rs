@@ -1,9 +1,9 @@
-//! Element-wise nodes: one task each, whose operands come in as many elements as it writes.
+//! Element-wise nodes: one task each, whose operands have as many elements as it writes.
 
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::Shape;
 
-/// A [`Map`](anabranch_kernels::op::Map): an element-wise task.
+/// Writes a [`Map`](anabranch_kernels::op::Map): an element-wise task.
 pub(super) fn map(writer: &mut GraphWriter<'_>) -> Option<()> {
     let operands = (0..writer.node().inputs.len()).map(|place| operand(writer, place)).collect::<Option<Vec<Id>>>()?;
     let volume = writer.written()?;
@@ -12,7 +12,8 @@ pub(super) fn map(writer: &mut GraphWriter<'_>) -> Option<()> {
     Some(())
 }
 
-/// The epilogue of a node that has made `result`, if it has one: an element-wise task. Holds what the node makes.
+/// Writes the epilogue of a node with the given `result`, if it has one, as an element-wise task. Holds the node's
+/// output.
 pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: Held) -> Option<()> {
     let op = &writer.node().spec.op;
     let start = op.epilogue_inputs_start();
@@ -30,8 +31,10 @@ pub(super) fn epilogue(writer: &mut GraphWriter<'_>, result: Held) -> Option<()>
     Some(())
 }
 
-/// The node's input `place` in the order and number of its output's elements. Where a stream's elements are each repeated, an
-/// upsampler repeats them; where the whole is, it has to be stored, and memory is read so.
+/// Returns the node's input `place` in the order and number of its output's elements.
+///
+/// If broadcasting repeats each element of a stream, an upsampler repeats them. If it repeats the whole input, the
+/// input is stored and memory is read in that order.
 fn operand(writer: &mut GraphWriter<'_>, place: usize) -> Option<Id> {
     let (read, written, value) = (writer.read(place)?, writer.written()?, writer.input(place)?);
     if read == written {
@@ -45,7 +48,7 @@ fn operand(writer: &mut GraphWriter<'_>, place: usize) -> Option<Id> {
     }
 }
 
-/// Whether broadcasting repeats each element, with nothing else between: along trailing axes only.
+/// Whether broadcasting only repeats each element: along trailing axes only.
 fn repeats_elements(shape: &Shape, target: &Shape) -> Option<bool> {
     let strides = shape.broadcast_strides(target).ok()?;
     let repeated: Vec<bool> =

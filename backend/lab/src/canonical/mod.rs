@@ -1,17 +1,20 @@
-//! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): what streams through a dataflow device.
+//! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): the graph that streams through
+//! a dataflow device.
 //!
-//! Each node of the program becomes the tasks that the paper gives for its operator: an element-wise task, a downsampler, the
-//! subgraphs of figures 3 to 5, or memory alone. Volumes are exact. A task that makes a value's elements in their order streams
-//! them; whatever is read again, or in another order, goes through memory, which has one node for each volume that is read of it.
+//! Each node of the program becomes the tasks that the paper gives for its operator: an element-wise task, a
+//! downsampler, the subgraphs of figures 3 to 5, or memory alone. Volumes are exact. A task that makes a value's
+//! elements in their order streams them. Values that are read again, or in another order, go through memory, which has
+//! one node for each volume that is read of it.
 //!
-//! * Inputs and constants are memory without predecessors, as in the paper's code: they are in global memory before the first task
-//!   starts, and take no processing element. The paper's text also has sources that do.
-//! * Reshapes do not exist in programs. Transpositions, slices, borders, gathering and concatenation only say in which order memory
-//!   is read, so they add no task.
-//! * Where a stream would meet a task that waits for memory which the stream itself fills (the residual edge of a network, the
-//!   vector of figure 4), the stream goes through memory too: the paper asks for that (section 4.2.3), and so every graph from here
-//!   has a streaming depth.
-//! * Windows that overlap (pooling) are read once, and kept where they are read, as the paper maps `MaxPool` to one downsampler.
+//! * Inputs and constants are memory without predecessors, as in the paper's code: they are in global memory before the
+//!   first task starts, and take no processing element. The paper's text also has sources that do.
+//! * Reshapes do not exist in programs. Transpositions, slices, borders, gathering and concatenation only determine the
+//!   order in which memory is read, so they add no task.
+//! * A stream could meet a task that waits for memory which the stream itself fills (the residual edge of a network,
+//!   the vector of figure 4). Such a stream goes through memory, too. The paper requires that (section 4.2.3), and so
+//!   every graph made here has a streaming depth.
+//! * Windows that overlap (pooling) are read once, and kept in the task, as the paper maps `MaxPool` to one
+//!   downsampler.
 
 mod convolution;
 mod elements;
@@ -30,40 +33,42 @@ use anabranch_kernels::op::Op;
 use anabranch_placement::streaming::CanonicalGraph;
 use writer::GraphWriter;
 
-/// How fine the graph is.
+/// Granularity of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granularity {
-    /// Most parallel tasks that a product of matrices or a convolution becomes, at least 1. Without a limit they are one for each
-    /// column (or row, or output channel), as in the paper; with 1 they are the inner product of figure 3.
+    /// Most parallel tasks for a product of matrices or a convolution, at least 1. Default: no limit.
+    ///
+    /// Without a limit there is one task for each column (or row, or output channel), as in the paper. With 1, it is
+    /// the inner product of figure 3.
     pub product_tasks: usize,
 }
 
 impl Default for Granularity {
-    /// As fine as the paper's graphs.
+    /// Returns the granularity of the paper's graphs.
     fn default() -> Self {
         Self { product_tasks: usize::MAX }
     }
 }
 
-/// Why a program has no canonical task graph: the node that has none, or the graph that is too large.
+/// Reason why a program has no canonical task graph: the node that has none, or a graph that is too large.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
 pub struct ConversionError(String);
 
-/// A program's canonical task graph, and where its nodes come from.
+/// A program's canonical task graph, with the origins of its nodes.
 #[derive(Clone, Debug)]
 pub struct CanonicalProgram {
     /// The graph.
     pub graph: CanonicalGraph,
-    /// The program's node from which each task comes; of memory, the node that was the first to read it so.
+    /// Node of the program from which each task comes. For memory, the first node that reads it in this way.
     pub origins: Vec<NodeId>,
 }
 
 impl CanonicalProgram {
-    /// Converts a program in time proportional to what it becomes.
+    /// Converts a program in time proportional to the size of the graph.
     ///
     /// # Errors
-    /// A tensor without elements, or a graph too large.
+    /// If a tensor has no elements, or the graph is too large.
     pub fn of(program: &Program, granularity: Granularity) -> Result<Self, ConversionError> {
         let mut writer = GraphWriter::new(program, granularity);
         for id in program.node_ids() {

@@ -2,22 +2,23 @@
 //!
 //! For `C = A B` with `rows × depth` and `depth × columns`:
 //!
-//! * **Columns** (➁): a task for each column of `C`, a downsampler that reads `A` row by row and its column of `B` again and again:
-//!   `rows × depth` elements to `rows`. Where `depth ≥ columns`, an upsampler takes one element from each task and streams `C` row
-//!   by row; else the columns are stored.
-//! * **Rows**: the same with the matrices' parts exchanged, for more rows than columns.
-//! * **Depth** (➂): a task for each column of `A` and row of `B`, whose outer product it streams, and a tree of element-wise sums:
-//!   `2 depth − 1` tasks of `rows × columns` elements. That is more work, so it is taken only where it ends sooner than the
-//!   others even if nothing streams.
+//! * **Columns** (➁): a task for each column of `C`, a downsampler that reads `A` row by row and its column of `B`
+//!   again and again: `rows × depth` elements to `rows`. If `depth ≥ columns`, an upsampler takes one element from each
+//!   task and streams `C` row by row. Otherwise the columns are stored.
+//! * **Rows**: as by columns, with the roles of the matrices exchanged, if there are more rows than columns.
+//! * **Depth** (➂): a task for each column of `A` and row of `B`, whose outer product it streams, and a tree of
+//!   element-wise sums: `2 depth − 1` tasks of `rows × columns` elements. That is more work, so it is taken only if it
+//!   is faster than the others even without streaming.
 //!
-//! A limit on the tasks gives each several columns, rows or depths, for which both matrices are stored. One task with all columns
-//! is the inner product (➀). The matrices of a batch follow each other through the same tasks.
+//! If the number of tasks is limited, each takes several columns, rows or depths, for which both matrices are stored.
+//! One task with all columns is the inner product (➀). The matrices of a batch follow each other through the same
+//! tasks.
 
 use super::elements::epilogue;
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::MatMul;
 
-/// Along which dimension the tasks of a product share it.
+/// Dimension along which the tasks of a product divide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProductKind {
     /// Figure 3 ➁; with one task ➀.
@@ -28,18 +29,21 @@ pub(super) enum ProductKind {
     Depth,
 }
 
-/// The implementation with the most parallel tasks: by columns or by rows, whichever are more; by depth where even without
-/// streaming the outer products and the levels of their sums take less time than either.
+/// Returns the implementation with the most parallel tasks.
+///
+/// Tasks are by columns or by rows, depending on which are more. They are by depth if the outer products and the levels
+/// of their sums take less time than either even without streaming.
 pub(super) fn product_kind(rows: u64, depth: u64, columns: u64) -> ProductKind {
     let levels = u64::from(depth.next_power_of_two().trailing_zeros());
-    // rows × columns × (1 + levels) against depth × min(rows, columns), the work of one task of the other two.
+    // The left side is rows × columns × (1 + levels). The right side is depth × min(rows, columns), the work of one
+    // task of the other two.
     if rows.max(columns).saturating_mul(1 + levels) < depth {
         return ProductKind::Depth;
     }
     if columns >= rows { ProductKind::Columns } else { ProductKind::Rows }
 }
 
-/// A [`MatMul`], with its epilogue.
+/// Writes a [`MatMul`], with its epilogue.
 pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
     let dims = |place: usize| Some(writer.node().spec.inputs.get(place)?.shape.dims().to_vec());
     let (a, b) = (dims(0)?, dims(1)?);
@@ -51,7 +55,7 @@ pub(super) fn matmul(writer: &mut GraphWriter<'_>, op: &MatMul) -> Option<()> {
     product(writer, [rows, depth, columns], [!op.transpose_a, op.transpose_b])
 }
 
-/// A product with weights of fewer bits, whose tasks read them as often as if they were not.
+/// Writes a product with weights of fewer bits. Its tasks read the weights as often as any others.
 pub(super) fn narrow(writer: &mut GraphWriter<'_>) -> Option<()> {
     let spec = &writer.node().spec;
     let (&[rows, depth], &[_, columns]) = (spec.inputs.first()?.shape.dims(), spec.outputs.first()?.shape.dims())
@@ -61,7 +65,7 @@ pub(super) fn narrow(writer: &mut GraphWriter<'_>) -> Option<()> {
     product(writer, [rows as u64, depth as u64, columns as u64], [true, false])
 }
 
-/// A product and its epilogue; `ordered` says whether A is stored by rows, and B by columns.
+/// Writes a product and its epilogue. The last argument says whether A is stored by rows, and B by columns.
 fn product(
     writer: &mut GraphWriter<'_>,
     [rows, depth, columns]: [u64; 3],
@@ -76,7 +80,8 @@ fn product(
             let by_columns = kind == ProductKind::Columns;
             let (lines, other) = if by_columns { (columns, rows) } else { (rows, columns) };
             let shares = shares(lines, writer.granularity.product_tasks as u64);
-            // The operand whose lines all tasks read in its own order, so that it can stream: A by rows, or Bᵀ by columns.
+            // The operand whose lines all tasks read, and whether it lies in that order, so that it can stream: A by
+            // rows, or Bᵀ by columns.
             let (streamed, ordered) = if by_columns { (left, rows_in_order) } else { (right, columns_in_order) };
             let read = batch * other * depth;
             let whole = shares.len() == lines as usize && ordered && writer.elements(streamed) == read;
@@ -102,7 +107,7 @@ fn product(
     epilogue(writer, result)
 }
 
-/// A product by depth: outer products and their sums. `rows` are those of the whole batch.
+/// Writes a product by depth: outer products and their sums. `rows` counts the rows of the whole batch.
 pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, columns: u64) -> Option<Held> {
     let area = rows * columns;
     let (left, right) = (writer.input(0)?, writer.input(1)?);
@@ -124,7 +129,7 @@ pub(super) fn by_depth(writer: &mut GraphWriter<'_>, rows: u64, depth: u64, colu
     sums.first().map(|&sum| Held::Stream(sum))
 }
 
-/// `lines` in at most `tasks` shares, all but the last equal.
+/// Divides `lines` into at most `tasks` shares, all but the last equal.
 pub(super) fn shares(lines: u64, tasks: u64) -> Vec<u64> {
     let share = lines.div_ceil(tasks.clamp(1, lines.max(1)));
     let whole = lines / share.max(1);

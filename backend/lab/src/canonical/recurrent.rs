@@ -3,7 +3,7 @@
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::{Recurrent, RecurrentKind};
 
-/// What all steps read.
+/// Inputs that all steps read.
 struct Layer {
     /// Elements of a state: batch × units.
     state: u64,
@@ -14,8 +14,8 @@ struct Layer {
     bias: Id,
 }
 
-/// A [`Recurrent`]: in each step a downsampler for each gate (the stored state with the gate's weights, figure 3 ➀), its activation,
-/// and the new state. What the steps make is stored together.
+/// Writes a [`Recurrent`]. Each step has a downsampler for each gate (the stored state with the gate's weights, figure
+/// 3 ➀), the gate's activation, and the new state. The outputs of the steps are stored together.
 pub(super) fn recurrent(writer: &mut GraphWriter<'_>, op: &Recurrent) -> Option<()> {
     let [steps, batch, units] = writer.node().spec.outputs.first()?.shape.dims()[..] else { return None };
     let state = (batch * units) as u64;
@@ -59,14 +59,15 @@ fn gate(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, gate: usize, r
     writer.task(&format!("step {step}, gate {gate}"), &operands, layer.state, layer.state)
 }
 
-/// Gates i, o, f, c.
+/// Writes an LSTM step with the gates i, o, f, c.
 fn lstm_step(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, read: Id, cell: &mut Id) -> Id {
     let [input, output, forget, new] = [0, 1, 2, 3].map(|number| gate(writer, layer, step, number, read));
     *cell = writer.task(&format!("step {step}, cell"), &[input, forget, new, *cell], layer.state, layer.state);
     writer.task(&format!("step {step}, state"), &[*cell, output], layer.state, layer.state)
 }
 
-/// Gates z, r, h. Unless the reset comes after the product, the state is reset and stored before it.
+/// Writes a GRU step with the gates z, r, h. Unless the reset comes after the product, the state is reset and stored
+/// before it.
 fn gru_step(writer: &mut GraphWriter<'_>, layer: &Layer, step: usize, hidden: Id, read: Id, after_product: bool) -> Id {
     let [update, reset] = [0, 1].map(|number| gate(writer, layer, step, number, read));
     let mut operands = vec![update, hidden];

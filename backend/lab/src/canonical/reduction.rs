@@ -4,8 +4,10 @@ use super::elements::epilogue;
 use super::writer::{GraphWriter, Held, Id};
 use anabranch_kernels::op::{Normalize, Softmax};
 
-/// A [`Reduce`](anabranch_kernels::op::Reduce) or an [`ArgReduce`](anabranch_kernels::op::ArgReduce) over `axes`: a downsampler,
-/// behind memory where the elements of one result do not follow each other.
+/// Writes a [`Reduce`](anabranch_kernels::op::Reduce) or an [`ArgReduce`](anabranch_kernels::op::ArgReduce) over
+/// `axes`.
+///
+/// It is a downsampler, behind memory if the elements of one result are not consecutive.
 pub(super) fn reduce(writer: &mut GraphWriter<'_>, axes: &[usize]) -> Option<()> {
     let (read, written, value) = (writer.read(0)?, writer.written()?, writer.input(0)?);
     let input = lines(writer, |axis| axes.contains(&axis))?;
@@ -15,8 +17,8 @@ pub(super) fn reduce(writer: &mut GraphWriter<'_>, axes: &[usize]) -> Option<()>
     Some(())
 }
 
-/// A [`Softmax`] as in figure 5: the greatest of each line is stored, subtracted, the exponentials are added up, and the sum is
-/// stored to divide the exponentials by, each of which is computed once.
+/// Writes a [`Softmax`] as in figure 5. The maximum of each line is stored and subtracted, and the exponentials are
+/// added up. Their sum is stored, and the exponentials are divided by it. Each exponential is computed once.
 pub(super) fn softmax(writer: &mut GraphWriter<'_>, op: &Softmax) -> Option<()> {
     let (volume, value) = (writer.read(0)?, writer.input(0)?);
     let size = *writer.node().spec.inputs.first()?.shape.dims().get(op.axis)? as u64;
@@ -35,8 +37,8 @@ pub(super) fn softmax(writer: &mut GraphWriter<'_>, op: &Softmax) -> Option<()> 
     Some(())
 }
 
-/// A [`Normalize`] as figure 4 ➀: a norm that is stored, and what is divided by it. A centred one first subtracts the mean in the
-/// same way.
+/// Writes a [`Normalize`] as in figure 4 ➀: a norm that is stored, and the quotients. A centred normalisation first
+/// subtracts the mean in the same way.
 pub(super) fn normalize(writer: &mut GraphWriter<'_>, op: &Normalize) -> Option<()> {
     let (volume, value) = (writer.read(0)?, writer.input(0)?);
     let count =
@@ -51,13 +53,14 @@ pub(super) fn normalize(writer: &mut GraphWriter<'_>, op: &Normalize) -> Option<
     epilogue(writer, Held::Stream(result))
 }
 
-/// A downsampler over each of `count` lines, and memory that repeats what it gives for each element of the line.
+/// Writes a downsampler over each of `count` lines, and memory that repeats its result for each element of the line.
 fn repeated(writer: &mut GraphWriter<'_>, role: &str, line: Id, volume: u64, count: u64) -> Id {
     let reduced = writer.task(role, &[line], volume, count);
     writer.store(&format!("{role}, repeated"), &[reduced], count, volume)
 }
 
-/// Whether the axes that are reduced are the innermost, but for those of one element: then a line's elements follow each other.
+/// Whether the reduced axes are the innermost, apart from axes of one element. The elements of a line are then
+/// consecutive.
 fn lines(writer: &GraphWriter<'_>, reduced: impl Fn(usize) -> bool) -> Option<bool> {
     let dims = writer.node().spec.inputs.first()?.shape.dims();
     let reduced: Vec<bool> =

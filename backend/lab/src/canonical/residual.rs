@@ -1,16 +1,18 @@
-//! Deep residual networks by their layers' shapes (He 2016, table 1, with bottlenecks), for graphs of the paper's size without a
-//! model file.
+//! Deep residual networks from the shapes of their layers (He 2016, table 1, with bottlenecks), for graphs of the
+//! paper's size without a model file.
 
 use anabranch_ir::program::{Program, ValueId, floats, map};
 use anabranch_kernels::op::{
     Binary, Conv, Expression, MatMul, Op, Pool, PoolKind, Reduce, ReduceKind, Register, Step, Unary,
 };
 
-/// Blocks of the four stages, by the number of layers.
+/// Number of layers, and blocks of the four stages.
 const DEPTHS: [(u32, [usize; 4]); 3] = [(50, [3, 4, 6, 3]), (101, [3, 4, 23, 3]), (152, [3, 8, 36, 3])];
 
-/// The network of 50, 101 or 152 layers for one image of 3×224×224, an operator a node: convolutions, batch normalisations as scale
-/// and shift, activations, additions. Its weights are inputs, so that they take no memory. `None` for other depths.
+/// Returns the network of 50, 101 or 152 layers for one image of 3×224×224; `None` for other depths.
+///
+/// It has one operator per node: convolutions, batch normalisations as scale and shift, activations, additions. Its
+/// weights are inputs, so that they take no memory.
 pub fn residual_network(layers: u32) -> Option<Program> {
     let (_, blocks) = DEPTHS.iter().find(|(depth, _)| *depth == layers)?;
     let mut network = Network(Program::default());
@@ -35,11 +37,11 @@ pub fn residual_network(layers: u32) -> Option<Program> {
     Some(program)
 }
 
-/// The program so far, all of whose values but the weights are images of some channels and as many rows as columns.
+/// The program so far. All of its values except weights are square images of some channels.
 struct Network(Program);
 
 impl Network {
-    /// 1×1, 3×3 and 1×1 convolutions beside the way around them, which is a convolution where the shape changes.
+    /// Adds 1×1, 3×3 and 1×1 convolutions, and the shortcut around them, which is a convolution if the shape changes.
     fn bottleneck(&mut self, name: &str, image: ValueId, width: usize, stride: usize) -> ValueId {
         let narrow = self.convolution(&format!("{name}.a"), image, width, 1, 1);
         let narrow = self.activation(&format!("{name}.a"), narrow);
@@ -55,7 +57,7 @@ impl Network {
         self.activation(name, sum)
     }
 
-    /// A convolution and its normalisation.
+    /// Adds a convolution and its normalisation.
     fn convolution(&mut self, name: &str, image: ValueId, channels: usize, size: usize, stride: usize) -> ValueId {
         let given = self.0.value(image).spec.shape.dims();
         let (depth, side) = (given[1], given[2].div_ceil(stride));
@@ -75,12 +77,12 @@ impl Network {
     }
 }
 
-/// `x × scale + shift`, what batch normalisation is once it is trained.
+/// Returns `x × scale + shift`, the form of a trained batch normalisation.
 fn scale_and_shift() -> Op {
     let steps = vec![
         Step::Binary(Binary::Multiply, Register(0), Register(1)),
         Step::Binary(Binary::Add, Register(3), Register(2)),
     ];
-    // Both steps read registers before them.
+    // Cannot fail: both steps read only earlier registers.
     map(Expression::new(3, steps).unwrap_or_else(|_| Expression::identity()))
 }

@@ -18,12 +18,12 @@ fn converted(program: &Program, tasks: usize) -> CanonicalProgram {
     converted
 }
 
-/// What a node is to its program's node, without the number and the name before it.
+/// Returns the role of a node: its name without the number and name of the program's node.
 fn role(node: &streaming::Node) -> &str {
     node.name().split_once(": ").expect("a role").1
 }
 
-/// Nodes as `role in>out`, memory in brackets.
+/// Returns the nodes as `role in>out`, memory in brackets.
 fn nodes(converted: &CanonicalProgram) -> Vec<String> {
     let text = |node: &streaming::Node| {
         let text = format!("{} {}>{}", role(node), node.input(), node.output());
@@ -32,7 +32,7 @@ fn nodes(converted: &CanonicalProgram) -> Vec<String> {
     converted.graph.nodes().iter().map(text).collect()
 }
 
-/// Edges by the roles of their ends.
+/// Returns the edges by the roles of their ends.
 fn edges(converted: &CanonicalProgram) -> Vec<String> {
     let graph = &converted.graph;
     let text = |&(from, to): &_| format!("{} > {}", role(graph.node(from)), role(graph.node(to)));
@@ -41,7 +41,7 @@ fn edges(converted: &CanonicalProgram) -> Vec<String> {
     edges
 }
 
-/// One op on inputs of these sizes.
+/// Returns a program of one op on inputs of these sizes.
 fn one(op: Op, inputs: &[&[usize]], output: &[usize]) -> Program {
     let mut maker = Maker::new();
     let inputs: Vec<_> = inputs.iter().map(|dims| maker.input(dims)).collect();
@@ -53,7 +53,7 @@ fn conv(group: usize) -> Op {
     Op::Conv(Conv { strides: [1; 2], pads: [1; 4], dilations: [1; 2], group, epilogue: None })
 }
 
-/// Elements that the tasks of products read from each side: a multiplication each.
+/// Returns the elements that the tasks of products read from each side: one multiplication each.
 fn multiplications(converted: &CanonicalProgram) -> u64 {
     let roles = ["columns", "rows", "outer", "channels"];
     let product = |node: &&streaming::Node| roles.iter().any(|known| role(node).starts_with(known));
@@ -105,7 +105,7 @@ fn products_by_columns_stream_one_matrix_and_store_the_other() {
     assert_eq!(found, expected);
     let found = nodes(&converted(&program, 1));
     assert_eq!(found, ["[v0 as 96 0>96]", "[v1 as 96 0>96]", "columns 0 96>12"]);
-    // Three columns and one are different volumes, which are laid into the whole apart.
+    // Three columns and one column are different volumes, which are copied into the whole separately.
     let mut maker = Maker::new();
     let (a, b) = (maker.input(&[3, 2]), maker.input(&[2, 4]));
     let product = maker.node(Op::MatMul(MatMul::default()), &[a, b], &[3, 4]);
@@ -114,7 +114,7 @@ fn products_by_columns_stream_one_matrix_and_store_the_other() {
     assert_eq!(found[2..], ["columns 0 12>6", "columns 1 12>6", "[v2 as 12 6>12]", "elements 12>12"]);
 }
 
-/// Figure 3 ➂: a product whose depth is far more than its result.
+/// Figure 3 ➂: a product whose depth is much greater than its result.
 #[test]
 fn products_by_depth_add_up_outer_products() {
     assert_eq!(product_kind(1, 9, 2), ProductKind::Columns);
@@ -127,7 +127,7 @@ fn products_by_depth_add_up_outer_products() {
     assert_eq!(converted(&program, 5).graph.task_ids().count(), 4 + 3);
 }
 
-/// Figure 5, with memory where the paper asks for it: the input is read again, and the exponentials wait for their sum.
+/// Figure 5, with memory as the paper requires: the input is read again, and the exponentials wait for their sum.
 #[test]
 fn softmax_is_that_of_figure_5() {
     let mut maker = Maker::new();
@@ -191,7 +191,7 @@ fn operands_are_repeated_by_upsamplers_or_memory() {
     assert!(found.contains(&"repeat 0 4>24".into()) && found.contains(&"[v4 as 24 6>24]".into()), "{found:?}");
 }
 
-/// A residual edge: without memory it would meet what waits for memory that it fills.
+/// A residual edge: without memory it would meet a task that waits for memory which the edge's stream fills.
 #[test]
 fn residual_edges_are_stored() {
     let mut maker = Maker::new();
@@ -259,8 +259,8 @@ fn recurrent_layers_are_steps_that_wait_for_each_other() {
     }
 }
 
-/// One task for each channel of its convolutions (26,560) and each class, as many as the paper's encoder has columns; the paper's
-/// graph of this network has 54,252 nodes, and how they come about is not published.
+/// The graph has one task for each channel of its convolutions (26,560) and each class. The paper's encoder has the
+/// same number of columns. The paper's graph of this network has 54,252 nodes, but its construction is not published.
 #[test]
 fn a_residual_network_of_50_layers_is_of_the_paper_s_order_of_size() {
     let program = residual_network(50).expect("known");

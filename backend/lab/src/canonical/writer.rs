@@ -1,4 +1,4 @@
-//! The canonical graph while it is made: tasks, memory, and where each value of the program is to be had.
+//! The canonical graph while it is made: tasks, memory, and the source of each value of the program.
 
 use super::Granularity;
 use anabranch_ir::program::{Node, NodeId, Program, ValueId};
@@ -8,14 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A node of the canonical graph.
 pub(super) type Id = streaming::NodeId;
 
-/// Where a value is to be had.
+/// Source of a value.
 #[derive(Clone, Debug)]
 pub(super) enum Held {
-    /// In memory from the start.
+    /// Memory that holds it from the start.
     Given,
-    /// A task gives its elements, in their order.
+    /// A task that writes its elements, in their order.
     Stream(Id),
-    /// Several tasks or memories give its elements, so that they have to be stored before they can be read in order.
+    /// Several tasks or memories that hold its elements. They have to be stored before they can be read in order.
     Parts(Vec<Id>),
 }
 
@@ -28,7 +28,7 @@ pub(super) struct GraphWriter<'a> {
     origins: Vec<NodeId>,
     edges: Vec<(Id, Id)>,
     values: Vec<Held>,
-    /// Memory that gives a value in so many elements.
+    /// Memory that yields a value in this number of elements.
     memories: BTreeMap<(ValueId, u64), Id>,
 }
 
@@ -46,50 +46,52 @@ impl<'a> GraphWriter<'a> {
         }
     }
 
-    /// What follows comes from this node of the program.
+    /// Sets the program's node from which all further nodes come.
     pub(super) fn begin(&mut self, node: NodeId) {
         self.current = node;
     }
 
-    /// The node at hand.
+    /// Returns the current node.
     pub(super) fn node(&self) -> &'a Node {
         self.program.node(self.current)
     }
 
-    /// Elements of the node's first output.
+    /// Number of elements of the node's first output.
     pub(super) fn written(&self) -> Option<u64> {
         self.node().spec.outputs.first().map(|tensor| tensor.shape.elements() as u64)
     }
 
-    /// Elements of the node's input `place`, as it reads it.
+    /// Number of elements of the node's input `place`, as the node reads it.
     pub(super) fn read(&self, place: usize) -> Option<u64> {
         self.node().spec.inputs.get(place).map(|tensor| tensor.shape.elements() as u64)
     }
 
-    /// The value that is the node's input `place`.
+    /// Returns the value of the node's input `place`.
     pub(super) fn input(&self, place: usize) -> Option<ValueId> {
         self.node().inputs.get(place).copied()
     }
 
-    /// Where a value is to be had.
+    /// Returns the source of a value.
     pub(super) fn held(&self, value: ValueId) -> &Held {
         &self.values[value.index()]
     }
 
-    /// Elements of a value.
+    /// Number of elements of a value.
     pub(super) fn elements(&self, value: ValueId) -> u64 {
         self.program.value(value).spec.shape.elements() as u64
     }
 
-    /// Says where the node's output `place` is to be had.
+    /// Sets the source of the node's output `place`.
     pub(super) fn hold(&mut self, place: usize, held: Held) {
         if let Some(value) = self.node().outputs.get(place) {
             self.values[value.index()] = held;
         }
     }
 
-    /// A task that reads `input` elements from each of `from` and writes `output`. Its name is the node's with `role`, which is
-    /// unique in the node. One that reads nothing is a source.
+    /// Adds a task that reads `input` elements from each of `from` and writes `output`. A task that reads nothing is a
+    /// source.
+    ///
+    /// Its name is the node's name with `role`, which is unique in the node.
     pub(super) fn task(&mut self, role: &str, from: &[Id], input: u64, output: u64) -> Id {
         let name = self.name(role);
         let node = match from.is_empty() {
@@ -99,12 +101,13 @@ impl<'a> GraphWriter<'a> {
         self.add(node, from)
     }
 
-    /// Memory that takes `input` elements from each of `from` and gives `output`. See [`task`](Self::task) for its name.
+    /// Adds memory that takes `input` elements from each of `from` and yields `output`. See [`task`](Self::task) for
+    /// its name.
     pub(super) fn store(&mut self, role: &str, from: &[Id], input: u64, output: u64) -> Id {
         self.add(streaming::Node::buffer(self.name(role), input, output), from)
     }
 
-    /// Memory that gives a value in `output` elements, in whatever order it is read.
+    /// Returns memory that yields a value in `output` elements, in any order.
     pub(super) fn memory(&mut self, value: ValueId, output: u64) -> Id {
         if let Some(&known) = self.memories.get(&(value, output)) {
             return known;
@@ -116,7 +119,7 @@ impl<'a> GraphWriter<'a> {
         memory
     }
 
-    /// The nodes that give a value's elements; none where they are in memory from the start.
+    /// Returns the nodes that hold a value's elements; empty if they are in memory from the start.
     pub(super) fn givers(&self, value: ValueId) -> Vec<Id> {
         match self.held(value) {
             Held::Given => Vec::new(),
@@ -125,7 +128,7 @@ impl<'a> GraphWriter<'a> {
         }
     }
 
-    /// What gives a value's elements once and in their order: the task that makes them, or memory.
+    /// Returns the source that yields a value's elements once and in their order: the task that makes them, or memory.
     pub(super) fn stream(&mut self, value: ValueId) -> Id {
         match self.held(value) {
             Held::Stream(task) => *task,
@@ -133,7 +136,7 @@ impl<'a> GraphWriter<'a> {
         }
     }
 
-    /// What gives `total` elements that are held within a node: a task, or memory under the name `role`.
+    /// Returns the source of `total` elements within a node: a task, or memory under the name `role`.
     pub(super) fn whole(&mut self, role: &str, held: &Held, total: u64) -> Id {
         match held {
             Held::Stream(task) => *task,
@@ -145,8 +148,10 @@ impl<'a> GraphWriter<'a> {
         }
     }
 
-    /// One value out of nodes whose outputs together are its `total` elements. A node of a canonical graph takes the same volume
-    /// from all: parts of different volumes are laid into the whole one by one, each by memory that gives the whole.
+    /// Joins nodes whose outputs together are the `total` elements of a value.
+    ///
+    /// A node of a canonical graph takes the same volume from all predecessors. Parts of different volumes are
+    /// therefore copied into the whole one by one, each by memory that yields the whole.
     pub(super) fn join(&mut self, parts: Vec<Id>, total: u64) -> Held {
         let mut classes: BTreeMap<u64, BTreeSet<Id>> = BTreeMap::new();
         for part in parts {
@@ -161,18 +166,18 @@ impl<'a> GraphWriter<'a> {
         Held::Parts(classes.into_iter().map(laid).collect())
     }
 
-    /// What a node of the canonical graph gives.
+    /// Number of elements that a node of the canonical graph yields.
     pub(super) fn output(&self, id: Id) -> u64 {
         self.nodes[id.index()].output()
     }
 
     fn name(&self, role: &str) -> String {
-        // The number makes it unique, whatever the model's names are.
+        // The number makes the name unique, even if the model's names are not.
         format!("{} {}: {role}", self.current.0, self.node().name)
     }
 
     fn add(&mut self, node: streaming::Node, from: &[Id]) -> Id {
-        // Beyond 32 bits the builder refuses the graph, which counts.
+        // Beyond 32 bits the builder, which counts nodes, rejects the graph.
         let id = streaming::NodeId(self.nodes.len() as u32);
         self.nodes.push(node);
         self.origins.push(self.current);
@@ -180,7 +185,7 @@ impl<'a> GraphWriter<'a> {
         id
     }
 
-    /// The graph, and the program's node of each of its nodes.
+    /// Returns the graph, and the program's node of each of its nodes.
     pub(super) fn finish(mut self) -> Result<(CanonicalGraph, Vec<NodeId>), CanonicalError> {
         self.part_late_streams();
         let mut builder = CanonicalGraphBuilder::new();
@@ -191,11 +196,11 @@ impl<'a> GraphWriter<'a> {
         Ok((builder.build()?, self.origins))
     }
 
-    /// Puts memory into streams that end in a later stage than their own. Memory that a stage fills is read in later stages only:
-    /// once all streams stay within their stage, no component waits for itself.
+    /// Puts memory into streams that end in a later stage than their own. Memory that a stage fills is read in later
+    /// stages only. Once all streams stay within their stage, no component waits for itself.
     fn part_late_streams(&mut self) {
         let mut stage = vec![0u32; self.nodes.len()];
-        // Sorted by their ends, edges come after all those into what they leave.
+        // Sorted by their ends, edges come after all edges into their starts.
         self.edges.sort_unstable_by_key(|&(from, to)| (to, from));
         for &(from, to) in &self.edges {
             let fills = self.nodes[to.index()].is_memory() && !self.nodes[from.index()].is_memory();

@@ -3,13 +3,13 @@
 use super::canvas::{Anchor, Canvas, Rect};
 use super::{Format, Scale};
 
-/// Height of the numbers and the title below a plot.
+/// Height of the labels and the title below a plot.
 pub(super) const AXIS_HEIGHT: f64 = 40.0;
 
-/// Draws vertical grid lines through `plot` with their values below, and the axis' title under them. To be drawn before what it
-/// measures, so that the grid is behind.
+/// Draws vertical grid lines through `plot` with their values below, and the axis' title under them. Call it before
+/// drawing the data, so that the grid is behind.
 pub(super) fn draw(canvas: &mut Canvas, plot: Rect, scale: &Scale, format: Format, title: &str) {
-    // A label of about eight characters has to fit between two ticks.
+    // A label of about eight characters must fit between two ticks.
     for tick in scale.ticks((plot.width / 85.0) as usize) {
         let x = scale.at(tick);
         canvas.line((x, plot.y), (x, plot.bottom()), "grid");

@@ -1,4 +1,4 @@
-//! Horizontal bars with deviations: a panel for each case, a group for each thing compared, a colour for each series.
+//! Horizontal bars with deviations: a panel per case, a group per compared item, a colour per series.
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
@@ -9,59 +9,59 @@ use super::{Format, Scale};
 /// A chart of bars.
 #[derive(Debug, Clone)]
 pub struct BarChart {
-    /// Its heading.
+    /// Title of the chart.
     pub title: String,
-    /// How it was made, in a line.
+    /// Line on how it was made.
     pub subtitle: String,
-    /// What the values are, with their unit.
+    /// Name of the values, with their unit.
     pub value: String,
-    /// How values are written.
+    /// Format of values.
     pub format: Format,
-    /// Whether each power of ten is as long as the other.
+    /// Whether the axis is logarithmic.
     pub logarithmic: bool,
-    /// The series' names.
+    /// Names of the series.
     pub series: Vec<String>,
-    /// Whether the least of a panel stands out.
+    /// Whether the least value of a panel is emphasized.
     pub emphasis: bool,
-    /// What stands where there is no bar.
+    /// Text in place of a missing bar.
     pub missing: String,
-    /// What the limit of the panels is, if they have one.
+    /// Name of the panels' limit, if they have one.
     pub limit: Option<String>,
-    /// One below the other.
+    /// Panels, from top to bottom.
     pub panels: Vec<Panel>,
 }
 
-/// One case: bars on a scale of their own.
+/// One case: bars with their own scale.
 #[derive(Debug, Clone)]
 pub struct Panel {
-    /// Its heading.
+    /// Title of the panel.
     pub title: String,
-    /// Its groups of bars, from left to right.
+    /// Groups of bars, from left to right.
     pub groups: Vec<Group>,
-    /// A value that is drawn as a dashed line.
+    /// Value that is drawn as a dashed line.
     pub limit: Option<f64>,
 }
 
-/// One thing that is compared.
+/// One compared item.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Its name below the axis.
+    /// Name below the axis.
     pub name: String,
-    /// Its bars, one for each series; `None` where there is nothing to show.
+    /// One bar per series; `None` if there is no value.
     pub bars: Vec<Option<Bar>>,
 }
 
-/// A bar: a mean or median, and how sure it is.
+/// A bar: a mean or median, with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bar {
-    /// The length of the bar.
+    /// Length of the bar.
     pub mean: f64,
-    /// From where to where the whisker at its end goes; none where both are the end.
+    /// Ends of the whisker; not drawn if both equal the mean.
     pub whisker: (f64, f64),
 }
 
 impl Bar {
-    /// Mean and sample deviation of some values; `None` of none.
+    /// Returns the mean and sample deviation of some values; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Bar> {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
@@ -70,12 +70,12 @@ impl Bar {
         (!values.is_empty()).then_some(Bar { mean, whisker: (mean - deviation, mean + deviation) })
     }
 
-    /// A value that is as sure as can be.
+    /// Returns a value without uncertainty.
     pub fn exactly(value: f64) -> Bar {
         Bar { mean: value, whisker: (value, value) }
     }
 
-    /// How far its whisker reaches beyond it: the standard deviation, if it has one.
+    /// Returns how far the whisker reaches beyond the bar: the standard deviation, if it has one.
     pub fn above(&self) -> f64 {
         self.whisker.1 - self.mean
     }
@@ -84,7 +84,7 @@ impl Bar {
         self.whisker.0 < self.whisker.1
     }
 
-    /// What stands beside the bar.
+    /// Returns the label beside the bar.
     fn label(&self, format: Format) -> String {
         let (below, above) = (self.mean - self.whisker.0, self.whisker.1 - self.mean);
         match self.has_whisker() && (above - below).abs() <= 1e-9 * self.mean.abs() {
@@ -93,7 +93,7 @@ impl Bar {
         }
     }
 
-    /// What a pointer over it shows.
+    /// Returns the tooltip.
     fn tip(&self, format: Format) -> String {
         match self.has_whisker() {
             true => format!("{} ({} to {})", format(self.mean), format(self.whisker.0), format(self.whisker.1)),
@@ -106,7 +106,7 @@ const PANEL_WIDTH: f64 = 520.0;
 const PANEL_GAP: f64 = 28.0;
 const PANEL_HEAD: f64 = 24.0;
 const GROUP_GAP: f64 = 7.0;
-/// Room for the value beside the longest bar.
+/// Width for the value beside the longest bar.
 const VALUE_WIDTH: f64 = 104.0;
 
 impl BarChart {
@@ -189,7 +189,7 @@ impl BarChart {
             let (end, label) = (scale.at(bar.mean), bar.label(self.format));
             let shape = Rect { x, y: y + 0.5, width: (end - x).max(0.5), height: height - 1.0 };
             let tip = format!("{}: {}", group.name, bar.tip(self.format));
-            // Where colours do not tell series apart, they tell the best.
+            // Colour marks the best bar, unless it distinguishes series.
             let rest = if self.emphasis && self.series.len() < 2 && bar.mean > best { " rest" } else { "" };
             canvas.rect(shape, 1.5, &format!("c{}{rest}", number % COLOURS), Some(&tip));
             let mut right = end;
@@ -260,7 +260,7 @@ mod tests {
         let svg = chart(vec![None, Some(Bar { mean: 5.0, whisker: (4.0, 6.0) })]).svg();
         assert!(svg.contains("no placement") && svg.contains("5 ± 1"));
         assert_eq!(svg.matches("class=\"whisker\"").count(), 3);
-        // A confidence interval need not be even.
+        // A confidence interval may be asymmetric.
         let svg = chart(vec![Some(Bar { mean: 5.0, whisker: (4.5, 8.0) })]).svg();
         assert!(
             svg.contains("heft: 5 (4.5 to 8)") && svg.contains(">5<") && svg.contains("class=\"whisker\""),

@@ -1,10 +1,10 @@
-//! Shapes and text of an SVG file. Everything that comes from outside is escaped here, and nowhere else.
+//! Shapes and text of an SVG file. All text from outside is escaped here, and nowhere else.
 
 use super::theme::STYLE;
 use crate::text::shortened;
 use std::fmt::Write;
 
-/// Which part of a text is at its point.
+/// Part of a text that lies at its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -31,17 +31,17 @@ impl Rect {
     }
 }
 
-/// How small a page may show a chart.
+/// Smallest scale at which a page may show a chart.
 const LEAST_SCALE: f64 = 0.62;
 
-/// An SVG file while it is drawn. Looks come from the classes of the theme.
+/// An SVG file while it is drawn. The theme's classes determine the style.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Canvas {
     body: String,
 }
 
 impl Canvas {
-    /// Text with its baseline at a point.
+    /// Draws text with its baseline at a point.
     pub(crate) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
@@ -52,13 +52,13 @@ impl Canvas {
         self.put(format_args!(r#"<text x="{x}" y="{y}" text-anchor="{anchor}" class="{class}">{text}</text>"#));
     }
 
-    /// A straight line.
+    /// Draws a straight line.
     pub(crate) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
         let (x1, y1, x2, y2) = (pixels(x1), pixels(y1), pixels(x2), pixels(y2));
         self.put(format_args!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#));
     }
 
-    /// A rectangle with corners of radius `round`; `tip` is what a pointer over it shows.
+    /// Draws a rectangle with corners of radius `round`. `tip` is its tooltip.
     pub(crate) fn rect(&mut self, rect: Rect, round: f64, class: &str, tip: Option<&str>) {
         let (x, y) = (pixels(rect.x), pixels(rect.y));
         let (width, height, round) = (pixels(rect.width), pixels(rect.height), pixels(round));
@@ -70,7 +70,7 @@ impl Canvas {
         }
     }
 
-    /// Many rectangles as one shape, which takes a fraction of the text that each alone would; as opaque as `opacity` says, from 0
+    /// Draws many rectangles as one shape, which takes a fraction of the text of separate shapes. `opacity` is from 0
     /// to 1.
     pub(crate) fn rects(&mut self, rects: &[Rect], opacity: f64, class: &str) {
         let mut path = String::new();
@@ -84,7 +84,7 @@ impl Canvas {
         }
     }
 
-    /// Straight lines from point to point; closed along `base` where that is given, to be filled.
+    /// Draws straight lines from point to point. If `base` is given, the shape is closed along it and filled.
     pub(crate) fn polyline(&mut self, points: &[(f64, f64)], base: Option<f64>, class: &str) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         let mut path = String::new();
@@ -103,9 +103,9 @@ impl Canvas {
         self.put(format_args!(r#"<path d="{path}" class="{class}"/>"#));
     }
 
-    /// The file: `width` × `height` pixels, with a title and a description for those who cannot see it.
+    /// Returns the file: `width` × `height` pixels, with a title and a description for screen readers.
     pub(crate) fn finish(self, width: f64, height: f64, title: &str, description: &str) -> String {
-        // On a page as narrow as a telephone type is still read; what is wider then is scrolled to.
+        // Text stays readable on a page as narrow as a telephone; a wider chart is scrolled.
         let least = pixels(width * LEAST_SCALE);
         let (width, height) = (pixels(width), pixels(height));
         let (title, description, body) = (escaped(title), escaped(description), self.body);
@@ -123,7 +123,7 @@ impl Canvas {
     }
 }
 
-/// A length with at most two decimals; 0 for what is no number.
+/// Returns a length with at most two decimals; 0 if it is not finite.
 fn pixels(value: f64) -> String {
     if !value.is_finite() {
         return "0".into();
@@ -133,15 +133,16 @@ fn pixels(value: f64) -> String {
     if text == "-0" { "0".into() } else { text.into() }
 }
 
-/// Mean width of a character of 12 pixels' type.
+/// Mean width of a character in 12-pixel type.
 pub(super) const CHARACTER: f64 = 6.7;
 
-/// `text`, cut so that it fits into so many pixels.
+/// Returns `text`, cut to fit into `width` pixels.
 pub(super) fn fitted(text: &str, width: f64) -> String {
     shortened(text, (width / CHARACTER).max(1.0) as usize)
 }
 
-/// `text` as character data of XML and HTML, between tags or in quotes. What XML cannot hold becomes U+FFFD.
+/// Escapes `text` as character data of XML and HTML, between tags or in quotes. Characters that XML cannot hold become
+/// U+FFFD.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

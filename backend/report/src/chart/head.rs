@@ -1,14 +1,14 @@
-//! What stands above the panels of a chart: its title, how it was made, and what its colours mean.
+//! Head of a chart above its panels: title, subtitle, and key of the colours.
 
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect, fitted};
 use super::theme::COLOURS;
 use crate::text::wrapped;
 
-/// From a chart's edge to all that it shows.
+/// Distance from a chart's edge to its content.
 pub(super) const MARGIN: f64 = 24.0;
 
-/// Draws title, subtitle and key in so much width: each colour beside its name, and a dashed line beside the limit's. Returns where
-/// they end.
+/// Draws title, subtitle and key within a width: each colour beside its name, and a dashed line beside the limit's.
+/// Returns the y coordinate of their end.
 pub(super) fn draw(
     canvas: &mut Canvas,
     [title, subtitle]: [&str; 2],
@@ -29,12 +29,12 @@ pub(super) fn draw(
     y + 16.0
 }
 
-/// A colour and what it means.
+/// A colour and its meaning.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Number of the colour.
     pub colour: usize,
-    /// What the colour means.
+    /// Meaning of the colour.
     pub name: String,
 }
 

@@ -1,44 +1,45 @@
-//! Lanes of what devices do over time, after figure 7.9 of Laich 2017: each interval a bar, idle time the bare lane.
+//! Lanes of the devices' activity over time, after figure 7.9 of Laich 2017: each interval a bar, idle time the bare
+//! lane.
 
 use super::canvas::{Anchor, Canvas, Rect, fitted};
 use super::theme::COLOURS;
 use super::{Scale, steps};
 use std::collections::BTreeMap;
 
-/// A time that a device spends on one thing.
+/// A time that a device spends on one activity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interval {
-    /// When it begins.
+    /// Start of the interval.
     pub start: f64,
-    /// When it ends, not before `start`.
+    /// End of the interval, not before `start`.
     pub end: f64,
     /// Number of its colour.
     pub colour: usize,
-    /// What a pointer over it shows.
+    /// Tooltip.
     pub tip: String,
 }
 
 /// A device's lane.
 #[derive(Debug, Clone, Default)]
 pub struct Lane {
-    /// What stands at the left end.
+    /// Text at the left end.
     pub name: String,
-    /// What stands at the right end.
+    /// Text at the right end.
     pub note: String,
-    /// What the device does, by start, without overlaps.
+    /// Activity of the device, by start, without overlaps.
     pub intervals: Vec<Interval>,
-    /// Instead of intervals: a quantity over time.
+    /// Quantity over time, instead of intervals.
     pub quantity: Option<Quantity>,
 }
 
 impl Lane {
-    /// A lane of intervals, with the share that they take of the time until `end`.
+    /// Returns a lane of intervals, with their share of the time until `end`.
     pub fn of(name: String, intervals: Vec<Interval>, end: f64) -> Self {
         Self { name, note: format!("{:.0} %", 100.0 * busy(&intervals, end)), intervals, quantity: None }
     }
 }
 
-/// The share of the time until `end` that some intervals, by start, take: what they share counts once.
+/// Returns the share of the time until `end` that some intervals, by start, take. Overlaps count once.
 pub fn busy(intervals: &[Interval], end: f64) -> f64 {
     let (mut sum, mut reached) = (0.0, 0.0f64);
     for interval in intervals {
@@ -48,31 +49,31 @@ pub fn busy(intervals: &[Interval], end: f64) -> f64 {
     if end > 0.0 { sum / end } else { 0.0 }
 }
 
-/// A quantity that holds from each moment to the next.
+/// A quantity that is constant from each moment to the next.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     /// Number of its colour.
     pub colour: usize,
     /// Moments and values, ascending.
     pub steps: Vec<(f64, f64)>,
-    /// What fills the lane's height.
+    /// Value that fills the lane's height.
     pub most: f64,
-    /// Until when the last value holds.
+    /// Time until which the last value holds.
     pub end: f64,
 }
 
-/// The colour of sends and links: vermilion.
+/// Colour of sends and links: vermilion.
 pub const SEND_COLOUR: usize = 5;
 
-/// Most room for a name, in pixels.
+/// Most width of a name, in pixels.
 pub(super) const MOST_NAME: f64 = 226.0;
 
-/// Intervals narrower than this many pixels are drawn together.
+/// Intervals narrower than this many pixels are merged into one bar.
 const NARROW: f64 = 1.0;
-/// More intervals than this have no tips, so that the file stays small.
+/// If there are more intervals than this, they have no tooltips, so that the file stays small.
 const MOST_TIPS: usize = 4000;
 
-/// Draws a lane in a row, with its name to the left and its note to the right; tips as [`with_tips`] says.
+/// Draws a lane in a row, with its name to the left and its note to the right. For `tips` see [`with_tips`].
 pub(super) fn draw(canvas: &mut Canvas, row: Rect, scale: &Scale, lane: &Lane, tips: bool) {
     let pad = if row.height > 12.0 { 2.5 } else { 1.0 };
     let track = Rect { y: row.y + pad, height: row.height - 2.0 * pad, ..row };
@@ -91,12 +92,12 @@ pub(super) fn draw(canvas: &mut Canvas, row: Rect, scale: &Scale, lane: &Lane, t
     }
 }
 
-/// Whether the intervals of all lanes are few enough for tips.
+/// Whether the intervals of all lanes are few enough for tooltips.
 pub(super) fn with_tips<'a>(lanes: impl Iterator<Item = &'a Lane>) -> bool {
     lanes.map(|lane| lane.intervals.len()).sum::<usize>() <= MOST_TIPS
 }
 
-/// Name and note, in type that fits the lane.
+/// Draws name and note, in type that fits the lane.
 fn draw_labels(canvas: &mut Canvas, lane: &Lane, track: Rect, height: f64) {
     let size = if height >= 14.0 { "" } else { " small" };
     let baseline = track.y + track.height / 2.0 + 3.8;
@@ -107,7 +108,7 @@ fn draw_labels(canvas: &mut Canvas, lane: &Lane, track: Rect, height: f64) {
 fn draw_intervals(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, tips: bool) {
     let mut merged = Merged { track, shapes: BTreeMap::new() };
     let mut run: Option<NarrowRun> = None;
-    // Of neighbours in one colour every other is paler, so that they are told apart.
+    // Every other neighbour of the same colour is paler, so that they can be distinguished.
     let (mut last, mut pale) = (None, false);
     for interval in lane.intervals.iter().filter(|interval| interval.end > interval.start) {
         let (start, end) = (scale.at(interval.start), scale.at(interval.end));
@@ -122,7 +123,7 @@ fn draw_intervals(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, 
             continue;
         }
         run.take().into_iter().for_each(|done| merged.add_run(&done));
-        // A hairline of lane between two intervals shows where one ends.
+        // A gap between two intervals shows where the first ends.
         let width = end - start - if end - start > 3.0 { 0.6 } else { 0.0 };
         if tips {
             let rect = Rect { x: start, width, ..track };
@@ -138,12 +139,12 @@ fn draw_intervals(canvas: &mut Canvas, lane: &Lane, track: Rect, scale: &Scale, 
     merged.draw(canvas);
 }
 
-/// Neighbouring intervals too narrow to be seen each, drawn as one bar that is as opaque as they fill it, in the colour of what
-/// takes most.
+/// Neighbouring intervals too narrow to be visible, merged into one bar. Its opacity is the share of it that they fill,
+/// and its colour the one that takes most.
 struct NarrowRun {
     start: f64,
     end: f64,
-    /// Pixels filled, by colour.
+    /// Filled pixels, by colour.
     filled: [f64; COLOURS],
 }
 
@@ -160,10 +161,10 @@ impl NarrowRun {
     }
 }
 
-/// Steps of opacity.
+/// Number of steps of opacity.
 const OPAQUE: u8 = 10;
 
-/// Bars of one lane that need no elements of their own, by colour and opacity.
+/// Bars of one lane that need no separate elements, by colour and opacity.
 struct Merged {
     track: Rect,
     shapes: BTreeMap<(usize, u8), Vec<Rect>>,
@@ -176,7 +177,7 @@ impl Merged {
 
     fn add_run(&mut self, run: &NarrowRun) {
         let width = (run.end - run.start).max(0.7);
-        // What is nearly nothing can still be seen.
+        // A bar that is almost empty stays visible.
         let share = (run.filled.iter().sum::<f64>() / width).clamp(0.5, 1.0);
         let colour = (0..COLOURS).rev().max_by(|one, other| run.filled[*one].total_cmp(&run.filled[*other]));
         self.add(run.start, width, (share * f64::from(OPAQUE)).round() as u8, colour.unwrap_or(0));

@@ -1,7 +1,7 @@
-//! Charts as self-contained SVG: bars with deviations, and schedules over time. No fonts of their own; colours
-//! that colour-blind people tell apart, on light and dark paper alike.
+//! Charts as self-contained SVG: bars with deviations, and schedules over time. They embed no fonts. The colours suit
+//! colour-blind people, in light and dark mode.
 //!
-//! Small pieces draw into a `Canvas`; each chart lays them out and gives the whole file as text.
+//! Small pieces draw into a `Canvas`. Each chart lays them out and returns the whole file as text.
 
 mod axis;
 mod bars;
@@ -26,5 +26,5 @@ pub use scatter::{Point, Scatter};
 pub use table::html_table;
 pub use timeline::{TimePanel, Timeline};
 
-/// How values are written.
+/// Formats a value.
 pub type Format = fn(f64) -> String;

@@ -1,4 +1,4 @@
-//! Charts and tables on one HTML page that needs nothing else. Tables of figures are sorted by a click on a column's head.
+//! Charts and tables on one self-contained HTML page. A click on a column's head sorts a table of figures.
 
 use super::canvas::escaped;
 use std::fmt::Write;
@@ -17,13 +17,13 @@ table{border-collapse:collapse}td{padding:3px 18px 3px 0;vertical-align:top}td:f
 @media (min-width:1900px){body{max-width:1500px}}@media print{figure{break-inside:avoid}}\
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}td:first-child,.quiet{color:#9198a1}}";
 
-/// Sorts tables of figures.
+/// Script that sorts tables of figures.
 const SCRIPT: &str = include_str!("sort.js");
 
-/// What the browser may do: run what is in the file, and nothing else.
+/// Content security policy: run only the code in the file.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
-/// A page with a title, a table of names and values, and SVG files or tables one below the other.
+/// Returns a page with a title, a table of names and values, and SVG files or tables one below the other.
 pub fn page(title: &str, facts: &[(&str, String)], parts: &[String]) -> String {
     let (title, facts) = (escaped(title), table(facts));
     let mut html = format!(
@@ -40,17 +40,17 @@ pub fn page(title: &str, facts: &[(&str, String)], parts: &[String]) -> String {
     html
 }
 
-/// The beginning of a section of a page.
+/// Returns the beginning of a section of a page.
 pub fn section(title: &str, facts: &[(&str, String)]) -> String {
     format!("<h2>{}</h2>\n{}", escaped(title), table(facts))
 }
 
-/// A part of a page with a title and a word of explanation above it.
+/// Returns a part of a page with a title and a short explanation above it.
 pub fn titled(title: &str, explained: &str, part: &str) -> String {
     format!("<h3>{}</h3>\n<p class=\"quiet\">{}</p>\n{part}", escaped(title), escaped(explained))
 }
 
-/// Names and values.
+/// Returns a table of names and values.
 fn table(facts: &[(&str, String)]) -> String {
     let row =
         |(name, value): &(&str, String)| format!("<tr><td>{}</td><td>{}</td></tr>\n", escaped(name), escaped(value));

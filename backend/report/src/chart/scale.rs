@@ -1,4 +1,4 @@
-//! From values to pixels, and the round values between.
+//! Scales from values to pixels, with their ticks.
 
 /// A scale from values to pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,22 +11,22 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// From 0 at pixel `from` to `high` at pixel `to`.
+    /// Returns a scale from 0 at pixel `from` to `high` at pixel `to`.
     pub(crate) fn linear(high: f64, from: f64, to: f64) -> Self {
         let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
         Scale { low: 0.0, high, from, to, logarithmic: false }
     }
 
-    /// From the power of ten below `low` at pixel `from` to `high` at pixel `to`, each power of ten as long as the other.
+    /// Returns a logarithmic scale from the power of ten below `low` at pixel `from` to `high` at pixel `to`.
     pub(crate) fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Self {
         let high = if high > 0.0 && high.is_finite() { high } else { 1.0 };
         let low = if low > 0.0 && low < high { low } else { high / 10.0 };
-        // Bars start at the low end; what is least must still be seen.
+        // Bars start at the low end; the least value must still be visible.
         let low = 10f64.powf((low / 1.5).log10().floor());
         Scale { low, high, from, to, logarithmic: true }
     }
 
-    /// The pixel of a value; the ends for what is beyond them.
+    /// Returns the pixel of a value. Values beyond the scale are clamped to its ends.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
@@ -35,7 +35,8 @@ impl Scale {
         self.from + (self.to - self.from) * if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// About `count` round values: 1, 2, 2.5 or 5 times a power of ten apart, or the powers of ten of a logarithmic scale.
+    /// Returns about `count` round values: 1, 2, 2.5 or 5 times a power of ten apart, or the powers of ten of a
+    /// logarithmic scale.
     pub(crate) fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             return self.powers(count);

@@ -1,4 +1,4 @@
-//! Points over two quantities, with the front of those that none beats in both.
+//! Points over two quantities, with the front of points that no other point beats in both.
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, Canvas, Rect};
@@ -8,40 +8,40 @@ use super::{Format, Scale};
 /// A named point.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// What a pointer over it shows.
+    /// Tooltip.
     pub name: String,
-    /// Its place on the horizontal axis.
+    /// Position on the horizontal axis.
     pub x: f64,
-    /// Its place on the vertical axis.
+    /// Position on the vertical axis.
     pub y: f64,
 }
 
-/// A chart of points. Of both quantities less is better.
+/// A chart of points. For both quantities less is better.
 #[derive(Debug, Clone)]
 pub struct Scatter {
-    /// Its heading.
+    /// Title of the chart.
     pub title: String,
-    /// How it was made, in a line.
+    /// Line on how it was made.
     pub subtitle: String,
-    /// What the horizontal axis is, with its unit.
+    /// Name of the horizontal axis, with its unit.
     pub x: String,
-    /// What the vertical axis is, with its unit.
+    /// Name of the vertical axis, with its unit.
     pub y: String,
-    /// How values are written.
+    /// Format of values.
     pub format: Format,
-    /// All points but the front.
+    /// All points except the front.
     pub points: Vec<Point>,
-    /// By ascending x.
+    /// Points of the front, by ascending x.
     pub front: Vec<Point>,
-    /// What the front is.
+    /// Name of the front.
     pub front_name: String,
-    /// A value of y that is drawn as a dashed line, and what it is.
+    /// Name and y value of a dashed line.
     pub limit: Option<(String, f64)>,
 }
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 420.0;
-/// Room for the labels of the vertical axis.
+/// Width of the vertical axis' labels.
 const LABELS: f64 = 76.0;
 /// Half of a point's width.
 const POINT: f64 = 4.0;
@@ -90,7 +90,7 @@ impl Scatter {
         canvas.rect(rect, POINT, class, Some(&tip));
     }
 
-    /// The names of the points, of those in one place in one line, and none over another.
+    /// Draws the names of the points. Points in one position share a line, and no name covers another.
     fn draw_names(&self, canvas: &mut Canvas, plot: Rect, (x, y): (&Scale, &Scale)) {
         let mut places: Vec<(f64, f64, String)> = Vec::new();
         for point in &self.points {
@@ -108,7 +108,7 @@ impl Scatter {
     }
 }
 
-/// The border of what the front leaves possible.
+/// Returns the border of the region that the front leaves possible.
 fn steps(front: &[Point], x: &Scale, y: &Scale) -> Vec<(f64, f64)> {
     let mut line = Vec::new();
     for point in front {

@@ -1,9 +1,9 @@
-// Tables of figures are sorted by a click on a column's head: figures by their size, whatever their unit, all else by name.
+// Sorts tables of figures by a click on a column's head: figures by their value in any unit, other cells by name.
 "use strict";
 
 const units = { ns: 1e-9, "µs": 1e-6, ms: 1e-3, s: 1, min: 60, B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4, "%": 1, "×": 1 };
 
-/// What a cell is sorted by: a number, a text, or null where there is nothing.
+/// Sort key of a cell: a number, a text, or null for an empty cell.
 function keyOf(cell) {
   const text = cell.textContent.trim();
   const figure = /^([+\-−]?[\d.]+)(?:\s*([^\s\d(]+))?/.exec(text);
@@ -12,7 +12,7 @@ function keyOf(cell) {
   return Number(figure[1].replace("−", "-")) * (figure[2] === undefined ? 1 : units[figure[2]]);
 }
 
-/// Numbers before texts; what is missing comes last either way.
+/// Numbers come before texts; missing values come last in either direction.
 function compare(one, other, sign) {
   if (one === null || other === null) return (one === null) - (other === null);
   if (typeof one !== typeof other) return typeof one === "number" ? -1 : 1;

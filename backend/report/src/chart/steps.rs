@@ -5,8 +5,9 @@ use super::canvas::{Canvas, Rect};
 use super::lanes::Quantity;
 use super::theme::COLOURS;
 
-/// Draws the steps from moment to moment: each value holds until the next. Values are scaled so that `most` fills `track`.
-/// Where several steps fall on one pixel, the greatest is drawn, so that a file has at most as many points as pixels.
+/// Draws the steps from moment to moment: each value holds until the next. Values are scaled so that `most` fills
+/// `track`. If several steps fall on one pixel, the greatest is drawn, so that a file has at most as many points as
+/// pixels.
 pub(super) fn draw(canvas: &mut Canvas, track: Rect, scale: &Scale, quantity: &Quantity) {
     let Quantity { colour, steps, most, end } = quantity;
     let (base, colour) = (track.bottom(), colour % COLOURS);

@@ -1,9 +1,9 @@
-//! A table of figures as a piece of an HTML page.
+//! A table of figures as a fragment of an HTML page.
 
 use super::canvas::escaped;
 use std::fmt::Write;
 
-/// The table. Columns whose cells all begin with a digit, a sign or a dash stand to the right.
+/// Returns the table. Columns whose cells all begin with a digit, a sign or a dash are aligned to the right.
 pub fn html_table(head: &[&str], rows: &[Vec<String>]) -> String {
     let figure =
         |cell: &String| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || "+-−–".contains(c));

@@ -1,5 +1,5 @@
-//! Colours and type, as the style sheet of every chart. The eight colours are those of Okabe and Ito 2008, which people with any
-//! kind of colour vision tell apart; dark paper gets light ink and the same colours, a little brighter where they need it.
+//! Colours and type, as the style sheet of every chart. The eight colours are those of Okabe and Ito 2008, which people
+//! with any kind of colour vision can distinguish. Dark mode has light ink and the same colours, some of them brighter.
 
 /// Number of colours: classes `c0` to `c7` fill with them, `l0` to `l7` draw lines in them.
 pub(super) const COLOURS: usize = 8;

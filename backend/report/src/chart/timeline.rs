@@ -1,4 +1,4 @@
-//! What devices and links do over time: panels of lanes on one time axis, with dashed lines at the times that matter.
+//! Activity of devices and links over time: panels of lanes on one time axis, with dashed lines at marked times.
 
 use super::axis::{self, AXIS_HEIGHT};
 use super::canvas::{Anchor, CHARACTER, Canvas, Rect};
@@ -9,41 +9,41 @@ use super::{Format, Scale};
 /// A chart over time.
 #[derive(Debug, Clone)]
 pub struct Timeline {
-    /// Its heading.
+    /// Title of the chart.
     pub title: String,
-    /// Its figures, in a line.
+    /// Line of figures.
     pub subtitle: String,
-    /// Colours and what they mean.
+    /// Colours and their meanings.
     pub key: Vec<Sample>,
-    /// Times with a dashed line through the first panel, and their name in the key.
+    /// Times with a dashed line through the first panel.
     pub marks: Vec<f64>,
-    /// What the marks are, in the key.
+    /// Name of the marks in the key.
     pub marks_name: String,
-    /// One below the other, on one axis of time.
+    /// Panels, from top to bottom, on one time axis.
     pub panels: Vec<TimePanel>,
-    /// The axis' end.
+    /// End of the axis.
     pub end: f64,
-    /// What times are, with their unit.
+    /// Name of the time axis, with its unit.
     pub time: String,
-    /// How times are written.
+    /// Format of times.
     pub format: Format,
 }
 
 /// Lanes with an axis below them.
 #[derive(Debug, Clone)]
 pub struct TimePanel {
-    /// What stands above; may be empty.
+    /// Text above the panel; may be empty.
     pub heading: String,
-    /// The lanes, in groups that stand together.
+    /// Lanes in groups, which are drawn together.
     pub groups: Vec<Vec<Lane>>,
 }
 
 const HEADING_HEIGHT: f64 = 26.0;
 const PLOT_WIDTH: f64 = 860.0;
 const NOTE_WIDTH: f64 = 64.0;
-/// Between two groups of several lanes.
+/// Gap between two groups of several lanes.
 const GROUP_GAP: f64 = 9.0;
-/// More marks than this are not drawn: they would hide the lanes.
+/// If there are more marks than this, they are not drawn: they would hide the lanes.
 const MOST_MARKS: usize = 120;
 
 impl Timeline {
@@ -80,7 +80,7 @@ impl Timeline {
 }
 
 impl TimePanel {
-    /// A panel whose lanes stand one below the other.
+    /// Returns a panel with lanes one below the other.
     pub fn of(heading: &str, lanes: Vec<Lane>) -> Self {
         Self { heading: heading.to_owned(), groups: lanes.into_iter().map(|lane| vec![lane]).collect() }
     }
@@ -93,7 +93,7 @@ impl TimePanel {
         if self.groups.iter().any(|group| group.len() > 1) { GROUP_GAP } else { 0.0 }
     }
 
-    /// The more lanes, the lower they are, so that a page shows them all.
+    /// Height of a lane: the more lanes, the lower, so that a page shows them all.
     fn lane_height(&self) -> f64 {
         match self.lanes().count() {
             0..=12 => 26.0,

@@ -1,4 +1,5 @@
-//! Plans that differ: ways of one plan are told once, under all their names; and in what the one of least median differs from the others.
+//! Distinct plans of a comparison. Configurations with one plan are listed once, under all their names. Shows how the
+//! plan with the least median differs from the others.
 
 use super::Names;
 use crate::chart::html_table;
@@ -10,27 +11,27 @@ use anabranch::plan::PlanDevice;
 use anabranch::session::Run;
 use std::collections::BTreeMap;
 
-/// What a run of a plan looked like.
+/// Activity in a run of a plan, as charts draw it.
 pub struct Picture {
-    /// What devices and links did, predicted and measured, and when they had done.
+    /// Activity of devices and links, predicted and measured.
     pub lanes: Vec<RunLane>,
-    /// When all was done, predicted and measured, in seconds.
+    /// Ends of the run, predicted and measured, in seconds.
     pub ends: [f64; 2],
-    /// By operator of the model: plans that stream or not have other nodes, but the same operators.
+    /// Device by operator of the model: plans with and without streaming have different nodes, but the same operators.
     operators: BTreeMap<String, Placed>,
 }
 
-/// Where an operator ran.
+/// Device on which an operator ran.
 #[derive(Clone, PartialEq)]
 struct Placed {
     device: String,
-    /// The node that it is in, and how long that took, in seconds.
+    /// The operator's node, and the node's time in seconds.
     node: String,
     seconds: f64,
 }
 
 impl Picture {
-    /// The picture of a run with a profile.
+    /// Returns the picture of a run with a profile.
     pub fn of(run: &Run) -> Self {
         let ((lanes, ends), plans) = (lanes(run), run.plans());
         let accuracy = run.accuracy();
@@ -45,7 +46,7 @@ impl Picture {
     }
 }
 
-/// The different plans, each with the names of all its ways.
+/// Returns the distinct plans, each with the names of all its configurations.
 pub fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(String, &'a Outcome)> {
     let mut found: Vec<(String, &Outcome)> = Vec::new();
     for outcome in &comparison.outcomes {
@@ -58,10 +59,10 @@ pub fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(String, &
     found
 }
 
-/// Nodes that are named where a plan has them elsewhere.
+/// Most nodes that are listed if a plan has them on other devices.
 const NAMED: usize = 3;
 
-/// Differences of the plan of least median from each other plan, as a table. Empty if that plan never ran.
+/// Returns the differences of the plan of least median from each other plan, as a table. Empty if that plan never ran.
 pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> String {
     let Some(best) = comparison.best() else { return String::new() };
     let picture = |outcome: &Outcome| outcome.plan.and_then(|plan| pictures.get(&plan));
@@ -94,7 +95,7 @@ pub(super) fn differences(comparison: &Comparison, names: &Names, pictures: &BTr
     }
 }
 
-/// How many operators one plan has on other devices than the other, and the nodes with these that take longest.
+/// Returns how many operators one plan has on other devices than the other, and the slowest nodes among them.
 fn elsewhere(own: &Picture, other: &Picture) -> (String, String) {
     let there = |operator: &String| other.operators.get(operator);
     let pairs = own.operators.iter().filter_map(|(operator, here)| Some((here, there(operator)?)));
@@ -110,7 +111,7 @@ fn elsewhere(own: &Picture, other: &Picture) -> (String, String) {
     (count, if named.is_empty() { "none: another order, or other streams".into() } else { named.join("; ") })
 }
 
-/// The share of the time in which each device is busy under both.
+/// Returns the share of the time in which each device is busy under both plans.
 fn busiest(comparison: &Comparison, best: &Outcome, other: &Outcome) -> String {
     let percent = |share: f64| format!("{:.0} %", 100.0 * share);
     let devices = comparison.devices.iter().zip(&best.devices).zip(&other.devices);

@@ -1,4 +1,4 @@
-//! Several models in the same ways: what each takes, as a matrix.
+//! Several models in the same configurations: a matrix of times.
 
 use super::Names;
 use crate::chart::html_table;
@@ -7,11 +7,12 @@ use crate::text::duration;
 use anabranch::compare::Comparison;
 use std::path::is_separator;
 
-/// Ways down, models across: the median, and how many times the model's fastest it is; last the geometric mean of these.
+/// Returns the matrix with a row per configuration and a column per model. A cell has the median and its ratio to the
+/// model's fastest. The last column has the geometric mean of the ratios.
 fn matrix(comparisons: &[&Comparison]) -> (Vec<String>, Vec<Vec<String>>) {
     let head = std::iter::once("way".to_owned()).chain(model_names(comparisons));
     let mut ways: Vec<String> = Vec::new();
-    // Told alike for all models, so that rows are the same ways.
+    // Named in one way for all models, so that each row is one configuration.
     let names = Names::of_all(comparisons);
     for outcome in comparisons.iter().flat_map(|one| &one.outcomes) {
         let name = names.name(&outcome.way);
@@ -39,7 +40,7 @@ fn matrix(comparisons: &[&Comparison]) -> (Vec<String>, Vec<Vec<String>>) {
     (head.chain(["geometric mean".to_owned()]).collect(), rows)
 }
 
-/// What tells the models apart: of each path the shortest end that no other has.
+/// Returns names that distinguish the models: the shortest end of each path that no other has.
 pub(super) fn model_names(comparisons: &[&Comparison]) -> Vec<String> {
     shortest_ends(&comparisons.iter().map(|one| one.model.as_str()).collect::<Vec<_>>())
 }
@@ -53,7 +54,7 @@ fn shortest_ends(paths: &[&str]) -> Vec<String> {
     paths.iter().map(name).collect()
 }
 
-/// The last `count` parts of a path.
+/// Returns the last `count` parts of a path.
 fn end(path: &str, count: usize) -> String {
     let mut parts: Vec<&str> = path.trim_end_matches(is_separator).rsplit(is_separator).take(count).collect();
     parts.reverse();
@@ -65,7 +66,7 @@ pub(super) fn html(comparisons: &[&Comparison]) -> String {
     html_table(&head.iter().map(String::as_str).collect::<Vec<_>>(), &rows)
 }
 
-/// The same for a terminal.
+/// Returns the matrix as text for a terminal.
 pub fn text(comparisons: &[&Comparison]) -> String {
     let (head, rows) = matrix(comparisons);
     // A bar in a file's name would begin another column.

@@ -17,25 +17,25 @@ use anabranch::compare::Comparison;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// A model that was compared, with what its page shows.
+/// A compared model with the content of its page.
 pub struct Compared {
-    /// The figures of all configurations.
+    /// Figures of all configurations.
     pub comparison: Comparison,
     /// Names and values at the head of the page.
     facts: Vec<(&'static str, String)>,
-    /// By number of the plan, its profiled run that is nearest to the median.
+    /// By number of the plan: its profiled run that is nearest to the median.
     pictures: BTreeMap<usize, Picture>,
 }
 
 impl Compared {
-    /// A comparison that was made with `session`, with the pictures that its page draws, which may be none.
+    /// Takes a comparison that was made with `session`, and the pictures that its page draws, which may be empty.
     pub fn new(session: &Session, comparison: Comparison, pictures: BTreeMap<usize, Picture>) -> Self {
         let facts = facts(session, &comparison);
         Self { comparison, facts, pictures }
     }
 }
 
-/// The fastest way, or those of which no interval tells which is.
+/// Returns the fastest configuration, or all whose intervals do not decide which is.
 pub fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, String)> {
     if let Some(fastest) = comparison.fastest() {
         return Some(("fastest", names.name(&fastest.way)));
@@ -44,7 +44,7 @@ pub fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, 
     (!equal.is_empty()).then(|| ("no fastest, as intervals overlap:", equal.join(", ")))
 }
 
-/// What stands at the head of the page.
+/// Returns the facts at the head of the page.
 fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, String)> {
     let host = &session.inventory().host;
     let mut facts = vec![

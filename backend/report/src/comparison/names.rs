@@ -1,20 +1,20 @@
-//! How configurations are named in tables and charts, and what their errors and outputs are called there.
+//! Names of configurations in tables and charts, and the terms for their errors and outputs.
 
 use anabranch::compare::{Comparison, Outcome, Way};
 use anabranch::plan::StreamMode;
 use std::fmt::Write as _;
 
-/// What errors are, for the heads of tables.
+/// Definition of errors, for the heads of tables.
 pub const ERRORS: &str = "error: (predicted − measured) / measured; nodes off: Σ |predicted − measured| of Σ measured";
 
-/// Names ways by what differs among them.
+/// Names configurations by the settings that differ among them.
 pub struct Names {
     orders: bool,
     streams: bool,
 }
 
 impl Names {
-    /// Names that tell the configurations of one comparison apart.
+    /// Returns names that distinguish the configurations of one comparison.
     pub fn of(comparison: &Comparison) -> Self {
         let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
         let first = ways().next();
@@ -24,13 +24,13 @@ impl Names {
         }
     }
 
-    /// Names that tell the ways apart in each of several comparisons.
+    /// Returns names that distinguish the configurations in each of several comparisons.
     pub fn of_all(comparisons: &[&Comparison]) -> Self {
         let all: Vec<Self> = comparisons.iter().map(|one| Self::of(one)).collect();
         Self { orders: all.iter().any(|names| names.orders), streams: all.iter().any(|names| names.streams) }
     }
 
-    /// The name of a configuration.
+    /// Returns the name of a configuration.
     pub fn name(&self, way: &Way) -> String {
         let mut name = way.place.clone();
         if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
@@ -43,7 +43,7 @@ impl Names {
     }
 }
 
-/// A mode of streaming as typed on a command line.
+/// Returns a streaming mode as typed on a command line.
 pub fn stream_name(stream: StreamMode) -> &'static str {
     match stream {
         StreamMode::Off => "off",
@@ -52,7 +52,7 @@ pub fn stream_name(stream: StreamMode) -> &'static str {
     }
 }
 
-/// How a way's outputs compare with the first one's.
+/// Returns how a configuration's outputs compare with the first one's.
 pub fn agreement(outcome: &Outcome) -> &'static str {
     match (outcome.outputs.same_bits, outcome.outputs.within) {
         (true, _) => "same",

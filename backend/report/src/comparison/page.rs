@@ -1,4 +1,5 @@
-//! A comparison as charts and tables on one page that needs no network; of several models, with a matrix before all.
+//! A comparison as charts and tables on one page that needs no network. If there are several models, a matrix comes
+//! first.
 
 use super::distinct::{Picture, differences, distinct};
 use super::names::{ERRORS, Names, agreement};
@@ -10,10 +11,11 @@ use anabranch::compare::{Comparison, DeviceOutcome, Outcome};
 use anabranch::device::format_bytes;
 use std::collections::BTreeMap;
 
-/// Values that differ by more than this are drawn on a logarithmic axis: on another the small ones would be a pixel long.
+/// Values that differ by more than this factor are drawn on a logarithmic axis: on a linear axis the small values would
+/// be a pixel long.
 const WIDE: f64 = 10.0;
 
-/// The page of all models.
+/// Returns the page of all models.
 pub fn page(all: &[Compared]) -> String {
     let errors = || ("errors", ERRORS.to_owned());
     match all {
@@ -34,14 +36,14 @@ pub fn page(all: &[Compared]) -> String {
     }
 }
 
-/// The page of one model that opens with these facts and this part.
+/// Returns the page of one model that opens with these facts and this part.
 pub fn page_after(title: &str, facts: &[(&str, String)], first: String, one: &Compared) -> String {
     let after = section("How it was measured", &one.facts);
     let all: Vec<_> = [first, after].into_iter().chain(parts(one)).collect();
     chart::page(title, facts, &all)
 }
 
-/// Charts and tables of one model.
+/// Returns the charts and tables of one model.
 fn parts(one: &Compared) -> Vec<String> {
     let Compared { comparison, pictures, .. } = one;
     let names = &Names::of(comparison);
@@ -72,7 +74,7 @@ fn parts(one: &Compared) -> Vec<String> {
     if !pictures.is_empty() {
         parts.push(schedules(comparison, names, pictures).svg());
     }
-    // Where nothing crosses devices, the tables say so.
+    // If nothing crosses devices, the tables say so.
     if comparison.outcomes.iter().any(|outcome| outcome.traffic_bytes > 0) {
         let panels = vec![chart.panel(model, traffic)];
         parts.push(chart.draw("Traffic", "bytes copied or streamed between devices", ("traffic", bytes), panels));
@@ -91,7 +93,7 @@ fn parts(one: &Compared) -> Vec<String> {
     parts
 }
 
-/// The schedules of all plans on one axis of time, the fastest first, as they were measured.
+/// Returns the measured schedules of all plans on one time axis, the fastest first.
 fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, Picture>) -> Timeline {
     let mut plans = distinct(comparison, names);
     plans.sort_by(|(_, one), (_, other)| one.measured_ms.median.total_cmp(&other.measured_ms.median));
@@ -117,10 +119,10 @@ fn schedules(comparison: &Comparison, names: &Names, pictures: &BTreeMap<usize, 
     }
 }
 
-/// A column's name, and its cell for a thing.
+/// Name of a column, and its cell for an item.
 type Column<T> = (&'static str, fn(&T) -> String);
 
-/// The columns of the table beside the ways' names.
+/// Columns of the table, after the configurations' names.
 const COLUMNS: [Column<Outcome>; 10] = [
     ("predicted", |outcome| or_dash(outcome.predicted_ms, milliseconds)),
     ("measured", |outcome| milliseconds(outcome.measured_ms.median)),
@@ -151,7 +153,7 @@ fn measured(outcome: &Outcome) -> Bar {
     Bar { mean: median.median, whisker: (median.low, median.high) }
 }
 
-/// Predicted beside measured, way by way.
+/// Draws predicted beside measured values, by configuration.
 struct Chart<'a> {
     comparison: &'a Comparison,
     names: &'a Names,
@@ -178,7 +180,7 @@ impl Chart<'_> {
     }
 
     fn draw(&self, title: &str, subtitle: &str, (value, format): (&str, Format), panels: Vec<Panel>) -> String {
-        // Shares are read off an axis that ends at the whole.
+        // Shares are drawn on an axis that ends at 100 %.
         let shares = panels.iter().flat_map(|panel| &panel.groups).flat_map(|group| &group.bars).flatten();
         let logarithmic = shares.fold(0.0f64, |most, bar| most.max(bar.mean)) > 1.0 && is_wide(&panels);
         let chart = BarChart {
@@ -213,7 +215,8 @@ fn whole_percent(percent: f64) -> String {
     format!("{} %", digits(percent, 0))
 }
 
-/// Whether the values of a panel differ so much that an axis has to be logarithmic; what is 0 has no place on one.
+/// Whether the values of a panel differ so much that the axis has to be logarithmic. Zeros do not count, as they have
+/// no place on such an axis.
 fn is_wide(panels: &[Panel]) -> bool {
     let means =
         |panel: &Panel| panel.groups.iter().flat_map(|group| &group.bars).flatten().map(|bar| bar.mean).collect();

@@ -1,5 +1,6 @@
-//! From a planned model, and a run of it, to what the report's page is given: the plans of all phases on one axis of time, and what the host
-//! computes between them. Times in nanoseconds from the run's start, sizes in bytes; what refers to devices, nodes and transfers is their index.
+//! Collects the data of the report's page from a planned model and a run of it: the plans of all phases on one time
+//! axis, and the operators that the host computes between them. Times are in nanoseconds from the run's start, sizes in
+//! bytes. Devices, nodes and transfers are referred to by index.
 
 use super::critical::{After, ChainStep};
 use super::memory;
@@ -14,13 +15,13 @@ use anabranch::session::{HostStep, Run, RunPrediction};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Nodes, inputs and outputs in the page at most, beyond the first plan: passes of a loop have no end of them.
+/// Most nodes, inputs and outputs in the page, beyond the first plan: the passes of a loop are unbounded.
 const MOST_TASKS: usize = 4_000;
 
-/// Makespans in the page at most: it need not draw more points than there are pixels, and should open soon.
+/// Most makespans in the page: it needs no more points than pixels, and should open quickly.
 const MOST_RUNS: usize = 10_000;
 
-/// The data of a plan and, if it was run, of the run that is nearest to the median.
+/// Returns the data of a plan and, if it was run, of the run that is nearest to the median.
 ///
 /// # Errors
 /// If the placement's problem cannot be built again, which is a fault of Anabranch.
@@ -49,7 +50,7 @@ pub fn data(planned: &Planned, about: &About<'_>) -> Result<Value, PlanningError
     Ok(json!({
         "facts": whole.facts(run),
         "predicted": total(planned_traffic, foreseen, whole.chain(|part| Some(&part.predicted))),
-        // The run nearest to the median; null, as all measured values are, if nothing ran.
+        // The run nearest to the median. Null if nothing ran, as are all measured values.
         "measured": run.map(|_| total(traffic, took, whole.chain(|part| part.measured.as_ref()))),
         // The first is the host.
         "devices": whole.devices(run),
@@ -57,13 +58,13 @@ pub fn data(planned: &Planned, about: &About<'_>) -> Result<Value, PlanningError
         "nodes": nodes,
         "edges": edges,
         "transfers": whole.parts().flat_map(PlanPart::transfers).collect::<Vec<_>>(),
-        // Groups of nodes, each after the one that it is in.
+        // Groups of nodes, each after its parent.
         "scopes": scopes.groups,
     }))
 }
 
-/// How often what was run, and the makespans: in nanoseconds, as everything here. Of very many, one of every so many is told; figures are
-/// those of all runs.
+/// Returns the numbers of runs, and the makespans in nanoseconds. If there are very many runs, only every n-th is
+/// listed. Figures cover all runs.
 fn runs(series: &Series) -> Value {
     let ns = |ms: f64| (ms * 1e6).round() as u64;
     let (median, ranks) = (series.measured_ms, Latencies::of(&series.samples_ms));
@@ -85,26 +86,26 @@ fn runs(series: &Series) -> Value {
         "confidence": median.confidence,
         "node_error_percent": series.accuracy.node_error().map(|error| 100.0 * error),
         "link_error_percent": series.accuracy.link_error().map(|error| 100.0 * error),
-        // Whether the prediction was known before the run, and whether its interval says something.
+        // Whether the prediction was known before the run, and whether its interval is too wide to be useful.
         "predicted": series.predicted.is_some(),
         "vague": series.predicted.is_some_and(|predicted| predicted.is_vague()),
         "busy": series.load.is_busy(),
     })
 }
 
-/// The parts of a report, in the order of time.
+/// Parts of a report, in the order of time.
 enum Shown<'a> {
     Plan(Box<PlanPart<'a>>),
-    /// With its place among the nodes, and when it was foreseen to begin.
+    /// With its index among the nodes, and its predicted start.
     Step(&'a HostStep, usize, u64),
 }
 
-/// All that is shown.
+/// Everything that is shown.
 struct Whole<'a> {
     shown: Vec<Shown<'a>>,
     about: &'a About<'a>,
     planned: &'a Planned,
-    /// Plans' runs and steps that are not shown, because there are too many.
+    /// Number of plans' runs and steps that are left out, because there are too many.
     left_out: usize,
 }
 
@@ -126,7 +127,8 @@ impl<'a> Whole<'a> {
         })
     }
 
-    /// The names of nodes, those of several plans each under its phase, and how many inputs and outputs there are.
+    /// Returns the names of nodes, and the numbers of inputs and outputs. If there are several plans, names are grouped
+    /// by phase.
     fn names(&self) -> (Vec<String>, [usize; 2]) {
         let (several, mut phase, mut names) = (self.parts().count() > 1, 0, Vec::new());
         for shown in &self.shown {
@@ -143,7 +145,7 @@ impl<'a> Whole<'a> {
         (names, [count(|part| part.program.inputs.len()), count(|part| part.program.outputs.len())])
     }
 
-    /// The nodes of all plans and the steps between them, then all inputs, then all outputs.
+    /// Returns the nodes of all plans and the steps between them, then all inputs, then all outputs.
     fn nodes(&self) -> Vec<Value> {
         let mut nodes = Vec::new();
         for shown in &self.shown {
@@ -157,7 +159,8 @@ impl<'a> Whole<'a> {
         nodes
     }
 
-    /// The edges within plans, and those from what makes a value to the later plan or step that reads it under the same name.
+    /// Returns the edges within plans, and edges between parts: from the maker of a value to the later plan or step
+    /// that reads it under the same name.
     fn edges(&self) -> Vec<Edge> {
         let mut edges: Vec<Edge> = self.parts().flat_map(PlanPart::edges).collect();
         let mut made: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
@@ -184,7 +187,7 @@ impl<'a> Whole<'a> {
         edges
     }
 
-    /// The chains of all plans, one after the other.
+    /// Returns the chains of all plans, one after the other.
     fn chain(&self, timing: impl for<'p> Fn(&'p PlanPart<'a>) -> Option<&'p Timing>) -> Vec<ChainStep> {
         let (mut steps, mut ended) = (Vec::<ChainStep>::new(), 0);
         for part in self.parts() {
@@ -208,7 +211,7 @@ impl<'a> Whole<'a> {
         steps
     }
 
-    /// When all was done, as predicted and as measured.
+    /// Returns the ends, as predicted and as measured.
     fn ends(&self, run: Option<&Run>) -> [u64; 2] {
         let ns = |seconds: f64| (seconds * 1e9).round() as u64;
         let foreseen = run.map_or_else(|| self.planned.plan().predicted().makespan, Run::foreseen);
@@ -233,12 +236,12 @@ impl<'a> Whole<'a> {
             "candidates": self.planned.candidates,
             "place_ns": self.planned.place_time.as_nanos() as u64,
             "runs": series.map(runs),
-            // Null where the model does not run in phases.
+            // Null if the model does not run in phases.
             "phases": run.filter(|run| run.later.is_some()).map(|run| self.phases(run)),
         })
     }
 
-    /// The plans that a run followed one after the other.
+    /// Returns the plans that a run executed, in order.
     fn phases(&self, run: &Run) -> Value {
         let ns = |seconds: f64| (seconds * 1e9).round() as u64;
         let parts = run.parts();
@@ -276,7 +279,7 @@ impl<'a> Whole<'a> {
                 "kind": device.kind.to_string(),
                 "description": description(&device.name),
                 "limit": device.limit,
-                // What stays there between runs: constants and what kernels keep.
+                // Memory that is held between runs: constants and the kernels' own data.
                 "resident": most(|memory| memory.resident()),
                 "planned_peak": most(|memory| memory.peak()),
                 "measured_peak": peaks.as_ref().and_then(|peaks| peaks.get(index)),
@@ -289,7 +292,7 @@ impl<'a> Whole<'a> {
         self.planned.plan().devices().iter().enumerate().map(device).collect()
     }
 
-    /// Memory over time in all plans.
+    /// Returns memory over time in all plans.
     fn steps(
         &self,
         timing: impl for<'p> Fn(&'p PlanPart<'a>) -> Option<&'p Timing>,
@@ -303,7 +306,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// Shows the plans and steps of a run by time, as many as the page has room for; how many it has none for.
+/// Shows the plans and steps of a run by time, as many as fit into the page. Returns the number of those left out.
 fn show<'a>(shown: &mut Vec<Shown<'a>>, run: &'a Run, about: &'a About<'a>) -> Result<usize, PlanningError> {
     let (mut tasks, mut left_out) = (0, run.later.as_ref().map_or(0, |later| later.left_out));
     let mut steps = run.host_steps().iter().peekable();
@@ -327,7 +330,7 @@ fn show<'a>(shown: &mut Vec<Shown<'a>>, run: &'a Run, about: &'a About<'a>) -> R
     Ok(left_out)
 }
 
-/// Shows a step, which is foreseen as long after the plan before it as it was measured.
+/// Shows a step. Its predicted start follows the plan before it at the measured distance.
 fn show_step<'a>(shown: &mut Vec<Shown<'a>>, step: &'a HostStep, since: Option<(u64, u64)>) {
     if shown.len() < MOST_TASKS {
         let begun = step.begun.as_nanos() as u64;
@@ -336,7 +339,7 @@ fn show_step<'a>(shown: &mut Vec<Shown<'a>>, step: &'a HostStep, since: Option<(
     }
 }
 
-/// Gives all that is shown its places in the page.
+/// Numbers everything that is shown by its position in the page.
 fn number(shown: &mut [Shown<'_>]) {
     let mut next = Places::default();
     for shown in shown.iter_mut() {
@@ -363,7 +366,7 @@ fn number(shown: &mut [Shown<'_>]) {
     }
 }
 
-/// An operator that the host computed between plans, as a node.
+/// Returns an operator that the host computed between plans, as a node.
 fn step_node(step: &HostStep, foreseen: u64) -> Value {
     let ports = |names: &[String]| {
         let port = |name: &String| json!({ "name": name, "spec": "", "bytes": 0, "constant": false });

@@ -1,5 +1,5 @@
-//! The chain of waits that makes the makespan: from what ends last back to what it waited for longest, until nothing is waited for.
-//! It is told from the run's start to its end, each step with what it had waited for.
+//! The chain of waits that makes the makespan: from the last item to end back to the item that it waited for longest,
+//! and so on. It is reported from the run's start to its end, each step with the item that it had waited for.
 
 use super::spans::{Spans, Times};
 use anabranch::execute::Lane;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub(super) struct Chain {
     pub(super) tasks: Vec<bool>,
     pub(super) transfers: Vec<bool>,
-    /// The first of the chain first.
+    /// Steps from first to last.
     pub(super) steps: Vec<ChainStep>,
 }
 
@@ -23,25 +23,25 @@ pub(super) struct ChainStep {
     /// `node` or `transfer`.
     pub(super) kind: &'static str,
     pub(super) index: usize,
-    /// What ended last of all that it needed: the step before.
+    /// Reason of the last wait: the step before.
     pub(super) after: After,
-    /// From then, or from the run's start, until it began.
+    /// Time from then, or from the run's start, until it began.
     pub(super) pause_ns: u64,
 }
 
-/// Why a step did not begin earlier.
+/// Reason why a step did not begin earlier.
 #[derive(Serialize, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum After {
-    /// There was nothing to wait for.
+    /// It had nothing to wait for.
     Start,
-    /// The phase before had to end, and the host to compute what lies between.
+    /// It waited for the phase before, and the host's operators after that.
     Host,
     /// Its device was busy.
     Device,
     /// Its link was busy.
     Link,
-    /// A value was not there.
+    /// A value was missing.
     Value,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn chain(plan: &Plan, placed: &Placed, spans: &Spans) -> Chain {
         if std::mem::replace(mark, true) {
             break;
         }
-        // Of what ended together, a value tells more than a lane.
+        // If several ended together, a value says more than a lane.
         let before = waits.before(item).into_iter().max_by_key(|(item, after)| (waits.times(*item).end, *after, *item));
         let ended = before.map_or(0, |(before, _)| waits.times(before).end);
         let after = before.map_or(After::Start, |(_, after)| after);
@@ -79,11 +79,12 @@ struct Waits<'a> {
     plan: &'a Plan,
     placed: &'a Placed,
     spans: &'a Spans,
-    /// All tasks, and the transfers that move something.
+    /// All tasks, and the transfers that move data.
     items: Vec<Item>,
-    /// Of these transfers, the one of a datum to a device.
+    /// Transfer of each datum to each device.
     sent: BTreeMap<(DatumId, DeviceId), Item>,
-    /// What ended last on the same device or link before it began: there, one thing runs after the other.
+    /// The item that ended last on the same device or link before each item began: items on a lane run one after the
+    /// other.
     previous: BTreeMap<Item, Item>,
 }
 
@@ -107,7 +108,7 @@ impl<'a> Waits<'a> {
         waits
     }
 
-    /// Whether a device or a link is busy with it: not with the model's inputs and outputs, nor with what is read in place.
+    /// Whether an item occupies a device or a link. The model's inputs and outputs do not, nor do values read in place.
     fn takes_lane(&self, item: Item) -> bool {
         match item {
             Item::Task(task) => task < self.plan.predicted().nodes.len(),
@@ -129,7 +130,7 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// What an item could have waited for, and as what.
+    /// Returns the items that an item could have waited for, with the reasons.
     fn before(&self, item: Item) -> Vec<(Item, After)> {
         let (tasks, graph) = (&self.placed.tasks, self.placed.tasks.graph());
         let producer = |datum: DatumId| Item::Task(graph.producer(datum).index());
@@ -149,8 +150,8 @@ impl<'a> Waits<'a> {
     }
 }
 
-/// For the items of a lane, each with the one that ended last of those that had ended when it began. None is before itself, even of
-/// those that take no time.
+/// Pairs each item of a lane with the last to end of those that had ended when it began. No item precedes itself, even
+/// if it takes no time.
 fn previous(mut items: Vec<Item>, times: impl Fn(Item) -> Times) -> Vec<(Item, Item)> {
     items.sort_by_key(|item| (times(*item).end, times(*item).start, *item));
     let mut found = Vec::with_capacity(items.len());

@@ -1,8 +1,8 @@
-//! Dates for people, without a clock of their own.
+//! Dates as text.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A moment as `2026-11-21 18:50 UTC`; what is before 1970 is its first second.
+/// Returns a moment as `2026-11-21 18:50 UTC`. Moments before 1970 count as its first second.
 pub fn utc(moment: SystemTime) -> String {
     let seconds = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let (mut days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);

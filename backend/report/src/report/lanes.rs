@@ -1,4 +1,4 @@
-//! What devices and links do in a run, lane by lane: predicted and measured.
+//! Activity of devices and links in a run, by lane: predicted and measured.
 
 use super::spans::{Spans, Times};
 use crate::chart::{Interval, SEND_COLOUR, Sample};
@@ -8,15 +8,16 @@ use anabranch::session::Run;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
-/// The name of a device or a link; what should take place on it, and what took place, by start. On a link predicted transfers may
+/// Name of a device or a link, with its predicted and measured intervals by start. On a link predicted transfers may
 /// overlap.
 pub type RunLane = (String, [Vec<Interval>; 2]);
 
-/// The lane of the host's steps between the plans of a model in phases.
+/// Name of the lane of the host's steps between the plans of a model in phases.
 const HOST_STEPS: &str = "host steps";
 
-/// The lanes of all devices, then those of the links over which something is moved; and the ends, predicted and measured. In seconds.
-/// If the model runs in phases, those of all phases, and what the host does between them.
+/// Returns the lanes of all devices, then of the links that move data, and the predicted and measured ends. In seconds.
+///
+/// If the model runs in phases, the lanes cover all phases, and the host's work between them.
 pub fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
     let empty = |name: &str| (name.to_owned(), [Vec::new(), Vec::new()]);
     let devices = run.prepared.plan().devices();
@@ -50,7 +51,7 @@ pub fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
     (lanes, ends)
 }
 
-/// What the colours of lanes mean, of those that occur.
+/// Returns the meanings of the lanes' colours that occur.
 pub fn key<'a>(lanes: impl Iterator<Item = &'a RunLane>) -> Vec<Sample> {
     let mut found = [(0, "node on a CPU"), (1, "node on a GPU"), (SEND_COLOUR, "transfer")].map(|known| (known, false));
     for interval in lanes.flat_map(|(_, both)| both).flatten() {

@@ -1,13 +1,14 @@
-//! What every device holds over time, from the allocations of its plan.
+//! Memory of every device over time, from the allocations of its plan.
 
 use super::spans::{Spans, Steps, Times};
 use anabranch::plan::{Plan, Step};
 use anabranch::program::Program;
 use std::collections::BTreeMap;
 
-/// By device: bytes that hold something, from 0 on. What a device keeps throughout (constants, what kernels keep and scratch,
-/// the caller's inputs, buffers of streams and links) is there all the time; a value is there from when it is made or arrives to
-/// the end of its last use. O(t log t) for t allocations.
+/// Returns, by device, the bytes in use from time 0 on. O(t log t) for t allocations.
+///
+/// Memory that a device keeps throughout is always in use: constants, the kernels' own data and scratch, the caller's
+/// inputs, buffers of streams and links. A value is in use from when it is made or arrives to the end of its last use.
 pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<Steps> {
     let memory = plan.memory();
     let mut changes: Vec<BTreeMap<u64, i128>> = memory
@@ -29,7 +30,7 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
         let changes = &mut changes[stay.device.index()];
         let from = times.get(stay.from as usize).map_or(0, |times| times.0);
         *changes.entry(from).or_default() += i128::from(stay.bytes);
-        // What is used past the end is an output, which stays.
+        // A value used past the end is an output, which stays.
         if let Some((_, until)) = times.get(stay.until as usize) {
             *changes.entry((*until).max(from)).or_default() -= i128::from(stay.bytes);
         }
@@ -37,7 +38,7 @@ pub(super) fn over_time(program: &Program, plan: &Plan, spans: &Spans) -> Vec<St
     changes.iter().map(summed).collect()
 }
 
-/// Adds what is held during a later plan's run, which begins at `begun`, to what was held before.
+/// Appends the memory during a later plan's run, which begins at `begun`.
 pub(super) fn go_on(held: &mut Steps, steps: &Steps, begun: u64) {
     for [time, bytes] in steps {
         let time = time + begun;
@@ -58,7 +59,7 @@ fn times(program: &Program, spans: &Spans, step: Step) -> (u64, u64) {
     }
 }
 
-/// What is there from each change on; what changes nothing is left out.
+/// Returns the sum after each change, without changes that have no effect.
 pub(super) fn summed(changes: &BTreeMap<u64, i128>) -> Steps {
     let mut held = 0;
     let mut steps: Steps = Vec::with_capacity(changes.len());

@@ -1,8 +1,8 @@
-//! Reports that people look at: one HTML file with the graph, the schedule, the memory and every node's figures, predicted beside
-//! measured. It needs no network and nothing beside it.
+//! Reports for people: one HTML file with the graph, the schedule, the memory and every node's figures, predicted
+//! beside measured. It needs no network and no other files.
 //!
-//! [`data()`] is all that the page shows; [`page()`] puts it, with the page's code and style, into one file. [`trace()`] gives a run
-//! to viewers of traces instead.
+//! [`data()`] returns everything that the page shows. [`page()`] puts it, with the page's code and style, into one
+//! file. [`trace()`] returns a run for trace viewers instead.
 
 mod collect;
 mod critical;

@@ -1,10 +1,10 @@
-//! The page: data, code and style in one file, which asks the network for nothing.
+//! The page: data, code and style in one file that makes no network requests.
 
 use crate::chart::escaped;
 use serde_json::Value;
 
 const STYLE: &str = include_str!("page/page.css");
-/// In the order in which they need each other.
+/// Scripts in the order of their dependencies.
 const CODE: [&str; 18] = [
     include_str!("page/core.js"),
     include_str!("page/svg.js"),
@@ -27,13 +27,14 @@ const CODE: [&str; 18] = [
 ];
 const BODY: &str = include_str!("page/page.html");
 
-/// What the browser may do: run what is in the file, and nothing else.
+/// Content security policy: run only the code in the file.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:";
 
-/// The report as one HTML file. Opened with the fragment `#selftest`, it exercises its own controls and says whether they work.
+/// Returns the report as one HTML file. If it is opened with the fragment `#selftest`, it exercises its own controls
+/// and reports whether they work.
 pub fn page(model: &str, data: &Value) -> String {
     let (title, code) = (escaped(model), CODE.concat());
-    // No `<` is left in the JSON, so that no name can end the script element or begin a comment in it.
+    // The JSON must not contain `<`, so that no name can end the script element or begin a comment in it.
     let json = data.to_string().replace('<', "\\u003c");
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

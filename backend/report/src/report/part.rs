@@ -1,5 +1,5 @@
-//! One plan of a run, as a part of what the report's page is given: its nodes, inputs, outputs, edges and transfers, with the places that
-//! they have among those of the whole run.
+//! One plan of a run as a part of the page's data: its nodes, inputs, outputs, edges and transfers, with their
+//! positions among those of the whole run.
 
 use super::critical::{self, Chain};
 use super::spans::{Spans, Steps, Times};
@@ -20,19 +20,19 @@ use anabranch_placement::platform::DeviceId;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Facts of a report beside the plan and the run.
+/// Facts of a report besides the plan and the run.
 pub struct About<'a> {
-    /// The model, as the page names it.
+    /// Name of the model.
     pub model: &'a str,
     /// The command, as it was typed.
     pub command: String,
-    /// When, see [`utc`](super::utc).
+    /// Date of the report, see [`utc`](super::utc).
     pub date: String,
-    /// The devices of the machine.
+    /// Devices of the machine.
     pub inventory: &'a Inventory,
-    /// The costs that were known when the plan was made.
+    /// Costs that were known when the plan was made.
     pub costs: &'a CostStore,
-    /// The measured runs, if the plan was run.
+    /// Measured runs, if the plan was run.
     pub series: Option<&'a Series>,
 }
 
@@ -45,30 +45,31 @@ pub(super) struct Places {
     pub(super) transfers: usize,
 }
 
-/// One value on its way from the node that makes it to one that reads it.
+/// A value on its way from the node that makes it to a node that reads it.
 #[derive(serde::Serialize)]
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
     /// Index among the outputs of its node.
     pub(super) port: usize,
-    /// The transfer over which it comes, if the two are on different devices.
+    /// Index of its transfer, if the nodes are on different devices.
     pub(super) transfer: Option<usize>,
 }
 
-/// Times, and what follows from them.
+/// Times, and figures derived from them.
 pub(super) struct Timing {
     pub(super) spans: Spans,
     pub(super) chain: Chain,
-    /// Bytes that hold something, by device.
+    /// Bytes in use, by device.
     pub(super) memory: Vec<Steps>,
-    /// Tasks that a device can choose from when it starts one (Laich 2017, figure 7.10), by device; 0 while it is idle.
+    /// Number of tasks that a device can choose from when it starts one (Laich 2017, figure 7.10), by device; 0 while
+    /// it is idle.
     pub(super) executable: Vec<Steps>,
-    /// When the plan's run began.
+    /// Start of the plan's run.
     pub(super) begun: u64,
 }
 
-/// A plan, and what was measured of a run of it.
+/// A plan, and the measurements of a run of it.
 pub(super) struct PlanPart<'a> {
     pub(super) planned: &'a Planned,
     pub(super) program: &'a Program,
@@ -79,7 +80,7 @@ pub(super) struct PlanPart<'a> {
     pub(super) places: Places,
 }
 
-/// The members of a streaming block: op, type and shape of each output. Null for other ops.
+/// Returns the members of a streaming block: op, type and shape of each output. Null for other ops.
 fn block(op: &Op) -> Value {
     let Op::Block(block) = op else { return Value::Null };
     let member = |member: &anabranch_kernels::op::Member| {
@@ -109,8 +110,8 @@ impl Timing {
     }
 }
 
-/// Adds a task that a device chose from so many: once it is done there are none to choose from until the next is started. A `pause`
-/// between two tasks is no idleness: the next was there.
+/// Adds a task that a device chose from `executable` tasks. Once it is done, the count is 0 until the next task starts.
+/// A `pause` between two tasks is not idle time: the next task was ready.
 fn decide(steps: &mut Steps, times: Times, executable: u64, pause: u64) {
     steps.pop_if(|idle| idle[1] == 0 && times.start <= idle[0] + pause);
     for step in [[times.start, executable], [times.end.max(times.start), 0]] {
@@ -120,13 +121,13 @@ fn decide(steps: &mut Steps, times: Times, executable: u64, pause: u64) {
 }
 
 impl<'a> PlanPart<'a> {
-    /// A plan that was not run.
+    /// Returns a plan that was not run.
     pub(super) fn planned(planned: &'a Planned, about: &'a About<'a>) -> Result<Self, PlanningError> {
         let predicted = Timing::new(planned, Spans::predicted(planned), 0)?;
         Ok(Self::new(planned, about, predicted, None))
     }
 
-    /// A plan's run within a run.
+    /// Returns a plan's run within a run.
     pub(super) fn ran(part: &Part<'a>, about: &'a About<'a>) -> Result<Self, PlanningError> {
         let Part { planned, measured, .. } = *part;
         let [foreseen, begun] = [part.foreseen, part.begun].map(|time| time.as_nanos() as u64);
@@ -141,7 +142,7 @@ impl<'a> PlanPart<'a> {
         Self { planned, program, plan, about, predicted, measured, places }
     }
 
-    /// The place of a task in the page.
+    /// Returns the position of a task in the page.
     pub(super) fn place(&self, task: usize) -> usize {
         let (nodes, inputs) = (self.program.nodes.len(), self.program.inputs.len());
         match task {
@@ -151,7 +152,7 @@ impl<'a> PlanPart<'a> {
         }
     }
 
-    /// The program's nodes.
+    /// Returns the program's nodes.
     pub(super) fn nodes(&self) -> Vec<Value> {
         let node = |id: NodeId| {
             let node = self.program.node(id);
@@ -165,7 +166,7 @@ impl<'a> PlanPart<'a> {
                 "flops": node.spec.work().flops,
                 "inputs": self.ports(&node.inputs, &node.spec.inputs),
                 "outputs": self.ports(&node.outputs, &node.spec.outputs),
-                // The model's operators in it, where they are more than one or named otherwise.
+                // Operators of the model in it, if there are several or the name differs.
                 "operators": if operators == [&*node.name] { Vec::new() } else { operators },
                 "block": block(&node.spec.op),
                 "costs": self.costs(id),
@@ -175,7 +176,7 @@ impl<'a> PlanPart<'a> {
         self.program.node_ids().map(node).collect()
     }
 
-    /// The program's inputs.
+    /// Returns the program's inputs.
     pub(super) fn inputs(&self) -> Vec<Value> {
         let input = |(at, id): (usize, &ValueId)| {
             let value = self.program.value(*id);
@@ -185,7 +186,7 @@ impl<'a> PlanPart<'a> {
         self.program.inputs.iter().enumerate().map(input).collect()
     }
 
-    /// The program's outputs.
+    /// Returns the program's outputs.
     pub(super) fn outputs(&self) -> Vec<Value> {
         let first = self.program.nodes.len() + self.program.inputs.len();
         let output = |(at, output): (usize, &anabranch::program::Output)| {
@@ -195,7 +196,7 @@ impl<'a> PlanPart<'a> {
         self.program.outputs.iter().enumerate().map(output).collect()
     }
 
-    /// Tensors that a node reads or makes, with the type and shape under which it has them.
+    /// Returns the tensors that a node reads or makes, with the type and shape that it uses for them.
     fn ports(&self, values: &[ValueId], specs: &[TensorSpec]) -> Vec<Value> {
         let port = |(value, spec): (&ValueId, &TensorSpec)| {
             json!({
@@ -208,7 +209,7 @@ impl<'a> PlanPart<'a> {
         values.iter().zip(specs).map(port).collect()
     }
 
-    /// A task with where, when and why.
+    /// Adds to a task its device, its times, and the reason for the device.
     fn placed(&self, task: usize, mut node: Value) -> Value {
         let (placed, measured) = (&self.planned.placed, self.measured.as_ref());
         let name = |task: TaskId| placed.tasks.graph().task(task).name.as_str();
@@ -227,7 +228,7 @@ impl<'a> PlanPart<'a> {
         node
     }
 
-    /// The predicted time of a node per device, with its basis; null if the device cannot run it.
+    /// Returns the predicted time of a node per device, with its basis; null if the device cannot run it.
     fn costs(&self, node: NodeId) -> Vec<Value> {
         let key = self.program.node(node).spec.key();
         let devices = self.plan.devices().iter().zip(&self.planned.placed.costs[node.index()]);
@@ -241,7 +242,7 @@ impl<'a> PlanPart<'a> {
         devices.map(cost).collect()
     }
 
-    /// The edges of the plan's tasks, by the places that these have in the page.
+    /// Returns the edges of the plan's tasks, by their positions in the page.
     pub(super) fn edges(&self) -> Vec<Edge> {
         let (tasks, plan) = (&self.planned.placed.tasks, self.plan);
         let graph = tasks.graph();
@@ -252,7 +253,7 @@ impl<'a> PlanPart<'a> {
         let mut edges = Vec::new();
         for datum in graph.datum_ids() {
             let from = graph.producer(datum);
-            // A maker's data are in the order of its outputs.
+            // A task's data are in the order of its outputs.
             let port = ports.entry(from).and_modify(|port| *port += 1).or_default();
             edges.extend(graph.consumers(datum).iter().map(|to| Edge {
                 from: self.place(from.index()),
@@ -293,7 +294,7 @@ impl<'a> PlanPart<'a> {
     }
 }
 
-/// An input or output of a program.
+/// Returns an input or output of a program.
 fn end(name: &str, role: &str, inputs: Vec<Value>, outputs: Vec<Value>) -> Value {
     json!({
         "name": name, "role": role, "op": role, "class": "", "flops": 0.0, "inputs": inputs, "outputs": outputs,

@@ -1,23 +1,23 @@
-//! Groups of nodes that a large graph is shown in: by the scopes in nodes' names (`/encoder/layers.0/attn/MatMul`), and where these tell
-//! too little apart, by the order of the graph, cut where few values are alive.
+//! Groups of nodes in which a large graph is shown: by the scopes in nodes' names (`/encoder/layers.0/attn/MatMul`). If
+//! these are not enough, by the order of the graph, cut where few values are alive.
 
 use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Members of a group beyond which it is cut into parts: more are not seen at a glance.
+/// Most members of a group: with more, it is cut into parts, because more cannot be seen at once.
 const MOST_MEMBERS: usize = 120;
-/// Inputs or outputs that are shown each.
+/// Most inputs, and most outputs, that are shown separately.
 const MOST_ENDS: usize = 12;
-/// Parts of a name that count; what is deeper stays together.
+/// Most parts of a name that count; deeper scopes are not distinguished.
 const MOST_DEPTH: usize = 12;
 
-/// Which groups there are, and in which a task is.
+/// The groups, and the group of each task.
 #[derive(Debug, PartialEq)]
 pub(super) struct Scopes {
-    /// Each after the one that it is in.
+    /// Groups, each after its parent.
     pub(super) groups: Vec<Scope>,
-    /// By task.
+    /// Group of each task.
     pub(super) of: Vec<Option<usize>>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Scopes {
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Scope {
     name: String,
-    /// The group that it is in.
+    /// Index of the parent.
     parent: Option<usize>,
 }
 
@@ -34,8 +34,10 @@ enum Member {
     Group(String, Vec<Member>),
 }
 
-/// The groups of nodes with these names, in topological order, and of so many inputs and outputs of the model, which are the tasks after
-/// them; few of these are in no group. `edges` are pairs of tasks. O(n · d + e) for names of d scopes.
+/// Returns the groups of nodes with these names, in topological order. O(n · d + e) for names of d scopes.
+///
+/// The model's inputs and outputs are the tasks after the nodes; if they are few, they are in no group. `edges` are
+/// pairs of tasks.
 pub(super) fn scopes(names: &[&str], [inputs, outputs]: [usize; 2], edges: &[(usize, usize)]) -> Scopes {
     let tasks = names.len() + inputs + outputs;
     let paths: Vec<_> = names.iter().map(|name| path(name)).collect();
@@ -48,13 +50,13 @@ pub(super) fn scopes(names: &[&str], [inputs, outputs]: [usize; 2], edges: &[(us
     scopes
 }
 
-/// The model's inputs or outputs: a group where they are many.
+/// Returns the model's inputs or outputs: a group if they are many.
 fn ends(name: &str, tasks: Range<usize>) -> Vec<Member> {
     let (many, members) = (tasks.len() > MOST_ENDS, tasks.map(Member::Task).collect());
     if many { vec![Member::Group(name.to_owned(), members)] } else { members }
 }
 
-/// The scopes of a name, without what names the node itself.
+/// Returns the scopes of a name, without the node's own name.
 fn path(name: &str) -> Vec<&str> {
     let separator = if name.contains('/') { '/' } else { '.' };
     let mut parts: Vec<_> = name.split(separator).filter(|part| !part.is_empty()).collect();
@@ -63,8 +65,8 @@ fn path(name: &str) -> Vec<&str> {
     parts
 }
 
-/// Tasks with the same scope at this depth as groups, in the order of their first tasks. A group of one member is that member, one whose
-/// only member is a group has both names.
+/// Groups tasks with the same scope at this depth, in the order of their first tasks. A group of one member becomes
+/// that member. A group whose only member is a group gets both names.
 fn gathered(tasks: &[usize], paths: &[Vec<&str>], depth: usize) -> Vec<Member> {
     enum Slot {
         Task(usize),
@@ -100,13 +102,14 @@ fn gathered(tasks: &[usize], paths: &[Vec<&str>], depth: usize) -> Vec<Member> {
     slots.into_iter().map(member).collect()
 }
 
-/// A scope and the one in it as one name: exporters often repeat the outer in the inner (`layer1/layer1.0`).
+/// Joins a scope and its only child to one name: exporters often repeat the outer name in the inner
+/// (`layer1/layer1.0`).
 fn joined(outer: &str, inner: &str) -> String {
     if inner.starts_with(outer) { inner.to_owned() } else { format!("{outer}/{inner}") }
 }
 
-/// The same with parts in groups of too many members: about as many parts as members of each, all about as long, and each ends, near
-/// its due place, where fewest edges pass.
+/// Divides groups of too many members into parts of nearly equal length, about as many parts as members of each. Each
+/// part ends near its even share, at the position that fewest edges cross.
 fn in_parts(members: Vec<Member>, edges: &[(usize, usize)], tasks: usize) -> Vec<Member> {
     let inner = |member| match member {
         Member::Group(name, members) => Member::Group(name, in_parts(members, edges, tasks)),
@@ -137,7 +140,7 @@ fn in_parts(members: Vec<Member>, edges: &[(usize, usize)], tasks: usize) -> Vec
     ends.into_iter().enumerate().map(part).collect()
 }
 
-/// By place among the members, edges that lead from before it to it or beyond.
+/// Returns, by position among the members, the number of edges that lead from before it to it or beyond.
 fn passing(members: &[Member], edges: &[(usize, usize)], tasks: usize) -> Vec<i64> {
     fn place(member: &Member, at: usize, places: &mut [Option<usize>]) {
         match member {
@@ -212,7 +215,7 @@ mod tests {
     fn long_graphs_without_scopes_are_cut_where_little_passes() {
         let names: Vec<String> = (0..400).map(|node| format!("node_{node}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        // Two ways side by side, which meet at every 20th node.
+        // Two parallel paths, which meet at every 20th node.
         let edges: Vec<_> = (0..399)
             .flat_map(|node| {
                 let skip = (node % 20 != 0 && node % 20 != 19 && node + 2 < 400).then_some((node, node + 2));
@@ -228,7 +231,7 @@ mod tests {
         assert!(ends.iter().all(|end| crossing(*end) == 1), "{ends:?}");
         let found = scopes(&[], [13, 12], &[]);
         assert_eq!((found.groups.len(), found.of[12], found.of[13]), (1, Some(0), None));
-        // Groups are as deep as names are, but no deeper than can be shown.
+        // Groups are as deep as names are, up to the limit.
         let deep = format!("{}x", "s/".repeat(10_000));
         assert!(scopes(&[&deep, &deep], [0, 0], &[]).groups.len() <= 1);
     }

@@ -1,4 +1,4 @@
-//! When everything of a plan happens: as predicted, and as measured, in one form.
+//! Times of all events of a plan: predicted and measured, in one form.
 
 use anabranch::execute::{Activity, RunOutput};
 use anabranch::plan::{Plan, Route};
@@ -9,20 +9,20 @@ use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 use serde::Serialize;
 
-/// When something was due, began and ended. Of what is predicted, the first two are the same.
+/// Ready, start and end times of an item. If it is predicted, the first two are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Times {
-    /// When its device or link turned to it.
+    /// Time at which its device or link turned to it.
     pub(super) ready: u64,
-    /// When all that it needs was there.
+    /// Time at which all its inputs were there.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// How much of the time from start to end it worked.
+    /// Part of the time from start to end in which it worked.
     pub(super) busy: u64,
 }
 
 impl Times {
-    /// The span of an operator that the host computed between two plans.
+    /// Returns the span of an operator that the host computed between two plans.
     pub(super) fn of_step(step: &HostStep) -> Self {
         let (start, busy) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         Self { ready: start, start, end: start + busy, busy }
@@ -36,17 +36,17 @@ impl Times {
 /// Values that each hold until the next: pairs of a time and a value, ascending.
 pub(super) type Steps = Vec<[u64; 2]>;
 
-/// The times of tasks (nodes, then the model's inputs and outputs) and of transfers.
+/// Times of tasks (nodes, then the model's inputs and outputs) and of transfers.
 pub(super) struct Spans {
     pub(super) tasks: Vec<Times>,
-    /// By transfer; `None` where nothing is moved or nobody looked.
+    /// By transfer; `None` if nothing is moved or it was not measured.
     pub(super) transfers: Vec<Option<Times>>,
-    /// When the last was done.
+    /// End of the last.
     pub(super) makespan: u64,
 }
 
 impl Spans {
-    /// As the plan is predicted.
+    /// Returns the times that the plan predicts.
     pub(super) fn predicted(planned: &Planned) -> Self {
         let (plan, program, predicted) = (planned.plan(), &planned.program, planned.plan().predicted());
         let nodes = predicted.nodes.iter().zip(&predicted.busy);
@@ -59,7 +59,8 @@ impl Spans {
         spans
     }
 
-    /// As the events of a run of the plan tell it. Inputs are there at the start, outputs when what they show is.
+    /// Returns the times from the events of a run of the plan. Inputs are there at the start, and outputs when their
+    /// value is on the host.
     pub(super) fn measured(planned: &Planned, measured: &RunOutput) -> Self {
         let (plan, program) = (planned.plan(), &planned.program);
         let tasks = planned.placed.schedule.tasks.len();
@@ -78,19 +79,19 @@ impl Spans {
         spans
     }
 
-    /// Predicted and measured, of a plan's run within a run, from that run's start on.
+    /// Returns the predicted and measured times of a plan's run within a run, counted from that run's start.
     pub(super) fn of_part(part: &Part<'_>) -> [Self; 2] {
         let [foreseen, begun] = [part.foreseen, part.begun].map(|time| time.as_nanos() as u64);
         [Self::predicted(part.planned).later(foreseen), Self::measured(part.planned, part.measured).later(begun)]
     }
 
-    /// The same, so many nanoseconds later.
+    /// Returns these times delayed by `by` nanoseconds.
     pub(super) fn later(mut self, by: u64) -> Self {
         self.tasks.iter_mut().chain(self.transfers.iter_mut().flatten()).for_each(|times| *times = times.later(by));
         Self { makespan: self.makespan + by, ..self }
     }
 
-    /// Outputs are there when what they show is.
+    /// Sets the times of outputs to the arrival of their values.
     fn set_outputs(&mut self, program: &Program, plan: &Plan) {
         let outputs = program.nodes.len() + program.inputs.len();
         for (index, output) in program.outputs.iter().enumerate() {
@@ -99,7 +100,7 @@ impl Spans {
         }
     }
 
-    /// When a value is on the host.
+    /// Returns the time at which a value is on the host.
     fn arrival(&self, program: &Program, plan: &Plan, value: ValueId) -> u64 {
         let host = anabranch::plan::HOST;
         let sent = plan.transfers().iter().position(|transfer| transfer.value == value && transfer.to == host);
@@ -110,8 +111,8 @@ impl Spans {
         }
     }
 
-    /// These times as a schedule of the placement, in seconds. What is streamed counts as there when it begins to arrive, because
-    /// its reader may start then.
+    /// Returns these times as a schedule of the placement, in seconds. A streamed value counts as there when it begins
+    /// to arrive, because its reader may start then.
     pub(super) fn schedule(&self, plan: &Plan, placed: &Placed) -> Schedule {
         let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
         let span = |(task, times): (usize, &Times)| Span {
@@ -131,7 +132,7 @@ impl Spans {
         let mut transfers: Vec<_> = plan.transfers().iter().enumerate().filter_map(transfer).collect();
         transfers.sort_by_key(|sent| (sent.datum, sent.to));
         let mut order: Vec<TaskId> = (0..self.tasks.len() as u32).map(TaskId).collect();
-        // Nothing but the order of the plan tells apart what starts together.
+        // Only the order of the plan distinguishes tasks that start together.
         let mut place = vec![0; self.tasks.len()];
         placed.schedule.order.iter().enumerate().for_each(|(at, task)| place[task.index()] = at);
         order.sort_by_key(|task| (self.tasks[task.index()].start, place[task.index()]));
@@ -150,7 +151,7 @@ fn times((start, end): (f64, f64)) -> Times {
     Times { ready: start, start, end: end.max(start), busy: end.saturating_sub(start) }
 }
 
-/// Seconds to the nearest nanosecond; what is no time is 0.
+/// Converts seconds to the nearest nanosecond. Invalid times become 0.
 fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9).round() as u64
 }

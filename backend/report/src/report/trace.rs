@@ -1,5 +1,6 @@
-//! A run as a trace: a track for each device and link, slices for nodes and transfers, flows from who makes a tensor over its
-//! transfer to who reads it, counters of the memory in use and of the bytes in flight. All phases of a model are on one axis of time.
+//! A run as a trace. It has a track for each device and link, and slices for nodes and transfers. Flows lead from the
+//! node that makes a tensor over its transfer to the node that reads it. Counters show the memory in use and the bytes
+//! in flight. All phases of a model are on one time axis.
 
 use super::memory;
 use super::spans::{Spans, Steps};
@@ -11,7 +12,7 @@ use anabranch_placement::platform::DeviceId;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The trace of a run with a profile: a track for each device and link, and memory over time.
+/// Returns the trace of a run with a profile: a track for each device and link, and memory over time.
 pub fn trace(run: &Run) -> Trace {
     let mut trace = Trace::default();
     let parts = run.parts();
@@ -25,8 +26,8 @@ pub fn trace(run: &Run) -> Trace {
     trace
 }
 
-/// A track for the run, for each device, and for each link on which something happened; if the model runs in phases also for these and for
-/// what the host computes between them.
+/// Adds a track for the run, for each device, and for each link with events. If the model runs in phases, also for the
+/// phases and the host's operators between them.
 fn add_tracks(run: &Run, parts: &[Part<'_>], trace: &mut Trace) -> BTreeMap<Lane, Track> {
     let devices = trace.group("anabranch: devices");
     let track = trace.track(devices, "run");
@@ -54,7 +55,7 @@ fn add_tracks(run: &Run, parts: &[Part<'_>], trace: &mut Trace) -> BTreeMap<Lane
     tracks
 }
 
-/// When each phase ran, and what the host computed in between.
+/// Adds the times of each phase, and the host's operators between them.
 fn add_phases(run: &Run, parts: &[Part<'_>], trace: &mut Trace, group: Group) {
     let track = trace.track(group, "phases");
     for (number, part) in parts.iter().enumerate() {
@@ -85,7 +86,7 @@ fn slice(part: &Part<'_>, tracks: &BTreeMap<Lane, Track>, event: &Event) -> Slic
     Slice { track: tracks[&event.lane], name, category, start: event.start, end: event.end, arguments }
 }
 
-/// Of nodes, `op_name` and `provider` are called so by ONNX Runtime's profiles too.
+/// Returns the arguments of an event. For nodes, `op_name` and `provider` are named as in ONNX Runtime's profiles.
 fn arguments(part: &Part<'_>, event: &Event) -> Map<String, Value> {
     let (program, plan) = (&part.planned.program, part.planned.plan());
     let micro = |seconds: f64| seconds * 1e6;
@@ -116,7 +117,8 @@ fn arguments(part: &Part<'_>, event: &Event) -> Map<String, Value> {
     arguments
 }
 
-/// Arrows from producer to consumer; where a transfer is between them, over it. `slices` are those of the events.
+/// Adds arrows from producers to consumers, over the transfer between them if there is one. `slices` are those of the
+/// events.
 fn add_flows(part: &Part<'_>, trace: &mut Trace, events: &[Event], slices: &[SliceId]) {
     let (program, plan) = (&part.planned.program, part.planned.plan());
     let mut nodes: BTreeMap<NodeId, SliceId> = BTreeMap::new();
@@ -165,7 +167,7 @@ fn add_counters(parts: &[Part<'_>], trace: &mut Trace, tracks: &BTreeMap<Lane, T
     }
 }
 
-/// What is under way from moment to moment, of things that start and end.
+/// Returns the sum of items in flight over time, from their starts, ends and sizes.
 fn in_flight(things: impl Iterator<Item = (u64, u64, u64)>) -> Steps {
     let mut changes: BTreeMap<u64, i128> = BTreeMap::from([(0, 0)]);
     for (start, end, bytes) in things {

@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 
-/// The command that this process was started by, as one could type it again.
+/// Returns the command that started this process, in a form that can be typed again.
 pub fn typed() -> String {
     command(std::env::args_os())
 }
 
-/// A command as one could type it again: the program by its name alone, in quotes what a shell would take apart.
+/// Returns a command in a form that can be typed again: the program by its name alone, arguments quoted if a shell
+/// would change them.
 fn command(arguments: impl Iterator<Item = OsString>) -> String {
     let mut arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
     let program = arguments.next().unwrap_or_default();

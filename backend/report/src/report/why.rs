@@ -1,4 +1,4 @@
-//! A strategy's reason for a device as a table of its own terms.
+//! A strategy's reason for a device, as a table of its own terms.
 
 use crate::text::duration;
 use anabranch_placement::graph::TaskId;
@@ -6,26 +6,26 @@ use anabranch_placement::place::{Reason, ScoreOn};
 use anabranch_placement::platform::DeviceId;
 use serde::Serialize;
 
-/// Why a node is on its device.
+/// Reason for a node's device.
 #[derive(Default, Serialize)]
 pub(super) struct Why {
     text: String,
-    /// What was compared.
+    /// Terms that were compared.
     terms: Vec<&'static str>,
-    /// The devices compared, best first, with a figure for each term.
+    /// Devices that were compared, best first, with a figure for each term.
     candidates: Vec<(usize, Vec<f64>)>,
     /// Whether the figures are seconds.
     seconds: bool,
 }
 
 impl Why {
-    /// A reason of which nothing is known but a text.
+    /// Returns a reason that is only a text.
     pub(super) fn said(text: &str) -> Self {
         Self { text: text.to_owned(), ..Self::default() }
     }
 }
 
-/// The reason in words, and what was compared. `node` gives a task's name, `device` a device's.
+/// Returns the reason in words, and the comparison. `node` returns a task's name, `device` a device's.
 pub(super) fn why<'a>(reason: &Reason, node: &dyn Fn(TaskId) -> &'a str, device: &dyn Fn(DeviceId) -> &'a str) -> Why {
     let one = |text: &str, term, candidates: &[ScoreOn]| Why {
         text: text.to_owned(),

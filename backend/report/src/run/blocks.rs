@@ -1,4 +1,5 @@
-//! The streaming blocks of a plan: what each is, what was predicted with and without streaming, and what it took.
+//! Streaming blocks of a plan: their members, their predicted times with and without streaming, and their measured
+//! times.
 
 use crate::table::Table;
 use crate::text::duration;
@@ -16,14 +17,14 @@ pub struct BlockLine {
     members: Vec<String>,
     rows: usize,
     chunk_rows: usize,
-    /// What a chunk touches.
+    /// Bytes that a chunk touches.
     chunk_bytes: u64,
-    /// Of tensors that pass between members alone, and never exist whole.
+    /// Bytes of tensors that pass only between members, and never exist as a whole.
     kept_bytes: u64,
     without: Predicted,
     with: Predicted,
     measured_ms: Option<f64>,
-    /// What the run took less than the members are predicted to take without streaming.
+    /// Predicted time of the members without streaming, minus the measured time.
     saved_ms: Option<f64>,
 }
 
@@ -44,7 +45,7 @@ impl Predicted {
 }
 
 impl BlockLine {
-    /// The blocks of a plan, as they took in a run if there was one.
+    /// Returns the blocks of a plan, with their times in a run if there was one.
     pub fn all(planned: &Planned, run: Option<&RunOutput>) -> Vec<Self> {
         let (program, plan) = (&planned.program, planned.plan());
         let line = |block: &anabranch::blocks::BlockSummary| {
@@ -68,7 +69,7 @@ impl BlockLine {
         planned.blocks.iter().map(line).collect()
     }
 
-    /// A line for each block, with a time that was measured where there was a run.
+    /// Returns a table with a line for each block, with measured times if there was a run.
     pub fn table(lines: &[Self]) -> Table {
         let mut table = Table::new(">nodes | >rows | >chunk | >kept | without | with | >measured | block on device");
         for line in lines {

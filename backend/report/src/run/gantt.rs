@@ -1,4 +1,5 @@
-//! A run over time: in a terminal, two lines of 100 columns for each device and link; as a chart, every node and transfer.
+//! A run over time: in a terminal, two lines of 100 columns for each device and link; as a chart, every node and
+//! transfer.
 
 use crate::chart::{Interval, Lane, TimePanel, Timeline, busy};
 use crate::report::{RunLane, key, lanes};
@@ -6,26 +7,26 @@ use crate::text::{duration, shortened};
 use anabranch::session::Run;
 use std::fmt;
 
-/// Columns of the time axis; with names and shares a line has 100.
+/// Columns of the time axis. With names and shares, a line has 100.
 const COLUMNS: usize = 66;
 const NAMES: usize = 14;
-/// Lanes at most; a machine may have hundreds of cores.
+/// Most lanes; a machine may have hundreds of cores.
 const MOST_LANES: usize = 16;
 
-/// A run over time: what does something in it, and when it should have ended and did.
+/// A run over time: its lanes, and its predicted and measured ends.
 pub struct Gantt {
     lanes: Vec<RunLane>,
     ends: [f64; 2],
 }
 
 impl Gantt {
-    /// The lanes of a run with a profile.
+    /// Returns the lanes of a run with a profile.
     pub fn of(run: &Run) -> Self {
         let (lanes, ends) = lanes(run);
         Self::new(lanes, ends)
     }
 
-    /// Of lanes, without those on which nothing happens.
+    /// Takes lanes, without empty ones.
     fn new(mut lanes: Vec<RunLane>, ends: [f64; 2]) -> Self {
         lanes.retain(|(_, intervals)| intervals.iter().any(|intervals| !intervals.is_empty()));
         Self { lanes, ends }
@@ -73,7 +74,7 @@ impl fmt::Display for Gantt {
     }
 }
 
-/// A line as long as the axis: each column as dark as its share of the time is busy.
+/// Returns a line as long as the axis: the shade of each column is its busy share.
 fn drawn(intervals: &[Interval], span: f64) -> String {
     let mut filled = vec![0.0; COLUMNS];
     let at = |time: f64| time / span * COLUMNS as f64;

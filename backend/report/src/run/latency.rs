@@ -1,23 +1,23 @@
-//! How long the measured runs took.
+//! Times of the measured runs.
 
 use crate::text::{amount, digits, duration, interval};
 use anabranch::compare::{Latencies, Median, Series, runs_per_second};
 use serde::Serialize;
 use std::fmt;
 
-/// The makespans of the measured runs.
+/// Makespans of the measured runs.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Latency {
-    /// Runs before, which do not count.
+    /// Unmeasured runs before.
     pub(super) warmup: u32,
-    /// Measured runs.
+    /// Number of measured runs.
     pub(super) runs: usize,
-    /// Whether the first of these was the first of all.
+    /// Whether the first measured run was the first of all.
     pub(super) cold: bool,
-    /// The first run of all.
+    /// Time of the first of all runs.
     pub(super) first: f64,
     pub(super) median: f64,
-    /// Where the median is with this confidence.
+    /// Interval of the median, with this confidence.
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) confidence: f64,
@@ -25,7 +25,7 @@ pub(super) struct Latency {
     pub(super) p90: f64,
     pub(super) p95: f64,
     pub(super) p99: f64,
-    /// Runs a second, one after the other.
+    /// Consecutive runs per second.
     pub(super) runs_per_second: f64,
 }
 

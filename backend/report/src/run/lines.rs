@@ -21,7 +21,7 @@ pub(super) struct OutputLine {
     min: Option<f64>,
     max: Option<f64>,
     mean: Option<f64>,
-    /// Its first 20 elements, if they are texts.
+    /// Its first 20 elements, if they are strings.
     #[serde(skip_serializing_if = "Option::is_none")]
     texts: Option<Vec<String>>,
 }
@@ -66,13 +66,13 @@ pub(super) struct LinkLine {
 }
 
 impl fmt::Display for LoadLine {
-    /// Nothing unless the machine was busy.
+    /// Prints nothing unless the machine was busy.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         busy(&self.load).map_or(Ok(()), |busy| writeln!(f, "          {busy}"))
     }
 }
 
-/// The note on a busy machine; nothing for a quiet one.
+/// Returns the note on a busy machine; `None` if it was not busy.
 pub fn busy(load: &Load) -> Option<String> {
     let Load { processor_ms, waited_ms, wall_ms, pressure_percent } = load;
     let ms = |ms: f64| duration(ms * 1e-3);
@@ -98,10 +98,10 @@ impl NodeLine {
     }
 }
 
-/// Texts of an output that a report shows.
+/// Most strings of an output in a report.
 const MOST_TEXTS: usize = 20;
 
-/// Texts of an output that its line shows, and characters of each.
+/// Most strings of an output in its line, and most characters of each.
 const SHOWN_TEXTS: usize = 8;
 const LONGEST_TEXT: usize = 40;
 
@@ -142,7 +142,7 @@ impl fmt::Display for OutputLine {
     }
 }
 
-/// The work of each device in all phases of a run. Nodes count once per plan, times once per run.
+/// Returns the work of each device in all phases of a run. Nodes count once per plan, times once per run.
 pub(super) fn devices(run: &Run) -> Vec<DeviceLine> {
     let (parts, plans, peaks) = (run.parts(), run.plans(), run.peaks());
     let line = |(index, device): (usize, &anabranch::plan::PlanDevice)| {
@@ -170,7 +170,7 @@ pub(super) fn devices(run: &Run) -> Vec<DeviceLine> {
     run.prepared.plan().devices().iter().enumerate().map(line).collect()
 }
 
-/// The bytes that the plan which takes most of a device takes there.
+/// Returns the greatest peak memory of these plans on a device, in bytes.
 pub fn planned_peak(plans: &[&Arc<Planned>], device: usize) -> u64 {
     plans.iter().map(|planned| planned.plan().memory().devices()[device].peak()).max().unwrap_or(0)
 }
@@ -201,7 +201,7 @@ pub(super) fn links(run: &Run) -> Vec<LinkLine> {
     lines
 }
 
-/// A sum that is 0 without anything, and not −0.
+/// Returns a sum that is 0, not −0, if there are no values.
 pub fn summed(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }

@@ -1,4 +1,4 @@
-//! What is told of models that are run in phases, because shapes in them follow from computed values.
+//! Report of models that run in phases, because shapes in them depend on computed values.
 
 use crate::text::duration;
 use anabranch::planning::Planned;
@@ -7,34 +7,34 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Phases in the text at most.
+/// Most phases in the text.
 const SHOWN: usize = 12;
 
-/// How the time of a run is divided among its phases and the host. Times in milliseconds.
+/// Time of a run by phase and host. Times in milliseconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Phases {
-    /// Of later phases.
+    /// Number of later phases.
     plans: usize,
-    /// The whole run.
+    /// Time of the whole run.
     took_ms: f64,
-    /// In the plan of the first phase.
+    /// Time in the plan of the first phase.
     first_ms: f64,
-    /// In those of the others.
+    /// Time in the plans of later phases.
     plans_ms: f64,
-    /// Operators on the host between plans.
+    /// Number of operators on the host between plans.
     steps: usize,
     steps_ms: f64,
-    /// To find or make the plans.
+    /// Time to find or make the plans.
     planning_ms: f64,
-    /// To hand on values.
+    /// Time to pass values on.
     between_ms: f64,
-    /// The different plans, in the order in which the run came to them.
+    /// Distinct plans, in the order in which the run came to them.
     each: Vec<PhaseLine>,
-    /// Runs of plans that nothing more is told of, because there were too many.
+    /// Number of plans' runs without details, because there were too many.
     left_out: usize,
 }
 
-/// A plan, which is run in each pass if it is of a loop's body.
+/// A plan. The plan of a loop's body runs in each pass.
 #[derive(Clone, Debug, Serialize)]
 struct PhaseLine {
     nodes: usize,
@@ -42,12 +42,12 @@ struct PhaseLine {
     /// Sum over these runs.
     predicted_ms: f64,
     measured_ms: f64,
-    /// The greatest of all these runs, by device.
+    /// Maximum over these runs, by device.
     peak_bytes: Vec<u64>,
 }
 
 impl Phases {
-    /// Of a run that had any.
+    /// Returns the phases of a run; `None` if it had only one plan.
     pub(super) fn of(run: &Run) -> Option<Self> {
         let later = run.later.as_ref()?;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -118,7 +118,7 @@ impl fmt::Display for Phases {
     }
 }
 
-/// Says of a plan that it is of the first phase, if it is.
+/// Returns a note if a plan covers only the first phase.
 pub fn first_phase_note(planned: &Planned) -> Option<String> {
     let rest = planned.rest()?;
     let first = rest.steps().next().map_or(String::new(), |name| format!(", the first of them `{name}`"));

@@ -1,4 +1,4 @@
-//! What `anabranch run` tells of a run: predicted beside measured, for the whole and for each device.
+//! Report of `anabranch run`: predicted beside measured values, for the whole run and for each device.
 
 use super::blocks::BlockLine;
 use super::latency::Latency;
@@ -16,11 +16,12 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// A report, as text and as JSON. Times in milliseconds, sizes in bytes, errors in percent: `(predicted − measured) / measured`.
+/// A report, as text and as JSON. Times in milliseconds, sizes in bytes, errors in percent:
+/// `(predicted − measured) / measured`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     model: String,
-    /// The compiled model's file, if it is one or was found in a cache.
+    /// File of the compiled model, if it is one or was found in a cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     compiled: Option<String>,
     strategy: String,
@@ -33,35 +34,36 @@ pub struct Report {
     predicted_interval_ms: Option<(f64, f64)>,
     /// Quality of the prediction.
     prediction: Known,
-    /// The median of the measured runs.
+    /// Median of the measured runs.
     measured_makespan_ms: f64,
     makespan_error_percent: Option<f64>,
     /// Load of the machine during the measured runs.
     load: LoadLine,
-    /// That of the profiled run that is nearest to the median: what is told of nodes, devices, links and blocks is of it.
+    /// Makespan of the profiled run that is nearest to the median. Figures of nodes, devices, links and blocks come
+    /// from it.
     profiled_makespan_ms: f64,
     place_ms: f64,
-    /// What the plan was chosen from, the shortest first.
+    /// Candidates for the plan, the shortest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<CandidatePlan>,
-    /// Copied or streamed, as planned …
+    /// Bytes copied or streamed, as planned.
     predicted_traffic_bytes: u64,
-    /// … and as measured.
+    /// Bytes copied or streamed, as measured.
     traffic_bytes: u64,
-    /// Copied or streamed, as measured.
+    /// Number of transfers, as measured.
     transfers: usize,
     traffic: Traffic,
-    /// The weights that GPUs are sent in each run.
+    /// Weights that are sent to GPUs in each run.
     staged: Vec<Staged>,
-    /// How the run is divided among phases, if it has several.
+    /// Times of the run's phases, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     phases: Option<Phases>,
-    /// Σ |predicted − measured| of Σ measured, of nodes and of copies over links, in the run shown.
+    /// Σ |predicted − measured| of Σ measured, for nodes and for copies over links, in the run shown.
     node_error_percent: Option<f64>,
     link_error_percent: Option<f64>,
-    /// The node that was off by most.
+    /// Node with the greatest error.
     worst_node: Option<NodeLine>,
-    /// What the predictions rest on.
+    /// Basis of the predictions.
     costs: CostBasis,
     devices: Vec<DeviceLine>,
     links: Vec<LinkLine>,
@@ -77,13 +79,13 @@ enum Known {
     Interval,
     /// A time without an interval.
     Point,
-    /// The interval is so wide that it says nothing.
+    /// The interval is too wide to be useful.
     NotYet,
     /// Later phases were planned only while the model ran.
     UnknownBeforeTheFirstRun,
 }
 
-/// On how many nodes' predictions rest on what.
+/// Number of nodes by basis of their prediction.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct CostBasis {
     measured: usize,
@@ -93,7 +95,7 @@ struct CostBasis {
 }
 
 impl Report {
-    /// The report of a plan that was measured.
+    /// Returns the report of a plan that was measured.
     pub fn new(model: String, session: &Session, series: &Series) -> Self {
         let run = &series.run;
         let (plan, plans) = (run.prepared.plan(), run.plans());
@@ -221,7 +223,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What passes between devices, in words.
+/// Returns the traffic between devices, in words.
 pub fn traffic_text(traffic: &Traffic) -> String {
     let Traffic { in_place, copied, streamed } = *traffic;
     let mut text = format!("{} in {} transfers", format_bytes(traffic.moved().bytes), traffic.moved().transfers);
@@ -235,7 +237,7 @@ pub fn traffic_text(traffic: &Traffic) -> String {
 }
 
 impl Report {
-    /// How long it takes, in a line.
+    /// Returns a line with the times of the runs.
     pub fn brief(&self) -> String {
         let Latency { median, low, high, p95, p99, runs, runs_per_second, .. } = self.latency_ms;
         let [median, p95, p99] = [median, p95, p99].map(|ms| duration(ms * 1e-3));
@@ -243,7 +245,7 @@ impl Report {
         format!("{}: median of {runs} {median} ({within}), p95 {p95}, p99 {p99}, {rate} runs a second", self.model)
     }
 
-    /// The prediction, with its interval if that is useful.
+    /// Returns the prediction, with its interval if that is useful.
     fn predicted_text(&self) -> String {
         let Some(predicted) = self.predicted_makespan_ms else { return "unknown before the first run".into() };
         let expected = |(low, high): (f64, f64)| format!(" (nine of ten within {})", interval(low * 1e-3, high * 1e-3));
@@ -251,7 +253,7 @@ impl Report {
         format!("{about}{}{}", duration(predicted * 1e-3), self.predicted_interval_ms.map_or(String::new(), expected))
     }
 
-    /// The figures of the whole, in a line.
+    /// Returns a line with the figures of the whole run.
     pub fn headline(&self) -> String {
         format!(
             "{} nodes placed by {}; makespan predicted {}, measured {} (the run shown {}); {}",

@@ -1,4 +1,4 @@
-//! The weights that GPUs are sent in each run of a plan.
+//! Weights that are sent to GPUs in each run of a plan.
 
 use anabranch::device::format_bytes;
 use anabranch::plan::{Moved, Plan};
@@ -6,7 +6,7 @@ use anabranch::program::Program;
 use serde::Serialize;
 use std::fmt;
 
-/// The weights that a GPU is sent.
+/// Weights that are sent to a GPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Staged {
     device: String,
@@ -15,7 +15,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// Of all GPUs that are sent any.
+    /// Returns those of all GPUs to which weights are sent.
     pub fn all(plan: &Plan, program: &Program) -> Vec<Self> {
         let of = |(device, sent)| Self { device: plan.device(device).name.clone(), sent };
         plan.staged(program).into_iter().map(of).collect()

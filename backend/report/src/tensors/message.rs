@@ -1,5 +1,5 @@
-//! ONNX's messages, each with a tensor, a sequence or an optional, and folders such as `test_data_set_0` of the standard's tests, which hold
-//! `input_0.pb`, `output_0.pb` and so on.
+//! ONNX's messages, each with a tensor, a sequence or an optional. Also folders such as `test_data_set_0` of the ONNX
+//! tests, which hold `input_0.pb`, `output_0.pb` and so on.
 
 use super::{Kinds, Label, Named, Role, TensorFileError, Wanted};
 use anabranch::constant::Constant;
@@ -7,7 +7,7 @@ use anabranch::{Item, Kind, Part, files, import};
 use anabranch_kernels::Tensor;
 use std::path::Path;
 
-/// Tensors of a folder that are read at most.
+/// Most tensors of a folder.
 const MOST: usize = 10_000;
 
 /// Reads the wanted part of a file: a tensor, or the parts of a sequence or an optional.
@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path, label: Label<'_>, kind: Kind, wanted: &mut Wante
     Ok(named)
 }
 
-/// The wanted tensors of a folder, which must hold one of this role.
+/// Reads the wanted tensors of a folder, which must hold a tensor of this role.
 pub(super) fn read_folder(
     folder: &Path,
     role: Role,
@@ -56,7 +56,7 @@ pub(super) fn read_folder(
     }
 }
 
-/// Writes a tensor, whole or not at all.
+/// Writes a tensor, atomically.
 pub(super) fn write(path: &Path, name: &str, tensor: &Tensor) -> Result<(), String> {
     let bytes = import::tensor_to_bytes(name, tensor).map_err(|error| error.reason().to_owned())?;
     files::write(path, |file| file.write_all(&bytes)).map_err(|error| error.to_string())

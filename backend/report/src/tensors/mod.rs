@@ -1,5 +1,6 @@
-//! Tensors in files as people have them: NumPy's, safetensors, and ONNX's tensor messages with the folders that its tests keep them in.
-//! Type, shape and size are known, and wanted, before elements are read.
+//! Tensors in files: NumPy's, safetensors, and ONNX's tensor messages with the folders of its tests.
+//!
+//! Type, shape and size are read first. Elements are read only if the tensor is wanted.
 
 mod message;
 pub mod picture;
@@ -10,7 +11,7 @@ use anabranch::{Kind, Part};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::path::{Path, PathBuf};
 
-/// A file of tensors that cannot be read or written: file and reason.
+/// Error of a tensor file that cannot be read or written: file and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", file.display())]
 pub struct TensorFileError {
@@ -18,20 +19,20 @@ pub struct TensorFileError {
     reason: String,
 }
 
-/// What a file says that a tensor of it is.
+/// Label of a tensor in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// That of this name.
+    /// The tensor of this name.
     Named(&'a str),
-    /// The one at this place of the model's inputs or outputs.
+    /// The tensor at this position of the model's inputs or outputs.
     Numbered(usize),
-    /// The only one of its file.
+    /// The only tensor of its file.
     Only,
-    /// A part of a sequence or an optional that a file holds.
+    /// A part of a sequence or an optional in a file.
     Part(&'a Label<'a>, Part),
 }
 
-/// Which tensors of a folder are read.
+/// Tensors of a folder to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// `input_0.pb` and so on.
@@ -40,16 +41,16 @@ pub enum Role {
     Output,
 }
 
-/// The name to keep a tensor under, nothing for one that is passed over, or why it cannot be used.
+/// Returns the name to keep a tensor under, `None` to skip it, or the reason why it cannot be used.
 pub type Wanted<'w> = dyn FnMut(Label<'_>, &TensorSpec) -> Result<Option<String>, String> + 'w;
 
-/// The kind of the input or output that a file is for: what a message is follows from that.
+/// Returns the kind of the input or output that a file is for, which determines how a message is read.
 pub type Kinds<'k> = dyn Fn(Label<'_>) -> Kind + 'k;
 
 /// Tensors with the names under which they are wanted.
 pub type Named = Vec<(String, Tensor)>;
 
-/// A form of tensors in files.
+/// A file format of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One array in a `.npy` file.
@@ -64,11 +65,11 @@ pub enum Form {
     Folder,
 }
 
-/// The endings of files that are read and written, as help and errors tell them.
+/// File extensions that are read and written, as help and errors list them.
 pub const ENDINGS: &str = ".npy, .npz, .safetensors or .pb";
 
 impl Form {
-    /// The form of what is at a path; nothing for an ending that is not known.
+    /// Returns the format of a path; `None` if its extension is not known.
     pub fn of(path: &Path) -> Option<Self> {
         match ending(path).as_deref() {
             Some("npy") => Some(Self::Npy),
@@ -80,21 +81,21 @@ impl Form {
         }
     }
 
-    /// Whether a file of this form says itself which tensors it holds.
+    /// Whether files of this format name their tensors.
     pub fn has_labels(self) -> bool {
         matches!(self, Self::Npz | Self::Safetensors | Self::Folder)
     }
 }
 
-/// The ending of a file's name in small letters.
+/// Returns a file's extension in lower case.
 pub fn ending(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
-/// Reads the tensors of a file or folder that `wanted` wants.
+/// Reads the tensors of a file or folder that `wanted` selects.
 ///
 /// # Errors
-/// If it cannot be read, or is not what its ending says; also what `wanted` says.
+/// If it cannot be read, or does not match its extension. Also the error of `wanted`.
 pub fn read(path: &Path, role: Role, kinds: &Kinds<'_>, wanted: &mut Wanted<'_>) -> Result<Named, TensorFileError> {
     let error = |reason: String| TensorFileError { file: path.to_owned(), reason };
     let from_numpy = |error: crate::npy::NpyError| TensorFileError { file: error.file, reason: error.reason };
@@ -104,7 +105,7 @@ pub fn read(path: &Path, role: Role, kinds: &Kinds<'_>, wanted: &mut Wanted<'_>)
             let look = |spec: &TensorSpec| {
                 name = wanted(Label::Only, spec)?;
                 passed_over = name.is_none();
-                // The elements are not read after this; the text is seen by nobody.
+                // This error only stops the read before the elements; its text is never shown.
                 if passed_over { Err("is not wanted".to_owned()) } else { Ok(()) }
             };
             let read = read_npy_if(path, look);
@@ -135,10 +136,10 @@ pub fn read(path: &Path, role: Role, kinds: &Kinds<'_>, wanted: &mut Wanted<'_>)
     }
 }
 
-/// Writes named tensors to one file, whole or not at all; forms that hold one tensor are given one.
+/// Writes named tensors to one file, atomically. Formats of one tensor must be given one.
 ///
 /// # Errors
-/// If the file cannot be written, or its form has no such elements.
+/// If the file cannot be written, or its format does not support the element type.
 pub fn write(path: &Path, form: Form, arrays: &[(&str, Array<'_>)]) -> Result<(), TensorFileError> {
     let error = |reason: String| TensorFileError { file: path.to_owned(), reason };
     let from_numpy = |error: crate::npy::NpyError| TensorFileError { file: error.file, reason: error.reason };

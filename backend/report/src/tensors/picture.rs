@@ -1,5 +1,6 @@
-//! PNG and JPEG images as inputs of vision models: scaled until they cover the model's height and width, cut around the centre, and
-//! normalised. Scaling weighs all pixels that an output pixel covers (a triangle as wide as the scale), as PIL and torchvision do.
+//! PNG and JPEG images as inputs of vision models: scaled until they cover the model's height and width, cropped around
+//! the centre, and normalised. Scaling weights all pixels that an output pixel covers (a triangle as wide as the
+//! scale), as PIL and torchvision do.
 
 use anabranch::files;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
@@ -11,13 +12,14 @@ use zune_core::colorspace::ColorSpace;
 use zune_core::options::DecoderOptions;
 use zune_jpeg::JpegDecoder;
 
-/// Bytes of an image file at most.
+/// Most bytes of an image file.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Pixels of an image at most: with four samples each 256 MiB in memory, and as much for the channel that is scaled at the time.
+/// Most pixels of an image: with four samples each they take 256 MiB in memory. The channel that is being scaled takes
+/// as much again.
 const MOST_PIXELS: usize = 64 << 20;
 
-/// What becomes of the values 0 to 255 of an image's channels.
+/// Normalisation of the values 0 to 255 of an image's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Norm {
@@ -31,28 +33,29 @@ pub enum Norm {
     None,
 }
 
-/// Means and standard deviations of red, green and blue over ImageNet's images, as torchvision has them.
+/// Means and standard deviations of red, green and blue over ImageNet's images, from torchvision.
 const IMAGENET: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 
-/// The image that a model wants: its type, and one image of so many channels, rows and columns.
+/// Image that a model expects: its type, and its numbers of channels, rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     dtype: DType,
     channels: usize,
-    /// Nothing where any size will do.
+    /// `None` if any size is allowed.
     height: Option<usize>,
     width: Option<usize>,
-    /// Whether the channels of a pixel stand together.
+    /// Whether the channels of a pixel are adjacent.
     channels_last: bool,
 }
 
-/// Whether a file is an image, by its ending.
+/// Whether a file is an image, by its extension.
 pub fn is_image(path: &Path) -> bool {
     matches!(super::ending(path).as_deref(), Some("png" | "jpg" | "jpeg"))
 }
 
 impl Target {
-    /// What an input of this type and these dimensions wants. Channels are the dimension of 1 or 3 behind the batch or at the end.
+    /// Returns the image for an input of this type and these dimensions. Channels are the dimension of 1 or 3 after the
+    /// batch or at the end.
     pub fn of(dtype: DType, dims: &[Option<usize>]) -> Result<Self, String> {
         let [batch, a, b, c] = *dims else {
             return Err(format!("images are inputs of four dimensions, and this one has {}", dims.len()));
@@ -72,7 +75,7 @@ impl Target {
         Ok(Self { dtype, channels: channels.unwrap_or(3), height, width, channels_last })
     }
 
-    /// The tensor that it becomes of an image file, if `wanted` wants one of its type and shape.
+    /// Reads an image file as a tensor, unless `wanted` rejects its type and shape.
     pub fn read(
         self,
         path: &Path,
@@ -103,7 +106,7 @@ impl Target {
         tensor.map_err(|error| error.to_string())
     }
 
-    /// Height and width of what an image of this height and width becomes.
+    /// Returns height and width of the result for an image of this height and width.
     fn size(self, [height, width]: [usize; 2]) -> [usize; 2] {
         [self.height.unwrap_or(height), self.width.unwrap_or(width)]
     }
@@ -135,13 +138,13 @@ impl Norm {
 struct Picture {
     width: usize,
     height: usize,
-    /// 1 or 3 for grey or colours, and one more for how opaque a pixel is.
+    /// 1 or 3 for grey or colours, plus 1 for opacity.
     samples: usize,
     pixels: Vec<u8>,
 }
 
 impl Picture {
-    /// Reads an image file if `wanted` wants one of its height and width.
+    /// Reads an image file, unless `wanted` rejects its height and width.
     fn read(path: &Path, wanted: impl FnOnce([usize; 2]) -> Result<(), String>) -> Result<Self, String> {
         let bytes = files::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
         let png = super::ending(path).is_some_and(|ending| ending == "png");
@@ -183,7 +186,8 @@ impl Picture {
         }
     }
 
-    /// The image as so many channels: grey is repeated, colours are weighed as ITU-R BT.601 does, opacity is left out.
+    /// Returns the image as `channels` channels. Grey is repeated, colours are weighted as in ITU-R BT.601, opacity is
+    /// dropped.
     fn planes(&self, channels: usize) -> impl Iterator<Item = Vec<f32>> {
         (0..channels).map(move |channel| {
             let value = |pixel: &[u8]| match (channels, self.samples) {
@@ -195,11 +199,11 @@ impl Picture {
         })
     }
 
-    /// A channel scaled until it covers `height × width`, cut around the centre.
+    /// Returns a channel scaled until it covers `height × width`, cropped around the centre.
     fn scaled(&self, plane: &[f32], height: usize, width: usize) -> Vec<f32> {
         let scale = (self.width as f64 / width as f64).min(self.height as f64 / height as f64);
         let (columns, rows) = (windows(self.width, width, scale), windows(self.height, height, scale));
-        // Rows that are cut off may be many more than the others: none of them is scaled.
+        // There may be many more cropped rows than others: none of them is scaled.
         let top = rows.iter().map(|(first, _)| *first).min().unwrap_or(0);
         let end = rows.iter().map(|(first, weights)| first + weights.len()).max().unwrap_or(0);
         let narrow: Vec<f32> = plane
@@ -224,7 +228,8 @@ fn dot(weights: &[f32], values: impl Iterator<Item = f32>) -> f32 {
     weights.iter().zip(values).map(|(weight, value)| weight * value).sum()
 }
 
-/// For each of `count` output pixels, `scale` input pixels apart and centred among `length`, the first that it covers and their weights.
+/// Returns, for each of `count` output pixels, the first input pixel that it covers and the weights. Output pixels are
+/// `scale` input pixels apart and centred among `length`.
 fn windows(length: usize, count: usize, scale: f64) -> Vec<(usize, Vec<f32>)> {
     let reach = scale.max(1.0);
     let begin = (length as f64 - count as f64 * scale) / 2.0;
@@ -281,11 +286,11 @@ mod tests {
 
     #[test]
     fn images_are_scaled_and_cut_around_the_centre() {
-        // 4 × 2: the outer columns are cut, then 2 × 2 pixels become one.
+        // 4 × 2: the outer columns are cropped, then 2 × 2 pixels become one.
         let bytes = png(4, 2, png::ColorType::Grayscale, &[200, 10, 30, 200, 200, 50, 70, 200]);
         let one = read(&bytes, target([1, 1, 2, 2], DType::U8), None).expect("read");
         assert_eq!(one.elements::<u8>(), Some(&[10, 30, 50, 70][..]));
-        // Two columns, of whose many rows only the two in the middle are within.
+        // Two columns of many rows: only the two rows in the middle remain.
         let mut tall = vec![0; 2 * 1000];
         tall[998..1002].copy_from_slice(&[10, 30, 50, 70]);
         let tall = png(2, 1000, png::ColorType::Grayscale, &tall);

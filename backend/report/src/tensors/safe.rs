@@ -1,5 +1,5 @@
-//! Safetensors: the length of a header, the header (JSON: types, shapes, places), and the elements. The header is checked as a whole, and
-//! against the file's length, before any element is read; then only what is wanted is.
+//! Safetensors: the length of a header, the header (JSON: types, shapes, positions), and the elements. The whole header
+//! is checked, also against the file's length, before any element is read. Only wanted tensors are read.
 
 use super::{Label, Named, Wanted};
 use anabranch::files;
@@ -10,7 +10,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of a header at most: one of thousands of tensors has some hundred thousand.
+/// Most bytes of a header: one of thousands of tensors has some hundred thousand.
 const LONGEST_HEADER: u64 = 16 << 20;
 
 /// Bytes of the header's length.
@@ -34,7 +34,7 @@ const TYPES: [(Dtype, DType); 15] = [
     (Dtype::U64, DType::U64),
 ];
 
-/// The wanted tensors of a file, in its order.
+/// Reads the wanted tensors of a file, in its order.
 pub(super) fn read(path: &Path, wanted: &mut Wanted<'_>) -> Result<Named, String> {
     let mut file = files::open(path).map_err(|error| error.to_string())?;
     let (header, begin) = header(&mut file)?;
@@ -51,7 +51,7 @@ pub(super) fn read(path: &Path, wanted: &mut Wanted<'_>) -> Result<Named, String
     Ok(named)
 }
 
-/// The header, and where the elements begin.
+/// Reads the header, and returns the start of the elements.
 fn header(file: &mut File) -> Result<(Metadata, u64), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let mut size = [0; LENGTH as usize];
@@ -87,7 +87,7 @@ fn elements(file: &mut File, at: u64, spec: TensorSpec) -> Result<Tensor, String
     Tensor::new(spec, Arc::new(buffer)).map_err(|error| error.to_string())
 }
 
-/// Writes named tensors, whole or not at all, those of wide elements first, as readers that map the file need it.
+/// Writes named tensors, atomically. Wide elements come first, which readers that map the file require.
 pub(super) fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), String> {
     let mut typed = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {

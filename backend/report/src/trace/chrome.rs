@@ -8,13 +8,13 @@ impl Trace {
     /// Writes the trace as JSON in Chrome's format.
     ///
     /// # Errors
-    /// If `writer` refuses the text.
+    /// If `writer` fails.
     pub fn write_chrome(&self, writer: impl Write) -> io::Result<()> {
         let events: Vec<Value> = self.names().into_iter().chain(self.events()).collect();
         serde_json::to_writer(writer, &json!({ "displayTimeUnit": "ns", "traceEvents": events })).map_err(Into::into)
     }
 
-    /// What groups and tracks are called, and in which order they are shown.
+    /// Returns the names and the order of groups and tracks.
     fn names(&self) -> Vec<Value> {
         let named = |name: &str, (process, thread): (usize, usize), arguments: Value| json!({ "ph": "M", "pid": process, "tid": thread, "name": name, "args": arguments });
         let mut names = Vec::new();
@@ -31,7 +31,7 @@ impl Trace {
         names
     }
 
-    /// Everything that has a time, by it. What encloses comes before what is in it.
+    /// Returns all events, sorted by time. Enclosing slices come before inner ones.
     fn events(&self) -> Vec<Value> {
         let mut events: Vec<(u64, u64, Value)> = Vec::new();
         for slice in &self.slices {
@@ -79,7 +79,7 @@ fn process(group: Group) -> usize {
     group.0 + 1
 }
 
-/// The format's unit of time, with nanoseconds as fractions.
+/// Converts nanoseconds to microseconds, the format's unit of time.
 fn microseconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }

@@ -1,4 +1,4 @@
-//! What happened when, in a form that viewers of traces open: tracks with slices, flows between them, and counters.
+//! Times of a run in a form that trace viewers open: tracks with slices, flows between them, and counters.
 //!
 //! A [`Trace`] is built once and written in either of two formats: Chrome's trace events ([`Trace::write_chrome`]), which
 //! <https://ui.perfetto.dev> and `chrome://tracing` open, and Paje ([`Trace::write_paje`]), which ViTE and `pj_dump` read.
@@ -15,14 +15,14 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     groups: Vec<String>,
-    /// With their groups.
+    /// Tracks with their groups.
     tracks: Vec<(Group, String)>,
     slices: Vec<Slice>,
     flows: Vec<Flow>,
     counters: Vec<Counter>,
 }
 
-/// What several tracks belong to.
+/// A group of tracks.
 #[derive(Clone, Copy, Debug)]
 pub struct Group(usize);
 
@@ -30,24 +30,24 @@ pub struct Group(usize);
 #[derive(Clone, Copy, Debug)]
 pub struct Track(usize);
 
-/// The place of a slice in its trace.
+/// Index of a slice in its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceId(usize);
 
-/// Something that took time on a track.
+/// An activity that took time on a track.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Where it lies.
+    /// Track of the slice.
     pub track: Track,
-    /// What viewers show on it.
+    /// Name that viewers show on it.
     pub name: String,
-    /// What kind of thing it is: viewers filter by it.
+    /// Category, by which viewers filter.
     pub category: &'static str,
-    /// When it begins.
+    /// Start of the slice.
     pub start: u64,
-    /// Not before `start`.
+    /// End of the slice, not before `start`.
     pub end: u64,
-    /// Shown when it is selected.
+    /// Values shown when it is selected.
     pub arguments: Map<String, Value>,
 }
 
@@ -67,13 +67,13 @@ struct Counter {
 }
 
 impl Trace {
-    /// Adds a group, below the ones that are there.
+    /// Adds a group, below the existing groups.
     pub fn group(&mut self, name: &str) -> Group {
         self.groups.push(name.to_owned());
         Group(self.groups.len() - 1)
     }
 
-    /// Adds a track to a group, below the ones that are there.
+    /// Adds a track to a group, below its existing tracks.
     pub fn track(&mut self, group: Group, name: &str) -> Track {
         self.tracks.push((group, name.to_owned()));
         Track(self.tracks.len() - 1)
@@ -85,12 +85,15 @@ impl Trace {
         SliceId(self.slices.len() - 1)
     }
 
-    /// Adds an arrow from one slice to another that begins no earlier than it does: from the end of the first, or from where the
-    /// second ends if that is sooner, to the beginning of the second, or to where the first ends if that is later (of a stream,
-    /// whose reader begins before all has arrived).
+    /// Adds an arrow from one slice to another that begins no earlier.
+    ///
+    /// The arrow leaves at the end of the first slice, or at the end of the second if that is sooner. It arrives at the
+    /// start of the second, or at the end of the first if that is later. The latter happens for streams, whose reader
+    /// begins before all data have arrived.
     pub fn flow(&mut self, name: &str, from: SliceId, to: SliceId) {
         let (from, to) = (&self.slices[from.0], &self.slices[to.0]);
-        // An arrow's end belongs to the slice around it: one nanosecond before a slice's end is safely that slice.
+        // An arrow's end belongs to the slice around it. One nanosecond before a slice's end is surely within the
+        // slice.
         let last = |slice: &Slice| slice.end.saturating_sub(1).max(slice.start);
         let arrives = to.start.max(from.end).min(last(to));
         let leaves = last(from).min(arrives).max(from.start);

@@ -1,11 +1,11 @@
-//! A trace in the Paje format, version 1.3: events that say in their head which fields they have. The containers are the run, in it
-//! the groups, in them the tracks; slices are states, flows are links, counters are variables.
+//! A trace in the Paje format, version 1.3: the header of an event kind lists its fields. The containers are the run,
+//! in it the groups, and in these the tracks. Slices are states, flows are links, counters are variables.
 
 use super::{Slice, Trace, Track};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// The kinds of events, each numbered by its place: name, then fields with their types, if not strings.
+/// Kinds of events, numbered by position: name, then fields with their types, unless they are strings.
 const EVENTS: [(&str, &str); 12] = [
     ("PajeDefineContainerType", "Alias Type Name"),
     ("PajeDefineStateType", "Alias Type Name"),
@@ -21,12 +21,12 @@ const EVENTS: [(&str, &str); 12] = [
     ("PajeEndLink", "Time:date Type Container EndContainer Value Key"),
 ];
 
-/// Names and types of an event's fields.
+/// Returns names and types of an event's fields.
 fn fields(of: &str) -> impl Iterator<Item = (&str, &str)> {
     of.split(' ').map(|field| field.split_once(':').unwrap_or((field, "string")))
 }
 
-/// Colours of the values of states, as far as they go, then again.
+/// Colours of the values of states, used in rotation.
 const COLOURS: [&str; 8] = [
     "0.00 0.45 0.70",
     "0.90 0.62 0.00",
@@ -88,7 +88,8 @@ impl Trace {
         }
     }
 
-    /// The lines of everything that has a time, by it; what has the same, in the order of its track.
+    /// Returns the lines of all events with a time, sorted by it. Events of the same time are in the order of their
+    /// tracks.
     fn happenings(&self) -> Vec<(u64, String)> {
         let values = self.values();
         let mut happenings: Vec<(u64, String)> = Vec::new();
@@ -128,7 +129,7 @@ impl Trace {
         happenings
     }
 
-    /// The states that occur.
+    /// Returns the states that occur.
     fn values(&self) -> Vec<&str> {
         let mut values: Vec<&str> = self.slices.iter().map(state).collect();
         values.sort_unstable();
@@ -144,7 +145,7 @@ impl Trace {
     }
 }
 
-/// The value of a slice's state: the op of a node, else its category. Few values make a legend that can be read.
+/// Returns the value of a slice's state: the op of a node, otherwise its category. Few values make a readable legend.
 fn state(slice: &Slice) -> &str {
     slice.arguments.get("op_name").and_then(|op| op.as_str()).unwrap_or(slice.category)
 }
@@ -157,8 +158,8 @@ fn seconds(nanoseconds: u64) -> String {
     format!("{}.{:09}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
 }
 
-/// Adds the line of an event of this kind, without `Paje`. Names and colours are in quotes, which no text can leave, and never empty:
-/// `pj_dump` miscounts the fields of a line with an empty one.
+/// Adds the line of an event of this kind, which is named without `Paje`. Names and colours are quoted and escaped, and
+/// never empty: `pj_dump` miscounts the fields of a line with an empty one.
 fn put(text: &mut String, event: &str, values: &[&str]) {
     let number =
         EVENTS.iter().position(|(name, _)| name.strip_prefix("Paje") == Some(event)).expect("an event of the table");

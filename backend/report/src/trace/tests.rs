@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Two nodes on two devices, a transfer between them, and names that want to leave their quotes.
+/// Returns two nodes on two devices, a transfer between them, and names with quotes.
 fn trace() -> Trace {
     let mut trace = Trace::default();
     let (devices, links) = (trace.group("devices"), trace.group("links"));
@@ -58,13 +58,13 @@ fn chrome_events_are_named_sorted_and_within_slices() {
         };
         assert_eq!(of("X").iter().filter(around).count(), 1, "{end}");
     }
-    // The reader of the stream begins before all has arrived: the arrow ends where the transfer does.
+    // The reader of the stream begins before all data have arrived: the arrow ends at the end of the transfer.
     assert_eq!((&of("s")[1]["ts"], &of("f")[1]["ts"]), (&json!(5.999), &json!(6.0)));
     let memory: Vec<_> = of("C").iter().filter(|c| c["name"] == "memory in use of gpu0").map(|c| &c["args"]).collect();
     assert_eq!(memory, [&json!({ "value": 1 }), &json!({ "value": 7 })]);
 }
 
-/// Fields of a line, with the quotes taken off.
+/// Returns the fields of a line without their quotes.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut quoted = false;
@@ -123,7 +123,7 @@ fn paje_types_precede_their_use_and_everything_that_opens_closes() {
     assert!(text.contains("\"conv '1' \""), "{text}");
 }
 
-/// Paje's own reader, where it is installed (Debian: `pajeng`).
+/// Reads a trace by Paje's own reader, if it is installed (Debian: `pajeng`).
 #[test]
 fn paje_is_read_by_pj_dump() {
     let started = Command::new("pj_dump").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();

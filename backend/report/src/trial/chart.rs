@@ -1,4 +1,5 @@
-//! A schedule as a chart: what each device does (Laich 2017, figure 7.9) and how many tasks it can choose from (figure 7.10).
+//! A schedule as a chart: the activity of each device (Laich 2017, figure 7.9) and the number of tasks that it can
+//! choose from (figure 7.10).
 
 use super::Outcome;
 use super::units::{time_format, with_unit};
@@ -10,7 +11,7 @@ use anabranch_placement::schedule::Schedule;
 
 const KINDS: [DeviceKind; 4] = [DeviceKind::Cpu, DeviceKind::Gpu, DeviceKind::Tpu, DeviceKind::Other];
 
-/// The chart of a problem's outcome, whose tasks were ordered by `order`.
+/// Returns the chart of a problem's outcome, whose tasks were ordered by `order`.
 pub fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -> Timeline {
     let unit = outcome.loaded.facts.time_unit.as_deref();
     let (format, time) = time_format(unit);
@@ -40,7 +41,7 @@ pub fn chart(problem: &Problem<'_>, outcome: &Outcome<'_>, order: &str) -> Timel
     }
 }
 
-/// The colours that occur.
+/// Returns the colours that occur.
 fn key(problem: &Problem<'_>, schedule: &Schedule) -> Vec<Sample> {
     let devices = problem.platform().devices();
     let present = KINDS.into_iter().filter(|&kind| devices.iter().any(|device| device.kind == kind));
@@ -78,7 +79,7 @@ fn lanes(problem: &Problem<'_>, schedule: &Schedule, format: fn(f64) -> String) 
     lanes.map(|(device, intervals)| Lane::of(device.name.clone(), intervals, schedule.makespan)).collect()
 }
 
-/// From how many tasks each device chooses, over time.
+/// Returns the number of tasks that each device can choose from, over time.
 fn choices(problem: &Problem<'_>, schedule: &Schedule, lanes: &[Lane]) -> Vec<Lane> {
     let mut steps: Vec<Vec<(f64, f64)>> = vec![Vec::new(); lanes.len()];
     for decision in decisions(problem, schedule) {

@@ -1,4 +1,5 @@
-//! One try at a problem: placed, simulated, checked and measured, as the command `simulate` and the Python package make it.
+//! One trial of a problem: placed, simulated, checked and measured, as the command `simulate` and the Python package do
+//! it.
 
 mod chart;
 mod placed;
@@ -20,23 +21,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How a problem is placed and simulated. Fields are named as the arguments of the command `simulate`.
+/// Options for placing and simulating a problem. Fields are named as the arguments of the command `simulate`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TryOptions {
-    /// The strategy's name; default `heft`.
+    /// Name of the strategy; default `heft`.
     pub place: String,
-    /// Which of a device's ready tasks runs next; default `pct`.
+    /// Rule by which a device's next task is chosen from the ready ones; default `pct`.
     pub order: OrderName,
     /// Seed of the search; default 0.
     pub seed: u64,
-    /// Placements that `auto` simulates; by default what takes a minute at most.
+    /// Number of placements that `auto` simulates; by default as many as a minute allows.
     pub evaluations: Option<u64>,
     /// Operations that a send takes on the sending device; default 0.
     pub send_ops: f64,
-    /// Whether a link carries one transfer at a time; default no.
+    /// Whether a link carries one transfer at a time; default false.
     pub contention: bool,
-    /// Bytes that count against a device's memory; by default as the problem says.
+    /// Bytes that count against a device's memory; default: the problem's own rule.
     pub memory_rule: Option<MemoryRule>,
 }
 
@@ -54,7 +55,8 @@ impl Default for TryOptions {
     }
 }
 
-/// The rules of sends and links. Receives count as much in path computation times as sends, as in the thesis' evaluation.
+/// Returns the rules of sends and links. Path computation times count a receive as much as a send, as in the evaluation
+/// of Laich 2017.
 pub fn rules(send_ops: f64, contention: bool) -> Rules {
     let send_costs = SendCosts { send_operations: send_ops, receive_operations: send_ops };
     let contention = if contention { LinkContention::Serial } else { LinkContention::None };
@@ -62,35 +64,35 @@ pub fn rules(send_ops: f64, contention: bool) -> Rules {
 }
 
 impl TryOptions {
-    /// The problem under these rules.
+    /// Returns the problem under these rules.
     ///
     /// # Errors
-    /// If it has no solution, or makes no sense under the rules.
+    /// If it has no solution, or is invalid under the rules.
     pub fn problem<'a>(&self, loaded: &'a LoadedProblem) -> Result<Problem<'a>, ProblemError> {
         loaded.problem()?.under(rules(self.send_ops, self.contention))
     }
 
-    /// The strategy that searches, as far as these options let it.
+    /// Returns the search strategy with these options.
     pub fn auto(&self) -> Auto {
         Auto { evaluations: self.evaluations, seed: self.seed }
     }
 }
 
-/// What a placement is worth.
+/// Result of a placement.
 pub struct Outcome<'p> {
     /// The problem, with the facts of its file.
     pub loaded: &'p LoadedProblem,
     /// The placement.
     pub placed: Placed,
-    /// When which task is on which device.
+    /// Device and times of each task.
     pub schedule: Schedule,
-    /// The schedule's figures.
+    /// Figures of the schedule.
     pub metrics: Metrics,
-    /// The constraints that a given placement breaks. Strategies break none.
+    /// Constraints that a given placement breaks. Strategies break none.
     pub violations: Vec<String>,
-    /// How long the simulation took.
+    /// Time that the simulation took.
     pub simulate_time: Duration,
-    /// Placements that the search simulated, if the strategy is the one that searches.
+    /// Number of placements that the search strategy simulated.
     evaluations: Option<u64>,
 }
 
@@ -98,7 +100,7 @@ impl<'p> Outcome<'p> {
     /// Simulates a placement of `problem`, which is `loaded` under the rules of `options`, and measures the schedule.
     ///
     /// # Errors
-    /// If the order is none of the strategy's, or the schedule breaks a constraint.
+    /// If the order is `planned` and the strategy plans none, or the schedule breaks a constraint.
     pub fn of(
         options: &TryOptions,
         loaded: &'p LoadedProblem,
@@ -114,7 +116,7 @@ impl<'p> Outcome<'p> {
         Ok(Self { loaded, placed, schedule, metrics, violations, simulate_time, evaluations })
     }
 
-    /// All figures, with the options that led to them.
+    /// Returns all figures, with their options.
     pub fn json(&self, options: &TryOptions) -> Value {
         let Self { metrics, loaded, placed, .. } = self;
         let device = |metrics: &DeviceMetrics| {
@@ -164,7 +166,7 @@ impl<'p> Outcome<'p> {
     }
 }
 
-/// A memory rule as typed on a command line.
+/// Returns a memory rule as typed on a command line.
 fn memory_rule_name(rule: MemoryRule) -> &'static str {
     match rule {
         MemoryRule::Resident => "resident",
@@ -173,7 +175,7 @@ fn memory_rule_name(rule: MemoryRule) -> &'static str {
     }
 }
 
-/// Bytes in the unit of the file, whose sizes may be fractions.
+/// Returns bytes in the unit of the file, whose sizes may be fractions.
 fn in_file_units(loaded: &LoadedProblem, bytes: u64) -> Value {
     let unit = loaded.facts.bytes_a_unit;
     if unit == 1.0 { json!(bytes) } else { json!(bytes as f64 / unit) }
@@ -181,19 +183,22 @@ fn in_file_units(loaded: &LoadedProblem, bytes: u64) -> Value {
 
 /// A problem that was placed and simulated.
 pub struct Tried {
-    /// What `simulate --json` prints.
+    /// Output of `simulate --json`.
     pub facts: Value,
-    /// What `simulate --gantt` draws, as SVG.
+    /// Chart of `simulate --gantt`, as SVG.
     pub chart: String,
-    /// When which task is on which device.
+    /// Device and times of each task.
     pub schedule: Schedule,
 }
 
-/// Places a problem, simulates it and checks the result. `O` of the strategy and the simulation; `auto` takes a minute at most if the
-/// number of its evaluations is not given.
+/// Places a problem, simulates it and checks the result.
+///
+/// Takes the time of the strategy and the simulation. `auto` takes a minute at most if the number of its evaluations is
+/// not given.
 ///
 /// # Errors
-/// If there is no such strategy, it finds no placement, or the problem makes no sense under the rules: a sentence that says so.
+/// If there is no such strategy, it finds no placement, or the problem is invalid under the rules. The error is a
+/// sentence.
 pub fn try_problem(loaded: &LoadedProblem, options: &TryOptions) -> Result<Tried, TrialError> {
     let mut loaded = loaded.clone();
     loaded.memory_rule = options.memory_rule.unwrap_or(loaded.memory_rule);

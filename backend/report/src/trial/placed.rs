@@ -11,18 +11,18 @@ use anabranch_placement::simulate::simulate;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// Why a problem was not placed and simulated: a sentence that says so.
+/// Reason why a problem was not placed and simulated, as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TrialError {
     /// The problem or the options cannot be used.
     #[error("{0}")]
     Input(String),
-    /// The independent checker refuses a result, which is a fault of Anabranch.
+    /// The independent checker rejects a result, which is a fault of Anabranch.
     #[error("{0}")]
     Fault(String),
 }
 
-/// Which of the ready tasks of a device runs next.
+/// Rule by which a device's next task is chosen from the ready ones.
 #[derive(Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
@@ -41,7 +41,7 @@ pub enum OrderName {
 }
 
 impl OrderName {
-    /// As typed on a command line.
+    /// Returns the name as typed on a command line.
     pub fn name(self) -> &'static str {
         match self {
             OrderName::Pct => "pct",
@@ -53,10 +53,10 @@ impl OrderName {
     }
 }
 
-/// The strategy that searches, and is not among [`STRATEGIES`](anabranch_placement::place::STRATEGIES).
+/// Name of the search strategy, which is not among [`STRATEGIES`](anabranch_placement::place::STRATEGIES).
 pub const AUTO: &str = "auto";
 
-/// The strategy called `name`; the one that searches is `auto`.
+/// Returns the strategy called `name`. The search strategy is `auto`.
 ///
 /// # Errors
 /// If there is none of that name.
@@ -70,7 +70,7 @@ pub fn strategy(name: &str, auto: Auto) -> Result<Box<dyn Placer>, TrialError> {
     })
 }
 
-/// What the independent checker found.
+/// Returns the error of a violation that the independent checker found.
 fn fault(strategy: &str, order: OrderName, violation: &Violation) -> TrialError {
     let order = order.name();
     TrialError::Fault(format!(
@@ -78,22 +78,22 @@ fn fault(strategy: &str, order: OrderName, violation: &Violation) -> TrialError 
     ))
 }
 
-/// A placement, and where it comes from.
+/// A placement, and its origin.
 pub struct Placed {
-    /// The strategy, or `given`.
+    /// Name of the strategy, or `given`.
     pub strategy: &'static str,
-    /// By task.
+    /// Device of each task.
     pub device_of: Vec<DeviceId>,
-    /// How long placing took.
+    /// Time that placing took.
     pub time: Duration,
     planned: Option<Schedule>,
 }
 
 impl Placed {
-    /// Places `problem`, and has the result checked.
+    /// Places `problem`, and checks the result.
     ///
     /// # Errors
-    /// If the strategy finds no placement, or gave an invalid one.
+    /// If the strategy finds no placement, or an invalid one.
     pub fn by(placer: &dyn Placer, problem: &Problem<'_>) -> Result<Self, TrialError> {
         let started = Instant::now();
         let Placement { strategy, device_of, planned, .. } =
@@ -105,15 +105,15 @@ impl Placed {
         }
     }
 
-    /// A placement that was given, whether it keeps all constraints or not.
+    /// Takes a given placement, whether it keeps all constraints or not.
     pub fn given(device_of: Vec<DeviceId>) -> Self {
         Placed { strategy: "given", device_of, time: Duration::ZERO, planned: None }
     }
 
-    /// Simulates it under an order, and has the schedule checked.
+    /// Simulates it under an order, and checks the schedule.
     ///
     /// # Errors
-    /// If the strategy planned no order and that one is asked for, or the simulation fails.
+    /// If the strategy planned no order and `planned` is requested, or the simulation fails.
     pub fn schedule(&self, problem: &Problem<'_>, order: OrderName) -> Result<Schedule, TrialError> {
         let planned = self.planned.as_ref().map(|planned| Planned::new(&planned.order));
         let rule: &dyn Order = match order {

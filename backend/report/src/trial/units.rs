@@ -3,7 +3,7 @@
 use crate::text::{amount, duration};
 use anabranch_placement::quoted::Line;
 
-/// How times are written, and what their axis is called: seconds with their unit, others as numbers.
+/// Returns the format of times, and the name of their axis: seconds with their unit, other times as numbers.
 pub fn time_format(unit: Option<&str>) -> (fn(f64) -> String, String) {
     match unit {
         Some("s") => (duration, "time".into()),
@@ -12,7 +12,7 @@ pub fn time_format(unit: Option<&str>) -> (fn(f64) -> String, String) {
     }
 }
 
-/// A time with its unit, for there is no axis that names it.
+/// Returns a time with its unit, for use without an axis that names it.
 pub fn with_unit(unit: Option<&str>, time: f64) -> String {
     let (format, _) = time_format(unit);
     match unit {
@@ -21,12 +21,12 @@ pub fn with_unit(unit: Option<&str>, time: f64) -> String {
     }
 }
 
-/// The length of a unit of time, where it is known.
+/// Returns the length of a unit of time in nanoseconds, if it is known.
 pub fn nanoseconds(unit: Option<&str>) -> Option<f64> {
     match unit? {
         "s" => Some(1e9),
         "ms" => Some(1e6),
-        // The sign for micro, and the Greek letter.
+        // The micro sign, and the Greek letter.
         "us" | "\u{b5}s" | "\u{3bc}s" => Some(1e3),
         "ns" => Some(1.0),
         _ => None,

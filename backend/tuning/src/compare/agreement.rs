@@ -1,4 +1,4 @@
-//! Whether two runs gave the same.
+//! Comparison of the outputs of two runs.
 
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
@@ -6,24 +6,25 @@ use anabranch_session::Outputs;
 use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// How far outputs of floats may differ: by this part of the greatest reference value of the output, …
+/// Tolerance of float outputs relative to the greatest reference value of the output.
 const RELATIVE: f64 = 1e-4;
-/// … and by this.
+/// Absolute tolerance of float outputs, added to the relative one.
 const ABSOLUTE: f64 = 1e-5;
 
-/// How outputs compare with those of a reference.
+/// Comparison of outputs with those of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
-    /// Every output has the same bits.
+    /// Whether every output has the same bits.
     pub same_bits: bool,
-    /// Every element of an output of floats is within `1e-4 · max |reference| + 1e-5` of the reference's; all others are equal.
+    /// Whether every element of float outputs is within `1e-4 · max |reference| + 1e-5` of the reference's, and all
+    /// other outputs are equal.
     pub within: bool,
-    /// The greatest difference of any float, as a part of what is allowed.
+    /// Greatest difference of any float, divided by the tolerance.
     #[serde(deserialize_with = "or_infinite")]
     pub worst: f64,
 }
 
-/// JSON has no infinite numbers; they are written as `null`.
+/// Reads a number; `null` is infinite, because JSON has no infinite numbers.
 fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
@@ -49,7 +50,7 @@ impl Agreement {
         agreement
     }
 
-    /// That of both.
+    /// Combines two comparisons.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             same_bits: self.same_bits && other.same_bits,
@@ -59,8 +60,8 @@ impl Agreement {
     }
 }
 
-/// The greatest difference of two tensors of floats as a part of what is allowed; `None` for other tensors, and where only one
-/// is not a number.
+/// Returns the greatest difference of two tensors of floats, divided by the tolerance. `None` for other tensors, and if
+/// an element is NaN in only one of them.
 fn distance(ours: &Tensor, theirs: &Tensor) -> Option<f64> {
     if ours.spec() != theirs.spec() {
         return None;
@@ -81,7 +82,7 @@ fn floats<T: Element>(ours: &Tensor, theirs: &Tensor, wide: impl Fn(T) -> f64) -
         let same = ours == theirs || (ours.is_nan() && theirs.is_nan());
         if same { 0.0 } else { (ours - theirs).abs() / allowed }
     });
-    // `max` would pass over what is not a number.
+    // `max` would skip NaN.
     Some(differences.fold(0.0, |worst: f64, d| if d.is_nan() || worst.is_nan() { f64::NAN } else { worst.max(d) }))
 }
 

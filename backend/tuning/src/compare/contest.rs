@@ -1,5 +1,5 @@
-//! Runs of several plans of one model, interleaved, so that what drifts on the machine (clocks, temperature, other programs)
-//! touches all alike.
+//! Interleaved runs of several plans of one model, so that drift of the machine (clocks, temperature, other programs)
+//! affects all equally.
 
 use super::together::{Together, together};
 use anabranch_execute::{RunOptions, RunOutput};
@@ -10,24 +10,25 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of a plan whose first run is shorter those count that follow one of it: filling caches of 32 MiB at 10 GB/s takes 3 ms, 1.5 % of this.
+/// If a plan's first run is shorter than this, its measured runs each follow an unmeasured run. Filling caches of 32
+/// MiB at 10 GB/s takes 3 ms, 1.5 % of this.
 const COLD: Duration = Duration::from_millis(200);
 
-/// One that takes part.
+/// A plan or scheduler that takes part in a contest.
 pub(crate) enum Contender {
-    /// A plan, and its executor while there is one.
+    /// A plan, and its executor while it is ready.
     Planned(Arc<Planned>, Option<Arc<Prepared>>),
-    /// The scheduler at run time, while there is one.
+    /// The run-time scheduler, while it is ready.
     Dynamic(Option<Box<Dynamic>>),
-    /// The scheduler at run time, which does not fit the devices, and why: it knows its memory only while it runs.
+    /// The run-time scheduler and the reason why it does not fit the devices. Its memory is known only while it runs.
     Refused(SessionError),
 }
 
 /// A finished run of a contender.
 pub(crate) enum Ran {
-    /// Of a plan.
+    /// Run of a plan.
     Planned(Run),
-    /// Without a plan.
+    /// Run without a plan.
     Dynamic(Outputs, RunOutput),
 }
 
@@ -37,24 +38,25 @@ pub(crate) struct Contest<'a> {
     inputs: &'a Inputs,
     options: &'a RunOptions,
     contenders: Vec<Contender>,
-    /// Of each whether its first run was a short one. Were it asked of each run, the slow ones of a plan near that time would count more often.
+    /// Whether each contender's first run was short. If each run were checked, the slow runs of a plan near that time
+    /// would be counted more often.
     short: Vec<Option<bool>>,
-    /// Whether all keep their memory between runs.
+    /// Whether all contenders keep their memory between runs.
     pub(crate) alive: bool,
 }
 
-/// What a turn gave: nothing of a contender that takes part no more.
+/// Result of a turn; `None` if the contender no longer takes part.
 type Turned<T> = Result<Option<T>, SessionError>;
 
 impl Contender {
-    /// A plan that takes part.
+    /// Returns a plan as a contender.
     pub(crate) fn plan(planned: Arc<Planned>) -> Self {
         Self::Planned(planned, None)
     }
 }
 
 impl Ran {
-    /// The outputs.
+    /// Returns the outputs.
     pub(crate) fn outputs(&self) -> &Outputs {
         match self {
             Self::Planned(run) => &run.outputs,
@@ -62,7 +64,7 @@ impl Ran {
         }
     }
 
-    /// How long it took: all phases of it.
+    /// Time of the run, with all its phases.
     pub(crate) fn took(&self) -> Duration {
         match self {
             Self::Planned(run) => run.took(),
@@ -70,14 +72,15 @@ impl Ran {
         }
     }
 
-    /// The same in milliseconds.
+    /// Time of the run in milliseconds, with all its phases.
     pub(crate) fn took_ms(&self) -> f64 {
         self.took().as_secs_f64() * 1e3
     }
 }
 
 impl<'a> Contest<'a> {
-    /// A contest of these. If their plans' memory does not fit the devices all at once, each is readied anew for each run.
+    /// Makes a contest of these contenders. If the memory of all plans together does not fit the devices, each plan is
+    /// made ready before each of its runs.
     pub(crate) fn new(
         session: &'a Session,
         inputs: &'a Inputs,
@@ -88,10 +91,11 @@ impl<'a> Contest<'a> {
         Self { session, inputs, options, contenders, short, alive }
     }
 
-    /// Runs each `rounds` times, in turn, and gives the runs that count to `see` with the number of their contender.
+    /// Runs each contender `rounds` times, in turn, and calls `see` with the number of the contender and the run. Runs
+    /// that only warm up are not passed on.
     ///
     /// # Errors
-    /// If a run fails for another reason than that the scheduler at run time does not fit, which then takes part no more.
+    /// If a run fails. If the run-time scheduler does not fit the devices, it is left out instead.
     pub(crate) fn play(
         &mut self,
         rounds: u32,
@@ -101,7 +105,7 @@ impl<'a> Contest<'a> {
         (0..rounds).try_for_each(|round| self.play_round(round, profile, see))
     }
 
-    /// The round of this number of [`Self::play`].
+    /// Runs round number `round` of [`Self::play`].
     pub(crate) fn play_round(
         &mut self,
         round: u32,
@@ -112,7 +116,7 @@ impl<'a> Contest<'a> {
         self.round(round, &mut |contest, at| contest.turn(at, &options), see)
     }
 
-    /// The round of this number in which each is run by so many callers at the same time, so often by each of them.
+    /// Runs round number `round` with several callers at the same time, each of which runs each contender `each` times.
     ///
     /// # Errors
     /// As [`Self::play`].
@@ -127,7 +131,7 @@ impl<'a> Contest<'a> {
         self.round(round, &mut |contest, at| contest.turn_together(at, &options, callers, each), see)
     }
 
-    /// A turn of each.
+    /// Gives each contender its turn.
     fn round<T>(
         &mut self,
         round: u32,
@@ -147,7 +151,7 @@ impl<'a> Contest<'a> {
         Ok(())
     }
 
-    /// Why the scheduler at run time takes part no more, if it does not.
+    /// Returns the reason why the run-time scheduler is left out, if it is.
     pub(crate) fn refused(&self) -> Option<&SessionError> {
         self.contenders.iter().find_map(|contender| match contender {
             Contender::Refused(error) => Some(error),
@@ -155,11 +159,11 @@ impl<'a> Contest<'a> {
         })
     }
 
-    /// One run of a contender that counts, if it takes part.
+    /// Runs a contender once and returns the measured run, if it takes part.
     fn turn(&mut self, at: usize, options: &RunOptions) -> Result<Option<Ran>, SessionError> {
         let mut ran = self.run(at, options)?;
         let short = *self.short[at].get_or_insert(ran.as_ref().is_some_and(|ran| ran.took() < COLD));
-        // The first run touches memory for the first time, or finds the others' data in the caches.
+        // The first run touches memory for the first time, or finds the data of other contenders in the caches.
         if !self.alive || short {
             ran = self.run(at, options)?;
         }
@@ -169,8 +173,8 @@ impl<'a> Contest<'a> {
         Ok(ran)
     }
 
-    /// Runs of a contender by several callers, after one by a single caller, which touches memory for the first time, or finds the
-    /// others' data in the caches.
+    /// Runs a contender by several callers, after one run by a single caller. That run touches memory for the first
+    /// time, or finds the data of other contenders in the caches.
     fn turn_together(
         &mut self,
         at: usize,
@@ -195,7 +199,7 @@ impl<'a> Contest<'a> {
         Ok(made)
     }
 
-    /// Gives a contender's memory back.
+    /// Frees a contender's memory.
     fn rest(&mut self, at: usize) {
         match &mut self.contenders[at] {
             Contender::Planned(_, prepared) => *prepared = None,
@@ -204,7 +208,7 @@ impl<'a> Contest<'a> {
         }
     }
 
-    /// Runs a contender, which is readied if it is not yet, if it takes part.
+    /// Runs a contender, if it takes part. Makes it ready first if it is not.
     fn run(&mut self, at: usize, options: &RunOptions) -> Result<Option<Ran>, SessionError> {
         match &mut self.contenders[at] {
             Contender::Planned(planned, prepared) => {
@@ -227,9 +231,11 @@ impl<'a> Contest<'a> {
     }
 }
 
-/// In which order so many contenders have their turns in the round of this number: at first one after the other, then drawn, and every second
-/// time the reverse of the last, so that none always follows the same other. More than caches differ by who was before: behind runs of 100 ms
-/// on a GPU in software plans of 6 ms took up to a tenth longer, several times in a row.
+/// Returns the order in which contenders have their turns in a round.
+///
+/// At first it is the given order, then it is drawn. Every second order is the reverse of the last, so that no
+/// contender always follows the same other. The predecessor affects more than caches: after runs of 100 ms on a GPU in
+/// software, plans of 6 ms took up to a tenth longer, several times in a row.
 fn turns(round: u32, contenders: usize) -> Vec<usize> {
     let mut turns: Vec<usize> = (0..contenders).collect();
     if round >= 2 {
@@ -243,8 +249,9 @@ fn turns(round: u32, contenders: usize) -> Vec<usize> {
     turns
 }
 
-/// Whether the memory of all plans together is within every device's limit. The dynamic scheduler is reckoned to hold all tensors
-/// of the program on the host and on every GPU.
+/// Whether the memory of all plans together is within every device's limit.
+///
+/// The dynamic scheduler is assumed to hold all tensors of the program on the host and on every GPU.
 fn fit(contenders: &[Contender]) -> bool {
     let plans = || {
         contenders.iter().filter_map(|contender| match contender {
@@ -282,7 +289,7 @@ mod tests {
             }
             assert!(before.iter().all(|before| before.len() >= others), "{before:?}");
         }
-        // The first in order: it is the one that outputs are compared with.
+        // The first is in order: it is the reference of all outputs.
         assert!(turns(0, 5).into_iter().eq(0..5) && turns(3, 0).is_empty());
     }
 }

@@ -1,76 +1,81 @@
-//! Differences between a tensor and the expected one: greatest errors and where they are, root mean square, cosine, and agreement of the largest.
+//! Differences between a tensor and the expected one: greatest errors and their positions, root mean square, cosine,
+//! and agreement of the largest elements.
 
 use super::tolerance::{Tolerance, floats};
 use anabranch_kernels::{DType, Tensor};
 use serde::{Serialize, Serializer};
 
-/// A tensor beside the one that is expected, of the same shape. Pairs that are equal, both not a number, or the same infinity have no error.
+/// Difference between a tensor and the expected tensor of the same shape. Pairs that are equal, both NaN, or the same
+/// infinity have no error.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// Elements of each.
+    /// Number of elements of each.
     pub elements: usize,
-    /// Pairs of which one has no finite value that the other has, too: one is not a number or infinite, the other is something else.
+    /// Number of pairs with a NaN or infinity on one side that the other side does not have.
     pub not_finite: usize,
-    /// Elements farther apart than the tolerance.
+    /// Number of elements farther apart than the tolerance.
     pub beyond: usize,
-    /// The greatest |found − expected|; infinite where one of a pair is not finite.
+    /// Greatest |found − expected|; infinite if one element of a pair is not finite.
     #[serde(serialize_with = "with_infinities")]
     pub greatest_error: f64,
-    /// The greatest |found − expected| / |expected|, of elements that are not expected to be 0.
+    /// Greatest |found − expected| / |expected|, over elements that are not expected to be 0.
     #[serde(serialize_with = "with_infinities")]
     pub greatest_relative_error: f64,
-    /// The root mean square of found − expected, over finite pairs.
+    /// Root mean square of found − expected, over finite pairs.
     #[serde(serialize_with = "with_infinities")]
     pub rms_error: f64,
-    /// The cosine of the angle between both, over finite pairs; nothing if only one of them is 0 throughout, or if pairs differ and none
-    /// is finite.
+    /// Cosine of the angle between both, over finite pairs. `None` if only one of them is 0 throughout, or if pairs
+    /// differ and none is finite.
     pub cosine: Option<f64>,
-    /// Rows whose largest element is at the expected place, of tensors of floats with two dimensions.
+    /// Agreement of the largest element in each row, for tensors of floats with two dimensions.
     pub top1: Option<Top1>,
-    /// The place of the greatest error; nothing if all is equal.
+    /// Pair with the greatest error; `None` if all pairs are equal.
     pub worst: Option<Worst>,
 }
 
-/// Rows whose largest element, the first of several, is where it is expected. A row with what is not a number in one tensor alone does not agree.
+/// Agreement of the position of each row's largest element, the first of several. A row with NaN in only one tensor
+/// does not agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Top1 {
-    /// Rows that agree.
+    /// Number of rows that agree.
     pub agree: usize,
-    /// All rows.
+    /// Number of all rows.
     pub rows: usize,
 }
 
 /// A pair of elements.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Worst {
-    /// Its place, one number per dimension.
+    /// Its position, one number per dimension.
     pub index: Vec<usize>,
-    /// The element that was found.
+    /// Element that was found.
     #[serde(serialize_with = "with_infinities")]
     pub found: f64,
-    /// The element that was expected.
+    /// Element that was expected.
     #[serde(serialize_with = "with_infinities")]
     pub expected: f64,
 }
 
-/// Pairs so far.
+/// Sums over the pairs so far.
 #[derive(Default)]
 struct Pairs {
     not_finite: usize,
     beyond: usize,
     relative: f64,
-    /// The place of the greatest error, and that.
+    /// Position of the greatest error, and the error.
     worst: Option<(usize, f64)>,
-    /// Finite pairs.
+    /// Number of finite pairs.
     finite: usize,
 }
 
 impl Difference {
-    /// Compares two tensors. Floats of different types are compared as numbers, so that a reference may be wider than what it is for, within
-    /// the tolerance as it is given ([`Tolerance::for_types`]); all other types have to be equal. O(elements).
+    /// Compares two tensors. O(elements).
+    ///
+    /// Floats of different types are compared as numbers, so that a reference may have a wider type. The tolerance is
+    /// used as given (see [`Tolerance::for_types`]). All other types have to be equal.
     ///
     /// # Errors
-    /// If their types or shapes do not go together, in words.
+    /// If their types or shapes do not match, as a sentence.
     pub fn between(found: &Tensor, expected: &Tensor, tolerance: Tolerance) -> Result<Self, String> {
         let both_floats = found.dtype().is_float() && expected.dtype().is_float();
         if found.shape() != expected.shape() || found.dtype() != expected.dtype() && !both_floats {
@@ -79,7 +84,7 @@ impl Difference {
         let (a, b) = (numbers(found), numbers(expected));
         let mut pairs = Pairs::default();
         let exact = exact(found).zip(exact(expected));
-        // Wide integers may differ though their nearest floats are equal.
+        // Wide integers may differ even if their nearest floats are equal.
         let apart = |at: usize| exact.as_ref().map(|(a, b)| a(at).abs_diff(b(at)) as f64);
         for (at, (found, expected)) in a.iter().zip(&b).enumerate() {
             pairs.add(at, *found, *expected, apart(at), tolerance);
@@ -120,7 +125,7 @@ impl Pairs {
         let error = apart.unwrap_or_else(|| (found - expected).abs());
         self.finite += 1;
         if error > 0.0 {
-            // No integer may differ.
+            // Integers have no tolerance.
             self.beyond += usize::from(apart.is_some() || !tolerance.admits(found, expected));
             self.note(at, error);
         }
@@ -136,7 +141,7 @@ impl Pairs {
     }
 }
 
-/// The sum of squares of some numbers, as parts of the greatest: no square is too large or too small.
+/// Sum of squares of some numbers, scaled by the greatest: no square overflows or underflows.
 struct Scaled {
     greatest: f64,
     squares: f64,
@@ -170,14 +175,14 @@ fn cosine(pairs: impl Iterator<Item = [f64; 3]>, found: &Scaled, expected: &Scal
     }
 }
 
-/// The elements as floats, which integers of more than 53 bits are rounded to.
+/// Returns the elements as floats. Integers of more than 53 bits are rounded.
 fn numbers(tensor: &Tensor) -> Vec<f64> {
     let count = tensor.shape().elements();
     let integers = || exact(tensor).map(|element| (0..count).map(|at| element(at) as f64).collect());
     floats(tensor).or_else(integers).unwrap_or_default()
 }
 
-/// The elements of a tensor of integers or truth values, by position.
+/// Returns the elements of a tensor of integers or bools, by position.
 fn exact(tensor: &Tensor) -> Option<Box<dyn Fn(usize) -> i128 + '_>> {
     macro_rules! widened {
         ($type:ty) => {{
@@ -199,7 +204,7 @@ fn exact(tensor: &Tensor) -> Option<Box<dyn Fn(usize) -> i128 + '_>> {
     }
 }
 
-/// The place of an element, outermost first.
+/// Returns the index of an element, outermost dimension first.
 fn place(at: usize, dims: &[usize]) -> Vec<usize> {
     let mut rest = at;
     let mut index: Vec<usize> = dims.iter().rev().map(|dim| (rest % dim.max(&1), rest /= dim.max(&1)).0).collect();
@@ -212,7 +217,7 @@ fn top1(found: &[f64], expected: &[f64], dims: &[usize]) -> Option<Top1> {
     if columns < 2 || rows == 0 {
         return None;
     }
-    // Whether something is not a number, and where the largest of the others is.
+    // Whether an element is NaN, and the position of the largest of the others.
     let first = |row: &[f64]| {
         let numbers = row.iter().enumerate().filter(|(_, element)| !element.is_nan());
         let largest = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
@@ -222,7 +227,7 @@ fn top1(found: &[f64], expected: &[f64], dims: &[usize]) -> Option<Top1> {
     Some(Top1 { agree, rows })
 }
 
-/// Numbers that JSON does not have are texts.
+/// Writes numbers that JSON does not have as strings.
 fn with_infinities<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() { serializer.serialize_f64(*value) } else { serializer.serialize_str(&value.to_string()) }
 }

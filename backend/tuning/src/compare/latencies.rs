@@ -1,26 +1,27 @@
-//! What is told of how long runs took.
+//! Statistics of the times of runs.
 
 use serde::{Deserialize, Serialize};
 
-/// Times of runs in milliseconds. Percentiles are nearest ranks: the least time that at least such a share of the runs does not exceed.
+/// Times of runs in milliseconds. Percentiles are nearest ranks: the least time that at least this share of the runs
+/// does not exceed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
-    /// The shortest.
+    /// Shortest time.
     pub min: f64,
-    /// Of half the runs.
+    /// Median.
     pub p50: f64,
-    /// Of 90 %.
+    /// 90th percentile.
     pub p90: f64,
-    /// Of 95 %.
+    /// 95th percentile.
     pub p95: f64,
-    /// Of 99 %.
+    /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Longest time.
     pub max: f64,
 }
 
 impl Latencies {
-    /// Of these samples; zeros without any. `O(n log n)`.
+    /// Computes the statistics of these samples; zeros if there are none. `O(n log n)`.
     pub fn of(samples: &[f64]) -> Self {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -31,7 +32,7 @@ impl Latencies {
     }
 }
 
-/// Runs a second, of so many milliseconds one after the other; 0 of none.
+/// Returns the runs per second of consecutive runs with these milliseconds; 0 if there are none.
 pub fn runs_per_second(samples: &[f64]) -> f64 {
     let total: f64 = samples.iter().sum();
     if total > 0.0 { 1e3 * samples.len() as f64 / total } else { 0.0 }

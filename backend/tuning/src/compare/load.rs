@@ -1,35 +1,38 @@
-//! Whether the machine was busy with other things while runs were measured: processor time beside wall time, how long this process's
-//! threads were kept from a core, and what the system says of all threads.
+//! Load of the machine while runs were measured: processor time against wall time, the time that this process's threads
+//! waited for a core, and the system's pressure figures.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Beyond this share of the time that threads wanted a core they were kept from one by others.
+/// The machine is busy if threads waited for a core for more than this share of the time in which they wanted one.
 const WAITED: f64 = 0.05;
 
-/// Share of the wall time that others may wait for a core if the waits of our own threads are unknown.
+/// The machine is busy if other threads may have waited for more than this share of the wall time, and the waits of our
+/// own threads are unknown.
 const PRESSED: f64 = 0.25;
 
-/// Threads of this process that use more than this share of all cores wait for each other, and hardly for others.
+/// If this process uses more than this share of all cores, its threads wait for each other rather than for other
+/// processes.
 const OWN: f64 = 0.9;
 
 /// Load of the machine during a measurement. Times in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// How long it was measured.
+    /// Duration of the measurement.
     pub wall_ms: f64,
     /// Processor time of all of this process's threads.
     pub processor_ms: f64,
-    /// How long these threads could have run but had no core, added up (`/proc/self/task/*/schedstat`); `None` where that cannot be read.
+    /// Total time for which these threads were ready but had no core (`/proc/self/task/*/schedstat`); `None` if that
+    /// cannot be read.
     pub waited_ms: Option<f64>,
-    /// In how many percent of the wall time some thread of the system waited for a core (`/proc/pressure/cpu`); `None` where that cannot be
-    /// read.
+    /// Percentage of the wall time in which some thread of the system waited for a core (`/proc/pressure/cpu`); `None`
+    /// if that cannot be read.
     pub pressure_percent: Option<f64>,
 }
 
-/// Begins to measure the load.
+/// Measures the load from its start on.
 pub(crate) struct LoadMeter {
     begun: Instant,
     processor: Duration,
@@ -38,14 +41,14 @@ pub(crate) struct LoadMeter {
 }
 
 impl Load {
-    /// The share of the time for which threads wanted a core in which they had none.
+    /// Returns the share of the time for which threads wanted a core but had none.
     pub fn waited_share(&self) -> Option<f64> {
         let waited = self.waited_ms?;
         let wanted = self.processor_ms + waited;
         (wanted > 0.0).then(|| waited / wanted)
     }
 
-    /// Whether times are longer than they would be on a machine that does nothing else.
+    /// Whether times are longer than on an otherwise idle machine.
     pub fn is_busy(&self) -> bool {
         self.is_busy_with(std::thread::available_parallelism().map_or(1, usize::from))
     }
@@ -87,7 +90,7 @@ fn processor() -> Duration {
     Duration::new(u64::try_from(tv_sec).unwrap_or(0), u32::try_from(tv_nsec).unwrap_or(0))
 }
 
-/// How long all threads that there are were kept from a core.
+/// Returns the total time for which all threads of this process waited for a core.
 fn waited() -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?;
     let mut all = None;
@@ -99,12 +102,12 @@ fn waited() -> Option<Duration> {
     all
 }
 
-/// The second number of a thread's line is the nanoseconds for which it waited.
+/// Parses the time that a thread waited: the second number of its line, in nanoseconds.
 fn waited_of(text: &str) -> Option<Duration> {
     Some(Duration::from_nanos(text.split_ascii_whitespace().nth(1)?.parse().ok()?))
 }
 
-/// For how long, since the system began, some thread waited for a core.
+/// Returns the total time, since the system started, for which some thread waited for a core.
 fn pressure() -> Option<Duration> {
     pressure_of(&fs::read_to_string("/proc/pressure/cpu").ok()?)
 }

@@ -1,36 +1,38 @@
-//! Medians of few samples, with confidence intervals that assume nothing of how the samples are distributed.
+//! Medians of few samples, with distribution-free confidence intervals.
 
 use serde::{Deserialize, Serialize};
 
-/// The confidence that intervals have at least, where there are samples enough.
+/// Least confidence of intervals, if there are enough samples.
 const CONFIDENCE: f64 = 0.95;
 
-/// The confidence from which on intervals tell medians apart: that of five samples.
+/// Least confidence of intervals that tell medians apart: that of five samples.
 const TELLING: f64 = 0.9;
 
-/// Samples from which on the ranks of an interval are those of the normal approximation: long before a half to the power of the
-/// number of samples has lost its digits.
+/// Least number of samples for which the ranks of an interval come from the normal approximation. This is long before a
+/// half to the power of the number of samples loses its digits.
 const MANY: usize = 501;
 
-/// The median of some samples and an interval around that of the population, in the samples' unit.
+/// Median of some samples, with a confidence interval for the population's median, in the samples' unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Median {
-    /// The samples' median.
+    /// Median of the samples.
     pub median: f64,
-    /// The interval's lower end: a sample.
+    /// Lower end of the interval: a sample.
     pub low: f64,
-    /// Its upper end: a sample.
+    /// Upper end of the interval: a sample.
     pub high: f64,
-    /// The probability that the interval holds the population's median: at least 0.95 from 6 samples on; with fewer the
-    /// interval is that of all samples.
+    /// Probability that the interval holds the population's median: at least 0.95 from 6 samples on. With fewer samples
+    /// the interval covers all samples.
     pub confidence: f64,
 }
 
 impl Median {
-    /// The median of `samples`; `None` without any. The interval reaches from the `k`-th least to the `k`-th greatest sample, with
-    /// the greatest `k` that is confident enough: the median is outside with the probability that a fair coin falls on one
-    /// side less than `k` times in `n` throws, or on the other (order statistics; David and Nagaraja 2003, section 7.1). Of more
-    /// than 500 samples `k` is `⌊n/2 − 0.98·√n⌋`, which the normal approximation gives. O(n log n).
+    /// Computes the median of `samples`; `None` if there are none. O(n log n).
+    ///
+    /// The interval reaches from the `k`-th least to the `k`-th greatest sample, with the greatest `k` that is
+    /// confident enough. The median is outside if a fair coin falls on one side less than `k` times in `n` throws, or
+    /// on the other (order statistics; David and Nagaraja 2003, section 7.1). For more than 500 samples `k` is
+    /// `⌊n/2 − 0.98·√n⌋`, from the normal approximation.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -49,9 +51,9 @@ impl Median {
     }
 }
 
-/// How many of `count` samples lie outside of the interval at either end, and its confidence.
+/// Returns the number of samples outside the interval at either end, and its confidence.
 fn exact(count: usize) -> (usize, f64) {
-    // Of `count` throws, the probability of exactly `k` heads, and of at most `k`.
+    // The probability of exactly `k` heads in `count` throws, and of at most `k`.
     let mut exactly = 0.5f64.powi(count as i32);
     let mut at_most = exactly;
     let mut found = (0, (1.0 - 2.0 * at_most).max(0.0));
@@ -66,7 +68,8 @@ fn exact(count: usize) -> (usize, f64) {
     found
 }
 
-/// The same of many samples, with a confidence of 95 %: 0.98 is half the normal quantile of such an interval.
+/// Returns the number outside at either end for many samples, with a confidence of 95 %: 0.98 is half the normal
+/// quantile of such an interval.
 fn approximate(count: usize) -> usize {
     let rank = (count as f64 / 2.0 - 0.98 * (count as f64).sqrt()).floor();
     (rank as usize).saturating_sub(1)
@@ -98,7 +101,7 @@ mod tests {
             let found = Median::of(&samples).expect("samples");
             assert_eq!((found.low, found.high, found.confidence), (low, high, 0.95), "{count}");
         }
-        // Where one way of counting follows on the other, they differ by a rank at most.
+        // At the boundary between both methods, they differ by at most one rank.
         assert!(exact(500).0.abs_diff(approximate(500)) <= 1 && exact(500).1 >= 0.95);
     }
 

@@ -1,8 +1,10 @@
-//! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
+//! Compares configurations (ways) to place, order and stream one model by running each on the devices of this machine:
+//! predicted against measured times.
 //!
-//! All ways are planned first and then run in turn, so that what drifts on the machine touches all alike. Makespans are
-//! measured without profile, because profiling a GPU costs time; node times, traffic and utilisation come from runs of their
-//! own. A scheduler without any plan ([`DynamicExecutor`](anabranch_execute::DynamicExecutor)) takes part unless it is left out.
+//! All configurations are planned first and then run in turn, so that drift of the machine affects all equally.
+//! Makespans are measured without profiling, because profiling a GPU costs time. Node times, traffic and utilisation
+//! come from separate runs. A scheduler without a plan ([`DynamicExecutor`](anabranch_execute::DynamicExecutor)) takes
+//! part unless it is left out.
 
 #![forbid(unsafe_code)]
 
@@ -42,72 +44,73 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The name of the scheduler at run time among the ways.
+/// Name of the run-time scheduler among the configurations.
 pub const DYNAMIC: &str = "dynamic";
 
-/// Profiled runs of each way or plan, after the measured ones.
+/// Profiled runs of each configuration or plan, after the measured runs.
 pub(crate) const PROFILED: u32 = 3;
 
-/// What is compared, and how thoroughly.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CompareOptions {
-    /// The model's name for people.
+    /// Name of the model in reports.
     pub model: String,
-    /// The ways. The first is the reference of all outputs.
+    /// Configurations to compare. The first is the reference of all outputs.
     pub ways: Vec<PlanChoice>,
-    /// Measured runs of each, ≥ 1; of several callers, by each of them.
+    /// Measured runs of each configuration, ≥ 1. If there are several callers, runs by each of them.
     pub repeat: u32,
-    /// For how long each is measured, in place of a number of runs.
+    /// Duration for which each configuration is measured, instead of a number of runs.
     pub duration: Option<Duration>,
-    /// Callers that run each at the same time. Runs of a session follow each other: what is measured is what a caller waits, and what
-    /// becomes of the throughput.
+    /// Callers that run each configuration at the same time. Runs of a session are serialized. The comparison then
+    /// measures the time that a caller waits, and the throughput.
     pub callers: NonZeroU32,
-    /// Whether the scheduler at run time takes part.
+    /// Whether the run-time scheduler takes part.
     pub dynamic: bool,
-    /// Runs of each before, which do not count.
+    /// Unmeasured runs of each configuration before the measured runs.
     pub warmup: u32,
-    /// Rounds of running all ways and learning from it before they are placed for the comparison.
+    /// Rounds of running all configurations and learning from the runs, before they are placed for the comparison.
     pub refine: u32,
     /// Cancellation and time limit of each run.
     pub run: RunOptions,
 }
 
-/// A way that was compared.
+/// A configuration that was compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// Strategy, device, plan file, or [`DYNAMIC`].
     pub place: String,
     /// Order of ready nodes; `None` for the dynamic scheduler.
     pub order: Option<Order>,
-    /// What is streamed; `None` for the dynamic scheduler.
+    /// Streaming mode; `None` for the dynamic scheduler.
     pub stream: Option<StreamMode>,
 }
 
-/// What is known of all ways. Times in milliseconds, sizes in bytes.
+/// Results of a comparison. Times in milliseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Nodes of the lowered model, with those of all phases.
+    /// Number of nodes of the lowered model, in all phases.
     pub nodes: usize,
-    /// Measured runs of each way; of several callers, by each of them.
+    /// Measured runs of each configuration. If there are several callers, runs by each of them.
     pub repeat: u32,
     /// Callers at the same time.
     pub callers: NonZeroU32,
-    /// Runs of each way before.
+    /// Unmeasured runs of each configuration.
     pub warmup: u32,
-    /// Rounds of learning before.
+    /// Rounds of learning before the comparison.
     pub refine: u32,
-    /// Whether all plans had their memory at the same time; else each was readied anew, and run once, before each measured run.
+    /// Whether all plans had their memory at the same time. Otherwise each plan was made ready and run once before each
+    /// measured run.
     pub side_by_side: bool,
-    /// The devices.
+    /// Devices of the session.
     pub devices: Vec<PlanDevice>,
-    /// What was measured of each way; the dynamic scheduler comes last, if it takes part and fits the devices.
+    /// Results of each configuration. The dynamic scheduler comes last, if it takes part and fits the devices.
     pub outcomes: Vec<Outcome>,
-    /// Ways without a plan, and the dynamic scheduler where it does not fit, and why.
+    /// Configurations without a plan, with the reason, and the dynamic scheduler if it does not fit.
     pub failed: Vec<(Way, String)>,
-    /// What the inventory notes.
+    /// Notes of the inventory.
     pub notes: Vec<String>,
     /// Load of the machine during the measured runs.
     #[serde(default)]
@@ -115,8 +118,8 @@ pub struct Comparison {
 }
 
 impl CompareOptions {
-    /// Compares these ways, and the scheduler at run time: twenty runs of each after two that do not count, with what is known of the
-    /// costs.
+    /// Compares these configurations and the run-time scheduler, with the costs known so far. Default: twenty measured
+    /// runs of each after two unmeasured runs.
     pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
         let (model, run) = (model.into(), RunOptions::default());
         Self {
@@ -132,37 +135,37 @@ impl CompareOptions {
         }
     }
 
-    /// The same with the scheduler at run time, or without it.
+    /// Sets whether the run-time scheduler takes part (default: true).
     pub fn with_dynamic(self, dynamic: bool) -> Self {
         Self { dynamic, ..self }
     }
 
-    /// The same with each measured for so long.
+    /// Sets the duration for which each configuration is measured (default: none, a number of runs).
     pub fn with_duration(self, duration: Option<Duration>) -> Self {
         Self { duration, ..self }
     }
 
-    /// The same with so many callers at the same time.
+    /// Sets the number of callers at the same time (default: 1).
     pub fn with_callers(self, callers: NonZeroU32) -> Self {
         Self { callers, ..self }
     }
 
-    /// The same with so many measured runs of each way, after so many that do not count.
+    /// Sets the measured runs of each configuration (default: 20), and the unmeasured runs before them (default: 2).
     pub fn with_runs(self, repeat: u32, warmup: u32) -> Self {
         Self { repeat, warmup, ..self }
     }
 
-    /// The same with so many rounds of learning before.
+    /// Sets the rounds of learning before the comparison (default: 0).
     pub fn with_refine(self, refine: u32) -> Self {
         Self { refine, ..self }
     }
 
-    /// The same with runs made like this.
+    /// Sets the options of each run.
     pub fn with_run(self, run: RunOptions) -> Self {
         Self { run, ..self }
     }
 
-    /// The number of runs, or of rounds of several callers, each of which is one step of progress; with a duration, of those that do not
+    /// Number of steps of progress: runs, or rounds of several callers. If a duration is set, only runs that do not
     /// count for it.
     pub fn steps(&self) -> u64 {
         let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
@@ -170,7 +173,7 @@ impl CompareOptions {
         learning + u64::from(self.warmup + measured + PROFILED) * (self.ways.len() as u64 + u64::from(self.dynamic))
     }
 
-    /// Rounds of a number of runs.
+    /// Rounds in the given number of runs.
     fn rounds(&self) -> u32 {
         self.repeat.div_ceil(self.each())
     }
@@ -182,12 +185,13 @@ impl CompareOptions {
 }
 
 impl Comparison {
-    /// The outcome of least median.
+    /// Returns the outcome with the least median.
     pub fn best(&self) -> Option<&Outcome> {
         self.outcomes.iter().min_by(|a, b| a.measured_ms.median.total_cmp(&b.measured_ms.median))
     }
 
-    /// The outcome of least median, if its interval lies below those of all other plans; `None` if intervals overlap, or rest on too few runs.
+    /// Returns the outcome with the least median, if its interval lies below those of all other plans; `None` if
+    /// intervals overlap or rest on too few runs.
     pub fn fastest(&self) -> Option<&Outcome> {
         let best = self.best()?;
         let is_other =
@@ -196,7 +200,8 @@ impl Comparison {
         self.outcomes.iter().filter(is_other).all(is_slower).then_some(best)
     }
 
-    /// The outcomes that no interval tells from that of least median, which comes first. Ways of one plan count once.
+    /// Returns the outcomes whose intervals do not differ from that of the least median, which comes first.
+    /// Configurations with the same plan count once.
     pub fn equally_fast(&self) -> Vec<&Outcome> {
         let Some(best) = self.best() else { return Vec::new() };
         let mut equal = vec![best];
@@ -210,7 +215,8 @@ impl Comparison {
         equal
     }
 
-    /// The median of a way over the least of all others: below 1 it is the fastest. `None` if it was not compared, or is alone.
+    /// Returns the median of a configuration divided by the least of all others: below 1 it is the fastest. `None` if
+    /// it was not compared or is alone.
     pub fn against_others(&self, place: &str) -> Option<f64> {
         let own = self.outcomes.iter().filter(|outcome| outcome.way.place == place);
         let own = own.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
@@ -230,16 +236,16 @@ impl Way {
     }
 }
 
-/// Runs of each way that are learned from in one round.
+/// Runs of each configuration per round of learning.
 const LEARNING: u32 = 3;
 
-/// Runs of each of several callers in one round, so that most of them begin while others are under way.
+/// Runs of each of several callers in one round, so that most of them begin while others are in progress.
 const TOGETHER: u32 = 5;
 
-/// Compares; `step` is called after each run.
+/// Compares configurations. `step` is called after each run.
 ///
 /// # Errors
-/// If no way has a plan, or a run fails.
+/// If no configuration has a plan, or a run fails.
 pub fn compare(
     session: &Session,
     inputs: &Inputs,
@@ -249,8 +255,11 @@ pub fn compare(
     compare_seen(session, inputs, options, step, &mut |_, _| {})
 }
 
-/// The same; `see` is given profiled runs with their plans' numbers ([`Outcome::plan`]): each run that is nearer to its plan's median than those
-/// before, so that the last is the one that the outcome tells of.
+/// Compares configurations as [`compare`] does, and calls `see` with profiled runs and their plans' numbers
+/// ([`Outcome::plan`]).
+///
+/// It is called with each run that is nearer to its plan's median than those before. The last is the run that the
+/// outcome describes.
 ///
 /// # Errors
 /// As [`compare`].
@@ -269,7 +278,7 @@ pub fn compare_seen(
     let contenders = distinct.into_iter().map(Contender::plan);
     let contenders: Vec<_> = contenders.chain(options.dynamic.then_some(Contender::Dynamic(None))).collect();
     let mut tallies: Vec<Tally> = contenders.iter().map(|_| Tally::default()).collect();
-    // A run counts for all ways of the same plan; the dynamic scheduler is alone.
+    // A run counts for all configurations of the same plan. The dynamic scheduler is alone.
     let mut step = |at: usize| (0..of.iter().filter(|plan| **plan == at).count().max(1)).for_each(|_| step());
     let mut contest = Contest::new(session, inputs, &options.run, contenders);
     contest.play(options.warmup, false, &mut |at, _| step(at))?;
@@ -333,7 +342,7 @@ pub fn compare_seen(
 
 type Plans = Vec<(Way, Arc<Planned>)>;
 
-/// The plans that differ, and for each way which of them is its own: equal plans are run, and measured, once.
+/// The distinct plans, and the plan of each configuration. Equal plans are run and measured once.
 struct Distinct {
     plans: Vec<Arc<Planned>>,
     of: Vec<usize>,
@@ -353,7 +362,8 @@ impl Distinct {
     }
 }
 
-/// Plans every way. A way that finds no placement within the constraints fails alone.
+/// Plans every configuration. If a configuration finds no placement within the constraints, only that configuration
+/// fails.
 fn plan_all(
     session: &Session,
     inputs: &Inputs,
@@ -378,7 +388,7 @@ fn plan_all(
     }
 }
 
-/// One round of running every way and learning from it; first runs only warm up.
+/// Runs every configuration for one round and learns from it. First runs only warm up.
 fn learn(
     session: &Session,
     inputs: &Inputs,

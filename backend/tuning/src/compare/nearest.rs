@@ -1,15 +1,15 @@
-//! The profiled run whose time is nearest to the median of the measured runs. Every figure of nodes, devices and links
-//! comes from that one run, so that the figures fit each other.
+//! The profiled run whose time is nearest to the median of the measured runs. All figures of nodes, devices and links
+//! come from that one run, so that they are consistent.
 
 /// The nearest run so far.
 pub(crate) struct Nearest<T> {
     median: f64,
-    /// With its distance from the median.
+    /// The kept part, with its distance from the median.
     best: Option<(f64, T)>,
 }
 
 impl<T> Nearest<T> {
-    /// Nothing yet, for runs whose median is known.
+    /// Starts without a run. The median must be known.
     pub(crate) fn to(median: f64) -> Self {
         Self { median, best: None }
     }
@@ -19,19 +19,19 @@ impl<T> Nearest<T> {
         self.best.as_ref().is_none_or(|(distance, _)| (time - self.median).abs() < *distance)
     }
 
-    /// Keeps this of a run, if it is nearer than all before.
+    /// Keeps this part of a run, if it is nearer than all before.
     pub(crate) fn offer(&mut self, time: f64, kept: T) {
         if self.is_nearer(time) {
             self.best = Some(((time - self.median).abs(), kept));
         }
     }
 
-    /// The kept part of that run.
+    /// Returns the kept part of the nearest run.
     pub(crate) fn found(&self) -> Option<&T> {
         self.best.as_ref().map(|(_, kept)| kept)
     }
 
-    /// The same, to be taken away.
+    /// Takes the kept part of the nearest run.
     pub(crate) fn into_found(self) -> Option<T> {
         self.best.map(|(_, kept)| kept)
     }

@@ -1,4 +1,4 @@
-//! What was measured of one way.
+//! Measurements of one configuration.
 
 use super::contest::Ran;
 use super::nearest::Nearest;
@@ -11,78 +11,82 @@ use anabranch_session::{Outputs, Part, Run};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One way. What only a plan knows is `None` for the dynamic scheduler. Times in milliseconds, sizes in bytes.
+/// Measurements of one configuration. Values that only a plan has are `None` for the dynamic scheduler. Times in
+/// milliseconds, sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Which.
+    /// The configuration.
     pub way: Way,
-    /// An earlier way whose plan is the same: what was measured is that plan's.
+    /// An earlier configuration with the same plan: the measurements are those of that plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_plan_as: Option<String>,
-    /// Which of the different plans it has, from 0 on; ways with the same number share one. `None` for the dynamic scheduler.
+    /// Number of its plan among the distinct plans, from 0. Configurations with the same number share a plan. `None`
+    /// for the dynamic scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<usize>,
-    /// How long placing and planning took.
+    /// Time for placing and planning.
     pub place_ms: Option<f64>,
-    /// The predicted makespan. If the model runs in phases: of the whole run, as it was known before the profiled run.
+    /// Predicted makespan. If the model runs in phases: the prediction for the whole run before the profiled run.
     pub predicted_ms: Option<f64>,
-    /// The measured makespan, of all phases; of several callers at once, what a run took its caller.
+    /// Measured makespan of all phases. If there are several callers, the time that a run took its caller.
     pub measured_ms: Median,
-    /// Percentiles of the same.
+    /// Percentiles of the measured makespans.
     pub latencies_ms: Latencies,
-    /// Runs a second: one after the other, or of all callers.
+    /// Runs per second: one after the other, or of all callers.
     pub runs_per_second: f64,
-    /// Each measured makespan, in the order of the runs; of several callers, by round and caller.
+    /// Each measured makespan, in the order of the runs. If there are several callers, by round and caller.
     pub samples_ms: Vec<f64>,
-    /// `(predicted − measured) / measured` of the makespan, in percent: positive where the prediction was too long. `None` of several
-    /// callers, too: what each waits is no makespan.
+    /// `(predicted − measured) / measured` of the makespan, in percent: positive if the prediction was too long. `None`
+    /// also for several callers, because the time that each waits is not a makespan.
     pub error_percent: Option<f64>,
-    /// By how much of their measured time nodes were predicted too long or too short, in percent
-    /// ([`Accuracy::node_error`](anabranch_learning::Accuracy::node_error)). This, and all that is told of links, traffic and devices, is of the profiled
-    /// run whose time is nearest to the median.
+    /// Sum of the nodes' prediction errors, in percent of their measured time
+    /// ([`Accuracy::node_error`](anabranch_learning::Accuracy::node_error)).
+    ///
+    /// This and all figures of links, traffic and devices come from the profiled run whose time is nearest to the
+    /// median.
     pub node_error_percent: Option<f64>,
-    /// The same of copies over links.
+    /// Sum of the prediction errors of copies over links, in percent of their measured time.
     pub link_error_percent: Option<f64>,
     /// Bytes that the plan copies or streams between devices.
     pub predicted_traffic_bytes: Option<u64>,
     /// Bytes that were copied or streamed between devices.
     pub traffic_bytes: u64,
-    /// By device.
+    /// Figures of each device.
     pub devices: Vec<DeviceOutcome>,
-    /// Whether the outputs are those of the first way.
+    /// Comparison of the outputs with those of the first configuration.
     pub outputs: Agreement,
 }
 
-/// One device under one way.
+/// One device under one configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceOutcome {
-    /// Nodes that it ran.
+    /// Number of nodes that it ran.
     pub nodes: usize,
-    /// The part of the predicted makespan in which it runs nodes.
+    /// Share of the predicted makespan in which it runs nodes.
     pub predicted_utilisation: Option<f64>,
-    /// The part of the profiled run's time in which it ran nodes.
+    /// Share of the profiled run's time in which it ran nodes.
     pub utilisation: f64,
     /// Peak memory of the plan.
     pub predicted_peak_bytes: Option<u64>,
-    /// Peak memory taken.
+    /// Peak memory that was allocated.
     pub peak_bytes: u64,
 }
 
-/// What is gathered of one way while it runs.
+/// Measurements of one configuration while it runs.
 #[derive(Default)]
 pub(super) struct Tally {
     samples: Vec<f64>,
-    /// What runs of several callers took together.
+    /// Runs of several callers together.
     callers: Option<Together>,
     agreement: Option<Agreement>,
-    /// The profiled run that is told of.
+    /// The profiled run that the outcome describes.
     seen: Option<Nearest<Seen>>,
 }
 
 /// A profiled run.
 struct Seen {
     predicted_ms: Option<f64>,
-    /// Predicted against measured, for the run of a plan.
+    /// Predicted against measured times, for the run of a plan.
     accuracy: Option<Accuracy>,
     predicted_traffic_bytes: Option<u64>,
     traffic_bytes: u64,
@@ -100,7 +104,8 @@ impl Tally {
         self.callers.get_or_insert_default().extend(made);
     }
 
-    /// Adds a profiled run, and compares its outputs with the reference. Whether it is nearer to the median than those before.
+    /// Adds a profiled run, and compares its outputs with the reference. Returns whether it is nearer to the median
+    /// than those before.
     pub(super) fn add_profiled(&mut self, ran: &Ran, reference: &Outputs) -> bool {
         let agreement = Agreement::of(ran.outputs(), reference);
         self.agreement = Some(self.agreement.map_or(agreement, |so_far| so_far.and(agreement)));
@@ -113,7 +118,7 @@ impl Tally {
         nearer
     }
 
-    /// All of it; `None` if nothing was measured.
+    /// Returns the outcome; `None` if nothing was measured.
     pub(super) fn outcome(&self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
         let samples = self.callers.as_ref().map_or(&self.samples, |together| &together.latencies_ms);
         let (measured_ms, outputs) = (Median::of(samples)?, self.agreement?);
@@ -169,7 +174,7 @@ impl Seen {
     }
 }
 
-/// A device in a run of all its plans.
+/// Returns the figures of a device in a run of all its plans.
 fn device(run: &Run, parts: &[Part<'_>], at: usize, peak_bytes: u64) -> DeviceOutcome {
     let predicted = |part: &Part<'_>| {
         let (plan, nodes) = (part.planned.plan(), part.planned.program.node_ids());
@@ -189,14 +194,14 @@ fn device(run: &Run, parts: &[Part<'_>], at: usize, peak_bytes: u64) -> DeviceOu
     }
 }
 
-/// A device in a run without a plan.
+/// Returns the figures of a device in a run without a plan.
 fn dynamic(measured: &RunOutput, at: usize, peak_bytes: u64) -> DeviceOutcome {
     let (busy, nodes) = ran(measured, at);
     let utilisation = share(busy, measured.makespan.as_secs_f64());
     DeviceOutcome { nodes, predicted_utilisation: None, utilisation, predicted_peak_bytes: None, peak_bytes }
 }
 
-/// For how many seconds a device ran nodes, and how many.
+/// Returns the seconds for which a device ran nodes, and the number of nodes.
 fn ran(measured: &RunOutput, at: usize) -> (f64, usize) {
     let here = measured.events.iter().filter(
         |event| matches!((event.what, event.lane), (Activity::Node(_), Lane::Device(device)) if device.index() == at),

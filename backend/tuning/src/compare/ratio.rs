@@ -1,33 +1,36 @@
-//! How many times as long something takes as before, with a confidence interval that assumes nothing of how times are distributed.
+//! Ratio of times after and before a change, with a distribution-free confidence interval.
 
 use serde::{Deserialize, Serialize};
 
-/// The normal quantile of an interval of 95 %.
+/// Normal quantile of an interval of 95 %.
 const QUANTILE: f64 = 1.959_963_984_540_054;
 
-/// How many times as great one set of samples is as another: below 1 the later ones are smaller.
+/// Ratio of later samples to earlier samples: below 1 the later samples are smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The median of the quotients of every later sample and every earlier one; of two in the middle, their geometric mean.
+    /// Median of the quotients of every later sample and every earlier one. If there are two in the middle, their
+    /// geometric mean.
     pub ratio: f64,
-    /// The interval's lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Its upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// The probability that such intervals hold the true ratio, if all samples are independent.
+    /// Probability that such intervals hold the true ratio, if all samples are independent.
     pub confidence: f64,
 }
 
 impl Ratio {
-    /// Fewest samples of each kind: with fewer the approximation of the interval's ranks does not hold.
+    /// Fewest samples of each kind: with fewer, the approximation of the interval's ranks does not hold.
     pub const FEWEST: usize = 5;
 
-    /// The ratio of `now` to `before`, with an interval of 95 % confidence; `None` with fewer than [`Self::FEWEST`] samples of either,
-    /// or where one is not positive.
+    /// Computes the ratio of `now` to `before`, with an interval of 95 % confidence. `O((n + m)·log(n + m))`: no
+    /// quotient is kept.
     ///
-    /// The estimator of Hodges and Lehmann (1963) in logarithms: the interval holds the ratios that a rank-sum test of Mann and Whitney
-    /// does not refuse, whose ranks are those of its normal approximation (Hollander, Wolfe and Chicken 2014, section 4.3). An outlier
-    /// moves neither by much. `O((n + m)·log(n + m))`: no quotient is kept.
+    /// Returns `None` if either has fewer than [`Self::FEWEST`] samples, or a sample is not positive.
+    ///
+    /// The estimator of Hodges and Lehmann (1963) in logarithms: the interval holds the ratios that a rank-sum test of
+    /// Mann and Whitney does not reject. Its ranks are those of the test's normal approximation (Hollander, Wolfe and
+    /// Chicken 2014, section 4.3). An outlier moves neither the estimate nor the interval by much.
     pub fn of(before: &[f64], now: &[f64]) -> Option<Self> {
         let (before, now) = (sorted(before)?, sorted(now)?);
         let (n, m) = (before.len() as f64, now.len() as f64);
@@ -38,7 +41,7 @@ impl Ratio {
         Some(Self { ratio, low: at(rank), high: at(all + 1 - rank), confidence: 0.95 })
     }
 
-    /// Whether the interval excludes that nothing has changed.
+    /// Whether the interval excludes a ratio of 1.
     pub fn is_clear(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
@@ -51,8 +54,9 @@ fn sorted(samples: &[f64]) -> Option<Vec<f64>> {
     sound.then_some(sorted)
 }
 
-/// The `rank`-th least (from 1) of the quotients of each of `now` and each of `before`, both ascending: found by halving the interval
-/// in which it lies, in the order of floating-point numbers, which for positive ones is that of their bits.
+/// Returns the `rank`-th least (from 1) of the quotients of each of `now` and each of `before`, both ascending.
+///
+/// Found by bisection in the order of floating-point numbers, which for positive numbers is the order of their bits.
 fn quotient(before: &[f64], now: &[f64], rank: u64) -> f64 {
     let (Some((least, greatest)), Some((first, last))) =
         (before.first().zip(before.last()), now.first().zip(now.last()))
@@ -70,7 +74,7 @@ fn quotient(before: &[f64], now: &[f64], rank: u64) -> f64 {
     f64::from_bits(low)
 }
 
-/// How many quotients are at most `ratio`.
+/// Number of quotients that are at most `ratio`.
 fn at_most(before: &[f64], now: &[f64], ratio: f64) -> u64 {
     let (mut count, mut below) = (0, 0);
     for earlier in before {
@@ -86,7 +90,7 @@ fn at_most(before: &[f64], now: &[f64], ratio: f64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Numbers from 0 to 1 that only look random (SplitMix64; Steele et al. 2014), unlike those of any other seed.
+    /// Returns pseudo-random numbers from 0 to 1 (SplitMix64; Steele et al. 2014), different for each seed.
     fn noise(seed: u64) -> impl Iterator<Item = f64> {
         let mut state = seed << 32;
         std::iter::repeat_with(move || {
@@ -97,7 +101,7 @@ mod tests {
         })
     }
 
-    /// Times as they are: most near each other, few much longer.
+    /// Returns realistic times: most near each other, few much longer.
     fn times(seed: u64, count: usize, scale: f64) -> Vec<f64> {
         noise(seed).take(count).map(|part| scale * (1.0 + 0.02 * part + 0.5 * part.powi(40))).collect()
     }
@@ -115,7 +119,7 @@ mod tests {
                 assert_eq!(quotient(&before, &now, rank as u64), quotients[rank - 1], "{rank} of {n} × {m}");
             }
         }
-        // Five of each: from the third least to the third greatest of 25, as the table of Mann and Whitney has it for 5 %.
+        // Five of each: from the third least to the third greatest of 25, as in the table of Mann and Whitney for 5 %.
         let (before, now) = ([1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0]);
         let found = Ratio::of(&before, &now).expect("enough samples");
         assert_eq!((found.ratio, found.low, found.high), (3.0, 1.0, 5.0));
@@ -128,7 +132,7 @@ mod tests {
         assert!(found.is_clear() && found.low > 1.08 && found.high < 1.12, "{found:?}");
         let back = Ratio::of(&slower, &before).expect("enough samples");
         assert!((back.ratio * found.ratio - 1.0).abs() < 1e-12 && back.high < 1.0, "{back:?}");
-        // Of intervals of 95 % between samples of one kind, a few of 200 miss.
+        // Among 200 intervals of 95 % between samples of one kind, a few miss.
         let missed = (0..200).filter(|seed| {
             let found = Ratio::of(&times(2 * seed, 12, 1.0), &times(2 * seed + 1, 15, 1.0));
             found.is_some_and(|found| found.is_clear())

@@ -1,6 +1,6 @@
-//! Runs of one plan, one after the other: first those that warm it up, then those that are measured, last those that show when what
-//! happened. Times are measured without profile, as those of ways that are compared; a single measured run is profiled itself. If the model
-//! runs in phases, each time is that of the whole run.
+//! Consecutive runs of one plan: first runs that warm it up, then measured runs, last profiled runs. Times are measured
+//! without profiling, as in comparisons. If only one run is measured, it is profiled itself. If the model runs in
+//! phases, each time is that of the whole run.
 
 use super::load::{Load, LoadMeter};
 use super::nearest::Nearest;
@@ -12,76 +12,76 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What all runs together take at most where their number is not given, beyond one that warms up and one that is measured.
+/// Most time of all runs together if their number is not given, apart from one warm-up run and one measured run.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// Measured runs at most where their number is not given: enough for an interval of 95 % that leaves three of each end out.
+/// Most measured runs if their number is not given: enough for an interval of 95 % that leaves out three at each end.
 const MOST: u32 = 15;
 
-/// Measured runs at most within a duration: what is kept of each is bounded.
+/// Most measured runs within a duration, to bound the memory for their times.
 const MOST_TIMED: usize = 10_000_000;
 
-/// How often a plan is run.
+/// Options of a series.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SeriesOptions {
-    /// Runs before those that are measured; one if not given.
+    /// Runs before the measured runs. Default: 1.
     pub warmup: Option<u32>,
-    /// Measured runs, ≥ 1; as many as about a second holds if not given, but 15 at most.
+    /// Measured runs, ≥ 1. Default: as many as fit into about a second, but at most 15.
     pub repeat: Option<u32>,
-    /// For how long measured runs are made, where their number is not given.
+    /// Duration of the measured runs, if their number is not given.
     pub duration: Option<Duration>,
     /// Cancellation and time limit of each run.
     pub run: RunOptions,
 }
 
-/// What was measured of one plan. Times in milliseconds.
+/// Measurements of one plan. Times in milliseconds.
 pub struct Series {
-    /// Runs before those that were measured.
+    /// Runs before the measured runs.
     pub warmup: u32,
-    /// The first of all runs: it touches memory for the first time, unless the plan was run before.
+    /// Time of the first of all runs: it touches memory for the first time, unless the plan was run before.
     pub first_ms: f64,
     /// Each measured makespan, in the order of the runs.
     pub samples_ms: Vec<f64>,
-    /// Their median.
+    /// Median of the measured makespans.
     pub measured_ms: Median,
-    /// Whether a plan had its first run of all in the first measured run.
+    /// Whether the first measured run was the first run of a plan.
     pub cold: bool,
-    /// How long runs were predicted to take; `None` if that was not known before: see [`Run::predicted`].
+    /// Predicted time of runs; `None` if it was not known before: see [`Run::predicted`].
     pub predicted: Option<RunPrediction>,
     /// Load of the machine during the measured runs.
     pub load: Load,
     /// Predictions of nodes, links and the whole of `run`.
     pub accuracy: Accuracy,
-    /// The profiled run nearest to the median of the measured runs, with the outputs of the last. Figures of
-    /// nodes, devices, links and events come from it.
+    /// The profiled run nearest to the median of the measured runs, with the outputs of the last run. Figures of nodes,
+    /// devices, links and events come from it.
     pub run: Run,
 }
 
 impl SeriesOptions {
-    /// The same with so many measured runs, after so many that do not count.
+    /// Sets the measured runs (default: about a second, at most 15) and the runs before them (default: 1).
     pub fn with_runs(self, repeat: Option<u32>, warmup: Option<u32>) -> Self {
         Self { repeat, warmup, ..self }
     }
 
-    /// The same with measured runs for so long.
+    /// Sets the duration of the measured runs, if their number is not given (default: none).
     pub fn with_duration(self, duration: Option<Duration>) -> Self {
         Self { duration, ..self }
     }
 
-    /// The same with runs made like this.
+    /// Sets the options of each run.
     pub fn with_run(self, run: RunOptions) -> Self {
         Self { run, ..self }
     }
 
-    /// The number of runs at most; with a duration, of those that do not count for it.
+    /// Most runs of the series. If a duration is set, only runs that do not count for it.
     pub fn steps(&self) -> u64 {
         let (warmup, repeat) = (self.warmup.unwrap_or(1), self.repeat.unwrap_or(MOST));
         u64::from(warmup + repeat + if repeat == 1 { 0 } else { PROFILED })
     }
 }
 
-/// Runs a plan that is ready; `see` is given each run, of which those that have a profile can be learned from.
+/// Runs a plan that is ready. `see` is called with each run; profiled runs can be learned from.
 ///
 /// # Errors
 /// If a run fails.
@@ -104,7 +104,7 @@ pub fn measure(
     for _ in 0..warmup {
         run(false)?;
     }
-    // Where there is no time for more, the measured run shows when what happened.
+    // If there is no time for more runs, the measured run is also the profiled one.
     let single = match (options.repeat, options.duration) {
         (Some(repeat), _) => repeat <= 1,
         (None, Some(_)) => false,
@@ -122,7 +122,7 @@ pub fn measure(
         (None, None) => runs >= MOST as usize || out_of_time(0.75),
     };
     while !single && !enough(samples_ms.len()) {
-        // While outputs are held, those of the next run are written to fresh pages, which takes longer than most kernels.
+        // While outputs are held, the next run writes to fresh pages, which takes longer than most kernels.
         shown.outputs = Outputs::default();
         samples_ms.push(run_ms(&run(false)?));
     }
@@ -144,7 +144,7 @@ pub fn measure(
     Ok(Series { warmup, first_ms, samples_ms, measured_ms, cold, predicted, load, accuracy, run })
 }
 
-/// How long a run took.
+/// Time of a run in milliseconds.
 pub(crate) fn run_ms(run: &Run) -> f64 {
     run.took().as_secs_f64() * 1e3
 }

@@ -1,4 +1,4 @@
-//! Runs that several callers of one session make at the same time.
+//! Simultaneous runs by several callers of one session.
 
 use anabranch_execute::ExecError;
 use anabranch_session::SessionError;
@@ -8,23 +8,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What several callers at once measured.
+/// Measurements of several simultaneous callers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Together {
-    /// How long each run took its caller, in milliseconds, with what it waited for others; the runs of one caller one after the other.
+    /// Time that each run took its caller, in milliseconds, including waits for others. The runs of one caller are
+    /// consecutive.
     pub latencies_ms: Vec<f64>,
-    /// From the first run's begin to the last one's end.
+    /// Time from the start of the first run to the end of the last.
     pub took: Duration,
 }
 
 impl Together {
-    /// Adds what was measured later.
+    /// Adds later measurements.
     pub fn extend(&mut self, later: Self) {
         self.latencies_ms.extend(later.latencies_ms);
         self.took += later.took;
     }
 
-    /// Runs a second, of all callers; 0 of none.
+    /// Runs per second of all callers; 0 if there are none.
     pub fn runs_per_second(&self) -> f64 {
         let seconds = self.took.as_secs_f64();
         if seconds > 0.0 { self.latencies_ms.len() as f64 / seconds } else { 0.0 }
@@ -34,7 +35,8 @@ impl Together {
 /// Makes `each` runs from each of `callers` threads, which begin together.
 ///
 /// # Errors
-/// That of the first caller whose run fails, where the others end after the run that they are in; or if the system has no such number of threads.
+/// The error of the first caller whose run fails; the others end after their current run. Also if the system does not
+/// give enough threads.
 pub fn together(
     callers: NonZeroU32,
     each: u32,

@@ -1,30 +1,30 @@
-//! Whether a tensor is what is expected: the rule of the ONNX project's own test runner, but that integers have to be equal.
+//! Comparison of a tensor with the expected one, by the rule of the ONNX project's own test runner. Unlike there,
+//! integers have to be equal.
 
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{DType, Tensor};
 use half::{bf16, f16};
 
-/// By how much an element of floats may differ: `atol + rtol · |expected|`.
+/// Allowed difference of a float element: `atol + rtol · |expected|`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
-    /// Relative to what is expected.
+    /// Tolerance relative to the expected value.
     pub rtol: f64,
-    /// Absolute.
+    /// Absolute tolerance.
     pub atol: f64,
 }
 
-/// What a `bf16` may differ by at least, relative to itself: two units in its last place.
+/// Least relative tolerance of a `bf16`: two units in its last place.
 const BF16_RTOL: f64 = 1.0 / 64.0;
 
-/// The least relative tolerance of an `f16` against a wider type: a unit in its last place.
+/// Least relative tolerance of an `f16` against a wider type: a unit in its last place.
 const F16_RTOL: f64 = 1.0 / 1024.0;
 
 impl Tolerance {
-    /// Whether `found` is as expected; if not, what differs: type or shape, or how many elements and the first of them. What is not a
-    /// number is as expected where that is expected. O(elements).
+    /// Checks that `found` is as expected. NaN is as expected if NaN is expected. O(elements).
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is not, with the difference: type or shape, or the number of elements that differ and the first of them.
     pub fn compare(self, found: &Tensor, expected: &Tensor) -> Result<(), String> {
         if found.spec() != expected.spec() {
             return Err(format!("it is {} instead of {}", found.spec(), expected.spec()));
@@ -41,13 +41,14 @@ impl Tolerance {
         Err(format!("element {at} is {first}, not {wanted}{more}"))
     }
 
-    /// Whether one number is near enough to another; what is not a number is to what is none either.
+    /// Whether one number is near enough to another. NaN is near to NaN only.
     pub(super) fn admits(self, found: f64, expected: f64) -> bool {
         let equal = found == expected || found.is_nan() && expected.is_nan();
         equal || expected.is_finite() && (found - expected).abs() <= self.atol + self.rtol * expected.abs()
     }
 
-    /// The tolerance between numbers of these types: of what is rounded to a narrower type than it was, at least the unit in its last place.
+    /// Returns the tolerance between numbers of these types. If a number is rounded to a narrower type, it is at least
+    /// the unit in that type's last place.
     pub fn for_types(self, found: DType, expected: DType) -> Self {
         let least = match (found, expected) {
             (DType::BF16, _) | (_, DType::BF16) => BF16_RTOL,
@@ -58,7 +59,7 @@ impl Tolerance {
     }
 }
 
-/// The elements of a tensor of floating-point numbers.
+/// Returns the elements of a tensor of floating-point numbers.
 pub fn floats(tensor: &Tensor) -> Option<Vec<f64>> {
     fn widened<T: Element>(tensor: &Tensor, widen: impl Fn(T) -> f64) -> Option<Vec<f64>> {
         Some(tensor.elements::<T>()?.iter().map(|element| widen(*element)).collect())

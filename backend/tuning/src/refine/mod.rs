@@ -1,10 +1,12 @@
-//! Runs, learns, and places again: until the plan is as good as what was measured lets it be.
+//! Runs plans, learns from the runs, and places again, until measurements give no better plan.
 //!
-//! In each round the plan kept so far, the plan that the newest costs propose, and every device on its own are run in turn; the
-//! one of least measured median is kept. So the plan that remains was never slower than the best single device, by the
-//! measurements of the last round. What was measured of all of them goes into the costs of the next round, and into what is predicted
-//! then of the plan that was kept. If the model runs in phases, a plan is that of the first one with the plans of the others that its runs make,
-//! and each time is that of the whole run. Nobody predicts that before a run, so each round tries a new plan.
+//! Each round runs the best plan so far, the plan that the newest costs propose, and every device on its own, in turn.
+//! The plan with the least measured median is kept. So the final plan was never slower than the best single device, by
+//! the measurements of the last round. The measurements of all plans go into the costs of the next round, and into the
+//! prediction of the plan that was kept.
+//!
+//! If the model runs in phases, a plan is the first phase's plan together with the plans of later phases that its runs
+//! make. Each time is that of the whole run. It cannot be predicted before a run, so each round tries a new plan.
 
 #![forbid(unsafe_code)]
 
@@ -18,76 +20,77 @@ use anabranch_session::{Inputs, Session, SessionError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Runs of each plan in a round before those that count: the first touches memory for the first time.
+/// Unmeasured runs of each plan in a round: the first touches memory for the first time.
 const WARMUP: u32 = 2;
 
-/// How a plan is refined.
+/// Options of a refinement.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RefineOptions {
-    /// Rounds, ≥ 1. The first measures the plan as it is placed now.
+    /// Number of rounds, ≥ 1. The first measures the plan as it is placed now.
     pub rounds: u32,
     /// Measured runs of each plan in a round, ≥ 1.
     pub repeat: u32,
-    /// A new plan is tried where it is predicted to be faster by more than this part, or nobody can predict it.
+    /// Relative gain above which a new plan is tried (default: 0.02). A plan that cannot be predicted is always tried.
     pub threshold: f64,
     /// Cancellation and time limit of each run.
     pub run: RunOptions,
 }
 
-/// What was tried, and what is kept.
+/// Result of a refinement.
 pub struct Refined {
-    /// The plan that is kept, with what the costs of all rounds predict of it.
+    /// The plan that is kept, with the predictions of the costs of all rounds.
     pub planned: Arc<Planned>,
-    /// What was measured of it at the end, after all that was learned.
+    /// Measurements of the plan at the end, after all rounds.
     pub series: Series,
-    /// What happened.
+    /// Report of the rounds.
     pub refinement: Refinement,
 }
 
-/// All rounds. Times in milliseconds.
+/// Report of all rounds. Times in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refinement {
-    /// A new plan was tried where it was predicted to be faster by more than this part.
+    /// Relative gain above which a new plan was tried.
     pub threshold: f64,
-    /// The rounds.
+    /// Reports of the rounds.
     pub rounds: Vec<Round>,
 }
 
-/// One round.
+/// Report of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// From 1.
+    /// Number of the round, from 1.
     pub round: u32,
-    /// The plan kept so far.
+    /// The best plan so far.
     pub plan: Measured,
-    /// By how much the plan of the newest costs was predicted to be faster, in percent of the plan kept so far.
+    /// Predicted gain of the plan of the newest costs, in percent of the best plan so far.
     pub predicted_gain_percent: Option<f64>,
-    /// That plan, if it was different and predicted to be faster by more than the threshold.
+    /// The plan of the newest costs, if it was different and its predicted gain was above the threshold.
     pub proposal: Option<Measured>,
-    /// Each device on its own, unless that is what a plan does already.
+    /// Each device on its own, unless a plan already is that.
     pub singles: Vec<Measured>,
-    /// What is kept from this round on.
+    /// Decision of the round.
     pub verdict: Verdict,
-    /// By how much of their measured time the nodes of the plan kept so far were predicted too long or too short, with the costs before
-    /// the round, in percent ([`Accuracy::node_error`](anabranch_learning::Accuracy::node_error)).
+    /// Sum of the prediction errors of the nodes of the best plan so far, with the costs before the round. In percent
+    /// of their measured time ([`Accuracy::node_error`](anabranch_learning::Accuracy::node_error)).
     pub node_error_percent: Option<f64>,
-    /// The same of its copies over links.
+    /// Sum of the prediction errors of its copies over links, in percent of their measured time.
     pub link_error_percent: Option<f64>,
 }
 
-/// A plan in a round.
+/// Measurements of a plan in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The strategy or device.
+    /// Strategy or device.
     pub place: String,
-    /// The makespan predicted with the costs before the round; `None` of a model that runs in phases, of which this is the first one's plan.
+    /// Makespan predicted with the costs before the round; `None` if the model runs in phases and this is the first
+    /// phase's plan.
     pub predicted_ms: Option<f64>,
-    /// The measured makespan.
+    /// Measured makespan.
     pub measured_ms: Median,
 }
 
-/// How a round ends.
+/// Decision at the end of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -108,34 +111,35 @@ struct Entry {
 }
 
 impl RefineOptions {
-    /// So many rounds with so many measured runs of each plan. Plans are tried that are predicted to be 2 % faster.
+    /// Returns options for `rounds` rounds with `repeat` measured runs of each plan. Plans are tried if they are
+    /// predicted to be more than 2 % faster.
     pub fn new(rounds: u32, repeat: u32) -> Self {
         Self { rounds, repeat, threshold: 0.02, run: RunOptions::default() }
     }
 
-    /// The same, trying plans that are predicted to be faster by more than this part.
+    /// Sets the predicted relative gain above which a plan is tried (default: 0.02).
     pub fn with_threshold(self, threshold: f64) -> Self {
         Self { threshold, ..self }
     }
 
-    /// The same with runs made like this.
+    /// Sets the options of each run.
     pub fn with_run(self, run: RunOptions) -> Self {
         Self { run, ..self }
     }
 
-    /// The runs at the end.
+    /// Options of the runs at the end.
     fn series(&self) -> SeriesOptions {
         SeriesOptions::default().with_runs(Some(self.repeat.max(1)), Some(WARMUP)).with_run(self.run.clone())
     }
 
-    /// The number of runs at most, each of which is one step of progress.
+    /// Most runs, each of which is one step of progress.
     pub fn steps(&self, session: &Session) -> u64 {
         let plans = 3 + session.inventory().gpus.len() as u64;
         u64::from(self.rounds) * u64::from(WARMUP + self.repeat + PROFILED) * plans + self.series().steps()
     }
 }
 
-/// Refines the session's plan for inputs of these shapes; `step` is called after each run.
+/// Refines the session's plan for inputs of these shapes. `step` is called after each run.
 ///
 /// # Errors
 /// If there is no plan, or a run fails.
@@ -148,7 +152,7 @@ pub fn refine(
     let mut choice = session.choice();
     let mut current = Entry::new(session.plan_with(inputs, &choice)?);
     if let Strategy::PlanFile(_) = choice.strategy {
-        // The file says how to begin; what is learned needs a strategy.
+        // The file gives the first plan. Later plans need a strategy.
         choice.strategy = Strategy::AUTO;
     }
     let mut rounds = Vec::new();
@@ -184,7 +188,7 @@ pub fn refine(
 }
 
 impl Refinement {
-    /// The measured makespan of the plan that is kept, in the last round.
+    /// Returns the measured makespan of the plan that is kept, in the last round.
     pub fn kept_ms(&self) -> Option<Median> {
         let last = self.rounds.last()?;
         let medians = [Some(&last.plan), last.proposal.as_ref()].into_iter().flatten().chain(&last.singles);
@@ -208,7 +212,7 @@ impl Entry {
         Self { place: planned.plan().strategy().to_owned(), planned }
     }
 
-    /// The predicted makespan, in seconds.
+    /// Predicted makespan, in seconds.
     fn predicted(&self) -> f64 {
         self.planned.plan().predicted().makespan
     }
@@ -219,8 +223,10 @@ impl Entry {
     }
 }
 
-/// Predicts the current plan anew and places again: the predicted gain in percent, and the new plan if it is worth a try. If the model runs in
-/// phases, only runs tell whether it is.
+/// Predicts the current plan with the newest costs and places again. Returns the predicted gain in percent, and the new
+/// plan if it should be tried.
+///
+/// If the model runs in phases, only runs show whether it is faster.
 fn propose(
     session: &Session,
     inputs: &Inputs,
@@ -241,7 +247,7 @@ fn propose(
     Ok((Some(gain * 100.0), (gain > threshold).then_some(proposal)))
 }
 
-/// Adds the fastest CPU device on its own, and each GPU with what it can run, where the constraints allow it.
+/// Adds the fastest CPU device on its own, and each GPU with the nodes that it can run, if the constraints allow it.
 fn add_singles(
     session: &Session,
     inputs: &Inputs,
@@ -256,7 +262,7 @@ fn add_singles(
             Ok(planned) if !entries.iter().any(|entry| entry.planned.is_same_plan(&planned)) => {
                 entries.push(Entry { place, planned });
             }
-            // A device that must not or cannot hold the whole is no candidate.
+            // A device that must not or cannot hold the whole model is not a candidate.
             Ok(_) => {}
             Err(error) if error.is_infeasible() => {}
             Err(error) => return Err(error),
@@ -265,7 +271,7 @@ fn add_singles(
     Ok(())
 }
 
-/// Runs all entries in turn and learns from them: the medians by entry, and the errors of the first.
+/// Runs all entries in turn and learns from them. Returns the medians by entry, and the errors of the first.
 fn play(
     session: &Session,
     inputs: &Inputs,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// What a static library of this crate needs beside itself (`rustc --print native-static-libs`).
+/// Libraries that a static library of this crate needs (`rustc --print native-static-libs`).
 const STATIC_LIBRARIES: [&str; 6] = ["-lhwloc", "-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"];
 
 #[derive(Clone, Copy)]
@@ -15,17 +15,17 @@ enum Linked {
     Statically,
 }
 
-/// A file of the repository.
+/// Returns the path of a file of the repository.
 fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// Where the libraries are that were built with this test.
+/// Returns the directory of the libraries that were built with this test.
 fn libraries() -> PathBuf {
     std::env::current_exe().expect("a test is a file").parent().expect("in a directory").to_path_buf()
 }
 
-/// Compiles a program against the committed header, without a warning.
+/// Compiles a program against the committed header. There must be no warnings.
 fn compiled(sources: &[&str], linked: Linked, directory: &TempDir) -> PathBuf {
     let (libraries, program) = (libraries(), directory.path().join("program"));
     let mut command = Command::new("cc");
@@ -43,7 +43,7 @@ fn compiled(sources: &[&str], linked: Linked, directory: &TempDir) -> PathBuf {
     program
 }
 
-/// What a program said that ended well.
+/// Returns the output of a successful program.
 fn succeeded(output: &Output) -> String {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}: {told}{}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -54,8 +54,8 @@ fn run(program: &Path, arguments: &[&OsStr]) -> String {
     succeeded(&Command::new(program).args(arguments).output().expect("it starts"))
 }
 
-/// The same under valgrind: nothing may be read or written that is not there or means nothing, and nothing be lost. `None` where there is no
-/// valgrind and tools are not required.
+/// Runs a program under valgrind, which must find no invalid access, no use of undefined values, and no leaks. `None`
+/// if there is no valgrind and tools are not required.
 fn valgrind(program: &Path, arguments: &[&OsStr]) -> Option<String> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         let asked = std::env::var_os("ANABRANCH_REQUIRE_TOOLS").is_some();
@@ -69,7 +69,7 @@ fn valgrind(program: &Path, arguments: &[&OsStr]) -> Option<String> {
     Some(succeeded(&command.arg(program).args(arguments).output().expect("it starts")))
 }
 
-/// A model whose output is its input under another shape, which the plan hands on as it is.
+/// Writes a model whose output is its input in another shape, which the plan passes on unchanged.
 fn reshape(directory: &TempDir) -> PathBuf {
     let shape = TensorProto::raw("shape", 7, &[2], [2i64, -1].iter().flat_map(|size| size.to_le_bytes()).collect());
     let graph = GraphProto {

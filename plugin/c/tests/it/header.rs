@@ -1,4 +1,4 @@
-//! The committed header is what cbindgen makes of the crate.
+//! The committed header equals cbindgen's output for the crate.
 
 use std::path::Path;
 use std::process::Command;

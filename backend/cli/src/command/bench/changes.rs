@@ -1,4 +1,5 @@
-//! What changed between two results: for each model and way in both, how many times as long runs take, and how sure that is.
+//! Changes between two results: for each model and configuration in both, the ratio of the times of runs, with its
+//! confidence interval.
 
 use super::results::ending;
 use anabranch::compare::{Comparison, Outcome, Ratio, Way};
@@ -7,35 +8,35 @@ use anabranch_report::text::{digits, duration};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Characters of a model's name in the table at most.
+/// Most characters of a model's name in the table.
 const NAME: usize = 28;
 
 /// All changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Changes {
-    /// By model and way, in the order of the later results.
+    /// Changes by model and configuration, in the order of the later results.
     changed: Vec<Change>,
-    /// Models and ways of the earlier results that were not measured again.
+    /// Models and configurations of the earlier results that were not measured again.
     missing: Vec<(String, Way)>,
-    /// Those that only the later results have.
+    /// Models and configurations that only the later results have.
     new: Vec<(String, Way)>,
 }
 
-/// One way of one model. Times in milliseconds.
+/// Change of one model in one configuration. Times in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Change {
     model: String,
     way: Way,
     before_ms: f64,
     now_ms: f64,
-    /// How many times as long runs take now; nothing where runs are too few to tell.
+    /// Ratio of the times now to the times before; `None` if there are too few runs.
     ratio: Option<Ratio>,
     runs_per_second_before: f64,
     runs_per_second_now: f64,
 }
 
 impl Changes {
-    /// Of what is in both.
+    /// Compares the configurations that are in both.
     pub(super) fn between(before: &[Comparison], now: &[Comparison]) -> Self {
         let (before, now) = (outcomes(before), outcomes(now));
         let changed = now.iter().filter_map(|own| Some(Change::of(own.0, find(&before, own)?, own.1)));
@@ -46,7 +47,8 @@ impl Changes {
         Self { changed: changed.collect(), missing: alone(&before, &now), new: alone(&now, &before) }
     }
 
-    /// What is slower by more than so many percent and certainly slower, in words; nothing if there is none.
+    /// Describes the configurations that are slower by more than `percent` and certainly slower; `None` if there are
+    /// none.
     pub(super) fn slower(&self, percent: f64) -> Option<String> {
         let most = 1.0 + percent / 100.0;
         let is_slower = |change: &&Change| change.ratio.is_some_and(|ratio| ratio.low > 1.0 && ratio.ratio > most);
@@ -59,7 +61,7 @@ impl Changes {
         ))
     }
 
-    /// Why nobody can say that nothing became slower, in words; nothing if everything of the earlier results was compared.
+    /// Describes why it is unknown whether a configuration became slower; `None` if all earlier results were compared.
     pub(super) fn untold(&self) -> Option<String> {
         if let Some((model, way)) = self.missing.first() {
             let (count, place) = (self.missing.len(), &way.place);
@@ -79,12 +81,12 @@ impl Changes {
 /// An outcome with its model.
 type Named<'a> = (&'a str, &'a Outcome);
 
-/// The outcome of the same model and way.
+/// Returns the outcome of the same model and configuration.
 fn find<'a>(among: &[Named<'a>], (model, outcome): &Named<'_>) -> Option<&'a Outcome> {
     among.iter().find(|(other, one)| other == model && one.way == outcome.way).map(|(_, one)| *one)
 }
 
-/// All outcomes with their models.
+/// Returns all outcomes with their models.
 fn outcomes(comparisons: &[Comparison]) -> Vec<Named<'_>> {
     let mut all = Vec::new();
     for comparison in comparisons {
@@ -110,7 +112,7 @@ impl Change {
         self.ratio.map_or(1.0, |ratio| ratio.ratio)
     }
 
-    /// In words.
+    /// Returns the change in words.
     fn verdict(&self) -> String {
         let percent = |times: f64| digits(100.0 * (times - 1.0).abs(), 1);
         match self.ratio {

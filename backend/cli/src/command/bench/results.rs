@@ -1,4 +1,4 @@
-//! The results of a bench: a file to keep, and a table.
+//! Results of a bench: a file to keep, and a table.
 
 use super::changes::Changes;
 use crate::command::args::DeviceArgs;
@@ -15,16 +15,16 @@ use std::fmt::Write;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-/// What `format` says in every file of results.
+/// Value of `format` in every file of results.
 const FORMAT: &str = "anabranch-bench";
 
-/// The version that this build writes and reads.
+/// Version that this build writes and reads.
 const VERSION: u32 = 1;
 
-/// Characters of a model's name in the table at most: the end of a path tells more than its beginning.
+/// Most characters of a model's name in the table: the end of a path is more distinctive than its start.
 const NAME: usize = 24;
 
-/// What was measured, of which models, where and by what. Times in milliseconds, sizes in bytes.
+/// Measurements, with their models, machine and program. Times in milliseconds, sizes in bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Results {
     /// `anabranch-bench`.
@@ -35,21 +35,21 @@ pub(super) struct Results {
     program: String,
     /// Version of the kernels.
     kernels: u32,
-    /// The machine, as the cost store calls it.
+    /// Fingerprint of the machine, as in the cost store.
     machine: String,
-    /// What was measured of each model.
+    /// Measurements of each model.
     pub(super) models: Vec<Comparison>,
-    /// Models that could not be measured, and why.
+    /// Models that could not be measured, with the reasons.
     pub(super) failed: Vec<(String, String)>,
-    /// What changed since earlier results.
+    /// Changes since earlier results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) changes: Option<Changes>,
 }
 
 impl Results {
-    /// Nothing yet, on these devices.
+    /// Makes empty results for these devices.
     pub(super) fn new(devices: &DeviceArgs) -> Result<Self, CliError> {
-        // The machine is the same without its GPUs, and found sooner.
+        // The fingerprint does not depend on GPUs, and detection without them is faster.
         let options = devices.options()?;
         let machine = detect(&options.clone().without_gpu()).or_else(|_| detect(&options))?.fingerprint();
         Ok(Self {
@@ -64,7 +64,7 @@ impl Results {
         })
     }
 
-    /// Reads a file that `-o` wrote.
+    /// Reads a file that was written by `-o`.
     pub(super) fn read(path: &Path) -> Result<Self, CliError> {
         let refused = |problem: String| {
             CliError::in_file(
@@ -80,7 +80,7 @@ impl Results {
         }
     }
 
-    /// Whether results of so many callers can be compared to these.
+    /// Checks that results with this number of callers can be compared to these.
     pub(super) fn check(&self, callers: NonZeroU32) -> Result<(), String> {
         match self.models.iter().find(|model| model.callers != callers) {
             None => Ok(()),
@@ -93,7 +93,7 @@ impl Results {
         }
     }
 
-    /// What else differs from others, for people to weigh.
+    /// Describes other differences from later results, for people to judge.
     pub(super) fn differences(&self, now: &Self) -> Vec<String> {
         let mut differences = Vec::new();
         if self.machine != now.machine {
@@ -106,7 +106,7 @@ impl Results {
         differences
     }
 
-    /// Of which models the devices differ from those of later results, for people to weigh.
+    /// Describes differences of the models' devices from those of later results, for people to judge.
     pub(super) fn device_differences(&self, now: &Self) -> Vec<String> {
         let names = |model: &Comparison| model.devices.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
         let difference = |own: &Comparison| {
@@ -171,7 +171,7 @@ fn row(comparison: &Comparison, outcome: &Outcome, names: &Names, best: f64) -> 
     ]
 }
 
-/// `text`, or its end where it is longer than `width` characters.
+/// Returns `text`, or its end if it is longer than `width` characters.
 pub(super) fn ending(text: &str, width: usize) -> String {
     match text.chars().count().checked_sub(width) {
         None | Some(0) => text.to_owned(),

@@ -68,7 +68,7 @@ impl Story {
         text
     }
 
-    /// The page opens with the story; the charts of the comparison follow.
+    /// Returns the page: it opens with the story, followed by the charts of the comparison.
     pub(super) fn page(&self, after: &Compared) -> String {
         let mut facts: Vec<(&str, String)> = vec![("devices", self.devices.join("; "))];
         facts.extend(self.findings.iter().cloned());
@@ -92,14 +92,14 @@ fn of_way<'a>(comparison: &'a Comparison, place: &str) -> Option<&'a Outcome> {
     comparison.outcomes.iter().find(|outcome| outcome.way.place == place)
 }
 
-/// The device that is fastest alone.
+/// Returns the device that is fastest alone.
 fn fastest_device<'a>(comparison: &'a Comparison, inventory: &Inventory) -> Option<&'a Outcome> {
     let is_device = |outcome: &&Outcome| inventory.device(&outcome.way.place).is_some();
     let alone = comparison.outcomes.iter().filter(is_device);
     alone.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median))
 }
 
-/// The time that was measured last, of the outcomes before and after learning.
+/// Returns the last measured time of the outcomes before and after learning.
 fn latest_ms([before, after]: &[Option<&Outcome>; 2]) -> f64 {
     after.or(*before).map_or(f64::INFINITY, |outcome| outcome.measured_ms.median)
 }

@@ -1,4 +1,4 @@
-//! Task graphs: the fewest devices of their platform, or the fewest cores and alike devices, by calculation, with bounds.
+//! Computes for task graphs the fewest devices of their platform, or the fewest cores and alike devices, with bounds.
 
 use super::super::interrupt::end_on_interrupt;
 use super::super::simulate::on_devices;
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The greatest partitions that are listed.
+/// Most partitions that are listed, the greatest first.
 const MOST_PARTS: usize = 20;
-/// Placements that `auto` simulates for each set of devices, of which there are many.
+/// Placements that `auto` simulates for each set of devices: few, because there are many sets.
 const SEARCHED: u64 = 1000;
 
 pub(super) struct Graph<'c> {
@@ -39,7 +39,7 @@ struct Alone {
     name: String,
     workload: Workload,
     time_unit: Option<String>,
-    /// What it was unrolled from.
+    /// Physical graph from which it was made.
     physical: Option<PhysicalGraph>,
 }
 
@@ -69,7 +69,7 @@ impl Graph<'_> {
         }
     }
 
-    /// The problem of a file that has one.
+    /// Solves the problem of a file that holds only one.
     fn on_only(&self, problems: &[LoadedProblem], output: Output) -> Result<(), CliError> {
         match problems {
             [one] => self.on_platform(one, output),
@@ -80,12 +80,12 @@ impl Graph<'_> {
         }
     }
 
-    /// The deadline in a graph's unit of time.
+    /// Returns the deadline in a graph's unit of time.
     fn deadline(&self, best: f64, unit: Option<&str>) -> Result<f64, CliError> {
         let millisecond = nanoseconds(unit).map(|unit| 1e6 / unit);
         let millisecond = match (self.goal, millisecond, unit) {
             (_, Some(millisecond), _) => millisecond,
-            // Of a graph that does not say what its unit is, the deadline is in it.
+            // If the graph does not name its unit, the deadline is in that unit.
             (Goal::Within(_), ..) | (.., None) => 1.0,
             (Goal::Deadline(_), None, Some(unit)) => {
                 return Err(self.about(format!(
@@ -101,7 +101,7 @@ impl Graph<'_> {
         CliError::in_file(self.path, error)
     }
 
-    /// Which devices of its platform do.
+    /// Finds the fewest devices of the graph's platform.
     fn on_platform(&self, loaded: &LoadedProblem, output: Output) -> Result<(), CliError> {
         self.command.alike.refuse("a graph with devices of its own")?;
         let mut loaded = loaded.clone();
@@ -161,7 +161,7 @@ impl Graph<'_> {
         output.text_or_json(text, &value)
     }
 
-    /// How many cores and alike devices do.
+    /// Finds the fewest cores and alike devices.
     fn on_alike(&self, alone: &Alone, output: Output) -> Result<(), CliError> {
         let alike = &self.command.alike;
         let capacity = Capacity { cores: alike.cores.unwrap_or(CORES), memory: alike.device_memory };
@@ -206,7 +206,7 @@ impl Graph<'_> {
     }
 }
 
-/// What was found on alike devices.
+/// Results on alike devices.
 struct Answers {
     parallelism: u64,
     zeroed: Partitioning,
@@ -224,7 +224,7 @@ impl Answers {
         Ok(Answers { parallelism: problem.parallelism(), zeroed, cores, partitions, devices })
     }
 
-    /// What the checker says first.
+    /// Returns the first violation that the checker finds.
     fn wrong(&self, problem: &Problem<'_>) -> Option<String> {
         let mut violations = check_partitioning(problem, &self.zeroed);
         if let Ok(partitions) = &self.partitions {

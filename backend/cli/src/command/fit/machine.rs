@@ -1,33 +1,33 @@
-//! The parts of this machine that a model could do with: some of its devices, with so many threads each.
+//! Parts of this machine that a model might need: some of its devices, with a limited number of threads each.
 
 use anabranch::device::Inventory;
 use serde::Serialize;
 use std::num::NonZeroUsize;
 
-/// Devices of which all subsets are tried; of more, the first few of each kind.
+/// Most devices of which all subsets are tried. If there are more, the first few of each kind are tried.
 const MOST_SUBSETS: usize = 5;
 
 /// Some devices of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Part {
-    /// How many.
+    /// Number of devices.
     pub(super) count: usize,
-    /// Threads of all CPU devices together, one a core.
+    /// Threads of all CPU devices together, one per core.
     pub(super) cores: usize,
-    /// Their names, CPU devices first.
+    /// Names of the devices, CPU devices first.
     pub(super) devices: Vec<String>,
-    /// Threads of each CPU device at most.
+    /// Most threads of each CPU device.
     pub(super) threads: NonZeroUsize,
 }
 
 impl Part {
-    /// All of the machine.
+    /// Returns the whole machine.
     pub(super) fn whole(inventory: &Inventory) -> Self {
         let threads = inventory.cpus.iter().map(|cpu| cpu.threads).max().and_then(NonZeroUsize::new);
         Self::of(inventory, (0..inventory.devices().count()).collect(), threads.unwrap_or(NonZeroUsize::MIN))
     }
 
-    /// Every part that is tried, the one of fewest devices first, of these the one of fewest cores.
+    /// Returns every part to try, sorted by number of devices, then of cores.
     pub(super) fn all(inventory: &Inventory) -> Vec<Self> {
         let whole = Self::whole(inventory);
         let of = |devices: Vec<usize>| {
@@ -36,7 +36,7 @@ impl Part {
         let mut parts: Vec<Self> =
             subsets(inventory.cpus.len(), inventory.gpus.len()).into_iter().flat_map(of).collect();
         parts.sort();
-        // Beyond the threads that its devices have, more threads are no other part.
+        // More threads than its devices have do not make another part.
         parts.dedup_by(|one, other| one.devices == other.devices && one.cores == other.cores);
         parts
     }
@@ -54,13 +54,13 @@ impl Part {
     }
 }
 
-/// 1, 2, 3, 4, and from there half as many again each time, and `most`.
+/// Returns 1, 2, 3, 4, then each time half as many again, and `most`.
 fn threads_up_to(most: usize) -> impl Iterator<Item = NonZeroUsize> {
     let next = move |&count: &usize| (count < most).then(|| (count + (count / 2).max(1)).min(most));
     std::iter::successors(Some(1), next).filter_map(NonZeroUsize::new)
 }
 
-/// Sets of devices with a CPU device among them, by place, CPU devices first.
+/// Returns sets of devices with at least one CPU device, by index, CPU devices first.
 fn subsets(cpus: usize, gpus: usize) -> Vec<Vec<usize>> {
     let count = cpus + gpus;
     if count <= MOST_SUBSETS {

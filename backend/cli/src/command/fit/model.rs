@@ -1,4 +1,5 @@
-//! The search for the smallest part of this machine that keeps a model's time: planned, then run with just that.
+//! Searches for the smallest part of this machine that keeps a model's time: plans for each part, then runs with only
+//! that part.
 
 use super::super::args::PlaceArgs;
 use super::super::interrupt::{cancel_on_interrupt, cancelled};
@@ -15,13 +16,13 @@ use anabranch::plan::{PlanOptions, StreamMode};
 use anabranch::planning::{Order, PlanChoice};
 use anabranch_placement::footprint::live_bytes;
 
-/// By how many times its prediction may be over the deadline of a part that is run all the same: predictions err.
+/// A part is run even if its prediction exceeds the deadline, up to this factor: predictions err.
 const TRUST: f64 = 1.3;
 
-/// Plans of a part of the machine that are run before it is given up.
+/// Most plans of a part that are run before the part is given up.
 const MOST_RUNS: usize = 3;
 
-/// Halvings of what memory may still be spared: to a 64th of what the plan without limits takes.
+/// Number of halvings of the memory that may still be saved: down to a 64th of what the plan without limits takes.
 const HALVINGS: u32 = 6;
 
 pub(super) struct Search<'c> {
@@ -29,16 +30,16 @@ pub(super) struct Search<'c> {
     pub(super) goal: Goal,
 }
 
-/// A part of the machine, opened, with its plans: the one of the least prediction first.
+/// A part of the machine that was opened, with its plans, the least prediction first.
 struct Candidate {
     part: Part,
-    /// Under which its plans were made, beside those that are given.
+    /// Memory limits of its plans, besides the given ones.
     limits: Vec<(String, u64)>,
     opened: Opened,
     plans: Vec<Way>,
 }
 
-/// A plan that keeps the deadline with less memory than others.
+/// The plan with the least memory that keeps the deadline.
 type Least = Option<(Row, Way)>;
 
 impl Search<'_> {
@@ -71,7 +72,7 @@ impl Search<'_> {
         if let Some(row) = report.fewest.clone() {
             let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
             let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
-            // The problem of a model in phases covers the first phase alone.
+            // The problem of a model in phases covers only the first phase.
             let bounded = least.as_ref().filter(|(_, way)| way.planned.rest().is_none());
             report.beside = bounded.map(|least| self.bounds(&smallest, least)).transpose()?;
             report.least_memory = least.map(|(row, _)| row);
@@ -111,7 +112,7 @@ impl Search<'_> {
         }
     }
 
-    /// Opens a part and plans for it; `None`, with the reason in the report, where there is no plan.
+    /// Opens a part and plans for it. Returns `None`, with the reason in the report, if there is no plan.
     fn open(
         &self,
         part: &Part,
@@ -125,7 +126,7 @@ impl Search<'_> {
             devices.memory.push((name.clone(), *bytes));
         }
         let opened = match open(&devices, None, &self.command.model, &PlaceArgs::any(&self.command.constraints), true) {
-            // Not even the inputs have room.
+            // Even the inputs exceed the limit.
             Err(error) if !limits.is_empty() && !error.is_fault() => return Ok(Err(error.message)),
             opened => opened?,
         };
@@ -136,7 +137,7 @@ impl Search<'_> {
         }
     }
 
-    /// Runs the plans of a part that could keep the deadline, until one does.
+    /// Runs plans of a part that could keep the deadline, until one does.
     fn attempt(
         &self,
         part: Part,
@@ -166,7 +167,8 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Runs the plans of the smallest part that take less memory than `best`, which kept the deadline, the least first, until one keeps it.
+    /// Runs the plans of the smallest part that take less memory than `best`, which kept the deadline. Starts with the
+    /// least memory, and ends when a plan keeps the deadline.
     fn of_the_plans(
         &self,
         candidate: &Candidate,
@@ -190,8 +192,10 @@ impl Search<'_> {
         Ok(found.map(|way| (best.clone(), way.clone())))
     }
 
-    /// Plans for the same devices under ever other limits of their memory, by bisection of the share that each may take of what it takes
-    /// without: plans that are predicted to keep the deadline are run.
+    /// Plans for these devices under ever lower memory limits, by bisection of the share of its unlimited memory that
+    /// each device may use.
+    ///
+    /// Runs the plans that are predicted to keep the deadline.
     fn under_limits(
         &self,
         candidate: &Candidate,
@@ -229,7 +233,8 @@ impl Search<'_> {
         let way = &plans[plan];
         let options = SeriesOptions::default().with_runs(self.command.repeat, None).with_run(run.clone());
         let prepared = opened.session.ready(&way.planned)?;
-        // What is learned would change the predictions of plans that were made before; the store gets it for the next time.
+        // Learned costs would change the predictions of plans that were made before. The store keeps them for the next
+        // time.
         let series = measure(&opened.session, &opened.inputs, &prepared, &options, &mut |run| {
             opened.session.learn(run);
         });
@@ -239,7 +244,7 @@ impl Search<'_> {
         Ok(row.under(limits))
     }
 
-    /// What data take in any order, beside what the plan of least memory takes for other things.
+    /// Returns bounds on the memory of data in any order, next to the other memory of the plan of least memory.
     fn bounds(&self, candidate: &Candidate, (row, way): &(Row, Way)) -> Result<Beside, CliError> {
         let problem = candidate.opened.session.problem(&candidate.opened.inputs)?;
         let live = live_bytes(&problem.graph).map_err(CliError::internal)?;

@@ -1,4 +1,4 @@
-//! What was found of a model: a line for each plan that was run, the smallest that kept the time, and bounds of its memory.
+//! Results for a model: a line for each plan that was run, the smallest that kept the time, and bounds of its memory.
 
 use super::Goal;
 use super::machine::Part;
@@ -13,22 +13,22 @@ use anabranch_report::text::{duration, interval};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Everything about one model.
+/// Report on one model.
 #[derive(Serialize)]
 pub(super) struct Report {
     model: String,
     deadline_ms: f64,
-    /// How much longer it may take than on the whole machine, in percent, where that is the goal.
+    /// Allowed extra time over the whole machine, in percent, if that is the goal.
     within_percent: Option<f64>,
-    /// The fastest plan of the whole machine.
+    /// Fastest plan of the whole machine.
     whole: Row,
     /// Every plan that was run or ruled out, in this order.
     pub(super) tried: Vec<Row>,
-    /// Parts of the machine for which there is no plan, and why.
+    /// Parts of the machine without a plan, with the reasons.
     pub(super) without_a_plan: Vec<(String, String)>,
     /// The fewest devices and cores that kept the deadline.
     pub(super) fewest: Option<Row>,
-    /// The least memory on these that kept it.
+    /// The least memory on these that kept the deadline.
     pub(super) least_memory: Option<Row>,
     pub(super) beside: Option<Beside>,
 }
@@ -40,38 +40,39 @@ pub(super) struct Row {
     place: String,
     order: String,
     stream: &'static str,
-    /// Limits of memory that the plan was made under, as `--memory` takes them.
+    /// Memory limits of the plan, in the form of `--memory`.
     limits: Vec<String>,
     /// Prediction for the whole run.
     predicted_ms: f64,
     pub(super) measured_ms: Median,
-    /// Whether it was run.
+    /// Whether the plan was run.
     measured: bool,
-    /// What the plan takes of all devices, and what was taken at most.
+    /// Bytes that the plan takes on all devices, and the most that was taken.
     pub(super) planned_bytes: u64,
     measured_bytes: u64,
     /// Whether the median was within the deadline.
     pub(super) kept: bool,
 }
 
-/// What memory the data take in any order, held against a run. Bytes.
+/// Memory of the data in any order, compared with a run. Bytes.
 #[derive(Serialize)]
 pub(super) struct Beside {
-    /// Data at most, whatever the order.
+    /// Upper bound on the data, over all orders.
     any_order: u64,
-    /// Data at least, whatever the order.
+    /// Lower bound on the data, over all orders.
     each_order: u64,
-    /// Data at most in the plan's order, on all devices together.
+    /// Most data in the plan's order, on all devices together.
     this_order: u64,
-    /// What is there all the time: constants, what kernels keep, scratch memory, buffers of links, the caller's tensors.
+    /// Memory that is always taken: constants, the kernels' own data, scratch memory, buffers of links, the caller's
+    /// tensors.
     other: u64,
-    /// `any_order` on each device that holds data, and `other`.
+    /// `any_order` on each device that holds data, plus `other`.
     bound: u64,
-    /// What the plan's slots are larger than the values in them when most is there.
+    /// Excess of the plan's slots over the values in them, at the peak.
     holes: u64,
     planned: u64,
     measured: u64,
-    /// Whether the bound held for the data of the plan, and, with its holes, for the memory that was taken.
+    /// Whether the bound held for the data of the plan and, with its holes, for the memory that was taken.
     holds: bool,
 }
 
@@ -86,7 +87,7 @@ impl Row {
         }
     }
 
-    /// A plan that was not run.
+    /// Returns the row of a plan that was not run.
     pub(super) fn unmeasured(part: &Part, way: &Way) -> Self {
         let choice = &way.choice;
         Self {
@@ -104,12 +105,12 @@ impl Row {
         }
     }
 
-    /// The same, held against a deadline.
+    /// Sets whether the plan kept a deadline.
     pub(super) fn kept(self, deadline: f64) -> Self {
         Self { kept: self.measured && self.measured_ms.median <= deadline, ..self }
     }
 
-    /// The same, with the limits under which it was planned.
+    /// Sets the memory limits of the plan.
     pub(super) fn under(self, limits: &[(String, u64)]) -> Self {
         Self { limits: limits.iter().map(|(name, bytes)| format!("{name}={bytes}")).collect(), ..self }
     }
@@ -175,14 +176,14 @@ impl Beside {
     }
 }
 
-/// The most bytes of values that are in slots of all devices at a place of the plan's order.
+/// Returns the most bytes of values in slots of all devices at one position of the plan's order.
 fn data_of(planned: &Planned) -> u64 {
     let allocations = planned.plan().memory().allocations();
     let mut changes: Vec<(u32, bool, u64)> = Vec::with_capacity(2 * allocations.len());
     for it in allocations {
         changes.extend([(it.from, true, it.bytes), (it.until.saturating_add(1), false, it.bytes)]);
     }
-    // What ends before a place is gone when something begins there.
+    // Values that end at a position are gone before others begin there.
     changes.sort_unstable();
     let (mut held, mut most) = (0u64, 0u64);
     for (_, begins, bytes) in changes {
@@ -195,7 +196,7 @@ fn data_of(planned: &Planned) -> u64 {
 impl Report {
     pub(super) fn new(model: String, goal: Goal, deadline_ms: f64, whole: Row) -> Self {
         let within_percent = match goal {
-            // Roundings of the factor do not show.
+            // Hides rounding errors of the factor.
             Goal::Within(times) => Some(((times - 1.0) * 1e8).round() / 1e6),
             Goal::Deadline(_) => None,
         };
@@ -217,7 +218,7 @@ impl Report {
             "devices | >cores | placed | >predicted | >measured | >interval | >memory planned | >memory measured | keeps it",
         );
         self.tried.iter().for_each(|row| table.row(row.cells()));
-        // Writing into a String cannot fail.
+        // Cannot fail: this writes to a string.
         let _ = writeln!(text, "{table}");
         for (part, reason) in &self.without_a_plan {
             let _ = writeln!(text, "{part}: no plan: {reason}");

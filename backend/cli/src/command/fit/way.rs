@@ -1,4 +1,4 @@
-//! A plan of a part of the machine, with what is predicted of whole runs.
+//! A plan of a part of the machine, with the prediction for whole runs.
 
 use super::super::open::Opened;
 use anabranch::execute::RunOptions;
@@ -7,19 +7,19 @@ use anabranch::session::SessionError;
 use anabranch_report::run::planned_peak;
 use std::sync::Arc;
 
-/// A plan, and how it was made.
+/// A plan, with the choice that made it.
 #[derive(Clone)]
 pub(super) struct Way {
     pub(super) choice: PlanChoice,
     pub(super) planned: Arc<Planned>,
-    /// Predicted time of a run. If the model runs in phases: of all their plans, with the host's time in one run.
+    /// Predicted time of a run. If the model runs in phases: of all its plans, plus the host's time in one run.
     pub(super) predicted_ms: f64,
-    /// Bytes that a run takes of each device, as planned.
+    /// Planned bytes of a run on each device.
     pub(super) peaks: Vec<u64>,
 }
 
 impl Way {
-    /// Plans as `choice` says. If the model runs in phases, one run shows the plans of the others.
+    /// Plans as `choice` says. If the model runs in phases, one run shows the plans of later phases.
     ///
     /// # Errors
     /// If there is no plan, or that run fails.
@@ -38,7 +38,7 @@ impl Way {
         Ok(Self { choice, planned, predicted_ms: predicted * 1e3, peaks })
     }
 
-    /// Bytes that a run takes of all devices, as planned.
+    /// Planned bytes of a run on all devices.
     pub(super) fn bytes(&self) -> u64 {
         self.peaks.iter().copied().fold(0, u64::saturating_add)
     }

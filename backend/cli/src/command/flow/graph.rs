@@ -1,4 +1,4 @@
-//! Graphs of drops, as DALiuGE has them, run for real: what is to be run, the run, and what became of every drop.
+//! Runs graphs of drops in DALiuGE's format: the list of what will run, the run, and the outcome of every drop.
 
 use super::super::costs::open_store;
 use super::super::interrupt::cancel_on_interrupt;
@@ -23,10 +23,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Characters of a name in a table.
+/// Most characters of a name in a table.
 const WIDTH: usize = 48;
 
-/// Runs a graph, or lists what would run.
+/// Runs a graph, or lists the applications that would run.
 pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<(), CliError> {
     let scheduler = command.only_scheduler()?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -53,7 +53,7 @@ pub(super) fn run(command: &FlowCommand, path: &Path, output: Output) -> Result<
     run.run(output)
 }
 
-/// The drops of a logical graph, or of a physical graph template.
+/// Reads the drops of a logical graph, or of a physical graph template.
 fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
     let in_file = |error: &dyn fmt::Display| CliError::in_file(path, error);
     let bytes = files::read(path, files::MOST_BYTES).map_err(|error| in_file(&error))?;
@@ -73,7 +73,7 @@ fn read(path: &Path) -> Result<PhysicalGraph, CliError> {
     }
 }
 
-/// What would run, and why.
+/// Lists the applications that would run, with the reasons.
 fn list(recipe: &Recipe, prepared: &Prepared<'_>, output: Output) -> Result<(), CliError> {
     let due: Vec<_> = prepared.due().collect();
     let (runs, kept) = (due.len(), recipe.application_count() - due.len());
@@ -102,7 +102,7 @@ impl GraphRun<'_> {
     fn run(self, output: Output) -> Result<(), CliError> {
         let usual = FlowOptions::default().crew().worker_count();
         let crew = match (self.command.workers, self.command.machines) {
-            // Unlike those of programs, workers are not bound to processing units: their commands would be, too.
+            // Unlike workers of programs, these are not bound to processing units: their commands would be, too.
             (workers, None) => Crew::of(workers.unwrap_or(usual))?,
             _ => self.command.crew()?,
         };
@@ -130,7 +130,7 @@ impl GraphRun<'_> {
         let (outcome, is_late) = within(self.command.graph.timeout, self.token, work)?;
         let outcome = outcome?;
         drop(progress);
-        // It holds its directory, where the cost store may be, too.
+        // Dropped here because it locks its directory, which may hold the cost store.
         drop(self.prepared);
         if let Some((place, store)) = &mut store
             && let Some(measured) = outcome.measured()
@@ -147,7 +147,7 @@ impl GraphRun<'_> {
     }
 }
 
-/// Does work, whose token is used after so long; whether it was.
+/// Does work, and uses its token after a timeout. Returns whether the token was used.
 fn within<T>(timeout: Option<Duration>, token: &CancelToken, work: impl FnOnce() -> T) -> Result<(T, bool), CliError> {
     let Some(timeout) = timeout else { return Ok((work(), false)) };
     thread::scope(|scope| {
@@ -189,7 +189,7 @@ impl Report<'_> {
         self.applications().filter(|drop| drop.state == state).count()
     }
 
-    /// Applications by what people call them, in the order of the graph.
+    /// Returns the applications by name, in the order of the graph.
     fn copies(&self) -> Vec<Copies<'_>> {
         let mut places = BTreeMap::new();
         let mut copies: Vec<Copies<'_>> = Vec::new();
@@ -219,7 +219,7 @@ impl Report<'_> {
         })
     }
 
-    /// The end of the command, if not all is well.
+    /// Returns the command's error, if there is one.
     fn end(&self, timeout: Option<Duration>) -> Result<(), CliError> {
         const AGAIN: &str = "run it again to go on: what has ended well is kept";
         if self.outcome.is_cancelled {

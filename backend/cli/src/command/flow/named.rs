@@ -1,4 +1,4 @@
-//! The programs by name.
+//! Programs by name.
 
 use crate::command::CliError;
 use anabranch::flow::programs::{ForkJoin, Lcs, Matmul, Pipeline, Program};
@@ -17,18 +17,18 @@ pub(super) enum ProgramName {
     Pipeline,
 }
 
-/// What is to be done with a program.
+/// Work on a program of any type.
 pub(super) trait WithProgram {
     type Result;
 
     fn with<P: Program>(self, program: &P) -> Self::Result;
 }
 
-/// The most nodes of a program.
+/// Most nodes of a program.
 const MOST_NODES: u64 = 1 << 20;
 
 impl ProgramName {
-    /// The size and the block's if none is given.
+    /// Returns the default sizes of the program and of a block.
     pub(super) fn usual_sizes(self) -> (u64, u64) {
         match self {
             ProgramName::Lcs => (20_000, 500),
@@ -37,7 +37,7 @@ impl ProgramName {
         }
     }
 
-    /// A size and a block's, if memory can hold the program.
+    /// Returns the sizes of the program and of a block, if memory can hold the program.
     ///
     /// # Errors
     /// If the size is too large, the block is empty, or there are too many blocks.
@@ -66,11 +66,11 @@ impl ProgramName {
                 "--block {block} makes {nodes} nodes of --size {size}; at most {MOST_NODES} are taken: use larger blocks"
             )));
         }
-        // Programs make borders of a block's size, so a block is no larger than the whole.
+        // Programs make borders of a block's size, so a block must not exceed the whole.
         Ok((size as usize, block.min(size.max(1)) as usize))
     }
 
-    /// Makes the program of this size, and does that with it.
+    /// Makes the program of this size, and does `work` with it.
     pub(super) fn with<W: WithProgram>(self, size: usize, block: usize, seed: u64, work: W) -> W::Result {
         let parts = size.div_ceil(block);
         match self {

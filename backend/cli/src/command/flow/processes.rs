@@ -17,17 +17,17 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What the command calls itself as a process of another.
+/// Subcommand of a process that another process starts.
 const NAME: &str = "flow-machine";
 
-/// How long a process that was just started may leave what it is told unread.
+/// Time in which a process that was just started must read its job.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Be a machine of `anabranch flow --processes`, which starts this
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct MachineCommand {}
 
-/// What a process is to run.
+/// Job of a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Job {
     pub(super) program: ProgramName,
@@ -38,7 +38,7 @@ pub(super) struct Job {
     pub(super) workers_each: u32,
     pub(super) window: Option<u32>,
     pub(super) scheduler: SchedulerName,
-    /// As a list.
+    /// The allocation, as a list.
     pub(super) allocation: String,
     pub(super) profile: bool,
 }
@@ -55,12 +55,13 @@ impl Job {
     }
 }
 
-/// The other machines of a run. None outlives this; where a second Ctrl-C or SIGKILL ends the command each still finishes the function that
-/// it is in.
+/// The other machines of a run. They end when this is dropped.
+///
+/// If a second Ctrl-C or SIGKILL ends the command, each of them finishes its current function first.
 pub(super) struct Machines(Vec<Child>);
 
 impl Machines {
-    /// Starts a process for each machine but the first; they, and the end that this process has.
+    /// Starts a process for each machine but the first. Returns these, and this process's own end.
     pub(super) fn start(job: &Job) -> Result<(Self, Peers), CliError> {
         let refused = |error: io::Error| CliError::input(format!("--processes: {error}; use fewer --machines"));
         let mut peers = Peers::pairs(job.machines).map_err(refused)?.into_iter();
@@ -70,7 +71,7 @@ impl Machines {
         let job = serde_json::to_vec(job)?;
         for peers in peers {
             let (mut here, there) = UnixStream::pair().map_err(refused)?;
-            // A group of its own: Ctrl-C is for this process alone, which ends the others.
+            // Each process has its own process group: Ctrl-C reaches only this process, which ends the others.
             let child = Command::new(&program)
                 .arg(NAME)
                 .stdin(Stdio::from(OwnedFd::from(there)))
@@ -88,7 +89,7 @@ impl Machines {
         Ok((machines, own))
     }
 
-    /// What ended a run, with how the process ended that was its reason.
+    /// Returns the error of a run, with the exit status of the process that caused it.
     pub(super) fn explain(mut self, error: FlowError) -> CliError {
         let FlowError::Machine { machine, reason } = &error else { return error.into() };
         let child = (*machine as usize).checked_sub(1).and_then(|number| self.0.get_mut(number));
@@ -104,14 +105,14 @@ impl Machines {
 impl Drop for Machines {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // One that has ended already needs no more than to be waited for.
+            // A process that has ended only needs to be waited for.
             let _ = child.kill();
             let _ = child.wait();
         }
     }
 }
 
-/// How a process ended that has hung up: it may still be about to end.
+/// Returns the exit status of a process that has hung up: it may not have ended yet.
 fn ended(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..50 {
         if let Ok(Some(status)) = child.try_wait() {
@@ -138,7 +139,7 @@ impl MachineCommand {
     }
 }
 
-/// A machine that is to run a program.
+/// A machine that will run a program.
 struct Machine<'a> {
     job: &'a Job,
     peers: Peers,
@@ -152,7 +153,7 @@ impl WithProgram for Machine<'_> {
         let options = self.job.options()?.with_allocation(allocation);
         let ran: Result<(_, FlowReport), FlowError> = program.run_among(&options, self.peers);
         match ran {
-            // What happened in the run the process has heard that leads it.
+            // The leading process has received the run's failure.
             Err(FlowError::Machine { .. } | FlowError::Panicked { .. }) => Ok(()),
             ran => Ok(ran.map(drop)?),
         }

@@ -1,4 +1,4 @@
-//! The programs that the command brings along: run beside plain loops under each scheduler, and checked.
+//! Runs the built-in programs next to plain loops under each scheduler, and checks the results.
 
 use super::super::args::refuse_given;
 use super::super::costs::open_store;
@@ -15,7 +15,7 @@ use anabranch::flow::programs::Program;
 use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
 use std::time::Instant;
 
-/// Runs of a program where nothing is said.
+/// Default number of runs of a program.
 const RUNS: u32 = 3;
 
 impl FlowCommand {
@@ -34,14 +34,14 @@ impl FlowCommand {
         program.with(size, block, seed, Comparison { command: self, name: program, size, block, seed, output })
     }
 
-    /// The size and the block's, within the bounds of the program.
+    /// Returns the sizes of the program and of a block, within the program's bounds.
     fn sizes(&self, program: ProgramName) -> Result<(usize, usize), CliError> {
         let (usual, usual_block) = program.usual_sizes();
         program.checked_sizes(self.size.unwrap_or(usual), self.block.unwrap_or(usual_block))
     }
 }
 
-/// A program that is to be run as the command says.
+/// A program to run with the command's options.
 struct Comparison<'a> {
     command: &'a FlowCommand,
     name: ProgramName,
@@ -54,7 +54,7 @@ struct Comparison<'a> {
 impl WithProgram for Comparison<'_> {
     type Result = Result<(), CliError>;
 
-    /// Runs the loop and the flow under each scheduler, in turn.
+    /// Runs the loop, and the flow under each scheduler, in turn.
     fn with<P: Program>(self, program: &P) -> Result<(), CliError> {
         let Self { command, size, block, output, .. } = self;
         let crew = command.crew()?;
@@ -103,7 +103,7 @@ impl WithProgram for Comparison<'_> {
     }
 }
 
-/// A program with what is the same in all its runs.
+/// A program, with the data that all its runs share.
 struct Runner<'a, P> {
     job: &'a Comparison<'a>,
     program: &'a P,
@@ -111,11 +111,11 @@ struct Runner<'a, P> {
     token: CancelToken,
 }
 
-/// Weighs the nodes of a flow.
+/// Function that weighs the nodes of a flow.
 type Weigh = dyn Fn(&Flow<'_>);
 
 impl<P: Program> Runner<'_, P> {
-    /// What nodes weigh; where that is to be measured, in one run.
+    /// Returns the function that weighs nodes. If weights are to be measured, measures them in one run.
     fn weights(&self) -> Result<Box<Weigh>, CliError> {
         if self.job.command.weights == Weights::Assumed {
             return Ok(Box::new(|_| ()));
@@ -137,7 +137,7 @@ impl<P: Program> Runner<'_, P> {
     fn allocation(&self, weigh: &Weigh) -> Result<Allocation, CliError> {
         let (flow, answers) = self.program.flow();
         if self.job.command.processes {
-            // As `Program::run_among` has it.
+            // As in `Program::run_among`.
             let _ = answers.machine(0);
         }
         weigh(&flow);
@@ -153,7 +153,7 @@ impl<P: Program> Runner<'_, P> {
         }
     }
 
-    /// Runs the flow as it was placed, in processes if these are wanted, and checks its answer.
+    /// Runs the flow as it was placed, in processes if requested, and checks its answer.
     fn run_placed(
         &self,
         scheduler: SchedulerName,

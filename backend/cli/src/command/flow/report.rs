@@ -1,4 +1,4 @@
-//! What runs of a flow took and sent, as a table and as JSON.
+//! Times and messages of a flow's runs, as a table and as JSON.
 
 use anabranch::compare::Median;
 use anabranch::device::format_bytes;
@@ -21,7 +21,7 @@ pub(super) struct Report {
     /// Whether each machine is a process.
     pub(super) processes: bool,
     pub(super) place: String,
-    /// Seconds of one iteration, from the weights.
+    /// Predicted seconds of one iteration, from the weights.
     pub(super) predicted: Option<f64>,
     pub(super) placing: Duration,
     pub(super) sequential: Vec<Duration>,
@@ -32,7 +32,7 @@ pub(super) struct Report {
 pub(super) struct Row {
     pub(super) scheduler: Scheduler,
     times: Vec<Duration>,
-    /// The last.
+    /// Report of the last run.
     report: Option<FlowReport>,
 }
 
@@ -46,7 +46,8 @@ impl Row {
         self.report = Some(report);
     }
 
-    /// Tasks, those stolen from another machine, times that workers fell asleep, messages and bytes, of the last run.
+    /// Returns counts of the last run: tasks, tasks stolen from another machine, times that workers fell asleep,
+    /// messages and bytes.
     fn counts(&self) -> [u64; 5] {
         let Some(report) = &self.report else { return [0; 5] };
         let sum = |count: fn(&anabranch::flow::WorkerReport) -> u64| report.workers.iter().map(count).sum();
@@ -55,7 +56,7 @@ impl Row {
     }
 }
 
-/// The seconds of the middle one, or the mean of the two middle ones.
+/// Returns the median in seconds.
 fn median(times: &[Duration]) -> f64 {
     let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
     Median::of(&seconds).map_or(0.0, |median| median.median)

@@ -1,4 +1,5 @@
-//! One attempt at a model: sizes of open dimensions, elements of the inputs that decide shapes, and how far the model gets with them.
+//! One attempt at a model: sizes of open dimensions, elements of the inputs that determine shapes, and the progress of
+//! the model with them.
 
 use super::candidates::open_names;
 use anabranch::RunOptions;
@@ -9,40 +10,41 @@ use anabranch_kernels::{DType, Tensor, TensorSpec};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Bytes of random inputs that are made for an attempt at most.
+/// Most bytes of random inputs for an attempt.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Bytes of weights up to which a model in phases is run, which alone shows whether its later phases are possible.
+/// Most bytes of weights with which a model in phases is run. Only a run shows whether its later phases are possible.
 const MOST_WEIGHTS: u64 = 1 << 30;
 
-/// Time for such a run.
+/// Time limit of such a run.
 const RUN_TIME: Duration = Duration::from_secs(3);
 
-/// Sizes and elements to try a model with.
+/// Sizes and elements to try with a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
-    /// By symbol, or by input and axis.
+    /// Sizes by symbol, or by input and axis.
     pub(super) sizes: BTreeMap<String, usize>,
-    /// Elements of inputs that decide shapes, if these are not random.
+    /// Elements of inputs that determine shapes, if these are not random.
     pub(super) elements: BTreeMap<String, Elements>,
 }
 
-/// Elements of an input that decides shapes.
+/// Elements of an input that determines shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Elements {
     Ones,
     Zeros,
-    /// 0, 1, 2 and so on, as axes are.
+    /// 0, 1, 2 and so on, as for axes.
     Places,
-    /// −1, then ones: a shape that takes all elements along its first axis.
+    /// −1, then ones: a shape with all elements along its first axis.
     Rest,
 }
 
-/// How an attempt ends.
+/// Result of an attempt.
 pub(super) struct Outcome {
     pub(super) attempt: Attempt,
     pub(super) result: Result<Tried, SessionError>,
-    /// The number, from 1 on, of the first node that the sizes do not suit; beyond all where there is none, 0 where no node was come to.
+    /// Number, from 1, of the first node that the sizes do not suit. `usize::MAX` if there is none, 0 if no node was
+    /// reached.
     pub(super) reached: usize,
 }
 
@@ -65,7 +67,7 @@ impl Elements {
         }
     }
 
-    /// A tensor of these elements; none of a type that decides no shapes.
+    /// Returns a tensor of these elements; `None` for a type that cannot determine shapes.
     fn tensor(self, spec: &TensorSpec) -> Option<Tensor> {
         let element = |at: usize| match self {
             Self::Ones => 1,
@@ -95,7 +97,7 @@ impl Elements {
 }
 
 impl Outcome {
-    /// Tries a model with the inputs that are given.
+    /// Tries a model with the given inputs.
     pub(super) fn of(session: &Session, given: &Inputs, seed: u64, attempt: Attempt) -> Self {
         let result = tried(session, given, seed, &attempt);
         let reached = match &result {
@@ -105,12 +107,12 @@ impl Outcome {
         Self { attempt, result, reached }
     }
 
-    /// Whether no node is unsuited by the sizes.
+    /// Whether the sizes suit all nodes.
     pub(super) fn passes(&self) -> bool {
         self.reached == usize::MAX
     }
 
-    /// That node and its reason, without the numbers that are sizes.
+    /// Returns the reason of the first unsuited node, without its name and sizes.
     pub(super) fn reason(&self, session: &Session) -> Option<String> {
         let obstacle = self.unsuited(session)?;
         let words = obstacle.reason.split(' ').scan("", |before, word| Some((std::mem::replace(before, word), word)));
@@ -121,7 +123,7 @@ impl Outcome {
         Some(format!("{}: {}", obstacle.node, kept.collect::<Vec<_>>().join(" ")))
     }
 
-    /// The first node that the sizes do not suit.
+    /// Returns the first node that the sizes do not suit.
     pub(super) fn unsuited(&self, session: &Session) -> Option<Obstacle> {
         self.result.as_ref().err().and_then(|error| unsuited(session, error)).map(|(_, obstacle)| obstacle)
     }
@@ -138,7 +140,7 @@ fn tried(session: &Session, given: &Inputs, seed: u64, attempt: &Attempt) -> Res
     if phases && weights(session) <= MOST_WEIGHTS {
         match session.run_with(&inputs, &RunOptions::default().with_timeout(RUN_TIME)) {
             Err(error) if is_of_model(&error) => return Err(error),
-            // A kernel that fails on random elements, or runs out of time, says nothing about the sizes.
+            // A kernel that fails on random elements, or exceeds the time limit, does not disprove the sizes.
             _ => {}
         }
     }
@@ -149,7 +151,7 @@ fn weights(session: &Session) -> u64 {
     session.model().initializers.values().map(|constant| constant.bytes() as u64).sum()
 }
 
-/// Whether random inputs of these sizes are small enough to be made.
+/// Whether random inputs of these sizes are small enough.
 pub(super) fn is_small(session: &Session, given: &Inputs, attempt: &Attempt) -> bool {
     let random = session.inputs().iter().filter(|input| given.find(input.name()).is_none());
     let bytes = random.map(|input| {
@@ -170,7 +172,7 @@ fn is_of_model(error: &SessionError) -> bool {
     matches!(error.kind(), ErrorKind::Model | ErrorKind::Unsupported | ErrorKind::Dimension)
 }
 
-/// The first node, with its position, that stops a model by the sizes of its inputs or their elements.
+/// Returns the first node, with its position, that stops a model because of its inputs' sizes or elements.
 fn unsuited(session: &Session, error: &SessionError) -> Option<(usize, Obstacle)> {
     let nodes = &session.model().nodes;
     let position = |name: &str| nodes.iter().position(|node| node.name == name);
@@ -185,7 +187,8 @@ fn unsuited(session: &Session, error: &SessionError) -> Option<(usize, Obstacle)
     })
 }
 
-/// The position of an error without such a node: behind all nodes if only operators are not supported or a file could not be read.
+/// Returns the position of an error without such a node: behind all nodes if only operators are not supported or a file
+/// could not be read.
 fn beyond(session: &Session, error: &SessionError) -> usize {
     let is_elsewhere = !error.obstacles().is_empty() || !session.problems().is_empty();
     if is_elsewhere { usize::MAX } else { 0 }

@@ -1,42 +1,46 @@
-//! Candidates for the next attempt when sizes of inputs do not suit a node: numbers in its refusal, sizes of its constants, usual sizes.
+//! Candidates for the next attempt if a node rejects the sizes of inputs: numbers in its error, sizes of its constants,
+//! usual sizes.
 
 use super::attempt::{Attempt, Elements, Outcome};
 use anabranch::import::{Node, ValueIndex};
 use anabranch::session::{Inputs, Session, ValueInfo};
 use std::collections::BTreeSet;
 
-/// Sizes that are told of each dimension.
+/// Sizes that are reported for each dimension.
 pub(super) const LADDER: [usize; 6] = [1, 2, 8, 32, 64, 224];
 
-/// Sizes that are tried beside those.
+/// Further sizes that are tried.
 const USUAL: [usize; 22] = [2, 8, 32, 64, 224, 3, 4, 16, 128, 256, 512, 5, 6, 7, 10, 12, 24, 28, 48, 96, 299, 768];
 
-/// The largest size that a refusal or a constant is believed to tell.
+/// Largest number in an error or a constant that is taken for a size.
 const MOST: usize = 1 << 20;
 
-/// Numbers that are tried of those that a refusal and constants name.
+/// Most numbers from an error and constants that are tried.
 const MOST_NUMBERS: usize = 12;
 
-/// Shapes that are tried of those that a refusal names.
+/// Most shapes from an error that are tried.
 const MOST_SHAPES: usize = 32;
 
-/// Dimensions that are varied by themselves or in pairs.
+/// Most dimensions that are varied alone or in pairs.
 const MOST_NAMES: usize = 64;
 
-/// Shapes and numbers that an unsuited node names.
+/// Shapes and numbers from an unsuited node.
 pub(super) struct Candidates {
-    /// Open dimensions of the inputs that the node depends on, those of the input that it refuses first, each with whether it stands first in one of them.
+    /// Open dimensions of the inputs that the node depends on, each with whether it is the first dimension of one of
+    /// them.
+    ///
+    /// Dimensions of the input that the node rejects come first.
     relevant: Vec<(String, bool)>,
-    /// Names of the dimensions of each such input: none for numbers.
+    /// Names of the dimensions of each such input; `None` for numbers.
     inputs: Vec<Vec<Option<String>>>,
-    /// Inputs that decide shapes, and are not given.
+    /// Inputs that determine shapes and are not given.
     deciding: Vec<String>,
     shapes: Vec<Vec<usize>>,
     numbers: Vec<usize>,
 }
 
 impl Candidates {
-    /// Candidates from the first node that an attempt does not suit; nothing if no node or input stops it.
+    /// Collects candidates from the first node that an attempt does not suit. `None` if no node or input stops it.
     pub(super) fn of(session: &Session, given: &Inputs, outcome: &Outcome) -> Option<Self> {
         let is_needed = |input: &&ValueInfo| input.kind().is_tensor() && !input.is_optional();
         let missing = |input: &&ValueInfo| is_needed(input) && given.find(input.name()).is_none();
@@ -64,7 +68,7 @@ impl Candidates {
         })
     }
 
-    /// Attempts in the order in which they are worth trying. Each is made when it is asked for: a model may have many open dimensions.
+    /// Returns attempts, the most promising first. They are made lazily: a model may have many open dimensions.
     pub(super) fn attempts<'a>(&'a self, best: &'a Outcome) -> impl Iterator<Item = Attempt> + 'a {
         let base = &best.attempt;
         self.elements(base)
@@ -78,7 +82,7 @@ impl Candidates {
             .chain(self.uniform(base, true))
     }
 
-    /// Elements of inputs that decide shapes: of all, then of each.
+    /// Varies the elements of inputs that determine shapes: of all, then of each.
     fn elements<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         let set = move |names: &[String], elements: Elements| {
             let mut attempt = base.clone();
@@ -90,7 +94,7 @@ impl Candidates {
         some.flat_map(move |names| Elements::ALL.map(|elements| set(names, elements)))
     }
 
-    /// Whole shapes that the refusal names, for inputs of as many dimensions.
+    /// Tries whole shapes from the error, for inputs with as many dimensions.
     fn named_shapes<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         self.shapes.iter().flat_map(move |shape| {
             let inputs = self.inputs.iter().filter(move |dims| dims.len() == shape.len());
@@ -101,13 +105,13 @@ impl Candidates {
         })
     }
 
-    /// One dimension with each of these sizes.
+    /// Tries each of these sizes for one dimension.
     fn single<'a>(&'a self, base: &'a Attempt, sizes: &'a [usize]) -> impl Iterator<Item = Attempt> + 'a {
         let names = self.relevant.iter().take(MOST_NAMES).map(|(name, _)| name);
         names.flat_map(move |name| sizes.iter().map(move |size| with(base, [(name, *size)])))
     }
 
-    /// All dimensions alike, with or without those that stand first.
+    /// Tries equal sizes for all dimensions, with or without first dimensions.
     fn uniform<'a>(&'a self, base: &'a Attempt, with_first: bool) -> impl Iterator<Item = Attempt> + 'a {
         let kept = self.relevant.iter().filter(move |(_, first)| with_first || !first);
         let names: Vec<&String> = kept.map(|(name, _)| name).collect();
@@ -115,7 +119,7 @@ impl Candidates {
         sizes.map(move |size| with(base, names.iter().map(|name| (*name, *size))))
     }
 
-    /// The last two open dimensions of each input, alike: height and width.
+    /// Tries equal sizes for the last two open dimensions of each input: height and width.
     fn last_alike<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         let last = self.inputs.iter().filter_map(|dims| {
             let mut open = dims.iter().flatten().rev();
@@ -124,7 +128,7 @@ impl Candidates {
         last.flat_map(move |(a, b)| USUAL.iter().map(move |size| with(base, [(a, *size), (b, *size)])))
     }
 
-    /// Any two dimensions of one input, alike.
+    /// Tries equal sizes for any two dimensions of one input.
     fn alike<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         self.two_of_one().flat_map(move |(a, b)| {
             let sizes = USUAL.iter().chain(&self.numbers);
@@ -132,7 +136,7 @@ impl Candidates {
         })
     }
 
-    /// Two dimensions of one input, with numbers that are named.
+    /// Tries pairs of the numbers for two dimensions of one input.
     fn pairs<'a>(&'a self, base: &'a Attempt) -> impl Iterator<Item = Attempt> + 'a {
         self.two_of_one().flat_map(move |(a, b)| {
             let both = self.numbers.iter().flat_map(|one| self.numbers.iter().map(move |other| (*one, *other)));
@@ -153,7 +157,7 @@ impl Candidates {
     }
 }
 
-/// The open dimensions of inputs, each once, with whether it stands first where it is met first.
+/// Returns the open dimensions of inputs, each once, with whether it is the first dimension where it first occurs.
 fn relevant(inputs: &[Vec<Option<String>>]) -> Vec<(String, bool)> {
     let mut known = BTreeSet::new();
     let dims = inputs.iter().flat_map(|dims| dims.iter().enumerate());
@@ -167,7 +171,7 @@ fn with<'n>(base: &Attempt, sizes: impl IntoIterator<Item = (&'n String, usize)>
     attempt
 }
 
-/// For each dimension of an input its name, if its size is open.
+/// Returns for each dimension of an input its name, if its size is open.
 pub(super) fn open_names(input: &ValueInfo, attempt: &Attempt) -> Vec<Option<String>> {
     let open = |name: &String| attempt.sizes.contains_key(name);
     match input.dims() {
@@ -179,7 +183,7 @@ pub(super) fn open_names(input: &ValueInfo, attempt: &Attempt) -> Vec<Option<Str
     }
 }
 
-/// The inputs of the model that values depend on, by name.
+/// Returns the names of the model's inputs that values depend on.
 fn above_values(session: &Session, values: impl IntoIterator<Item = ValueIndex>) -> BTreeSet<&str> {
     let model = session.model();
     let mut values: BTreeSet<ValueIndex> = values.into_iter().collect();
@@ -191,7 +195,7 @@ fn above_values(session: &Session, values: impl IntoIterator<Item = ValueIndex>)
     model.inputs.iter().filter(|input| values.contains(&input.value)).map(|input| &*input.name).collect()
 }
 
-/// Sizes that the constants which a node reads have, and elements of those that may be shapes.
+/// Returns the sizes of the constants that a node reads, and elements of constants that may be shapes.
 fn sizes_of_constants(session: &Session, node: &Node) -> Vec<usize> {
     let constants = node.all_inputs().filter_map(|value| session.model().initializers.get(&value));
     let sizes = constants.flat_map(|constant| {
@@ -205,38 +209,38 @@ fn sizes_of_constants(session: &Session, node: &Node) -> Vec<usize> {
     sizes.collect()
 }
 
-/// The product and the sum of several sizes.
+/// Returns the product and the sum of several sizes.
 fn together(sizes: &[usize]) -> [usize; 2] {
     let product = sizes.iter().filter(|size| **size > 0).fold(1usize, |all, size| all.saturating_mul(*size));
     [product, sizes.iter().fold(0usize, |all, size| all.saturating_add(*size))]
 }
 
-/// The numbers in a text, and what the numbers of its lists are together.
+/// Returns the numbers in a text, and the products and sums of its lists.
 fn numbers_of(text: &str) -> Vec<usize> {
     let single = text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
     single.chain(lists_of(text).iter().flat_map(|list| together(list))).collect()
 }
 
-/// The input of a node that a refusal is about, such as 5 in `input 5 has shape 1×1×1`.
+/// Returns the index of the node's input that an error names, such as 5 in `input 5 has shape 1×1×1`.
 pub(super) fn input_in(text: &str) -> Option<usize> {
     let (_, rest) = text.split_once("input ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// The shapes in a text, such as `1×12×1×64` and `[1, 12, 1, 64]`.
+/// Returns the shapes in a text, such as `1×12×1×64` and `[1, 12, 1, 64]`.
 fn shapes_of(text: &str) -> Vec<Vec<usize>> {
     let words = text.split(|c: char| !c.is_ascii_digit() && c != '×').filter(|word| word.contains('×'));
     let shapes = words.filter_map(|word| word.split('×').map(|size| size.parse().ok()).collect());
     shapes.chain(lists_of(text)).collect()
 }
 
-/// The lists of sizes in a text.
+/// Returns the lists of sizes in a text.
 fn lists_of(text: &str) -> Vec<Vec<usize>> {
     let lists = text.split('[').skip(1).filter_map(|rest| rest.split_once(']'));
     lists.filter_map(|(list, _)| list.split(',').map(|size| size.trim().parse().ok()).collect()).collect()
 }
 
-/// The first of those that may be sizes, each once.
+/// Returns the first numbers that may be sizes, each once.
 fn distinct(numbers: Vec<usize>) -> Vec<usize> {
     let mut kept = Vec::new();
     for number in numbers {
@@ -268,7 +272,7 @@ mod tests {
         let best = Outcome { attempt, result: Ok(Tried { inputs: Inputs::new(), phases: false }), reached: 1 };
         let first = candidates.attempts(&best).next().expect("some");
         assert_eq!((first.sizes["dim_0"], first.sizes["dim_1"]), (7, 1));
-        // Each shape, number and usual size of one, then usual sizes of all.
+        // Each shape, number and usual size for one dimension, then usual sizes for all.
         let all = candidates.attempts(&best).skip(10_000).count();
         assert_eq!(all, MOST_NAMES * (1 + USUAL.len()) + USUAL.len());
     }

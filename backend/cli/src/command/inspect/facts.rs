@@ -1,4 +1,4 @@
-//! What a model's file says of it.
+//! Facts from a model's file.
 
 use super::{Table, amount, format_bytes};
 use anabranch::constant::Constant;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What a model is, whether it runs or not.
+/// Facts of a model, whether it runs or not.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Facts {
     name: String,
@@ -18,19 +18,19 @@ pub(super) struct Facts {
     opsets: BTreeMap<String, i64>,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
-    /// The most frequent first; those of branches and bodies included.
+    /// Operators with those of branches and bodies, the most frequent first.
     operators: Vec<Operator>,
-    /// By element type.
+    /// Parameters by element type.
     parameters: BTreeMap<String, Parameters>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct Value {
     name: String,
-    /// `tensor`, `sequence`, `optional` or `optional sequence`; type and dimensions are those of its tensors.
+    /// `tensor`, `sequence`, `optional` or `optional sequence`. Type and dimensions are those of its tensors.
     kind: &'static str,
     dtype: Option<String>,
-    /// Numbers, symbols or `?`; nothing where not even their number is declared.
+    /// Numbers, symbols or `?`; `None` if not even their count is declared.
     dims: Option<Vec<String>>,
     optional: bool,
     #[serde(skip)]
@@ -87,7 +87,7 @@ fn add_constants(constants: &BTreeMap<ValueIndex, Constant>, parameters: &mut BT
     }
 }
 
-/// Subgraphs are as deep as the import's limits admit.
+/// Adds the operators of nodes. Recursion is bounded by the import's limit on the depth of subgraphs.
 fn add_nodes(
     nodes: &[Node],
     counts: &mut BTreeMap<(String, String), usize>,

@@ -1,4 +1,4 @@
-//! What stops a model, each with what to do about it.
+//! Obstacles that stop a model, each with the next step.
 
 use crate::command::hints::{dimension, hint, raised};
 use anabranch::import::ImportError;
@@ -7,7 +7,7 @@ use anabranch::session::{Session, SessionError};
 use serde::Serialize;
 use std::fmt;
 
-/// Something that stops a model.
+/// An obstacle that stops a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Obstacle {
     node: Option<String>,
@@ -16,8 +16,9 @@ pub(super) struct Obstacle {
     next: String,
 }
 
-/// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan.
-/// `random` are inputs that decide shapes and are not given, `open` the dimensions whose sizes were only tried.
+/// Returns all obstacles: parts that could not be read or lowered, otherwise the reason why there is no plan.
+///
+/// `random` are inputs that determine shapes and are not given. `open` are dimensions whose sizes were only tried.
 pub(super) fn all(
     session: &Session,
     refused: Option<&SessionError>,
@@ -28,7 +29,7 @@ pub(super) fn all(
     let mut all: Vec<_> = unread.collect();
     let Some(error) = refused else { return all };
     all.extend(error.obstacles().iter().map(|obstacle| Obstacle::of_node(obstacle, random, open)));
-    // What a session with problems says beside obstacles is one of these problems.
+    // If the session has problems, its error repeats one of them.
     if all.is_empty() {
         all.push(Obstacle::of_plan(error));
     }
@@ -40,7 +41,7 @@ impl Obstacle {
         let node = problem.node().map(str::to_owned);
         let limit = problem.limit_name();
         let found = session.model().nodes.iter().find(|known| Some(&known.name) == node.as_ref());
-        // Node and operator stand in their own places here.
+        // Node and operator have their own fields here.
         let reason = problem.detail();
         let (problem, next) = in_two(reason).unwrap_or((reason, "export the model again without it"));
         let next = limit.map_or_else(|| next.to_owned(), raised);
@@ -80,7 +81,7 @@ impl Obstacle {
     }
 }
 
-/// Divides an error into its problem and its next step: the last part, but for semicolons in names, which stand in backquotes.
+/// Divides an error into its problem and its next step, at the last semicolon outside of backquotes.
 fn in_two(text: &str) -> Option<(&str, &str)> {
     let is_between = |at: &usize| text[*at..].matches('`').count().is_multiple_of(2);
     let at = text.rmatch_indices("; ").map(|(at, _)| at).find(is_between)?;

@@ -1,9 +1,11 @@
-//! Looks for sizes of open dimensions with which a model runs: from one attempt to the next that gets further.
+//! Searches for sizes of open dimensions with which a model runs, from one attempt to the next that gets further.
 //!
-//! All open dimensions begin at 1. The first node that the sizes do not suit says what to try: shapes and numbers that its refusal names, sizes of
-//! its constants, then usual sizes, first of one dimension, then of several. The search goes on from the first attempt that reaches a later node,
-//! or else from one that the same node refuses for another reason. Then it varies what works, one dimension at a time, to tell which sizes fail.
-//! Attempts and time are bounded; one attempt is not interrupted.
+//! All open dimensions begin at 1. The first node that the sizes do not suit suggests what to try: shapes and numbers
+//! from its error, and sizes of its constants. Then come usual sizes, first of one dimension, then of several.
+//!
+//! The search continues from the first attempt that reaches a later node, or else from one that the same node rejects
+//! for another reason. Then it varies working sizes, one dimension at a time, to find sizes that fail. Attempts and
+//! time are bounded; a single attempt is not interrupted.
 
 use super::attempt::{Attempt, Elements, Outcome, is_small};
 use super::candidates::{Candidates, LADDER, input_in};
@@ -12,55 +14,55 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
 
-/// Attempts, and time after the first of them, until the search is given up …
+/// Most attempts, and most time after the first of them, for the search.
 const MOST: (usize, Duration) = (600, Duration::from_secs(8));
 
-/// … and until no more sizes are tried beside those that work.
+/// Most attempts and time for varying sizes that work.
 const MOST_VARIED: (usize, Duration) = (100, Duration::from_secs(3));
 
-/// Dimensions of an input that does not say how many it has.
+/// Most dimensions tried for an input that does not declare their number.
 const MOST_RANK: usize = 4;
 
-/// Failed attempts that are told.
+/// Most failed attempts that are reported.
 const MOST_TOLD: usize = 4;
 
-/// The result of a search.
+/// Result of a search.
 pub(super) struct Found {
     /// The attempt that gets furthest.
     pub(super) best: Outcome,
-    /// Earlier attempts that failed at a node of their own, with the reason.
+    /// Earlier attempts that each failed at another node, with the reasons.
     pub(super) failed: Vec<(Attempt, String)>,
-    /// Other sizes of each dimension, the others being as in the best attempt.
+    /// Other sizes of each dimension, while other dimensions are as in the best attempt.
     pub(super) varied: BTreeMap<String, Varied>,
     pub(super) attempts: usize,
 }
 
-/// Sizes of one dimension.
+/// Sizes of one dimension that work or fail.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Varied {
     pub(super) works: BTreeSet<usize>,
-    /// With the first reason.
+    /// Sizes that fail, with the first reason.
     pub(super) fails: BTreeMap<usize, String>,
 }
 
-/// A search under way.
+/// A search in progress.
 struct Search<'s> {
     session: &'s Session,
     given: &'s Inputs,
     seed: u64,
-    /// Fingerprints of the attempts so far: sizes of many dimensions take much memory.
+    /// Fingerprints of the attempts so far: the sizes themselves would take much memory.
     seen: BTreeSet<u64>,
     failed: Vec<(Attempt, String)>,
-    /// Nodes with reasons that attempts were gone on from.
+    /// Nodes with reasons from which the search continued.
     reasons: BTreeSet<String>,
     begun: Instant,
 }
 
 impl Found {
-    /// Searches for the sizes of the dimensions that neither the model nor the given inputs tell.
+    /// Searches for the sizes of the dimensions that neither the model nor the given inputs determine.
     ///
     /// # Errors
-    /// If the sizes that are given contradict each other or the model.
+    /// If the given sizes contradict each other or the model.
     pub(super) fn search(session: &Session, given: &Inputs, seed: u64) -> Result<Self, SessionError> {
         let (seen, failed, reasons) = Default::default();
         let mut search = Search { session, given, seed, seen, failed, reasons, begun: Instant::now() };
@@ -73,7 +75,7 @@ impl Found {
                 break;
             }
         }
-        // There is always a first.
+        // There is always a first attempt.
         let best = best.unwrap_or_else(|| Outcome::of(session, given, seed, Attempt::default()));
         let varied = if best.passes() { search.vary(&best) } else { BTreeMap::new() };
         let attempts = search.seen.len();
@@ -81,7 +83,8 @@ impl Found {
     }
 }
 
-/// All open dimensions of size 1: with each number of dimensions in turn where some input does not say how many it has.
+/// Returns the first attempts, with all open dimensions of size 1. If some input does not declare its number of
+/// dimensions, there is one attempt for each number.
 fn beginnings(session: &Session, given: &Inputs) -> Result<Vec<Attempt>, SessionError> {
     let (open, unranked) = (session.open_dims(given)?, session.unranked(given)?);
     let most = if unranked.is_empty() { 1 } else { MOST_RANK };
@@ -94,7 +97,7 @@ fn beginnings(session: &Session, given: &Inputs) -> Result<Vec<Attempt>, Session
 }
 
 impl Search<'_> {
-    /// From one attempt to the next that gets further, to the last of them.
+    /// Goes from one attempt to the next that gets further, and returns the last.
     fn climb(&mut self, first: Attempt) -> Outcome {
         let mut best = Outcome::of(self.session, self.given, self.seed, first);
         self.note(&best);
@@ -105,11 +108,11 @@ impl Search<'_> {
             let before = std::mem::replace(&mut best, next);
             first = if is_aside { first.or(Some(before)) } else { None };
         }
-        // The first of the attempts that end at one node has no useless sizes.
+        // The first attempt that ends at a node has no superfluous sizes.
         first.unwrap_or(best)
     }
 
-    /// An attempt that gets further, or else one that the same node refuses for a reason of its own, as often as there are new reasons.
+    /// Returns an attempt that gets further, otherwise one that the same node rejects for a new reason.
     fn step(&mut self, best: &Outcome) -> Option<Outcome> {
         if best.passes() {
             return None;
@@ -122,7 +125,7 @@ impl Search<'_> {
             }
             match self.tried(attempt) {
                 Some(outcome) if outcome.reached > best.reached => return Some(outcome),
-                // The node takes what it refused before.
+                // The node accepts an input that it rejected before.
                 Some(outcome) if is_later(self.session, best, &outcome) && self.is_news(&outcome) => {
                     aside = Some(outcome);
                     break;
@@ -138,12 +141,12 @@ impl Search<'_> {
         Some(aside)
     }
 
-    /// Whether a node refuses an attempt for a reason that was not gone on from.
+    /// Whether a node rejects an attempt for a reason from which the search has not continued yet.
     fn is_news(&self, outcome: &Outcome) -> bool {
         outcome.reason(self.session).is_some_and(|reason| !self.reasons.contains(&reason))
     }
 
-    /// Tries what was not tried before.
+    /// Tries an attempt that was not tried before.
     fn tried(&mut self, attempt: Attempt) -> Option<Outcome> {
         if self.seen.contains(&fingerprint(&attempt)) || !is_small(self.session, self.given, &attempt) {
             return None;
@@ -163,7 +166,7 @@ impl Search<'_> {
         }
     }
 
-    /// The usual sizes of each dimension, beside what works.
+    /// Tries the usual sizes of each dimension next to those that work.
     fn vary(&mut self, best: &Outcome) -> BTreeMap<String, Varied> {
         let begun = Instant::now();
         let mut varied: BTreeMap<String, Varied> = BTreeMap::new();
@@ -198,20 +201,21 @@ impl Search<'_> {
     }
 }
 
-/// Whether a node refuses a later one of its inputs than before.
+/// Whether a node rejects a later one of its inputs than before.
 fn is_later(session: &Session, before: &Outcome, outcome: &Outcome) -> bool {
     let input = |outcome: &Outcome| outcome.unsuited(session).and_then(|obstacle| input_in(&obstacle.reason));
     outcome.reached == before.reached && input(before).zip(input(outcome)).is_some_and(|(one, other)| other > one)
 }
 
-/// A number that tells attempts apart. If two have one, which happens once in 10^14 searches, the second is not tried.
+/// Returns a number that identifies an attempt. If two attempts share a number, which happens once in 10^14 searches,
+/// the second is not tried.
 fn fingerprint(attempt: &Attempt) -> u64 {
     let mut hasher = DefaultHasher::new();
     attempt.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Sizes and elements of an attempt in words.
+/// Returns sizes and elements of an attempt in words.
 pub(super) fn in_words(attempt: &Attempt) -> String {
     let sizes = attempt.sizes.iter().map(|(name, size)| format!("{name}={size}"));
     let elements =

@@ -1,4 +1,4 @@
-//! Sizes of open dimensions: those with which a model runs, and those that are impossible.
+//! Sizes of open dimensions: sizes with which a model runs, and impossible sizes.
 
 use super::attempt::Attempt;
 use super::search::{Found, in_words};
@@ -12,22 +12,22 @@ use std::fmt;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sizes {
     dimensions: Vec<Dimension>,
-    /// Elements of inputs that decide shapes and are not given.
+    /// Elements of inputs that determine shapes and are not given.
     elements: BTreeMap<String, &'static str>,
     attempts: usize,
-    /// Some of the attempts before that failed, each at a node of its own.
+    /// Some of the failed attempts, each at another node.
     failed: Vec<Failed>,
 }
 
-/// A dimension, and sizes of it beside those of all others.
+/// A dimension, and its sizes while other dimensions keep theirs.
 #[derive(Clone, Debug, Serialize)]
 struct Dimension {
     name: String,
-    /// With which the model runs, or gets furthest.
+    /// Size with which the model runs or gets furthest.
     size: usize,
     possible: Vec<usize>,
     impossible: Vec<usize>,
-    /// Why the first of these is.
+    /// Reason of the first impossible size.
     reason: Option<String>,
 }
 
@@ -40,7 +40,7 @@ struct Failed {
 }
 
 impl Sizes {
-    /// From a search; `random` names inputs that decide shapes and are not given.
+    /// Takes the result of a search. `random` names inputs that determine shapes and are not given.
     pub(super) fn of(found: &Found, random: &[String]) -> Self {
         let Attempt { sizes, elements } = &found.best.attempt;
         let dimension = |(name, size): (&String, &usize)| {
@@ -69,12 +69,12 @@ impl Sizes {
         }
     }
 
-    /// The flags that give these sizes.
+    /// Returns the flags that give these sizes.
     fn flags(&self) -> String {
         self.dimensions.iter().map(|open| dimension(&open.name, open.size)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The lines to print; none for a model without open dimensions.
+    /// Returns the lines to print; empty for a model without open dimensions.
     pub(super) fn text(&self, runs: bool) -> String {
         let mut text = String::new();
         if self.dimensions.is_empty() && self.elements.is_empty() {

@@ -1,4 +1,4 @@
-//! What a model takes that runs: arithmetic, bytes, memory, and what no GPU can take over.
+//! Work of a model that runs: arithmetic, bytes, memory, and nodes without a GPU kernel.
 
 use super::{PlanChoice, Strategy, Table, amount, format_bytes, sentence};
 use anabranch::planning::Planned;
@@ -7,16 +7,16 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What one run takes, for the inputs' shapes.
+/// Work of one run, for the inputs' shapes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Work {
-    /// Nodes after lowering and fusion.
+    /// Number of nodes after lowering and fusion.
     nodes: usize,
-    /// Arithmetic operations; a multiply-add counts two.
+    /// Number of arithmetic operations; a multiply-add counts as two.
     flops: f64,
     bytes_read: f64,
     bytes_written: f64,
-    /// What a plan takes where all runs on one device.
+    /// Memory of a plan if everything runs on one device.
     memory: Vec<Memory>,
     /// Nodes without a GPU kernel.
     without_gpu_kernel: Vec<Missing>,
@@ -24,24 +24,24 @@ pub(super) struct Work {
 
 #[derive(Clone, Debug, Serialize)]
 struct Memory {
-    /// Where everything runs: on CPU devices or on GPUs.
+    /// Place of all nodes: on CPU devices or on GPUs.
     place: String,
     device: String,
     peak_bytes: u64,
-    /// Of these, constants and what kernels keep.
+    /// Constants and the kernels' own data among the peak.
     resident_bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
 struct Missing {
     node: String,
-    /// The model's operators in it.
+    /// Operators of the model in it.
     operators: Vec<String>,
     reason: String,
 }
 
 impl Work {
-    /// Of a program that is planned for the host alone.
+    /// Returns the work of a program that is planned for the host alone.
     pub(super) fn of(session: &Session, inputs: &Inputs, planned: &Planned) -> Self {
         let program = &planned.program;
         let total = |part: fn(&anabranch_kernels::op::Work) -> f64| {
@@ -66,7 +66,7 @@ impl Work {
 }
 
 impl Memory {
-    /// What a plan takes on the devices that it uses.
+    /// Returns the memory of a plan on the devices that it uses.
     fn of(planned: &Planned) -> Vec<Self> {
         let plan = planned.plan();
         let devices = plan.devices().iter().zip(plan.memory().devices());
@@ -95,7 +95,7 @@ impl fmt::Display for Work {
             return writeln!(f, "  every node has a GPU kernel");
         }
         writeln!(f, "  {} of {} nodes have no GPU kernel:", self.without_gpu_kernel.len(), self.nodes)?;
-        // Equal reasons are told once.
+        // Equal reasons are listed once.
         let mut by_reason: BTreeMap<(String, &str), Vec<&str>> = BTreeMap::new();
         for Missing { node, operators, reason } in &self.without_gpu_kernel {
             by_reason.entry((operators.join("+"), reason)).or_default().push(node);

@@ -1,4 +1,4 @@
-//! When each device was at work on which data set: as a chart, on a page, and as a trace.
+//! Times at which each device worked on each data set: as a chart, on a page, and as a trace.
 
 use super::report::Report;
 use super::rounds::Ran;
@@ -9,22 +9,22 @@ use anabranch_report::trace::{Slice, SliceId, Trace};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Data sets that are drawn: the last ones.
+/// Number of data sets that are drawn: the last ones.
 const DRAWN: u64 = 60;
 
-/// Colours that tell neighbouring data sets apart.
+/// Number of colours that distinguish neighbouring data sets.
 const COLOURS: u64 = 5;
 
-/// The devices of all stages, with their stages.
+/// Returns the devices of all stages, with the indices of their stages.
 fn replicas(ran: &Ran) -> impl Iterator<Item = (usize, &MeasuredReplica)> {
     let stages = ran.measured.stages.iter().enumerate();
     stages.flat_map(|(at, stage)| stage.devices.iter().map(move |replica| (at, replica)))
 }
 
-/// A device of a stage, and when it was at work.
+/// A device of a stage, and the times at which it worked.
 type Drawn<'a> = (usize, &'a MeasuredReplica, Vec<StageSpan>);
 
-/// The spans of the data sets that are drawn, and when the first of them began.
+/// Returns the spans of the drawn data sets, and the start of the first.
 fn drawn(ran: &Ran) -> (Vec<Drawn<'_>>, Duration) {
     let first = ran.measured.data_sets.saturating_sub(DRAWN);
     let of = |replica: &MeasuredReplica| {
@@ -35,7 +35,7 @@ fn drawn(ran: &Ran) -> (Vec<Drawn<'_>>, Duration) {
     (lanes, begun)
 }
 
-/// A lane for each device of each stage.
+/// Returns a chart with a lane for each device of each stage.
 pub(super) fn timeline(report: &Report, ran: &Ran) -> Timeline {
     let (lanes, begun) = drawn(ran);
     let since = |at: Duration| at.saturating_sub(begun).as_secs_f64();
@@ -62,7 +62,7 @@ pub(super) fn timeline(report: &Report, ran: &Ran) -> Timeline {
     }
 }
 
-/// What the colours mean: every so many-th data set has the same.
+/// Returns the meanings of the colours, which repeat over the data sets.
 fn key(lanes: &[Drawn<'_>]) -> Vec<Sample> {
     let mut sets: Vec<u64> = lanes.iter().flat_map(|(_, _, spans)| spans).map(|span| span.data_set).collect();
     sets.sort_unstable();
@@ -74,7 +74,7 @@ fn key(lanes: &[Drawn<'_>]) -> Vec<Sample> {
     first.map(|set| Sample { colour: (set % COLOURS) as usize, name: name(set) }).collect()
 }
 
-/// The figures and the chart.
+/// Returns a page with the figures and the chart.
 pub(super) fn page(report: &Report, ran: &Ran) -> String {
     let text = report.to_string();
     let facts: Vec<(&str, String)> = vec![
@@ -86,7 +86,7 @@ pub(super) fn page(report: &Report, ran: &Ran) -> String {
     chart_page(&format!("Pipeline of {}", file_name(&report.model)), &facts, &[timeline(report, ran).svg(), table])
 }
 
-/// A track for each device of each stage, with arrows along each data set.
+/// Returns a trace with a track for each device of each stage, and arrows along each data set.
 pub(super) fn trace(ran: &Ran) -> Trace {
     let (lanes, begun) = drawn(ran);
     let mut trace = Trace::default();

@@ -1,4 +1,5 @@
-//! What the results in a directory were made of: a small file beside them, so that those of other data sets are not taken for done.
+//! Origin of the results in a directory: a small file next to them, so that results of other data sets are not taken
+//! for these.
 
 use super::PipeCommand;
 use super::source::Source;
@@ -12,28 +13,29 @@ use std::fs::Metadata;
 use std::path::{Path, absolute};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Its name.
+/// Name of the file.
 const FILE: &str = "anabranch-pipe.json";
 
 const NEXT: &str = "name another directory with -o, or leave out --resume to make all results anew";
 
-/// What results depend on, as far as the command line says it.
+/// Everything that results depend on, as far as the command line gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Marker {
     model: String,
-    /// The patterns of the data sets; none for random elements.
+    /// Patterns of the data sets; empty for random elements.
     source: Vec<String>,
     batch: usize,
-    /// Of random elements.
+    /// Seed of random elements.
     seed: Option<u64>,
-    /// Of data sets that are called by their numbers. Files have names of their own, so that more of them may come.
+    /// Number of data sets, if they are named by numbers. Files have names of their own, so that more of them may be
+    /// added.
     count: Option<u64>,
-    /// What is the same in all data sets.
+    /// Inputs that are equal in all data sets.
     common: Vec<String>,
 }
 
 impl Marker {
-    /// That of a command.
+    /// Returns the marker of a command.
     pub(super) fn new(command: &PipeCommand, source: &Source<'_>) -> Result<Self, CliError> {
         let limits = command.limits.limits()?;
         let model = match &command.model {
@@ -59,15 +61,15 @@ impl Marker {
         })
     }
 
-    /// Puts it into a directory, beside results to come.
+    /// Writes it into a directory, before any results.
     pub(super) fn write(&self, directory: &Path) -> Result<(), CliError> {
         write_file(&directory.join(FILE), crate::command::pretty(self)?)
     }
 
-    /// Sees that a directory's results are of the same data sets.
+    /// Checks that a directory's results are of the same data sets.
     ///
     /// # Errors
-    /// If they are not, or nothing says so.
+    /// If they are not, or the directory has no marker.
     pub(super) fn verify(&self, directory: &Path) -> Result<(), CliError> {
         let path = directory.join(FILE);
         if !path.is_file() {
@@ -82,17 +84,17 @@ impl Marker {
         }
     }
 
-    /// When a directory's marker was written: results from before are of others.
+    /// Returns when a directory's marker was written: earlier results are of other data sets.
     pub(super) fn written(directory: &Path) -> Option<SystemTime> {
         directory.join(FILE).metadata().and_then(|file| file.modified()).ok()
     }
 
-    /// Whether a directory has one.
+    /// Whether a directory has a marker.
     pub(super) fn is_in(directory: &Path) -> bool {
         directory.join(FILE).is_file()
     }
 
-    /// In what another differs, in words.
+    /// Describes the difference from another marker.
     fn difference(&self, other: &Self) -> Option<String> {
         let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
         let of = |marker: &Self| {
@@ -111,7 +113,7 @@ impl Marker {
     }
 }
 
-/// As [`state`], of a model and of the files beside it that hold its tensors.
+/// Returns the [`state`] of a model and of the files next to it that hold its tensors.
 fn model_state(path: &Path, limits: &Limits) -> Result<String, CliError> {
     if !path.is_file() || is_compiled(path) {
         return state(path);
@@ -122,8 +124,8 @@ fn model_state(path: &Path, limits: &Limits) -> Result<String, CliError> {
     Ok(all.map(|file| state(&file)).collect::<Result<Vec<_>, _>>()?.join(", "))
 }
 
-/// A file's whole path, with its size and when it was last written: what was made of another file of that name is not of this one. A pattern's or
-/// another text's is the path alone.
+/// Returns a file's absolute path, with its size and time of modification, so that another file of that name is
+/// distinguished. For a pattern or another text, returns the path alone.
 fn state(path: &Path) -> Result<String, CliError> {
     let whole = absolute(path).map_err(|error| CliError::in_file(path, error))?;
     let file = path.metadata().ok().filter(Metadata::is_file);

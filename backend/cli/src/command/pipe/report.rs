@@ -1,4 +1,4 @@
-//! What a pipeline was predicted to do, and did.
+//! Report of a pipeline: predictions and measurements.
 
 use super::rounds::{Ran, Round};
 use anabranch::device::format_bytes;
@@ -9,21 +9,21 @@ use anabranch_report::text::{digits, duration, error, shortened};
 use serde::Serialize;
 use std::fmt;
 
-/// Characters of a stage's nodes that are shown.
+/// Most characters of a stage's nodes.
 const NODES: usize = 40;
 
-/// Predicted and measured. Times in seconds, sizes in bytes.
+/// Predictions and measurements. Times in seconds, sizes in bytes.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     pub(super) model: String,
-    /// Data sets that are done, were done already, and were to be done.
+    /// Number of data sets that are done, that were done before, and that were requested.
     done: u64,
     skipped: u64,
     wanted: u64,
-    /// From the first to the last result, and results a second in that time.
+    /// Time from the first to the last result, and results per second in that time.
     seconds: f64,
     rate: f64,
-    /// By how many percent the measured period differs from the predicted.
+    /// Difference of the measured period from the predicted, in percent.
     period_error_percent: Option<f64>,
     plan: PipelinePlan,
     measured: Measured,
@@ -53,15 +53,15 @@ impl Report {
         }
     }
 
-    /// That there was nothing to do.
+    /// Returns the report if there was nothing to do.
     pub(super) fn nothing(skipped: u64) -> serde_json::Value {
         serde_json::json!({ "done": 0, "skipped": skipped, "wanted": 0 })
     }
 
-    /// The figures of the whole, in a line.
+    /// Returns a line with the figures of the whole pipeline.
     pub(super) fn headline(&self) -> String {
         let off = self.period_error_percent.map_or(String::new(), |off| format!(", predicted {}", error(off)));
-        // One result has none after it.
+        // A single result has no next result.
         let period =
             (self.measured.period > 0.0).then(|| format!(": one every {}{off}", duration(self.measured.period)));
         format!(

@@ -1,4 +1,5 @@
-//! Data sets go through one pipeline after the other, each cut with what the one before has measured, until nothing is gained by that.
+//! Sends data sets through a series of pipelines. Each is cut with the measurements of the one before, until that gains
+//! nothing.
 
 use super::sink::Sink;
 use super::source::Source;
@@ -15,51 +16,51 @@ use anabranch_report::text::duration;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Data sets for each device, from which a round learns.
+/// Data sets per device from which a round learns.
 const LEARNT: usize = 12;
 
-/// Stages are cut anew if one took so many times longer or shorter than predicted.
+/// Stages are cut again if one took longer or shorter than predicted by more than this factor.
 const OFF: f64 = 1.05;
 
-/// How often stages are shown.
+/// Time between two displays of the stages.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// What rounds need.
+/// Context of the rounds.
 pub(super) struct Rounds<'a> {
     pub(super) session: &'a Session,
     pub(super) source: &'a Source<'a>,
     pub(super) sink: &'a Sink<'a>,
-    /// Used by an interruption: what is in flight is finished.
+    /// Used by an interruption: data sets in flight are finished.
     pub(super) token: &'a CancelToken,
     pub(super) output: Output,
-    /// Whether stages are shown while they work.
+    /// Whether stages are displayed while they work.
     pub(super) live: bool,
 }
 
-/// What became of the data sets.
+/// Outcome of the data sets.
 pub(super) struct Ran {
-    /// Of the last round, which had most data sets.
+    /// Plan of the last round, which had most data sets.
     pub(super) plan: PipelinePlan,
     pub(super) measured: Measured,
     pub(super) rounds: Vec<Round>,
     pub(super) done: u64,
     pub(super) took: Duration,
-    /// What ended it early.
+    /// Error that ended it early.
     pub(super) failure: Option<CliError>,
 }
 
-/// One pipeline of several. Times in seconds.
+/// One of several pipelines. Times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Round {
     pub(super) how: String,
     pub(super) data_sets: u64,
     pub(super) predicted_period: f64,
     pub(super) measured_period: f64,
-    /// By which factor the stage that was furthest off took longer or shorter than predicted.
+    /// Factor between measured and predicted time of the stage that was furthest off.
     pub(super) off: f64,
 }
 
-/// Why a round ended early.
+/// Reason why a round ended early.
 enum Stopped {
     Stage(PipelineError),
     /// A data set cannot be read, or its results cannot be written.
@@ -81,7 +82,7 @@ impl Rounds<'_> {
         most: u32,
         wanted: &[u64],
     ) -> Result<Ran, CliError> {
-        // A picture takes the bar's place.
+        // The live display replaces the progress bar.
         let shown = if self.live { Output { json: true } } else { self.output };
         let progress = Progress::with_rate(shown, "data sets", wanted.len() as u64);
         let (begun, mut rounds, mut done, mut settled) = (Instant::now(), Vec::new(), 0, false);
@@ -110,13 +111,13 @@ impl Rounds<'_> {
                 return Ok(Ran { plan, measured, rounds, done: done as u64, took: begun.elapsed(), failure });
             }
             settled = off <= OFF;
-            // The memory of the one is the other's.
+            // Frees the memory of the old pipeline for the new one.
             drop(pipeline);
             pipeline = Pipeline::with_costs(self.session, &costs, options)?;
         }
     }
 
-    /// Runs some data sets through one pipeline: of how many the results were kept, and what ended it early.
+    /// Runs some data sets through one pipeline. Returns how many results were kept, and the reason of an early end.
     fn round(&self, pipeline: &Pipeline, part: &[u64], progress: &Progress) -> (usize, Result<(), Stopped>) {
         let mut kept = 0;
         let wanted = part.iter().take_while(|_| !self.token.is_cancelled());
@@ -136,8 +137,9 @@ impl Rounds<'_> {
     }
 }
 
-/// A pipeline at work: its rate, and for each stage how busy its devices are and how many data sets wait before it; as some lines, and as
-/// one.
+/// Returns the state of a running pipeline, as several lines and as one line.
+///
+/// It has the rate and, for each stage, how busy its devices are and how many data sets wait before it.
 fn picture(pipeline: &Pipeline) -> (Vec<String>, String) {
     let (measured, waiting) = (pipeline.measured(), pipeline.waiting());
     let Measured { data_sets, period, latency, .. } = &measured;

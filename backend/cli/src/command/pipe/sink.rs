@@ -1,4 +1,5 @@
-//! Where results go: one archive for each data set, whole or not at all, so that what is there is done.
+//! Destination of results: one archive for each data set, written atomically, so that an archive that exists is
+//! complete.
 
 use super::marker::Marker;
 use super::source::Source;
@@ -10,19 +11,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The directory of results, if they are kept.
+/// Directory of results, if they are kept.
 pub(super) struct Sink<'a> {
     directory: Option<PathBuf>,
-    /// Results from before are of other data sets.
+    /// Results from before this time are of other data sets.
     since: Option<SystemTime>,
     source: &'a Source<'a>,
-    /// The model's outputs.
+    /// Outputs of the model.
     declared: &'a [ValueInfo],
 }
 
 impl<'a> Sink<'a> {
-    /// A directory, made if it is not there. No two data sets may have one name, and where results are resumed, they must be of the
-    /// same data sets.
+    /// Opens a directory, and makes it if it does not exist. No two data sets may have one name. If a run is resumed,
+    /// earlier results must be of the same data sets.
     pub(super) fn open(
         directory: Option<&Path>,
         source: &'a Source<'a>,
@@ -37,7 +38,7 @@ impl<'a> Sink<'a> {
                 return Err(CliError::in_file(directory, text));
             }
             fs::create_dir_all(directory).map_err(|error| CliError::in_file(directory, error))?;
-            // The first of several commands may say --resume as the others do.
+            // The first of several equal commands may have --resume, too.
             let begun = Marker::is_in(directory) || (0..source.count()).any(|at| sink.is_there(at));
             match resume && begun {
                 true => marker.verify(directory)?,
@@ -54,12 +55,12 @@ impl<'a> Sink<'a> {
         made.zip(self.since.max(self.source.written(data_set))).is_some_and(|(made, since)| made >= since)
     }
 
-    /// Whether there is a file where its results would be.
+    /// Whether there is a file at the path of its results.
     fn is_there(&self, data_set: u64) -> bool {
         self.path(data_set).is_some_and(|path| path.is_file())
     }
 
-    /// Keeps the results of a data set.
+    /// Writes the results of a data set.
     pub(super) fn put(&self, data_set: u64, outputs: &Outputs) -> Result<(), CliError> {
         match self.path(data_set) {
             Some(path) => {

@@ -1,4 +1,4 @@
-//! Where data sets come from: files of arrays, the leading axis of an archive, or random elements.
+//! Sources of data sets: files of arrays, the leading axis of an archive, or random elements.
 
 use super::PipeCommand;
 use crate::command::CliError;
@@ -16,21 +16,21 @@ use std::time::SystemTime;
 #[cfg(unix)]
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Different random data sets that are made: more take turns.
+/// Most different random data sets: if more are needed, these take turns.
 const MOST_RANDOM: u64 = 16;
 
 /// All data sets.
 pub(super) struct Source<'a> {
     session: &'a Session,
-    /// The same in all of them.
+    /// Inputs that are equal in all data sets.
     common: Inputs,
     sets: Sets,
 }
 
 enum Sets {
-    /// One file a data set.
+    /// One file per data set.
     Files(Vec<PathBuf>),
-    /// Arrays of all rows, so many of which are a data set.
+    /// Arrays of all rows; `batch` rows make a data set.
     Rows {
         arrays: BTreeMap<String, Tensor>,
         rows: usize,
@@ -43,7 +43,7 @@ enum Sets {
 }
 
 impl<'a> Source<'a> {
-    /// The data sets that the command names.
+    /// Finds the data sets that the command names.
     pub(super) fn find(command: &PipeCommand, session: &'a Session) -> Result<Self, CliError> {
         let common = read_inputs(&command.model(), None, session)?;
         let batch = command.batch.get();
@@ -76,21 +76,21 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether data sets are numbers, rather than files with names of their own.
+    /// Whether data sets are named by numbers, not by files.
     pub(super) fn is_numbered(&self) -> bool {
         !matches!(self.sets, Sets::Files(_))
     }
 
-    /// What the results of a data set are called.
+    /// Returns the name of a data set's results.
     pub(super) fn name(&self, at: u64) -> String {
         match &self.sets {
             Sets::Files(files) => stem(&files[at as usize]),
-            // As wide whatever their count is: a data set keeps its name when more come.
+            // Fixed width: a data set keeps its name if more are added.
             Sets::Rows { .. } | Sets::Random { .. } => format!("{at:08}"),
         }
     }
 
-    /// When the file that is a data set was last written, or put into its place; none where it has no file of its own.
+    /// Returns when a data set's file was last written or put into its place; `None` if it has no file of its own.
     pub(super) fn written(&self, at: u64) -> Option<SystemTime> {
         match &self.sets {
             Sets::Files(files) => changed(&files[at as usize]),
@@ -98,14 +98,14 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// A name that two data sets have, if there is one.
+    /// Returns a name that two data sets share, if there is one.
     pub(super) fn name_of_two(&self) -> Option<String> {
         let Sets::Files(files) = &self.sets else { return None };
         let mut taken = BTreeSet::new();
         files.iter().map(|file| stem(file)).find(|name| !taken.insert(name.clone()))
     }
 
-    /// A data set.
+    /// Returns a data set.
     pub(super) fn set(&self, at: u64) -> Result<Inputs, CliError> {
         match &self.sets {
             Sets::Random { sets, .. } => Ok(sets[at as usize % sets.len()].clone()),
@@ -153,7 +153,7 @@ impl<'a> Source<'a> {
         Ok(common.clone().tensor(input.name(), tensor))
     }
 
-    /// The rows of a data set, with the leading axis if the model has it.
+    /// Returns the rows of a data set, with the leading axis if the model has it.
     fn rows(&self, name: &str, array: &Tensor, at: usize, batch: usize) -> Result<Tensor, CliError> {
         let dims = array.shape().dims();
         let input = self.session.inputs().iter().find(|input| input.name() == name);
@@ -170,7 +170,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// When a file, or a link to it, was last written, renamed or linked: an older file that takes its place keeps the time of its content, not of this.
+/// Returns when a file, or a link to it, was last written, renamed or linked. If an older file takes its place, the
+/// modification time alone would be too early.
 fn changed(path: &Path) -> Option<SystemTime> {
     let facts = [path.metadata().ok(), path.symlink_metadata().ok()];
     #[cfg(unix)]
@@ -184,12 +185,13 @@ fn changed(path: &Path) -> Option<SystemTime> {
     facts.iter().flatten().flat_map(|facts| [facts.modified().ok(), moved(facts)]).max().flatten()
 }
 
-/// A file's name without its ending.
+/// Returns a file's name without its extension.
 fn stem(file: &Path) -> String {
     file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The size of a batch for the leading axis of the first input that is open there, and of all others that are without a name.
+/// Returns the batch size for the leading axis of the first input that is open there, and for all others without a
+/// name.
 fn batch_sizes(session: &Session, common: &Inputs, batch: usize) -> BTreeMap<String, usize> {
     let missing = session.inputs().iter().filter(|input| !input.is_optional() && common.find(input.name()).is_none());
     let leading = missing.filter_map(|input| {
@@ -200,7 +202,7 @@ fn batch_sizes(session: &Session, common: &Inputs, batch: usize) -> BTreeMap<Str
     named.map(|(_, (name, _))| (name, batch)).collect()
 }
 
-/// All arrays of an archive, which hold as many rows each.
+/// Reads all arrays of an archive, which must have equal numbers of rows.
 fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> {
     let mut given: Vec<(String, TensorSpec)> = Vec::new();
     let arrays = read_npz_if(path, |name, spec| {
@@ -242,7 +244,7 @@ fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> 
     Ok(Sets::Rows { arrays, rows, batch })
 }
 
-/// The files that patterns name, in the order of their names.
+/// Returns the files that patterns name, in the order of their names.
 fn files(patterns: &[String]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for pattern in patterns {

@@ -1,4 +1,5 @@
-//! The experiments of Benoit and Robert: every heuristic on random chains and processors, beside the optimum and the bound.
+//! The experiments of Benoit and Robert: every heuristic on random chains and processors, next to the optimum and the
+//! bound.
 
 use super::super::interrupt::cancel_on_interrupt;
 use super::super::progress::Progress;
@@ -57,15 +58,15 @@ struct Row {
     stages: usize,
     method: &'static str,
     problems: u64,
-    /// Problems on which the method kept the limit.
+    /// Number of problems on which the method kept the limit.
     admitted: usize,
-    /// Mean of what is sought, in seconds, where the limit was kept.
+    /// Mean of the goal over these problems, in seconds.
     mean: f64,
-    /// Problems whose optimum is proven.
+    /// Number of problems whose optimum is proven.
     proven: usize,
-    /// Mean ratio to the optimum, on those.
+    /// Mean ratio to the optimum over the proven problems.
     over_optimum: Option<f64>,
-    /// On how many of those the optimum was reached.
+    /// Number of proven problems on which the optimum was reached.
     optimal: usize,
     /// Mean ratio to the bound.
     over_bound: Option<f64>,
@@ -151,7 +152,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// A row for each method.
+/// Returns a row for each method.
 fn means(experiment: &Experiment, processors: usize, stages: usize, trials: &[Trial]) -> Vec<Row> {
     let Some(first) = trials.first() else { return Vec::new() };
     let row = |(place, &(method, _)): (usize, &(&'static str, Option<f64>))| {

@@ -1,4 +1,4 @@
-//! What every method reaches on one chain, as a table, as JSON, and as a chart.
+//! Results of every method on one chain, as a table, as JSON, and as a chart.
 
 use anabranch_placement::pipeline::check::check;
 use anabranch_placement::pipeline::{
@@ -12,7 +12,7 @@ use anabranch_report::text::duration;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Everything about one chain.
+/// Report on one chain.
 #[derive(Serialize)]
 pub(super) struct Report {
     name: String,
@@ -37,12 +37,12 @@ struct Row {
     latency: f64,
     /// Whether it keeps the goal's limit.
     admitted: bool,
-    /// Whether nothing is better.
+    /// Whether it is proven to be optimal.
     proven: bool,
     mapping: Mapping,
 }
 
-/// An interval with the names of what it has.
+/// An interval with the names of its stages and processors.
 #[derive(Serialize)]
 struct IntervalRow {
     stages: Vec<String>,
@@ -102,7 +102,7 @@ impl Report {
         })
     }
 
-    /// What the checker says of the first mapping that it refuses.
+    /// Returns the checker's message on the first mapping that it rejects.
     pub(super) fn wrong(&self) -> Option<&str> {
         self.wrong.as_deref()
     }
@@ -118,7 +118,7 @@ impl Report {
         );
         let known = if *proven { "the best there is" } else { "not proven to be the best" };
         let (period, latency) = (duration(*period), duration(*latency));
-        // Writing into a String cannot fail.
+        // Cannot fail: this writes to a string.
         let _ = writeln!(text, "chosen: period {period}, latency {latency}, by {method}; {known}\n");
         let mut mapping = Table::new("interval | stages | processors | sharing");
         for (number, interval) in self.intervals.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The text that `simulate` prints.
+//! Text output of `simulate`.
 
 use super::SimulateCommand;
 use anabranch::device::format_bytes;
@@ -9,7 +9,7 @@ use anabranch_report::trial::{Outcome, time_format, with_unit};
 use std::fmt::Write;
 
 impl SimulateCommand {
-    /// Names and values, for people.
+    /// Returns names and values, for people.
     pub(super) fn facts(&self, outcome: &Outcome<'_>) -> Vec<(&'static str, String)> {
         let Outcome { metrics, loaded, .. } = outcome;
         let format = |time| with_unit(loaded.facts.time_unit.as_deref(), time);
@@ -69,7 +69,7 @@ impl SimulateCommand {
 
 const MOST_DEVICES: usize = 20;
 
-/// A table with a line for each problem.
+/// Returns a table with a line for each problem.
 pub(super) fn summary(outcomes: &[Outcome<'_>]) -> Table {
     let mut table = Table::new("problem | >tasks | >devices | >makespan | >bound | >gap | >sends | >placed in");
     for Outcome { loaded, metrics, placed, .. } in outcomes {

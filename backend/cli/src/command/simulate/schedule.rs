@@ -6,7 +6,7 @@ use anabranch_placement::problem::Problem;
 use anabranch_placement::schedule::{Span, TransferSpan};
 use anabranch_report::trial::Outcome;
 
-/// Every task and transfer with its times.
+/// Returns every task and transfer with its times.
 pub(super) fn rows(problem: &Problem<'_>, outcome: &Outcome<'_>) -> ScheduleFile {
     let (graph, schedule, platform) = (problem.graph(), &outcome.schedule, problem.platform());
     let name = |device| platform.device(device).name.clone();

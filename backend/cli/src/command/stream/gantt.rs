@@ -6,13 +6,13 @@ use anabranch_placement::streaming::NodeId;
 use anabranch_report::chart::{Interval, Lane, Sample, TimePanel, Timeline};
 use anabranch_report::text::{amount, file_name};
 
-/// Processing elements that are drawn.
+/// Most processing elements that are drawn.
 const MOST_LANES: usize = 128;
 
-/// Colours that tell neighbouring blocks apart.
+/// Number of colours that distinguish neighbouring blocks.
 const COLOURS: usize = 5;
 
-/// The first processing elements, each task from its start to its last output.
+/// Returns a chart of the first processing elements, each task from its start to its last output.
 pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
     let intervals = intervals(outcome);
     let makespan = outcome.makespan() as f64;
@@ -53,7 +53,7 @@ pub(super) fn chart(source: &Source, outcome: &Outcome<'_>) -> Timeline {
     }
 }
 
-/// What the colours mean.
+/// Returns the meanings of the colours.
 fn key(outcome: &Outcome<'_>) -> Vec<Sample> {
     let sample = |colour, name| Sample { colour, name };
     let Some(streaming) = &outcome.streaming else { return vec![sample(0, "task".into())] };
@@ -65,7 +65,7 @@ fn key(outcome: &Outcome<'_>) -> Vec<Sample> {
     (0..blocks.min(COLOURS)).map(|block| sample(block, name(block))).collect()
 }
 
-/// What each processing element does, by start.
+/// Returns the intervals of each processing element, by start.
 fn intervals(outcome: &Outcome<'_>) -> Vec<Vec<Interval>> {
     let graph = outcome.graph;
     let mut lanes: Vec<Vec<Interval>> = Vec::new();

@@ -1,4 +1,4 @@
-//! One schedule of a graph, with its proof and what it is compared with.
+//! One schedule of a graph, with its proof and the schedule that it is compared with.
 
 use super::super::CliError;
 use super::Variant;
@@ -8,16 +8,16 @@ use anabranch_placement::streaming::{
 };
 use std::time::Instant;
 
-/// A schedule on so many processing elements.
+/// A schedule on a number of processing elements.
 pub(super) struct Outcome<'g> {
     pub(super) graph: &'g CanonicalGraph,
     pub(super) elements: usize,
     pub(super) variant: Variant,
-    /// Without streaming.
+    /// Schedule without streaming.
     pub(super) list: ListSchedule,
     pub(super) list_seconds: f64,
     pub(super) streaming: Option<Streaming>,
-    /// Of the graph, or why it has none.
+    /// Streaming depth of the graph, or the reason why it has none.
     pub(super) depth: Result<StreamingDepth, DepthError>,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct Streaming {
     pub(super) sizes: BufferSizes,
     /// Seconds for blocks, schedule and channel sizes.
     pub(super) seconds: f64,
-    /// What happens when it is simulated, or why it was not.
+    /// Simulation of the schedule, or the reason why it was not simulated.
     pub(super) proof: Result<Simulation, String>,
 }
 
 impl<'g> Outcome<'g> {
-    /// Schedules, and simulates where the graph's work is at most `steps`.
+    /// Schedules the graph. Simulates it if its work is at most `steps`.
     pub(super) fn of(
         graph: &'g CanonicalGraph,
         elements: usize,
@@ -63,28 +63,28 @@ impl<'g> Outcome<'g> {
         self.streaming.as_ref().map_or(self.list.makespan, |streaming| streaming.schedule.makespan())
     }
 
-    /// Over one processing element.
+    /// Returns the speedup over one processing element.
     pub(super) fn speedup(&self) -> f64 {
         ratio(self.graph.work(), self.makespan())
     }
 
-    /// Of the list schedule, over one processing element.
+    /// Returns the speedup of the list schedule over one processing element.
     pub(super) fn list_speedup(&self) -> f64 {
         ratio(self.graph.work(), self.list.makespan)
     }
 
-    /// Over the list schedule.
+    /// Returns the speedup over the list schedule.
     pub(super) fn gain(&self) -> f64 {
         ratio(self.list.makespan, self.makespan())
     }
 
-    /// The makespan of a streaming schedule over the streaming depth.
+    /// Returns the makespan of a streaming schedule divided by the streaming depth.
     pub(super) fn length_ratio(&self) -> Option<f64> {
         self.streaming.as_ref()?;
         self.depth.as_ref().ok().map(|depth| ratio(self.makespan(), depth.bound))
     }
 
-    /// The part of the processing elements' time that is work.
+    /// Returns the share of the processing elements' time that is work.
     pub(super) fn utilisation(&self) -> f64 {
         self.speedup() / self.elements.max(1) as f64
     }
@@ -94,7 +94,7 @@ impl<'g> Outcome<'g> {
     }
 }
 
-/// 1 where there is nothing to do.
+/// Returns the ratio; 1 if there is no work.
 fn ratio(above: u64, below: u64) -> f64 {
     if below == 0 { 1.0 } else { above as f64 / below as f64 }
 }

@@ -9,10 +9,10 @@ use anabranch_report::text::duration;
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Lines of a table of tasks or channels; JSON has them all.
+/// Most lines of a table of tasks or channels; JSON has them all.
 const MOST_LINES: usize = 40;
 
-/// The graph, and one schedule in full or several as a table.
+/// Returns the graph, and one schedule in full or several as a table.
 pub(super) fn text(source: &Source, outcomes: &[Outcome<'_>]) -> String {
     let mut text = facts(source, outcomes);
     match outcomes {
@@ -22,7 +22,7 @@ pub(super) fn text(source: &Source, outcomes: &[Outcome<'_>]) -> String {
     text
 }
 
-/// The same with every task, and every channel that holds more than one element.
+/// Returns the graph and the schedules as JSON, with every task, and every channel that holds more than one element.
 pub(super) fn json(source: &Source, outcomes: &[Outcome<'_>]) -> Value {
     let graph = &source.graph;
     let depth = outcomes.first().and_then(|outcome| outcome.depth.as_ref().ok());
@@ -169,7 +169,8 @@ fn channel(graph: &CanonicalGraph, edge: EdgeId) -> String {
     format!("{} > {}", graph.node(from).name(), graph.node(to).name())
 }
 
-/// A line for each number of processing elements: the columns of the paper's table 2, and how it was reached.
+/// Returns a line for each number of processing elements, with the columns of the paper's table 2, and how it was
+/// reached.
 fn summary(outcomes: &[Outcome<'_>]) -> String {
     let mut table = Table::new(
         ">PEs | variant | >blocks | >makespan | >speedup | >list | >gain | >SSLR | >simulated | >time | >list time",

@@ -1,4 +1,4 @@
-//! Where a canonical graph comes from: a file of its own, a model, or a generator.
+//! Sources of a canonical graph: a file of its own, a model, or a generator.
 
 use super::super::args::{named_once, parse_size};
 use super::super::{CliError, read_file};
@@ -17,11 +17,11 @@ use std::time::Instant;
 /// Elements that the first tasks of random graphs read: small enough to be simulated.
 const RANDOM_VOLUME: u64 = 2048;
 
-/// A graph, and what is to be said of it.
+/// A graph, and its origin.
 pub(super) struct Source {
     pub(super) name: String,
     pub(super) graph: CanonicalGraph,
-    /// Of a model: operators, and the seconds that the conversion took.
+    /// For a model: number of operators, and seconds of the conversion.
     pub(super) converted: Option<(usize, f64)>,
 }
 

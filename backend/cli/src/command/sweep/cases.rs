@@ -1,4 +1,4 @@
-//! What a sweep runs on: graphs from files and families, on platforms from files and families.
+//! Cases of a sweep: graphs from files and families, on platforms from files and families.
 
 use super::super::CliError;
 use super::super::args::parse_size;
@@ -39,7 +39,7 @@ enum PlatformSource {
     Heterogeneous(Sweep),
 }
 
-/// The families that draw from their seed; the others have one graph of a size.
+/// Families that use their seed; the others have one graph per size.
 const RANDOM: [&str; 3] = ["random", "layered", "table-7.1"];
 
 impl Case {
@@ -53,7 +53,7 @@ impl Case {
         }
     }
 
-    /// The problem for a seed.
+    /// Returns the problem for a seed.
     pub(super) fn problem(&self, seed: u64) -> Result<LoadedProblem, CliError> {
         let (graph, platform) = match &self.source {
             Source::Whole(problem) => return Ok((**problem).clone()),
@@ -80,7 +80,7 @@ impl Case {
     }
 }
 
-/// The cases: every graph without devices on all platforms, and the whole problems.
+/// Returns the cases: every graph without devices on all platforms, and the whole problems.
 pub(super) fn read(graphs: &[String], devices: &[String]) -> Result<Vec<Case>, CliError> {
     let platforms: Vec<(String, PlatformSource)> =
         devices.iter().map(|text| read_platform(text)).collect::<Result<_, _>>()?;

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Results that differ only in the seed: what they are of, with 0 for the seed.
+/// Results that differ only in the seed: their key, with 0 for the seed, and the rows.
 pub(super) type SeedGroup<'r> = (Key, Vec<&'r Row>);
 
-/// Results by what they are of but the seed.
+/// Groups results by everything but the seed.
 pub(super) fn groups<'r>(rows: &[&'r Row]) -> Vec<SeedGroup<'r>> {
     grouped(rows.iter().map(|row| (Key { seed: 0, ..row.key() }, *row)))
 }
 
-/// What has the same key, together, in the order in which keys first come.
+/// Groups items by key, in the order in which keys first occur.
 fn grouped<K: Ord + Clone, T>(things: impl IntoIterator<Item = (K, T)>) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     let mut places: BTreeMap<K, usize> = BTreeMap::new();
@@ -31,18 +31,18 @@ fn grouped<K: Ord + Clone, T>(things: impl IntoIterator<Item = (K, T)>) -> Vec<(
     groups
 }
 
-/// What a chart shows.
+/// Quantity of a chart.
 struct Quantity {
     file: &'static str,
     title: &'static str,
     value: &'static str,
     format: Format,
     logarithmic: bool,
-    /// Whether it depends on the order; where not, one bar is enough.
+    /// Whether it depends on the order; if not, one bar is enough.
     by_order: bool,
-    /// Whether it can be compared between graphs, so that one panel is for all.
+    /// Whether it can be compared between graphs, so that one panel covers all.
     overall: bool,
-    /// The value, given the least makespan of all on the same problem.
+    /// Computes the value, given the least makespan of all on the same problem.
     of: fn(&Row, f64) -> Option<f64>,
     limit: fn(&Row) -> Option<f64>,
 }
@@ -145,7 +145,7 @@ fn chart(quantity: &Quantity, rows: &[&Row]) -> BarChart {
     }
 }
 
-/// The conditions that hold for all rows.
+/// Describes the conditions that hold for all rows.
 fn rules(row: &Row, orders: &[OrderName]) -> String {
     let links = if row.contention { ", one transfer at a time on a link" } else { "" };
     let sends = format!("{} operations a send{links}", row.send_ops);
@@ -165,12 +165,13 @@ fn seeds(rows: &[&Row]) -> usize {
     seeds.len()
 }
 
-/// What rows of one problem have in common. Seeds do not tell problems apart where nothing but a search draws from them; bounds do.
+/// Returns the key that rows of one problem share. If only a search uses the seed, seeds do not distinguish problems,
+/// but bounds do.
 fn problem(row: &Row) -> (&str, &str, Option<u64>) {
     (&row.graph, &row.devices, row.bound.map(f64::to_bits))
 }
 
-/// The least makespan of each problem.
+/// Returns the least makespan of each problem.
 fn least<'r>(rows: &[&'r Row]) -> BTreeMap<(&'r str, &'r str, Option<u64>), f64> {
     let mut least = BTreeMap::new();
     for row in rows {
@@ -182,7 +183,7 @@ fn least<'r>(rows: &[&'r Row]) -> BTreeMap<(&'r str, &'r str, Option<u64>), f64>
     least
 }
 
-/// A panel for each graph on each platform, or one for all of them: by strategy and then by order.
+/// Returns a panel for each graph on each platform, or one for all of them: by strategy and then by order.
 fn panels(quantity: &Quantity, rows: &[&Row], orders: &[OrderName]) -> Vec<Panel> {
     let least = least(rows);
     let title = |row: &Row| match (quantity.overall, row.devices.as_str()) {

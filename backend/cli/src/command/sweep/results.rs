@@ -1,4 +1,4 @@
-//! The results of a sweep, and the file that they are appended to, line by line.
+//! Results of a sweep, and the file to which they are appended line by line.
 
 use super::super::CliError;
 use super::super::rules::{RuleArgs, SearchArgs};
@@ -13,17 +13,17 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// What a result is of.
+/// Key of a result.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) graph: String,
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
-    /// Of a strategy that searches.
+    /// For a strategy that searches.
     pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
-    /// The bits of the number, so that keys can be ordered.
+    /// Bits of the number, so that keys can be ordered.
     pub(super) send_ops: u64,
     pub(super) contention: bool,
     pub(super) memory_rule: String,
@@ -52,7 +52,7 @@ impl Key {
     }
 }
 
-/// A result: what was measured, or why there is nothing. Its fields are the columns and members of the files.
+/// A result: measurements, or the reason why there are none. Its fields are the columns and members of the files.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Row {
@@ -60,12 +60,12 @@ pub(super) struct Row {
     pub(super) devices: String,
     pub(super) seed: u64,
     pub(super) strategy: String,
-    /// Of a strategy that searches.
+    /// For a strategy that searches.
     pub(super) evaluations: Option<u64>,
     pub(super) order: OrderName,
     pub(super) send_ops: f64,
     pub(super) contention: bool,
-    /// `own` is the rule that the graph's file asks for.
+    /// `own` is the rule of the graph's file.
     pub(super) memory_rule: String,
     pub(super) tasks: usize,
     pub(super) edges: usize,
@@ -82,10 +82,10 @@ pub(super) struct Row {
     pub(super) cut_edges: Option<usize>,
     pub(super) used_devices: Option<usize>,
     pub(super) utilisation: Option<f64>,
-    /// Of each device, separated by blanks.
+    /// Utilisation of each device, separated by blanks.
     pub(super) utilisations: Option<String>,
     pub(super) peak_memory: Option<u64>,
-    /// Of each device, separated by blanks.
+    /// Peak memory of each device, separated by blanks.
     pub(super) peak_memories: Option<String>,
     pub(super) place_seconds: Option<f64>,
     pub(super) simulate_seconds: Option<f64>,
@@ -93,19 +93,19 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Nothing, yet, for a key.
+    /// Makes an empty row for a key.
     pub(super) fn of(key: Key) -> Self {
         let Key { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule } = key;
         let send_ops = f64::from_bits(send_ops);
         Row { graph, devices, seed, strategy, evaluations, order, send_ops, contention, memory_rule, ..Row::default() }
     }
 
-    /// Why there is nothing.
+    /// Sets the reason why there are no measurements.
     pub(super) fn refused(self, error: String) -> Self {
         Row { error: Some(error), ..self }
     }
 
-    /// With what was measured, in units of so many bytes.
+    /// Sets the measurements. `bytes_a_unit` is the unit of sizes in bytes.
     pub(super) fn measured(self, metrics: &Metrics, bytes_a_unit: f64) -> Self {
         let joined = |values: Vec<String>| Some(values.join(" "));
         let devices = || metrics.devices.iter();
@@ -143,7 +143,7 @@ impl Row {
     }
 }
 
-/// The file that results are appended to.
+/// File to which results are appended.
 pub(super) struct Results {
     path: PathBuf,
     file: File,
@@ -151,7 +151,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Opens or makes the file, and reads what it has. A last line that was not written to its end is cut off.
+    /// Opens or makes the file, and reads its results. An incomplete last line is cut off.
     pub(super) fn open(path: &Path) -> Result<(Self, BTreeMap<Key, Row>), CliError> {
         if path.extension().is_none_or(|extension| extension != "csv") {
             return Err(CliError::in_file(path, "results are written to FILE.csv"));
@@ -166,7 +166,7 @@ impl Results {
         let foreign = |error: String| CliError::in_file(path, format!("{error}; give another file or remove this one"));
         let heading = lines(&Row::default(), true)?;
         let heading = heading.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
-        // Less than the heading is what an interruption may have left of it.
+        // An interruption may have left only a part of the heading.
         if !text.as_bytes().starts_with(heading) && !heading.starts_with(text.as_bytes()) {
             return Err(foreign("it does not begin as results do".into()));
         }
@@ -177,7 +177,7 @@ impl Results {
         Ok((results, rows.into_iter().map(|row| (row.key(), row)).collect()))
     }
 
-    /// Appends a result as one whole line; before the first, the heading.
+    /// Appends a result as one whole line, after the heading if it is the first.
     pub(super) fn append(&mut self, row: &Row) -> Result<(), CliError> {
         let lines = lines(row, !self.headed)?;
         self.headed = true;
@@ -185,7 +185,7 @@ impl Results {
     }
 }
 
-/// A result as it is appended, with the heading or without.
+/// Returns a result in the form in which it is appended, with or without the heading.
 fn lines(row: &Row, headed: bool) -> Result<Vec<u8>, CliError> {
     let mut writer = csv::WriterBuilder::new().has_headers(headed).from_writer(Vec::new());
     writer.serialize(row)?;
@@ -207,7 +207,7 @@ mod tests {
         Row { graph: graph.into(), seed: 7, send_ops: 0.1, makespan: Some(0.1 + 0.2), ..Row::default() }
     }
 
-    /// What was appended is there when the file is opened again; half a line is not.
+    /// Results that were appended are there when the file is opened again; half a line is not.
     #[test]
     fn results_survive_an_interruption() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! A sweep's work, shared out over threads.
+//! Work of a sweep, distributed among threads.
 
 use super::super::CliError;
 use super::super::rules::{RuleArgs, SearchArgs};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::Instant;
 
-/// One placement, and the orders to simulate it under: keys that differ in nothing else, at least one.
+/// One placement, and the orders to simulate it under: at least one key, and keys that differ only in the order.
 pub(super) struct Unit {
     pub(super) case: usize,
     pub(super) keys: Vec<Key>,
@@ -31,40 +31,40 @@ pub(super) struct Work<'a> {
     pub(super) cancel: &'a CancelToken,
 }
 
-/// A problem while any thread works on it, with what all its schedules are compared with.
+/// A problem while any thread works on it, with the baseline of all its schedules.
 struct Shared {
     loaded: LoadedProblem,
-    /// Or why the problem has no solution.
+    /// The baseline, or the reason why the problem has no solution.
     baseline: Result<Baseline, String>,
 }
 
-/// What is done with a result.
+/// Takes a result.
 pub(super) type Take<'a> = dyn FnMut(Row) -> Result<(), CliError> + Send + 'a;
 
 /// The problems that threads work on. A slot is locked while its problem is made, so that it is made once.
 type Slots = BTreeMap<(usize, u64), Mutex<Weak<Shared>>>;
 
 impl Work<'_> {
-    /// Does the work on `threads` threads and hands each result to `take`, in the order in which they come. Ends early when it is
+    /// Does the work on `threads` threads and passes each result to `take` as soon as it is there. Ends early if it is
     /// cancelled.
     ///
     /// # Errors
-    /// A case that cannot be made, a strategy that gave an invalid result, or what `take` says.
+    /// If a case cannot be made, or a strategy gave an invalid result. Also the error of `take`.
     pub(super) fn run(&self, threads: usize, take: &mut Take<'_>) -> Result<(), CliError> {
         let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
         let (next, results) = (AtomicUsize::new(0), Mutex::new((take, Ok(()))));
         let work = || self.work(&slots, &next, &results);
         thread::scope(|scope| {
-            // If the system gives no more threads, those that there are do the work.
+            // If the system gives no more threads, the existing ones do the work.
             (1..threads.min(self.units.len())).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
             work();
         });
         results.into_inner().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Units until there are no more, or until any thread's has failed.
+    /// Does units until there are no more, or any thread has failed.
     fn work(&self, slots: &Slots, next: &AtomicUsize, results: &Mutex<(&mut Take<'_>, Result<(), CliError>)>) {
-        // Keeps the problem of the last unit alive, because the next is most often of the same.
+        // Keeps the problem of the last unit alive, because the next unit usually has the same.
         let mut last: Option<Arc<Shared>> = None;
         while let Some(unit) = self.units.get(next.fetch_add(1, Ordering::Relaxed)) {
             if self.cancel.is_cancelled() {
@@ -80,7 +80,7 @@ impl Work<'_> {
         }
     }
 
-    /// The unit's problem: another thread's, or made now.
+    /// Returns the unit's problem: from another thread, or made now.
     fn shared(&self, slots: &Slots, unit: &Unit) -> Result<Arc<Shared>, CliError> {
         let seed = unit.keys[0].seed;
         let slot = slots.get(&(unit.case, seed)).ok_or_else(|| CliError::internal("a unit without a slot"))?;
@@ -131,7 +131,7 @@ impl Work<'_> {
         unit.keys.iter().map(measured).collect()
     }
 
-    /// The schedule in the key's order, and how many seconds it took to simulate.
+    /// Returns the schedule in the key's order, and the seconds of its simulation.
     fn simulated(&self, problem: &Problem<'_>, placed: &Placed, key: &Key) -> Result<(Schedule, f64), TrialError> {
         let started = Instant::now();
         let schedule = placed.schedule(problem, key.order)?;

@@ -1,4 +1,4 @@
-//! Runs of drops: whatever was there before, a run leaves what a run from nothing would have left.
+//! Runs of drops: a run leaves the same files as a run from nothing, regardless of earlier files.
 
 use super::{Naming, Outcome, Prepared, Reason, Recipe, State};
 use crate::{Crew, FlowOptions};
@@ -51,7 +51,7 @@ fn text(directory: &Path, file: &str) -> String {
     fs::read_to_string(directory.join(file)).unwrap()
 }
 
-/// `a` → `first` → memory `m` → `second` → `b`.
+/// Returns `a` → `first` → memory `m` → `second` → `b`.
 fn through_memory() -> [Value; 5] {
     [
         file("a"),
@@ -74,7 +74,7 @@ fn memory_that_is_needed_is_made_again_and_no_other() {
     assert_eq!(due(&drops, path), [Reason::Needed("second second".to_owned()), Reason::Missing("b b".to_owned())]);
     assert_eq!((run(&drops, path).ran(), text(path, "b")), (2, "WORDS".to_owned()));
     assert_eq!(text(path, "ran").lines().count(), 2);
-    // Nothing is left but what the graph names.
+    // Nothing is left but the files that the graph names.
     let mut left: Vec<_> =
         fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect();
     left.sort();
@@ -101,7 +101,7 @@ fn every_change_has_its_reason() {
     assert_eq!(due(&drops, path), []);
     fs::write(path.join("b"), "other").unwrap();
     assert_eq!(due(&drops, path), [Reason::Changed("b b".to_owned()), Reason::Inputs]);
-    // What is made is as it was: who reads it is kept.
+    // The output is unchanged, so its reader is skipped.
     let outcome = run(&drops, path);
     assert_eq!((outcome.ran(), outcome.kept()), (1, 1));
     fs::write(path.join("a"), "2").unwrap();
@@ -144,7 +144,7 @@ fn no_link_leads_an_output_out_of_the_directory() {
     );
     let naming = Naming::of("test").with_outside(true);
     assert!(naming.refuse_outside(&path, &path.join("sub/x")).is_ok());
-    // What is read may be a link, and an absolute path may not be another name of a file in the directory.
+    // Inputs may be links. An absolute path must not be another name of a file in the directory.
     assert_eq!(run(&[at("sub/x"), shell("a", "grep -q precious %i0", &["x"], &[])], &path).ran(), 1);
     let inside = path.join("new/x").display().to_string();
     let graph = parse_template(json!([at(&inside)]).to_string().as_bytes()).unwrap();
@@ -199,14 +199,15 @@ fn graphs_that_cannot_be_run_are_refused_by_name() {
     }
 }
 
-/// Random layers of copies, of which files are changed, damaged and removed between runs: in the end every file holds what the definition says.
+/// Random layers of copies. Files are changed, damaged and removed between runs; in the end every file has the content
+/// of its definition.
 #[test]
 fn whatever_was_changed_a_run_leaves_what_one_from_nothing_would() {
     arbtest::arbtest(|u| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         let mut drops: Vec<Value> = (0..2).map(|root| file(&format!("f{root}"))).collect();
-        // By datum: the data that it is a copy of.
+        // By datum: the inputs of the copy.
         let mut made: Vec<(String, Vec<usize>)> = vec![("f0".to_owned(), vec![]), ("f1".to_owned(), vec![])];
         for number in 0..u.int_in_range(1..=6)? {
             let reads: std::collections::BTreeSet<usize> =

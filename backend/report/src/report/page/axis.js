@@ -1,4 +1,4 @@
-// The axis of time that schedule, memory and executable nodes share: what part of it is seen, its ticks, and a range that is measured.
+// The time axis that schedule, memory and executable nodes share: its visible part, its ticks, and a measured range.
 
 const axis = (() => {
   const height = 24;
@@ -8,10 +8,10 @@ const axis = (() => {
   const x = (time) => self.gutter + ((time - view.from) / (view.to - view.from)) * plotWidth();
   const timeAt = (pixel) => view.from + ((pixel - self.gutter) / plotWidth()) * (view.to - view.from);
 
-  /// On a board so wide; names have less room on a narrow one.
+  /// For a board of this width; names have less room on a narrow board.
   function resize(width) { self.width = width; self.gutter = width < 560 ? 126 : 132; }
 
-  /// Within the run, and not closer than a few nanoseconds.
+  /// Shows a range within the run, at least a few nanoseconds long.
   function show(from, to) {
     const length = Math.min(span * 1.02, Math.max(to - from, Math.min(span, 20)));
     view.from = Math.max(0, Math.min(from, span * 1.02 - length));
@@ -55,7 +55,7 @@ const axis = (() => {
     context.fillRect(0, height - 0.5, self.width, 1);
   }
 
-  /// When the last output is there, as predicted and as measured.
+  /// Draws the ends of the run, as predicted and as measured.
   function drawEnds(context, below) {
     const ends = [[data.predicted.makespan_ns, paint.quiet, [4, 3]]];
     if (isMeasured) ends.push([data.measured.makespan_ns, paint.ink, []]);
@@ -92,7 +92,7 @@ const axis = (() => {
     flag(context, duration(timeAt(cursor)), cursor);
   }
 
-  /// A text on the axis, around a place.
+  /// Draws a text on the axis, around a position.
   function flag(context, text, at) {
     context.textAlign = "center";
     const half = context.measureText(text).width / 2 + 6;
@@ -103,7 +103,7 @@ const axis = (() => {
     context.fillText(text, middle, height / 2 + 1);
   }
 
-  /// What happens in a range: by lane the number of things, and for how long they work in it.
+  /// Returns for each lane the number of items in a range, and the time for which they work in it.
   function figures({ from, to }) {
     return lanes.map((lane) => {
       const list = (isMeasured ? lane.measured : lane.predicted).filter((bar) => bar.end > from && bar.start < to);

@@ -1,4 +1,4 @@
-// The critical chain, explained: step by step what ran or travelled, and what it had waited for.
+// The critical chain, explained step by step: each node or transfer, and the item that it had waited for.
 
 const chain = (() => {
   const panel = byId("chain-panel");
@@ -9,7 +9,8 @@ const chain = (() => {
   const isNode = (step) => step.kind === "node" && thingOf(step).role === "node";
   const link = (step) => element("button", { type: "button", class: "link", onclick: () => select({ kind: step.kind, index: step.index }) }, thingOf(step).name);
 
-  /// Why a step did not begin earlier, in words; the step before it ended last of all that it needed.
+  /// Returns the reason why a step did not begin earlier, in words. The step before it was the last of its requirements
+  /// to end.
   function reason(at) {
     const { after } = steps[at];
     const before = at > 0 ? steps[at - 1] : null;
@@ -21,7 +22,8 @@ const chain = (() => {
     return [steps[at].kind === "transfer" ? "what it sends, made by " : "its input, made by ", link(before)];
   }
 
-  /// From the run's start to its end: nodes, transfers, and the time in which nothing of the chain happens.
+  /// Returns the shares from the run's start to its end: nodes, transfers, and the time in which nothing of the chain
+  /// happens.
   function shares() {
     let [nodes, transfers, reached] = [0, 0, 0];
     for (const step of steps) {
@@ -57,7 +59,7 @@ const chain = (() => {
       element("table", { class: "figures" }, element("thead", {}, element("tr", {}, head.map((name, at) => element("th", { scope: "col", class: [0, 3, 4, 5, 6].includes(at) ? "right" : undefined }, name)))), element("tbody", {}, steps.map(row))));
   }
 
-  /// For the details of a node or transfer on the chain.
+  /// Returns a sentence for the details of a node or transfer on the chain.
   const told = (kind, index) => { const at = entries.get(`${kind} ${index}`); return at === undefined ? null : ["step ", `${at + 1} of ${steps.length} of the critical chain; it waited for `, ...reason(at)]; };
 
   return { show, told, length: steps.length };

@@ -1,9 +1,10 @@
-// What everything shares: the data, figures as text, colours, the selection, and canvases that are sharp on every screen.
+// Shared parts of the page: the data, figures as text, colours, the selection, and canvases that are sharp on every
+// screen.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 
-/// An element with attributes and children; text is always text, never markup.
+/// Makes an element with attributes and children. Text is always text, never markup.
 function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -15,16 +16,16 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/// With so many digits after the point; what rounds to nothing has no sign.
+/// Returns a number with `places` digits after the point. A result of zero has no sign.
 const rounded = (value, places) => value.toFixed(places).replace(/^-(0(\.0*)?)$/, "$1");
 
-/// Three digits.
+/// Returns a number with three digits.
 function digits(value) {
   const size = Math.abs(value);
   return rounded(value, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
 }
 
-/// Nanoseconds with a unit.
+/// Returns nanoseconds with a unit.
 function duration(ns) {
   const size = Math.abs(ns);
   if (size === 0) return "0";
@@ -41,7 +42,7 @@ function bytes(count) {
   return `${power === 0 ? count : digits(count)} ${units[power]}`;
 }
 
-/// A number with three digits and a letter for thousands and so on.
+/// Returns a number with three digits and a letter for thousands and so on.
 function amount(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -54,14 +55,14 @@ const nodeCount = (count) => `${count} ${count === 1 ? "node" : "nodes"}`;
 
 const percent = (share) => `${Math.abs(share) < 0.0995 ? rounded(100 * share, 1) : Math.round(100 * share)} %`;
 
-/// How long something works: without waits for chunks.
+/// Time for which an item works, without waits for chunks.
 const lengthOf = (times) => (times ? times.busy : 0);
 
-/// `(predicted − measured) / measured`; undefined where there is nothing to compare.
+/// `(predicted − measured) / measured`; undefined if there is nothing to compare.
 const errorFrom = (predicted, measured) => (measured > 100 ? (predicted - measured) / measured : undefined);
 const errorOf = (thing) => errorFrom(lengthOf(thing.predicted), lengthOf(thing.measured));
 
-/// An error in percent with its sign; nothing where there is none.
+/// Returns an error in percent with its sign; empty if there is none.
 function errorText(error) {
   if (error === undefined) return "";
   const text = percent(Math.abs(error));
@@ -69,10 +70,10 @@ function errorText(error) {
 }
 
 const isMeasured = data.measured !== null;
-/// What is known best: measured times where there are some.
+/// Returns the best known times: measured times if there are any.
 const timesOf = (thing) => thing.measured || thing.predicted;
 const timeOfNode = (node) => lengthOf(timesOf(node));
-/// Constants that a node reads, and what it makes: figures that can be added up.
+/// Returns the bytes of a node's constants and outputs, which can be added up.
 const memoryOfNode = (node) => [...node.inputs.filter((port) => port.constant), ...node.outputs].reduce((sum, port) => sum + port.bytes, 0);
 const isCritical = (thing) => (isMeasured ? thing.critical_measured : thing.critical_predicted);
 const makespan = (isMeasured ? data.measured : data.predicted).makespan_ns;
@@ -80,7 +81,7 @@ const span = Math.max(1, data.predicted.makespan_ns, isMeasured ? data.measured.
 
 // --- colours ---------------------------------------------------------------------------------------------------------------
 
-/// Cool colours for CPUs, warm ones for all else.
+/// Cool colours for CPUs, warm colours for all other devices.
 const deviceColour = (() => {
   const cool = [0, 2, 4, 7];
   const warm = [1, 3, 5, 6];
@@ -102,14 +103,14 @@ function readColours() {
   paint.device = deviceColour.map((number) => paint.palette[number]);
 }
 
-/// Between two colours given as `#rrggbb`.
+/// Returns a colour between two colours given as `#rrggbb`.
 function mixed(from, to, share) {
   const parts = (colour) => [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
   const [one, other] = [parts(from), parts(to)];
   return "#" + one.map((part, at) => Math.round(part + (other[at] - part) * share).toString(16).padStart(2, "0")).join("");
 }
 
-/// Black or white, whichever is read better on a colour.
+/// Returns black or white, depending on which is more legible on a colour.
 function inkOn(colour) {
   const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(colour.slice(at, at + 2), 16) / 255) ** 2.2);
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.3 ? "#14181d" : "#ffffff";
@@ -127,7 +128,7 @@ const deviceChip = (index) => element("span", { class: "chip" }, swatch(paint.de
 
 // --- selection -------------------------------------------------------------------------------------------------------------
 
-/// What is looked at: `{kind: "node" | "transfer" | "group", index}` or null.
+/// The selected item: `{kind: "node" | "transfer" | "group", index}` or null.
 let selected = null;
 let hovered = null;
 const same = (one, other) => one === other || (one && other && one.kind === other.kind && one.index === other.index);
@@ -135,14 +136,14 @@ const listeners = [];
 /// Calls `listener(selected, from)` whenever the selection changes.
 const onSelect = (listener) => listeners.push(listener);
 
-/// Selects everywhere. `from` says where the user did it, so that that view stays still.
+/// Selects an item in all views. `from` is the view in which the user did it, which does not move.
 function select(item, from) {
   selected = item;
   listeners.forEach((listener) => listener(item, from));
   announce(item === null ? "nothing selected" : tipOf(item).flat().join(", "));
 }
 
-/// Says something to who cannot see it.
+/// Announces a text to screen readers.
 function announce(text) { byId("status").textContent = text; }
 
 function hover(item) {
@@ -152,7 +153,7 @@ function hover(item) {
   timeline.redraw();
 }
 
-/// The node of the selection, if it has one.
+/// Returns the node of the selection, if it has one.
 const selectedNode = () => (selected === null || selected.kind === "group" ? null : selected.kind === "node" ? selected.index : data.transfers[selected.index].node);
 
 // --- tip -------------------------------------------------------------------------------------------------------------------
@@ -194,7 +195,7 @@ function comparison(thing) {
 
 // --- canvas ----------------------------------------------------------------------------------------------------------------
 
-/// A canvas that is drawn at most once a frame, in CSS pixels, as sharp as the screen.
+/// A canvas in CSS pixels, drawn at most once per frame, as sharp as the screen.
 class Board {
   constructor(id, draw) {
     this.canvas = byId(id);
@@ -235,7 +236,7 @@ class Board {
   }
 }
 
-/// Calls `move(dx, dy, event)` while the pointer drags, and `click(event)` where it does not move.
+/// Calls `move(dx, dy, event)` while the pointer drags, and `click(event)` if it does not move.
 function onDrag(canvas, move, click) {
   let start = null;
   let moved = false;
@@ -263,7 +264,7 @@ function onDrag(canvas, move, click) {
   canvas.addEventListener("pointercancel", end);
 }
 
-/// `text`, cut to so many pixels.
+/// Returns `text`, cut to `width` pixels.
 function fitted(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   let [low, high] = [0, text.length];
@@ -274,7 +275,7 @@ function fitted(context, text, width) {
   return low > 1 ? text.slice(0, low) + "…" : "";
 }
 
-/// The end of `text`, which tells names of one module apart, cut to so many pixels.
+/// Returns the end of `text`, cut to `width` pixels: names of one module differ at their ends.
 function fittedEnd(context, text, width) {
   if (context.measureText(text).width <= width) return text;
   let [low, high] = [0, text.length];

@@ -1,4 +1,4 @@
-// The panel beside the graph: the run as a whole, or what is selected.
+// The panel beside the graph: the whole run, or the selection.
 
 const details = (() => {
   const panel = byId("details");
@@ -9,10 +9,10 @@ const details = (() => {
   const facts = (...rows) => element("table", { class: "wide" }, element("tbody", {}, rows.filter(Boolean)));
   const close = () => element("button", { class: "close", type: "button", title: "Back to the run (Esc)", onclick: () => select(null) }, "✕");
 
-  /// Which step of the critical chain something is, and what it waited for.
+  /// Describes an item's step of the critical chain, and its wait.
   const onChain = (kind, index) => { const told = chain.told(kind, index); return told !== null && element("p", {}, swatch(paint.mark), told); };
 
-  /// `predicted 30 % too short`, if that can be said.
+  /// Returns `predicted 30 % too short`, if the error is known.
   function compared(thing) {
     const error = errorOf(thing);
     if (error === undefined || !(lengthOf(thing.predicted) > 0)) return "";
@@ -46,7 +46,8 @@ const details = (() => {
         device.limit === null ? "" : `, limit ${bytes(device.limit)}`));
   }
 
-  /// How often it was run, and what the makespans were; the rest of the page is of the profiled run nearest to the median.
+  /// Describes the number of runs and their makespans. The rest of the page shows the profiled run nearest to the
+  /// median.
   function runs(told) {
     const median = `${duration(told.median_ns)}${told.count > 1 ? `, between ${duration(told.low_ns)} and ${duration(told.high_ns)} with ${Math.round(100 * told.confidence)} % confidence` : ""}`;
     return facts(
@@ -57,7 +58,7 @@ const details = (() => {
       told.busy && row("the machine", "was busy with other things: measure again when it is quiet"));
   }
 
-  /// The plans that a run followed one after the other, because shapes follow from computed values.
+  /// Lists the plans that a run executed in order, because shapes depend on computed values.
   function phases(told) {
     const line = (phase, at) => row(`phase ${at}`, `${nodeCount(phase.nodes)}, from ${duration(phase.begun_ns)}, ${duration(phase.took_ns)}; predicted ${duration(phase.predicted_ns)}`);
     return facts(...told.each.slice(0, 24).map(line), told.each.length > 24 && row("and more", `${told.each.length - 24} phases`), row("host", `${duration(told.host_ns)} between them`),
@@ -111,7 +112,7 @@ const details = (() => {
         element("td", {}, deviceChip(device)), values.map((value) => element("td", {}, figure(value)))))));
   }
 
-  /// Tensors, with the nodes at their other ends.
+  /// Lists tensors, with the nodes at their other ends.
   function ports(list, ends) {
     return element("ul", {}, list.map((port, at) => element("li", {}, element("code", {}, port.spec), ` ${port.name} `,
       element("span", { class: "quiet" }, `${bytes(port.bytes)}${port.constant ? ", constant" : ""}`),

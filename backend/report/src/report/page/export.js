@@ -1,4 +1,5 @@
-// Panels as files and on paper: PNG as sharp as two screens, SVG, tables as CSV, and a print of everything in light colours.
+// Panels as files and on paper: PNG in double resolution, SVG, tables as CSV, and a print of everything in light
+// colours.
 
 const exporting = (() => {
   function save(name, type, content) {
@@ -28,13 +29,13 @@ const exporting = (() => {
 
   const svg = (board, name) => save(`${stem()}-${name}.svg`, "image/svg+xml", svgOf(board.draw, board.width, board.height));
 
-  /// The cells of a table that is on the page.
+  /// Returns the cells of a table on the page as CSV.
   function csvOf(rows) {
     const quoted = (cell) => (/[",\n]/.test(cell) ? `"${cell.replace(/"/g, '""')}"` : cell);
     return rows.map((cells) => cells.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
   }
 
-  /// What the lower panel shows.
+  /// Saves the content of the lower panel.
   function lower(form) {
     const tab = shownTab();
     if (tab === "nodes") return save(`${stem()}-nodes.csv`, "text/csv", csvOf(table.cells()));
@@ -43,7 +44,7 @@ const exporting = (() => {
     return form === "png" ? png(board, tab) : svg(board, tab);
   }
 
-  /// Every panel, one below the other, as it is printed; the page is light until `done`.
+  /// Every panel, one below the other, for printing. The page is light until `done`.
   let wasDark = false;
   function print() {
     wasDark = document.documentElement.classList.contains("dark");

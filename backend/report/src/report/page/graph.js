@@ -1,12 +1,12 @@
-// The graph: zoomed and panned; what is drawn, and what the user does with it. Boxes scale, type does not: whatever is large enough
-// has its name.
+// The graph: zooming and panning, drawing, and the user's actions. Boxes scale, text does not: every box that is large
+// enough has its name.
 
 const graph = (() => {
   const view = { x: 0, y: 0, scale: 1 };
   let found = new Set();
   let mapImage = null;
   let shown = null;
-  /// The size of the board that all was fitted into; null once the user has moved or zoomed.
+  /// Size of the board into which the whole graph was fitted; null once the user has moved or zoomed.
   let fittedInto = null;
 
   const board = new Board("graph", draw);
@@ -15,7 +15,7 @@ const graph = (() => {
 
   // --- the view
 
-  /// What is seen, after groups were opened or closed too.
+  /// Returns the visible scene, up to date after groups were opened or closed.
   function current() {
     const now = scene.now();
     if (now !== shown) { shown = now; mapImage = null; shades.measure(now.items); shades.legend(); }
@@ -27,7 +27,7 @@ const graph = (() => {
     return [event.clientX - box.left, event.clientY - box.top];
   };
   const world = ([x, y]) => [(x - view.x) / view.scale, (y - view.y) / view.scale];
-  /// A box in pixels of the screen.
+  /// Returns a box in pixels of the screen.
   const onScreen = (box) => {
     const [width, height] = [box.width * view.scale, box.height * view.scale];
     return { left: box.x * view.scale + view.x - width / 2, top: box.y * view.scale + view.y - height / 2, width, height };
@@ -55,7 +55,7 @@ const graph = (() => {
 
   function pan(dx, dy) { view.x += dx; view.y += dy; fittedInto = null; redraw(); }
 
-  /// Brings an item into view, large enough to be read; opens what it is in.
+  /// Brings an item into view, in legible size. Opens the groups around it.
   function reveal(item) {
     scene.uncover(item);
     const box = current().boxes.get(item);
@@ -97,7 +97,7 @@ const graph = (() => {
     drawMarks(context);
   }
 
-  /// Curves that leave and arrive upright; round corners where an edge goes along the columns.
+  /// Draws an edge: curves that leave and arrive vertically, or round corners if the edge goes along the columns.
   function trace(context, points, curved) {
     const at = ([x, y]) => [x * view.scale + view.x, y * view.scale + view.y];
     const placed = points.map(at);
@@ -151,7 +151,7 @@ const graph = (() => {
     context.stroke();
   }
 
-  /// All items of a colour as one shape: what fits thousands of them into a frame.
+  /// Draws all items of a colour as one shape, so that thousands of them fit into a frame's time.
   function drawSmall(context, seen) {
     const byColour = new Map();
     for (const box of seen) {
@@ -177,7 +177,7 @@ const graph = (() => {
     const shape = (shift) => { context.beginPath(); context.roundRect(left + shift, top + shift, width, height, radius); };
     const behind = scene.isGroup(item) || data.nodes[item].block !== null;
     if (behind) {
-      // A group or block is a stack of nodes.
+      // A group or block looks like a stack of nodes.
       shape(3 * view.scale);
       context.fillStyle = mixed(paint.paper, shades.of(item), 0.5);
       context.fill();
@@ -194,7 +194,7 @@ const graph = (() => {
     if (scene.isGroup(item)) drawSign(context, box);
   }
 
-  /// The devices of an item at its left, as high as their share of its time.
+  /// Draws the devices of an item at its left. The height of each is its share of the item's time.
   function drawStripe(context, item, { left, top, height }) {
     let y = top + 1;
     for (const [colour, share] of shades.devicesOf(item)) {
@@ -204,7 +204,7 @@ const graph = (() => {
     }
   }
 
-  /// Where a group's `+` or `−` is; null where it would be too small to be met.
+  /// Returns the position of a group's `+` or `−`; null if it would be too small to be hit.
   function signOf(box) {
     const { left, top, width, height } = onScreen(box);
     const size = Math.min(16, 18 * view.scale);
@@ -227,7 +227,7 @@ const graph = (() => {
     context.stroke();
   }
 
-  /// Names of open groups on their frames, then of nodes and closed groups in their boxes, wherever one fits.
+  /// Draws names of open groups on their frames, then of nodes and closed groups in their boxes, if they fit.
   function drawNames(context, seen, frames) {
     const taken = [];
     for (const box of frames) {
@@ -283,7 +283,7 @@ const graph = (() => {
     context.globalAlpha = 1;
   }
 
-  /// What is selected, pointed at or found stands out at every scale.
+  /// Marks selected, hovered and found items at every scale.
   function drawMarks(context) {
     const { boxes, edges } = current();
     const ring = (item, colour) => {
@@ -308,7 +308,7 @@ const graph = (() => {
     if (item !== null) ring(item, paint.accent);
   }
 
-  /// The item of a selection: its own, or what stands for it.
+  /// Returns the item of a selection: its own, or the item that stands for it.
   const itemOf = (one) => (one.kind === "group" ? scene.toGroup(one.index) : scene.standsFor(one.kind === "node" ? one.index : data.transfers[one.index].node));
   const selectedItem = () => (selected === null ? null : itemOf(selected));
 
@@ -340,7 +340,7 @@ const graph = (() => {
 
   // --- the user
 
-  /// What is at a point, innermost first; frames count at their heads.
+  /// Returns the item at a point, innermost first. Frames count at their heads.
   function boxAt([px, py]) {
     const [x, y] = world([px, py]);
     const hit = (box) => Math.abs(box.x - x) <= box.width / 2 && Math.abs(box.y - y) <= box.height / 2;
@@ -359,7 +359,7 @@ const graph = (() => {
     else select(box === null ? null : asSelection(box.item), "graph");
   }
 
-  /// From what is selected along the edges, or to its neighbour in its layer; from nothing to the first item.
+  /// Moves the selection along the edges, or to a neighbour in its layer. Without a selection, selects the first item.
   function step(key) {
     const { items, boxes, edges } = current();
     const item = selectedItem();
@@ -422,10 +422,10 @@ const graph = (() => {
 
   function colour(name) { shades.set(name); repaint(); }
 
-  /// After the theme or the colouring has changed.
+  /// Called after the theme or the colouring has changed.
   function repaint() { mapImage = null; current(); shades.legend(); redraw(); }
 
-  /// Marks the nodes whose names, ops or operators contain `text`; returns them.
+  /// Marks the nodes whose names, ops or operators contain `text`, and returns them.
   function search(text) {
     const wanted = text.trim().toLowerCase();
     const contains = (node) => [node.name, node.op, ...node.operators].some((part) => part.toLowerCase().includes(wanted));
@@ -434,7 +434,7 @@ const graph = (() => {
     return [...found];
   }
 
-  /// The whole graph in a picture of this size, made by `write`.
+  /// Returns a picture of the whole graph in this size, made by `write`.
   function picture(width, height, write) {
     const [kept, size, into, aspect] = [{ ...view }, [board.width, board.height], fittedInto, scene.aspect()];
     [board.width, board.height] = [width, height];

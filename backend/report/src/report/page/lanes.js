@@ -1,7 +1,7 @@
-// Lanes of the schedule: devices, then links; on each what is predicted and what was measured.
+// Lanes of the schedule: devices, then links, each with predicted and measured bars.
 
 const byStart = (one, other) => one.start - other.start;
-/// By start. Predicted transfers may share a link: `reach` is when all so far have ended, `room` when the next begins.
+/// Bars by start. Predicted transfers may share a link: `reach` is the end of all so far, `room` the start of the next.
 function bars(items, when) {
   const list = items.filter((item) => item.thing[when])
     .map((item) => ({ ...item, start: item.thing[when].start, end: item.thing[when].end, busy: item.thing[when].busy, critical: item.thing[`critical_${when}`] }))

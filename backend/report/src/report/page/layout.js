@@ -1,17 +1,19 @@
-// A layered drawing of boxes of any size, after Sugiyama, Tagawa and Toda 1981: layers, order within layers by barycentres,
-// coordinates by least squares; then folded into columns like a newspaper, because the graphs of models are long and narrow and
-// screens are not. Equal graphs give equal drawings. O(s · (v + e) log v) for s sweeps over v boxes and bends and e pieces of edges.
+// A layered drawing of boxes of any size, after Sugiyama, Tagawa and Toda 1981: layers, order within layers by
+// barycentres, coordinates by least squares. The result is folded into columns like a newspaper, because graphs of
+// models are long and narrow, unlike screens. Equal graphs give equal drawings. O(s · (v + e) log v) for s sweeps over
+// v boxes and bends and e pieces of edges.
 
 const layout = (() => {
-  /// Between layers, between neighbours in a layer, between columns, and around all.
+  /// Gaps between layers, between neighbours in a layer, between columns, and around everything.
   const [layerGap, gap, gutter, margin] = [30, 22, 64, 12];
-  /// Room for an edge that passes a layer, and bends of all edges at most: those that come last are then drawn straight.
+  /// Width of an edge that passes a layer, and most bends of all edges: the last edges are then drawn straight.
   const [bendWidth, mostBends] = [8, 20000];
   const mostColumns = 16;
-  /// How much more it counts that an edge is straight, or that two boxes that have nobody else are above each other.
+  /// Extra weight of straight edges, and of two boxes that are each other's only neighbours.
   const straightPull = 8;
 
-  /// A box is as high as its inputs allow; one that reads nothing sinks to its first reader.
+  /// Returns the layer of each box. A box is as high as its inputs allow; a box without inputs sinks to its first
+  /// reader.
   function layersOf(count, edges) {
     const layer = new Array(count).fill(0);
     const [reads, first] = [new Array(count).fill(0), new Array(count).fill(Infinity)];
@@ -23,8 +25,8 @@ const layout = (() => {
     return layer;
   }
 
-  /// Boxes and bends as vertices, with edges from one layer to the next. Edges of one box share their bends: they carry one value more
-  /// often than not.
+  /// Returns boxes and bends as vertices, with edges from one layer to the next. Edges of one box share their bends:
+  /// they usually carry one value.
   function joined(boxes, edges) {
     const layer = layersOf(boxes.length, edges);
     const graph = { count: boxes.length, layer, above: boxes.map(() => []), below: boxes.map(() => []), bends: boxes.map(() => []), width: boxes.map((box) => box.width), height: boxes.map((box) => box.height) };
@@ -56,7 +58,7 @@ const layout = (() => {
 
   // --- the order within layers
 
-  /// Depth first from the sources, so that what belongs together starts together.
+  /// Rows in depth-first order from the sources, so that connected boxes start together.
   function firstRows(graph) {
     const rows = Array.from({ length: 1 + graph.layer.reduce((most, layer) => Math.max(most, layer), 0) }, () => []);
     const seen = new Array(graph.layer.length).fill(false);
@@ -80,7 +82,7 @@ const layout = (() => {
     return place;
   };
 
-  /// Pairs of edges that cross, counted as inversions with a tree of sums (Barth, Jünger, Mutzel 2002).
+  /// Counts pairs of edges that cross, as inversions with a tree of sums (Barth, Jünger, Mutzel 2002).
   function crossings(graph, rows) {
     const place = placesOf(graph, rows);
     let sum = 0;
@@ -100,7 +102,7 @@ const layout = (() => {
     return sum;
   }
 
-  /// Of all sweeps' orders the one with fewest crossings.
+  /// Returns the order of the sweep with the fewest crossings.
   function ordered(graph) {
     const rows = firstRows(graph);
     let [best, fewest, patience] = [rows.map((row) => [...row]), crossings(graph, rows), 6];
@@ -122,7 +124,7 @@ const layout = (() => {
 
   // --- how far right each vertex stands
 
-  /// The least distance of each vertex of a row from the first.
+  /// Returns the least distance of each vertex of a row from the first.
   function offsets(graph, row) {
     let offset = 0;
     return row.map((vertex, at) => {
@@ -131,7 +133,7 @@ const layout = (() => {
     });
   }
 
-  /// The weighted mean of a vertex' neighbours, and its weight.
+  /// Returns the weighted mean of a vertex' neighbours, and its weight.
   function preferred(graph, vertex, [above, below], x) {
     const isBend = (other) => other >= graph.count;
     const straight = (from, to) => (isBend(from) && isBend(to)) || (graph.below[from].length === 1 && graph.above[to].length === 1);
@@ -142,8 +144,8 @@ const layout = (() => {
     return weight > 0 ? [sum / weight, weight] : [x[vertex], 0.05];
   }
 
-  /// Moves a row as near to what its vertices prefer as the distances allow: the least squares under an order, by pooling adjacent
-  /// violators (Barlow and others 1972).
+  /// Moves a row as near to its vertices' preferred positions as the distances allow: least squares under an order, by
+  /// pooling adjacent violators (Barlow and others 1972).
   function settle(graph, row, apart, sides, x) {
     const pools = [];
     row.forEach((vertex, at) => {
@@ -177,7 +179,8 @@ const layout = (() => {
 
   // --- columns
 
-  /// About so many columns of about one height; each ends, near its due place, where fewest edges pass.
+  /// Divides the rows into about `count` columns of similar height. Each ends near its even share, at the row that
+  /// fewest edges pass.
   function columnsOf(rows, heights, extents, count) {
     const total = heights.reduce((sum, height) => sum + height, 0);
     const slack = Math.min(5, Math.floor(rows.length / count / 8));
@@ -207,7 +210,8 @@ const layout = (() => {
     return [last.left + last.width + margin, Math.max(...columns.map((column) => column.height)) + 2 * margin];
   };
 
-  /// From a place at the foot of a column to one at the head of a later: below the one, up in the gutter before the other, and over it.
+  /// Returns the route from the foot of a column to the head of a later column: below the first, up the gutter before
+  /// the second, and over it.
   function around(columns, [one, x1], [other, x2], lane) {
     const foot = Math.max(...columns.slice(one, other).map((column) => margin + column.height));
     const y = foot - layerGap / 2 + 3 + 12 * lane;
@@ -216,8 +220,9 @@ const layout = (() => {
     return [[x1, y], [x, y], [x, top], [x2, top]];
   }
 
-  /// `boxes` have a width and a height; `edges` are pairs of their numbers, each from a lower to a higher. Gives the size, the boxes'
-  /// centres, and by edge the points between its ends; `aspect` is the width over height that the drawing should have.
+  /// Lays out `boxes`, which have a width and a height. `edges` are pairs of their numbers, from lower to higher.
+  /// Returns the size, the boxes' centres, and by edge the points between its ends. `aspect` is the desired width over
+  /// height.
   return function layout(boxes, edges, aspect) {
     if (boxes.length === 0) return { width: 2 * margin, height: 2 * margin, at: [], bends: [] };
     const graph = joined(boxes, edges);
@@ -253,7 +258,7 @@ const layout = (() => {
         if (at + 2 < passed.length) {
           const [bendX, bendY] = place(passed[at + 1]);
           const half = (heights[graph.layer[passed[at + 1]]] - layerGap) / 2;
-          // Past high boxes an edge goes upright.
+          // An edge passes high boxes vertically.
           points.push(...(half > 20 ? [[bendX, bendY - half], [bendX, bendY + half]] : [[bendX, bendY]]));
         }
       }

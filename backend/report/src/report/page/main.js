@@ -1,8 +1,8 @@
-// The head of the page, and what joins its parts.
+// The head of the page, and the code that connects its parts.
 
 function drawHeader() {
   const { facts, predicted, measured } = data;
-  // Of a path, what tells it from others.
+  // The last part of a path distinguishes it.
   byId("model").textContent = facts.model.split("/").pop() || facts.model;
   byId("model").title = facts.model;
   byId("subtitle").textContent = `${facts.strategy} on ${data.devices.map((device) => device.name).join(", ")} · ${facts.machine} · ${facts.date}`;
@@ -44,7 +44,7 @@ function showTab(name) {
   if (name === "runs") { runs.keys(); runs.board.redraw(); }
 }
 
-/// Arrows go from tab to tab, as in any list of tabs.
+/// Arrow keys move from tab to tab, as in any list of tabs.
 function onTabKey(event) {
   const seen = tabs.filter((tab) => !tab.hidden);
   const step = { ArrowRight: 1, ArrowLeft: seen.length - 1 }[event.key];
@@ -55,7 +55,7 @@ function onTabKey(event) {
   event.preventDefault();
 }
 
-/// After the theme has changed.
+/// Called after the theme has changed.
 function repaintAll() {
   graph.repaint();
   showTab(shownTab());
@@ -128,7 +128,8 @@ function start() {
   });
 }
 
-/// `#dark`, `#node=NAME`, `#tab=memory`, `#colour=time`, `#open` (all groups), joined by `&`, show the page so; `#selftest` tests it.
+/// Reads the fragment, with parts joined by `&`: `#dark`, `#node=NAME`, `#tab=memory`, `#colour=time`, `#open` (all
+/// groups). `#selftest` tests the page.
 function fromFragment() {
   const wishes = new URLSearchParams(location.hash.slice(1));
   if (wishes.has("dark") || wishes.has("light")) { setTheme(wishes.has("dark")); repaintAll(); }

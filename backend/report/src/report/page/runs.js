@@ -1,4 +1,5 @@
-// Measured runs (of very many, one of every so many): each a point, in the order in which they were made, beside their median and what was predicted.
+// Measured runs, of very many only every n-th: each a point, in the order in which they were made, with their median
+// and the prediction.
 
 const runs = (() => {
   const told = data.facts.runs;
@@ -61,7 +62,7 @@ const runs = (() => {
     context.fillText("measured run, in the order in which they were made; time of the whole run", (left + right) / 2, bottom + 26);
   }
 
-  /// The run under the pointer.
+  /// Shows the run under the pointer.
   function tip(event) {
     const box = board.canvas.getBoundingClientRect();
     const run = Math.floor(((event.clientX - box.left - 74) / Math.max(1, board.width - 90)) * list.length);

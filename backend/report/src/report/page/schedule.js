@@ -1,9 +1,10 @@
-// The schedule: lanes of bars, predicted above measured, with arrows along what is sent from device to device.
+// The schedule: lanes of bars, predicted above measured, with arrows along transfers between devices.
 
 const schedule = (() => {
   const { view, x } = axis;
   const rows = isMeasured ? 2 : 1;
-  /// More arrows than this hide what they join; then only those of what is selected or pointed at are drawn.
+  /// If there are more arrows than this, only those of the selected or hovered item are drawn: more would hide the
+  /// bars.
   const mostArrows = 150;
   let rowHeight = 17;
   const options = { onlyChain: false, arrows: true };
@@ -16,7 +17,7 @@ const schedule = (() => {
   const readers = data.transfers.map(() => []);
   data.edges.forEach((edge) => { if (edge.transfer !== null) readers[edge.transfer].push(edge.to); });
 
-  /// As high as there is room for all lanes, within reason.
+  /// Rows are as high as the space for all lanes allows, within limits.
   function resize(room) { rowHeight = Math.max(17, Math.min(25, (room / Math.max(1, lanes.length) - 11) / rows)); }
 
   function draw(context, width, room) {
@@ -60,7 +61,7 @@ const schedule = (() => {
     if (isMeasured) context.fillText(`busy ${percent(lane.busy / makespan)}`, 12, middle + 8);
   }
 
-  /// A row's bars; those narrower than a pixel are drawn together.
+  /// Draws a row's bars. Bars narrower than a pixel are merged.
   function drawRow(context, lane, list, box, strength, hatch) {
     const colour = lane.colour();
     let blur = null;
@@ -113,7 +114,7 @@ const schedule = (() => {
 
   const thingOf = (item) => (item.kind === "node" ? data.nodes[item.index] : data.transfers[item.index]);
 
-  /// From the selected thing's predicted bar to its measured one.
+  /// Draws a line from the selected item's predicted bar to its measured bar.
   function drawLink(context) {
     if (selected === null || selected.kind === "group" || !isMeasured) return;
     const [thing, lane] = [thingOf(selected), laneNumber(selected)];
@@ -138,7 +139,7 @@ const schedule = (() => {
   const when = isMeasured ? "measured" : "predicted";
   const middleOf = (item) => laneNumber(item) * laneHeight() + 5 + (rows - 0.5) * rowHeight;
 
-  /// The arrows of a transfer, as pairs of a thing and its reader.
+  /// Returns the arrows of a transfer, as pairs of an item and its reader.
   function hopsOf(index) {
     const own = { kind: "transfer", index };
     const makers = [{ kind: "node", index: data.transfers[index].node }];
@@ -146,7 +147,7 @@ const schedule = (() => {
     return all.filter((pair) => pair.every((item) => laneNumber(item) >= 0 && thingOf(item)[when]));
   }
 
-  /// Transfers with arrows: those of what is looked at, and all in sight where they are few.
+  /// Returns transfers with arrows: those of the selected or hovered item, and all visible ones if they are few.
   function arrowsOf() {
     const touches = (item, index) => item !== null && (item.kind === "transfer" ? item.index === index : item.kind === "node" && (data.transfers[index].node === item.index || readers[index].includes(item.index)));
     const moved = data.transfers.map((_, index) => index).filter((index) => data.transfers[index].route !== "shared" && data.transfers[index][when]);
@@ -203,7 +204,7 @@ const schedule = (() => {
     return hatches.pattern;
   }
 
-  /// The first of the bars from which on some end after a time.
+  /// Returns the index of the first bar that ends after a time.
   function firstAfter(list, time) {
     let [low, high] = [0, list.length];
     while (low < high) {
@@ -213,7 +214,7 @@ const schedule = (() => {
     return low;
   }
 
-  /// What is at a place of the lanes; what is nearest in time within two pixels.
+  /// Returns the item at a position of the lanes, or the nearest in time within two pixels.
   function at(px, inside) {
     const lane = lanes[Math.floor(inside / laneHeight())];
     if (lane === undefined) return null;

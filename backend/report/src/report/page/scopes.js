@@ -1,13 +1,13 @@
-// The graph in groups: which are open, and where everything that is seen stands. Items are nodes, then groups; a closed group stands
-// for all that is in it.
+// The graph in groups: which groups are open, and the positions of all visible items. Items are nodes, then groups. A
+// closed group stands for everything in it.
 
 const scene = (() => {
   const [nodeWidth, nodeHeight, groupWidth, groupHeight] = [156, 34, 196, 46];
-  /// Around what is in an open group, and above it for its name.
+  /// Padding around the members of an open group, and height of its name.
   const [pad, head] = [4, 20];
-  /// Items that are seen at first, at most, and after opening all.
+  /// Most visible items at first, and after opening all.
   const [mostAtFirst, mostOpen] = [70, 1500];
-  /// Edges of an item, on either side, that are all drawn.
+  /// Most edges of an item, on either side, that are all drawn.
   const mostJoins = 16;
   const count = data.nodes.length;
   const isGroup = (item) => item >= count;
@@ -35,14 +35,14 @@ const scene = (() => {
   const place = new Map();
   members.forEach((list) => list.forEach((item, at) => place.set(item, at)));
 
-  /// Inputs come before all nodes, outputs after them, whatever their numbers.
+  /// Inputs come before all nodes, outputs after them.
   function rankOf(index) {
     const { role } = data.nodes[index];
     return role === "input" ? index - 2 * count : index;
   }
 
   const chainOf = (item) => { const chain = [item]; for (let up = parentOf(item); up !== null; up = parentOf(up)) chain.push(up); return chain; };
-  /// By group, its members' edges: two members' places, and the edges between what is in them.
+  /// Edges between members, by group: the indices of two members, and the edges between the nodes in them.
   const joins = new Map([...members.keys()].map((group) => [group, new Map()]));
   data.edges.forEach((edge, number) => {
     const [from, to] = [chainOf(edge.from), chainOf(edge.to)];
@@ -55,8 +55,8 @@ const scene = (() => {
     list.get(key).edges.push(number);
   });
 
-  // Of an item that very many others need, or that needs very many, all edges would hide the rest: the nearest leads to it, the others are
-  // far, and seen when one of their ends is selected.
+  // If very many items need an item, or it needs very many, drawing all edges would hide the rest. The nearest edge is
+  // drawn. The others are far: they are drawn when one of their ends is selected.
   joins.forEach((list) => {
     const forward = [...list.values()].filter((join) => join.from < join.to);
     const count = (side) => { const found = new Map(); forward.forEach((join) => found.set(join[side], (found.get(join[side]) || 0) + 1)); return found; };
@@ -72,12 +72,12 @@ const scene = (() => {
   // --- what is open
 
   const open = new Set();
-  /// Width over height that the whole should have.
+  /// Desired width over height of the whole.
   let aspect = 2.2;
   let arranged = new Map();
   let shown = null;
 
-  /// Forgets what stands on an item's place.
+  /// Forgets the layouts that depend on an item.
   function touch(item) {
     for (let group = item; ; group = parentOf(group)) { arranged.delete(group); if (group === null) break; }
     shown = null;
@@ -89,7 +89,7 @@ const scene = (() => {
     touch(item);
   }
 
-  /// Opens group after group, the outer before the inner, as long as no more items are seen than so many.
+  /// Opens group after group, outer before inner, as long as at most `most` items are visible.
   function openUpTo(most) {
     let seen = members.get(null).length;
     let level = members.get(null).filter(isGroup);
@@ -103,7 +103,7 @@ const scene = (() => {
     }
   }
 
-  /// Draws for a board of this width over height, unless it is as before; nearly as before will do where it need not be `exactly`.
+  /// Sets the width over height of the board, unless it is unchanged. A small change counts only if `exactly` is true.
   function shape(wanted, exactly = false) {
     if (!(wanted > 0) || wanted === aspect || (!exactly && Math.abs(Math.log(wanted / aspect)) < 0.25)) return;
     aspect = Math.min(3, Math.max(0.5, wanted));
@@ -113,10 +113,10 @@ const scene = (() => {
 
   const closeAll = () => { [...open].forEach((group) => toggle(group, false)); };
 
-  /// Opens all that an item is in.
+  /// Opens all groups around an item.
   const uncover = (item) => chainOf(item).slice(1).forEach((group) => toggle(group, true));
 
-  /// The item that stands for a node: itself, or the outermost closed group that it is in.
+  /// Returns the item that stands for a node: itself, or the outermost closed group around it.
   function standsFor(index) {
     const chain = chainOf(index);
     for (let at = chain.length - 1; at > 0; at -= 1) if (!open.has(chain[at])) return chain[at];
@@ -132,12 +132,12 @@ const scene = (() => {
     return { width: Math.max(own.width, groupWidth) + 2 * pad, height: own.height + head + pad };
   }
 
-  /// The drawing of a group's members, or of the whole; kept until something in it changes.
+  /// Returns the layout of a group's members, or of the whole. It is kept until something in it changes.
   function arrange(group) {
     if (!arranged.has(group)) {
       const boxes = members.get(group).map(sizeOf);
       const list = [...joins.get(group).values()];
-      // Groups may need each other by turns; what leads back does not count for the layers.
+      // Groups may depend on each other in a cycle; edges that lead back do not count for the layers.
       const forward = list.filter((join) => join.from < join.to && !join.far);
       const drawn = layout(boxes, forward.map((join) => [join.from, join.to]), group === null ? aspect : Math.min(1.5, aspect));
       const bends = new Map(forward.map((join, at) => [join, drawn.bends[at]]));
@@ -146,8 +146,8 @@ const scene = (() => {
     return arranged.get(group);
   }
 
-  /// All that is seen: `items` with their boxes (middle and size), closed groups and nodes before open ones' frames in `frames`, and
-  /// `edges` with their points.
+  /// Returns everything visible: `items` with their boxes (middle and size), closed groups and nodes before the frames
+  /// of open groups in `frames`, and `edges` with their points.
   function build() {
     const [items, frames, boxes, edges] = [[], [], new Map(), []];
     const lay = (group, left, top) => {
@@ -177,8 +177,8 @@ const scene = (() => {
     return { width, height, items, frames, boxes, edges };
   }
 
-  /// The lines of two members' join: one for each pair of items that are seen. Each leaves its item's foot, goes along the members'
-  /// bends, and ends at the other's head.
+  /// Returns the lines between two members: one for each pair of visible items. Each leaves its item's foot, follows
+  /// the members' bends, and ends at the other item's head.
   function lines(join, boxes, list, bends, left, top) {
     const merged = new Map();
     for (const number of join.edges) {
@@ -191,7 +191,7 @@ const scene = (() => {
     }
     const between = bends.map(([x, y]) => [left + x, top + y]);
     const [outer, into] = [boxes.get(list[join.from]), boxes.get(list[join.to])];
-    // What comes or goes upright over a group's middle does so over the item in it instead.
+    // An end at a group's middle is moved to the middle of the item in it.
     const along = (one, other) => between.map(([x, y], at) => [at === 0 && Math.abs(x - outer.x) < 0.5 ? one.x : at === between.length - 1 && Math.abs(x - into.x) < 0.5 ? other.x : x, y]);
     return [...merged.values()].map((line) => {
       const [one, other] = [boxes.get(line.from), boxes.get(line.to)];
@@ -205,7 +205,7 @@ const scene = (() => {
     });
   }
 
-  /// Nodes that an item stands for.
+  /// Returns the nodes that an item stands for.
   const nodesOf = (item) => (isGroup(item) ? inside[item - count] : [item]);
   const nameOf = (item) => (isGroup(item) ? groupOf(item).name : data.nodes[item].name);
 
@@ -213,7 +213,7 @@ const scene = (() => {
   return {
     now: () => (shown ??= build()), shape, aspect: () => aspect, isGroup, isOpen: (item) => open.has(item), toggle, uncover, standsFor, nodesOf, nameOf, parentOf, count,
     openAll: () => openUpTo(mostOpen), closeAll, groups: data.scopes.length, hasFar,
-    /// A group's number among the scopes, as selections have it, and back.
+    /// Converts an item to a group's number among the scopes, as selections use it, and back.
     toGroup: (index) => index + count, toIndex: (item) => item - count,
   };
 })();

@@ -60,7 +60,7 @@ const testing = (() => {
     byId("colour").value = "device";
   }
 
-  /// No two items may share a place, and all that is in an open group is within its frame.
+  /// No two items may overlap, and everything in an open group is within its frame.
   function drawing(when) {
     const { items, frames, boxes, edges, width, height } = graph.current();
     const sorted = [...items].sort((one, other) => one.x - one.width / 2 - (other.x - other.width / 2));
@@ -234,7 +234,7 @@ const testing = (() => {
     press("theme");
   }
 
-  /// On pages from a telephone's to a large screen's width nothing stands out, and no text is cut.
+  /// At widths from a telephone's to a large screen's, nothing sticks out, and no text is cut.
   async function widths() {
     for (const width of [360, 768, 1440, 2560]) {
       byId("page").style.width = `${width}px`;
@@ -256,7 +256,7 @@ const testing = (() => {
     await frame();
   }
 
-  /// Leaves `pass`, or what failed, in the document.
+  /// Leaves `pass`, or the failures, in the document.
   async function all() {
     window.addEventListener("error", (event) => failures.push(event.message));
     try {

@@ -1,4 +1,4 @@
-// What colours mean in the graph: by device, operator, time, error, memory or critical chain, of nodes and of closed groups.
+// Colours of the graph: by device, operator, time, error, memory or critical chain, for nodes and closed groups.
 
 const shades = (() => {
   let by = "device";
@@ -6,7 +6,7 @@ const shades = (() => {
 
   const sum = (list, value) => list.reduce((total, index) => total + value(data.nodes[index]), 0);
   const times = new Map();
-  /// What an item takes, in nanoseconds; what is in a group counts together.
+  /// Time of an item, in nanoseconds; the nodes in a group are added up.
   const timeOf = (item) => {
     if (!times.has(item)) times.set(item, sum(scene.nodesOf(item), timeOfNode));
     return times.get(item);
@@ -17,7 +17,7 @@ const shades = (() => {
     return list.length === 0 ? undefined : errorFrom(sum(list, (node) => lengthOf(node.predicted)), sum(list, (node) => lengthOf(node.measured)));
   }
 
-  /// Of the nodes that an item stands for, what most of the time (or of the nodes, where none takes any) goes to.
+  /// Returns the key that takes most of the time of an item's nodes, or most nodes if none takes time.
   function greatest(item, key) {
     const found = new Map();
     for (const index of scene.nodesOf(item)) {
@@ -27,7 +27,7 @@ const shades = (() => {
     return [...found].reduce((best, one) => (best === null || one[1] > best[1] ? one : best), null)[0];
   }
 
-  /// Operators that take most have a colour of their own.
+  /// The operators that take most time have their own colours.
   const total = new Map();
   const operators = (() => {
     data.nodes.filter((node) => node.role === "node").forEach((node) => total.set(node.op, (total.get(node.op) || 0) + timeOfNode(node)));
@@ -35,7 +35,7 @@ const shades = (() => {
   })();
   const operatorColour = (op) => { const at = operators.indexOf(op); return at < 0 ? paint.palette[7] : paint.palette[at]; };
 
-  /// Logarithmic over three powers of ten, because a few nodes take nearly all.
+  /// Logarithmic over three powers of ten, because a few nodes take nearly all time.
   const ramp = (value, top) => mixed(paint.cold, paint.hot, Math.min(1, Math.max(0, 1 + Math.log10(Math.max(value / top, 1e-3)) / 3)));
 
   const colours = {
@@ -52,7 +52,7 @@ const shades = (() => {
     critical: (item) => (scene.nodesOf(item).some((index) => isCritical(data.nodes[index])) ? paint.mark : paint.faint),
   };
 
-  /// The shares of a group's time by device, for its stripe.
+  /// Returns the shares of a group's time by device, for its stripe.
   function devicesOf(item) {
     const found = new Map();
     for (const index of scene.nodesOf(item)) {
@@ -63,7 +63,7 @@ const shades = (() => {
     return [...found].sort((one, other) => one[0] - other[0]).map(([device, time]) => [paint.device[device], time / total]);
   }
 
-  /// Scales reach to the greatest of what is seen.
+  /// Scales end at the greatest visible value.
   function measure(items) {
     const top = (value) => items.reduce((found, { item }) => Math.max(found, value(item)), 1);
     most = { time: top(timeOf), memory: top(memoryOf) };

@@ -1,11 +1,11 @@
-// What a device holds, and from how many nodes it can choose, over time: as areas of steps, predicted behind measured.
+// Memory and number of executable nodes of each device over time: as areas of steps, predicted behind measured.
 
 const steps = (() => {
   const series = (mode) => data.devices.map((device, index) => (mode === "memory"
     ? { device, index, predicted: device.memory_predicted, measured: device.memory_measured, planned: device.planned_peak, peak: device.measured_peak, limit: device.limit, text: bytes }
     : { device, index, predicted: device.executable_predicted, measured: device.executable_measured, planned: null, peak: null, limit: null, text: amount }));
 
-  /// A chart for each device, one below the other, each so high.
+  /// Draws a chart for each device, one below the other, each `height` high.
   function draw(context, mode, width, height) {
     series(mode).forEach((one, index) => drawChart(context, mode, one, { y: index * height + 16, height: height - 26 }, width));
   }
@@ -63,7 +63,7 @@ const steps = (() => {
     ];
   }
 
-  /// Steps as an area; where several fall on one pixel the greatest is drawn.
+  /// Draws steps as an area. If several fall on one pixel, the greatest is drawn.
   function area(context, steps, y, { colour, fill, line, end, dash = [] }) {
     if (steps.length === 0) return;
     const points = [];
@@ -109,7 +109,7 @@ const steps = (() => {
     return low - 1;
   }
 
-  /// What holds at a time, device by device.
+  /// Returns the values at a time, device by device.
   function valuesAt(mode, time) {
     const value = (list) => { const at = firstStep(list, time); return at < 0 ? 0 : list[at][1]; };
     return series(mode).map((one) => {

@@ -1,11 +1,12 @@
-// A drawing context that writes SVG: what boards draw on the screen becomes a file that can be scaled and printed. It knows what the
-// boards use of a canvas' context: paths, rectangles, text, dashes, clips of rectangles, and matrices that move and scale.
+// A drawing context that writes SVG: drawings of boards become files that can be scaled and printed. It supports the
+// canvas operations that the boards use: paths, rectangles, text, dashes, clips of rectangles, and matrices that move
+// and scale.
 
-/// The name space of SVG, as the browser knows it: the page itself holds no address.
+/// Namespace of SVG, taken from the browser: the page itself contains no address.
 const svgSpace = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg").namespaceURI;
 
 class SvgContext {
-  /// Clips of all files: their names must differ where several files stand in one page.
+  /// Number of clips in all files: their names must differ if several files are in one page.
   static clips = 0;
 
   constructor(width, height) {
@@ -41,7 +42,7 @@ class SvgContext {
   bezierCurveTo(a, b, c, d, x, y) { this.path.push(`C${this.at(a, b)} ${this.at(c, d)} ${this.at(x, y)}`); this.last = [x, y]; }
   closePath() { this.path.push("Z"); }
 
-  /// A round corner, as a curve between where the circle would touch.
+  /// A round corner, as a curve between the points at which the circle would touch.
   arcTo(x, y, toX, toY, radius) {
     const toward = ([fromX, fromY]) => {
       const length = Math.hypot(fromX - x, fromY - y);
@@ -78,7 +79,7 @@ class SvgContext {
     return (clip === null ? "" : ` clip-path="url(#c${clip})"`) + (alpha < 1 ? ` opacity="${this.short(alpha)}"` : "");
   }
 
-  /// A pattern is not drawn: what it lies over is.
+  /// A pattern is not drawn; only the shape below it is.
   fill() {
     if (typeof this.state.fill !== "string" || this.path.length === 0) return;
     this.parts.push(`<path d="${this.path.join("")}" fill="${this.state.fill}"${this.attributes}/>`);
@@ -91,7 +92,7 @@ class SvgContext {
     this.parts.push(`<path d="${this.path.join("")}" fill="none" stroke="${stroke}" stroke-width="${this.short(line * scale)}"${dashes}${this.attributes}/>`);
   }
 
-  /// As a path of its own: what is being drawn stays.
+  /// Draws a separate path: the current path stays.
   apart(draw, x, y, width, height) {
     const [path, rectangle] = [this.path, this.rectangle];
     this.beginPath();
@@ -108,13 +109,13 @@ class SvgContext {
     const { font, fill, align, base, scale } = this.state;
     const [, weight, size, family] = /^(?:(\d+) )?([\d.]+)px (.*)$/.exec(font) || [null, null, "11", "sans-serif"];
     const anchor = { center: "middle", right: "end" }[align] || "start";
-    // A third of the type's size is about half of the height of its letters.
+    // A third of the font size is about half of the height of its letters.
     const [left, low] = this.at(x, base === "middle" ? y + Number(size) * 0.35 : y).split(" ");
     const plain = String(text).replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "");
     this.parts.push(`<text x="${left}" y="${low}" font-family="${family.replace(/"/g, "'")}" font-size="${this.short(size * scale)}"${weight ? ` font-weight="${weight}"` : ""} text-anchor="${anchor}" fill="${fill}"${this.attributes}>${plain}</text>`);
   }
 
-  /// The file, on paper of a colour.
+  /// Returns the file, on paper of a colour.
   file(paper) {
     const { width, height } = this;
     return `<svg xmlns="${svgSpace}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"><rect width="${width}" height="${height}" fill="${paper}"/>${this.parts.join("\n")}</svg>\n`;

@@ -1,4 +1,4 @@
-// The table of nodes: sorted by any column, filtered, and no slower with thousands of rows, because only those in sight exist.
+// The table of nodes: sorted by any column, filtered, and fast with thousands of rows, because only visible rows exist.
 
 const table = (() => {
   const rowHeight = 24;
@@ -6,7 +6,8 @@ const table = (() => {
   const cost = (node) => node.costs[node.device];
   const waited = (node) => (node.measured ? node.measured.start - node.measured.ready : 0);
 
-  /// Name, what it is of, width, value to sort by, text; figures start with the greatest. An error is (predicted − measured) / measured.
+  /// Name, subject, width, sort value, text. Figures start with the greatest. An error is (predicted − measured) /
+  /// measured.
   const columns = [
     { name: "node", width: "24%", value: (node) => node.name.toLowerCase(), text: (node) => node.name, words: true },
     { name: "op", width: "11%", value: (node) => node.op, text: (node) => node.op, words: true },
@@ -64,7 +65,7 @@ const table = (() => {
     sort();
   }
 
-  /// The rows in sight, between two empty ones as high as those that are not.
+  /// Shows the visible rows, between two empty rows as high as the others.
   function show() {
     if (panel.hidden) return;
     const first = Math.max(0, Math.floor(panel.scrollTop / rowHeight) - 10);
@@ -114,7 +115,7 @@ const table = (() => {
     onSelect((item, from) => { if (selectedNode() !== null && from !== "table") reveal(selectedNode()); show(); });
   }
 
-  /// Head and rows as text, of what the filter leaves.
+  /// Returns head and filtered rows as text.
   const cells = () => [columns.map((column) => column.name), ...rows.map(({ index }) => columns.map((column) => element("i", {}, column.text(data.nodes[index])).textContent))];
 
   return { listen, cells, sort, sortBy, drawHead, show, shown: () => rows.map((row) => row.index) };

@@ -1,4 +1,4 @@
-// What happens over time: the schedule, the memory and the executable nodes on one axis; predicted above measured.
+// The run over time: the schedule, the memory and the executable nodes on one axis; predicted above measured.
 
 const timeline = (() => {
   const { view } = axis;
@@ -19,7 +19,7 @@ const timeline = (() => {
     redraw();
   }
 
-  /// Brings both bars of something into view.
+  /// Brings both bars of an item into view.
   function reveal(item) {
     if (item.kind === "group") return redraw();
     const times = [schedule.thingOf(item).predicted, schedule.thingOf(item).measured].filter(Boolean);
@@ -69,7 +69,7 @@ const timeline = (() => {
     return schedule.at(px, py - axis.height - 4 + view.top);
   }
 
-  /// A range is measured until the next click on the axis or Escape.
+  /// Measures a range until the next click on the axis or Escape.
   function measureRange(range) {
     axis.range = range !== null && range.to > range.from ? range : null;
     details.show();
@@ -77,7 +77,7 @@ const timeline = (() => {
     redraw();
   }
 
-  /// On the axis, or with the shift key, a drag measures; elsewhere it moves what is seen.
+  /// A drag on the axis, or with the shift key, measures; elsewhere it moves the view.
   let begun = null;
   function drag(dx, dy, event) {
     if (begun === null) return pan(dx, dy);
@@ -138,7 +138,7 @@ const timeline = (() => {
     redraw();
   }
 
-  /// What every colour and line means.
+  /// Describes every colour and line.
   function keys() {
     const named = (shape, text) => element("span", {}, shape, text);
     const box = (background, opacity = 1) => element("span", { class: "swatch", style: `background:${background};opacity:${opacity}` });
@@ -164,7 +164,7 @@ const timeline = (() => {
     byId("keys").replaceChildren(...made);
   }
 
-  /// All lanes or charts over the whole time in a picture so wide, made by `write`.
+  /// Returns a picture of all lanes or charts over the whole time, made by `write`.
   function picture(width, write) {
     const [kept, size] = [{ ...view }, [board.width, board.height]];
     schedule.resize(0);
