@@ -51,7 +51,7 @@ struct Line([u8; ALIGNMENT]);
 const PAGED: usize = 256 << 10;
 
 /// Size in bytes from which a [`Buffer`] asks for large pages, if the system has them. Each row of an image is often in
-/// a page of its own, and a core's TLB has too few entries to walk along all rows at once with small pages. The touched
+/// a page of its own. With small pages, a core's TLB has too few entries to walk along all rows at once. The touched
 /// part of such a buffer occupies whole large pages.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 2 << 20;
