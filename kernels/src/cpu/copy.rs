@@ -4,7 +4,6 @@
 //! so that most copies are runs of whole memory blocks. In a matrix transpose, the output's innermost axis strides
 //! through the input, and the axis before it is contiguous there. Then stripes of 16 rows are copied block by block, so
 //! that each cache line is read once. Elements of four bytes go through vector registers.
-//! line is read once; elements of four bytes go through vector registers.
 
 use super::elements::{elements, elements_mut};
 use super::{Call, CpuKernel, gemm};

@@ -1,8 +1,9 @@
 //! Helpers of a team, and the protocol by which they join a job.
 //!
 //! One word, [`Shared::state`], says whether a job is open, which job it is, and how many helpers are in it. The caller
-//! publishes a job, works on it until no part is left, closes it so that nobody can join any more, and waits for the
-//! helpers that are still in it. A helper that sleeps through a job therefore costs the caller only the wake-up call.
+//! publishes a job and works on it until no part is left. Then it closes the job so that nobody can join any more, and
+//! waits for the helpers that are still in it. A helper that sleeps through a job therefore costs the caller only the
+//! wake-up call.
 
 use super::SPIN;
 use std::any::Any;
