@@ -19,7 +19,7 @@ unsafe fn run(blocks: &Blocks) {
         let a = blocks.a.wrapping_add(block * blocks.a_block + i * blocks.a_row);
         let b = blocks.b.wrapping_add(column);
         let c = blocks.c.wrapping_add(row * blocks.c_row + column);
-        // SAFETY: the caller's promise. Each row of A and each column of B has an element at each step, the terms have
+        // SAFETY: the caller's promise. Each row of A and each column of B has an element at each step. The terms have
         // an element for each element of the blocks, and C is readable if the product is added to it.
         unsafe {
             let mut sum = blocks.initial.as_ref().map_or(0.0, |term| element(term, row, column));

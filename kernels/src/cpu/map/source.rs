@@ -7,7 +7,7 @@ use crate::cpu::vector::{Isa, Loop, vectorised};
 pub(crate) enum Source<'a, T> {
     /// One value per element.
     Slice(&'a [T]),
-    /// The same value everywhere.
+    /// One value for all elements.
     Scalar(T),
 }
 
