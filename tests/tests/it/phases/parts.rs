@@ -78,7 +78,7 @@ fn what_is_no_tensor_may_go_straight_through() {
     assert!(matches!(outputs.item("o"), Ok(Item::Tensor(o)) if o.elements() == Some(&[4f32][..])));
 }
 
-/// Returns a model of an optional: whether it holds a value, and that value plus one, or one.
+/// Returns a session of a model of an optional: whether it holds a value, and that value plus one, or one.
 fn sum(declared: ValueInfoProto, element: Vec<NodeProto>) -> Session {
     let branch =
         |node: Vec<NodeProto>, output: &str| GraphProto { node, output: vec![value(output)], ..GraphProto::default() };
