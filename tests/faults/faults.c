@@ -1,7 +1,7 @@
 /* Makes the n-th buffer or the n-th read of one library fail, and counts the buffers that it has not released.
  *
- * A test preloads this file as a library (LD_PRELOAD) or compiles it into its program. It replaces the
- * functions of glibc that Rust's standard library and memmap2 call. Calls from other libraries of the process are not affected. */
+ * A test preloads this file as a library (LD_PRELOAD) or compiles it into its program. It replaces the functions of
+ * glibc that Rust's standard library and memmap2 call. Calls from other libraries of the process are not affected. */
 #define _GNU_SOURCE
 #include "faults.h"
 
