@@ -46,7 +46,7 @@ struct Arguments {
     /// Use no GPU
     #[arg(long)]
     no_gpu: bool,
-    /// Take this cost store in place of calibrating; it must know nothing of the models
+    /// Use this cost store instead of calibrating; it must not know the models
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// Write the store that calibration made

@@ -59,7 +59,7 @@ enum Question {
         /// Directory with chain1.onnx
         directory: PathBuf,
     },
-    /// From one CPU device to another, beside what two bare threads need
+    /// A hop to another CPU device, and between two bare threads
     Hop,
     /// A run, profiled and not
     Profile {

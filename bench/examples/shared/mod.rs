@@ -19,7 +19,7 @@ pub(crate) struct Common {
     /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Size of all symbolic dimensions for which there is no input beside the model
+    /// Size of all symbolic dimensions without an input next to the model
     #[arg(long, default_value_t = 1)]
     size: usize,
 }

@@ -79,7 +79,7 @@ pub(super) const CASES: [(&str, Case); 17] = [
     ("conv_transpose", case(conv_transpose)),
     ("pool", case(pool)),
     ("reduce", case(|random| reduce(random, false))),
-    // The order of the factors decides whether and to what a product overflows.
+    // The order of the factors decides whether a product overflows, and to what.
     ("product", Case { make: |random| reduce(random, true), is_special: false }),
     ("softmax", case(softmax)),
     ("normalize", case(normalize)),

@@ -149,8 +149,7 @@ impl Isa for Avx512 {
     }
 }
 
-/// Returns how many bits bits from bit `shift` of a byte on must be moved left to reach the top of a binary32's
-/// mantissa.
+/// Returns the left shift that moves bits from bit `shift` of a byte on to the top of a binary32's mantissa.
 #[inline(always)]
 const fn mantissa_shift(shift: u32, bits: u32) -> i32 {
     23 - (bits + shift) as i32
