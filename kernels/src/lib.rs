@@ -27,7 +27,7 @@ pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};
 
 use std::any::Any;
 
-/// Returns the text of a panic, if its payload is a text.
+/// Returns the message of a panic, if its payload is a string.
 pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))

@@ -174,7 +174,7 @@ pub enum ExpressionError {
         /// The register read.
         register: u16,
     },
-    /// There are no steps although the inputs are not exactly one, or more than 65,535 registers.
+    /// There are more than 65,535 registers, or there are no steps and not exactly one input.
     #[error("an expression of {0} registers: 1 to 65535 are possible, and without a step exactly 1")]
     Length(usize),
 }

@@ -203,7 +203,7 @@ mod tests {
     fn transposed_convolutions_spread_every_element() {
         let op = ConvTranspose { strides: [2, 2], pads: [0; 4], dilations: [1, 1], group: 2, epilogue: None };
         let got = work(Op::ConvTranspose(op), &[&[1, 4, 5, 5], &[4, 3, 2, 2]], &[1, 6, 10, 10]);
-        // Each of 100 elements to 3 maps through 4 taps.
+        // Each of 100 elements to 3 output channels through 4 taps.
         assert_eq!(got, Work { flops: 2.0 * 100.0 * 12.0, bytes_read: 4.0 * (100.0 + 48.0), bytes_written: 2400.0 });
     }
 

@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn operands_are_matrices_beside_each_product_where_their_strides_allow() {
         let place = |batch: &[(usize, usize)], row, shared| Some(Place { batch: batch.to_vec(), row, shared });
-        // Two images of 2 groups of 3 maps of 4 × 5 pixels.
+        // Two images of 2 groups of 3 output channels of 4 × 5 pixels.
         let (dims, size) = ([2, 6, 4, 5], [3, 20]);
         assert_eq!(Place::new(&dims, &[0, 1, 0, 0], size), place(&[(2, 0), (2, 3)], 1, true));
         assert_eq!(Place::new(&dims, &[120, 20, 5, 1], size), place(&[(2, 120), (2, 60)], 20, false));

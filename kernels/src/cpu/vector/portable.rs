@@ -3,7 +3,7 @@
 use super::{Isa, LANES};
 use half::{bf16, f16};
 
-/// Defines an instruction set of arrays, by its way to multiply and add.
+/// Defines an instruction set of arrays from its functions for multiply-add.
 macro_rules! portable_isa {
     ($(#[$attribute:meta])* $name:ident, $fused:expr, $fused_f64:expr) => {
         $(#[$attribute])*
