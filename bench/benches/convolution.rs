@@ -1,7 +1,8 @@
-//! How fast are convolutions, beside the product of matrices that each of them is?
+//! Speed of convolutions, compared with the matrix product that each of them is.
 //!
-//! Weights and biases are constant, as in a model. Each is alone, and with what networks have behind it: *residual* (a bias, an addend and
-//! a Relu) and *silu* (a bias, and the product with its sigmoid). Criterion prints the throughput: an "element" is a multiply-add.
+//! Weights and biases are constant, as in a model. Each convolution runs alone, and with the steps that follow it in
+//! networks. These are *residual* (a bias, an addend and a Relu) and *silu* (a bias, and the product with its sigmoid).
+//! Criterion prints the throughput: an "element" is a multiply-add.
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::{LAYERS, conv_transpose, matmul};
@@ -26,7 +27,7 @@ fn layers(criterion: &mut Criterion) {
     }
 }
 
-/// Channels, maps, side of the image, window and stride of transposed convolutions of U-Nets and generators.
+/// Input and output channels, side of the image, window and stride of transposed convolutions of U-Nets and generators.
 const TRANSPOSED: [([usize; 2], usize, usize, usize); 3] =
     [([128, 64], 56, 2, 2), ([64, 32], 112, 2, 2), ([256, 128], 16, 4, 2)];
 

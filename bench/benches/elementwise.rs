@@ -1,4 +1,4 @@
-//! What does a call of an element-wise node cost beside its elements?
+//! Cost of a call of an element-wise node, without its elements.
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::{gelu, map};

@@ -1,8 +1,8 @@
-//! How fast are the GPU's kernels: products, convolutions, element-wise nodes and reductions?
+//! Speed of the GPU's kernels: products, convolutions, element-wise nodes and reductions.
 //!
-//! A real GPU is taken if there is one, else the software adapter, whose speed means nothing; the first line says which.
-//! Runs are submitted in batches, so that what is measured is the kernel and not the submission. An "element" is a
-//! multiply-add; rates in bytes count what is read and written.
+//! It uses a real GPU if there is one, else the software adapter, whose speed means nothing; the first line names the
+//! adapter. Runs are submitted in batches, so that the kernel is measured and not the submission. An "element" is a
+//! multiply-add; rates in bytes count bytes read and written.
 
 use anabranch_bench::gpu::{GpuRun, open};
 use anabranch_bench::nodes::{LAYERS, map, matmul, reductions};
@@ -20,7 +20,7 @@ fn kernels(criterion: &mut Criterion) {
         let work = Throughput::Elements(layer.multiply_adds());
         measure(criterion, &gpu, "gpu/conv", layer.name, &layer.node(), Some(work));
     }
-    // A real GPU's caches are larger than what the software adapter can go through in reasonable time.
+    // A real GPU's caches are larger than the data that the software adapter can process in reasonable time.
     let rows = if is_software(&gpu) { 1024 } else { 64 * 1024 };
     let dims = [rows, 1024];
     let cases = [
@@ -33,7 +33,8 @@ fn kernels(criterion: &mut Criterion) {
     }
 }
 
-/// Measures one node; its throughput is `work`, or the bytes that it moves. Leaves out what would take minutes in software.
+/// Measures one node; its throughput is `work`, or the bytes that it moves. Skips nodes that would take minutes in
+/// software.
 fn measure(criterion: &mut Criterion, gpu: &Gpu, group: &str, name: &str, node: &NodeSpec, work: Option<Throughput>) {
     if is_software(gpu) && matches!(work, Some(Throughput::Elements(2_000_000_000..))) {
         return;

@@ -1,7 +1,8 @@
-//! How many operations a second does our matrix product reach, and others, for the shapes of networks?
+//! Operations per second of the matrix product, and of other implementations, for the shapes of networks.
 //!
-//! Each row compares the product with B packed ahead (a layer's weights), with B given at run time, and the `gemm` crate and
-//! the system's OpenBLAS, where it is installed, on the same operands. Criterion prints the throughput: an "element" is a multiply-add.
+//! Each row runs four products on the same operands: with B packed in advance (a layer's weights), with B given at run
+//! time, by the `gemm` crate, and by the system's OpenBLAS if it is installed. Criterion prints the throughput: an
+//! "element" is a multiply-add.
 
 use anabranch_bench::blas::OpenBlas;
 use anabranch_bench::cpu::CpuRun;
@@ -10,7 +11,7 @@ use anabranch_kernels::cpu::Team;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 
-/// m × n × k.
+/// Sizes m × n × k.
 const SHAPES: [[usize; 3]; 16] = [
     [1, 1000, 2048],
     [1, 4096, 4096],
@@ -57,7 +58,7 @@ fn products(criterion: &mut Criterion) {
     }
 }
 
-/// The same product by the `gemm` crate.
+/// Computes the product with the `gemm` crate.
 fn peer([m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32], threads: usize) {
     let parallelism = if threads == 1 { gemm::Parallelism::None } else { gemm::Parallelism::Rayon(threads) };
     assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "row-major operands");

@@ -1,7 +1,7 @@
-//! How near do element-wise nodes, reductions and the nodes built on them come to the memory's speed?
+//! Speed of element-wise nodes, reductions and the nodes built on them, compared with the memory's speed.
 //!
-//! Tensors of 64 MiB; each node takes turns with the standard library's copy of one in the same parts, so that what disturbs one disturbs the
-//! other. Rates count bytes read and written; what is printed are medians.
+//! Tensors have 64 MiB. Each node takes turns with the standard library's copy of a tensor in the same parts, so that
+//! disturbances affect both. Rates count bytes read and written; the printed figures are medians.
 
 use anabranch_bench::cpu::{CpuRun, copy};
 use anabranch_bench::nodes::{gelu, map, reductions};

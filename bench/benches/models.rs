@@ -1,7 +1,8 @@
-//! How long does a whole model take, on the CPU, on the GPU, and placed over both by HEFT with measured costs?
+//! Time of a whole model: on the CPU, on the GPU, and placed on both by HEFT with measured costs.
 //!
-//! Models are those of the directory in `ANABRANCH_MODELS` (files `*.onnx`, each with its inputs as `in__NAME` in an `.npz`
-//! beside it), else the bundled ones. A real GPU is used if there is one, else the software adapter, whose speed means nothing.
+//! The models are those of the directory in `ANABRANCH_MODELS` (files `*.onnx`, each with an `.npz` of its inputs as
+//! `in__NAME`), else the bundled ones. A real GPU is used if there is one, else the software adapter, whose speed means
+//! nothing.
 
 use anabranch::device::DetectOptions;
 use anabranch::execute::RunOptions;
@@ -28,7 +29,7 @@ fn whole_models(criterion: &mut Criterion) {
                 .with_costs(costs.clone());
             let session = Session::open(&file, options).expect("a bundled model opens");
             let profiled = RunOptions::default().with_profile(true);
-            // Nothing is learnt from the first run, which touches memory for the first time.
+            // The first run touches memory for the first time, so its times are not learned.
             session.run(&inputs).expect("runs");
             for _ in 0..5 {
                 let run = session.run_with(&inputs, &profiled).expect("runs");

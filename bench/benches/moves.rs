@@ -1,4 +1,4 @@
-//! How near to a copy's speed are nodes that bring values into another order or another size, pooling among them?
+//! Speed of nodes that reorder or resize values, including pooling, compared with that of a copy.
 //!
 //! Rates in bytes read and written.
 

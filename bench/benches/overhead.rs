@@ -1,10 +1,10 @@
-//! What does the runtime itself cost: for a run, for each node, for each time a value crosses to another device, and for callers that
-//! queue?
+//! Cost of the runtime itself: per run, per node, per transfer of a value to another device, and for queued callers.
 //!
-//! Chains of element-wise nodes on 16 elements, which compute in a few nanoseconds: on one CPU device, in turns on two of them, and in
-//! turns on a CPU device and a GPU (a software one if there is no other). Runs write into one result again and again. A table is
-//! printed first: a node and a hop by the difference of chains of two lengths, so that what a run costs is not in them. Each figure
-//! there is the least and the median of many samples; the least is what the runtime needs where nobody else disturbs it.
+//! The chains of element-wise nodes work on 16 elements, which take a few nanoseconds. They run on one CPU device,
+//! alternately on two of them, and alternately on a CPU device and a GPU (a software GPU if there is no other). Runs
+//! write into the same result. A table is printed first. The cost of a node and of a hop is the difference between
+//! chains of two lengths, so that it does not include the cost of a run. Each figure there is the minimum and the
+//! median of many samples; the minimum is the runtime's cost without disturbance.
 
 use anabranch::execute::{ComputeDevice, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
@@ -19,7 +19,7 @@ fn executor(length: usize, devices: &[ComputeDevice], tiny: bool) -> Option<Exec
     Chain::tiny(length, tiny).executor(devices, &PlanOptions::default())
 }
 
-/// Nanoseconds of a run of each: the least and the median of samples.
+/// Returns the nanoseconds of a run of each executor: the minimum and the median of samples.
 fn nanoseconds(executors: &[Executor], options: &RunOptions) -> Vec<[f64; 2]> {
     let input = Tensor::zeroed(spec());
     let mut calls: Vec<Call<'_>> = Vec::new();
@@ -35,7 +35,7 @@ fn nanoseconds(executors: &[Executor], options: &RunOptions) -> Vec<[f64; 2]> {
     samples.iter().map(|samples| [samples[0] * 1e9, samples[samples.len() / 2] * 1e9]).collect()
 }
 
-/// Runs a second from so many threads at once, with one node.
+/// Returns the runs per second of `callers` threads together, with one node.
 fn throughput(executor: &Executor, callers: u32) -> f64 {
     let (runs, start) = (100_000 / callers, Instant::now());
     std::thread::scope(|scope| {
@@ -52,7 +52,7 @@ fn throughput(executor: &Executor, callers: u32) -> f64 {
     f64::from(runs * callers) / start.elapsed().as_secs_f64()
 }
 
-/// The figures, as a table.
+/// Prints the figures as a table.
 fn table() {
     let (options, one) = (RunOptions::default(), [cpu(0, Vec::new())]);
     let profiled = RunOptions::default().with_profile(true);

@@ -1,8 +1,8 @@
-//! What is gained where two devices compute at the same time, chunk by chunk, instead of one after the other?
+//! Gain if two devices compute at the same time, chunk by chunk, instead of one after the other.
 //!
-//! Two softmaxes one behind the other over 64 MiB: both on one CPU device of one core, each on its own, and the second on a
-//! GPU (a software one, whose speed means nothing, if there is no other); with the value whole between them, and passed on in
-//! chunks of several sizes.
+//! Two consecutive softmaxes run over 64 MiB: both on one CPU device of one core, each on its own device, and the
+//! second on a GPU. The GPU is a software one, whose speed means nothing, if there is no other. The value between them
+//! is passed whole, and in chunks of several sizes.
 
 use anabranch::execute::{ComputeDevice, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode};

@@ -1,7 +1,8 @@
-//! How near do recurrent layers come to the speed at which their weights can be read?
+//! Speed of recurrent layers, compared with the speed at which their weights can be read.
 //!
-//! One direction of a layer; the product of all inputs with their weights is another node. Rates are bytes of recurrent weights, all of
-//! which every step reads: beyond a core's second-level cache they come from the third, or from the other threads' share.
+//! One direction of a layer is measured; the product of all inputs with their weights is another node. Rates are bytes
+//! of recurrent weights, all of which every step reads. Weights that exceed a core's L2 cache come from the L3 cache,
+//! or from other threads' parts.
 
 use anabranch_bench::cpu::CpuRun;
 use anabranch_bench::nodes::recurrent;

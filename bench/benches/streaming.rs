@@ -1,8 +1,8 @@
-//! What is a chain of nodes worth as one streaming block, and how large should its chunks be?
+//! Gain of a chain of nodes as one streaming block, and the best size of its chunks.
 //!
-//! Chains of element-wise nodes with a sum of everything at the end, on a 64 MiB tensor: node by node, each on the whole
-//! tensor, against one block that takes it chunk by chunk, and against the time of a plain copy, which reads and writes the
-//! tensor once. Each figure is the median over rounds of ratios within the round.
+//! Chains of element-wise nodes end in a sum of everything, on a 64 MiB tensor. Each chain runs node by node on the
+//! whole tensor, and as one block that takes the tensor chunk by chunk. Both are compared with the time of a plain
+//! copy, which reads and writes the tensor once. Each figure is the median over rounds of ratios within the round.
 
 use anabranch_bench::cpu::{Prepared, copy, touched};
 use anabranch_bench::nodes::{spec, values};
@@ -18,7 +18,7 @@ const ROWS: usize = 16_384;
 const COLUMNS: usize = 1024;
 const BYTES: usize = ROWS * COLUMNS * size_of::<f32>();
 const ROUNDS: usize = 15;
-/// Bytes of a chunk, where they are not what is asked.
+/// Bytes of a chunk, unless the chunk size is the question.
 const CHUNK: usize = 128 << 10;
 
 fn main() {
@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-/// What one node of a chain does to its first operand: a function of it alone, or with a vector of one number a column.
+/// Function that one node of a chain applies to its first operand, alone or with a vector of one number per column.
 #[derive(Clone, Copy)]
 enum Step {
     Unary(Unary),
@@ -67,7 +67,7 @@ const SIMPLE: [Step; 4] = [
 const HEAVY: [Step; 4] =
     [Step::Unary(Unary::Tanh), Step::Binary(Binary::Multiply), Step::Unary(Unary::Exp), Step::Binary(Binary::Add)];
 
-/// A chain of element-wise nodes and a sum of everything.
+/// Chain of element-wise nodes and a sum of everything.
 struct Chain {
     members: Vec<Member>,
     inputs: [Tensor; 2],
@@ -96,7 +96,7 @@ impl Chain {
         Self { members, inputs: [values(&spec(&[ROWS, COLUMNS])), values(&spec(&[COLUMNS]))] }
     }
 
-    /// Each node on the whole tensor, between two buffers in turn.
+    /// Returns a rival that runs each node on the whole tensor, alternating between two buffers.
     fn one_by_one<'a>(&'a self, team: &'a Team) -> Rival<'a> {
         let mut nodes: Vec<_> = self.members.iter().map(|member| Prepared::new(&member.spec, &[])).collect();
         let [mut from, mut to] = [touched(BYTES), touched(BYTES)];
@@ -121,7 +121,7 @@ impl Chain {
     }
 }
 
-/// A way of going through the tensor.
+/// Method of processing the tensor.
 type Rival<'a> = Box<dyn FnMut() + 'a>;
 
 fn copied(team: &Team) -> Rival<'_> {
@@ -129,7 +129,7 @@ fn copied(team: &Team) -> Rival<'_> {
     Box::new(move || copy(&mut to))
 }
 
-/// The rivals' times in each round, in seconds; they take turns, so that what disturbs one disturbs the others.
+/// Returns the rivals' times in each round, in seconds; they take turns, so that disturbances affect all of them.
 fn measure(rivals: &mut [Rival<'_>]) -> Vec<Vec<f64>> {
     let time = |rival: &mut Rival<'_>| {
         let start = Instant::now();

@@ -1,9 +1,9 @@
-//! How near are predictions to what is measured, and is the plan that is chosen the fastest? For every model of a directory, from
-//! three states of knowledge: rates assumed, rates calibrated, and after rounds of refinement.
+//! Errors of predictions, and whether the chosen plan is the fastest, for every model of a directory. There are three
+//! states of knowledge: assumed rates, calibrated rates, and costs after rounds of refinement.
 //!
-//! `cargo run --release -p anabranch-bench --example accuracy -- DIR`; tables in Markdown go to standard output. The inputs are
-//! those in an `.npz` beside the model (members `in__NAME`), else random ones. The time is bounded by `--seconds`: the fewer
-//! seconds, the fewer runs of each way, but never less than five.
+//! Run `cargo run --release -p anabranch-bench --example accuracy -- DIR`; it prints tables in Markdown to standard
+//! output. The inputs are those in an `.npz` next to the model (members `in__NAME`), else random ones. `--seconds`
+//! bounds the time: fewer seconds mean fewer runs of each configuration, but at least five.
 
 mod shared;
 
@@ -19,10 +19,10 @@ use shared::{Common, name};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Strategies that are compared; the dynamic scheduler and single devices come beside them.
+/// Strategies that are compared, in addition to the dynamic scheduler and single devices.
 const STRATEGIES: [&str; 8] = ["auto", "heft", "peft", "cpop", "minmin", "cp", "mite", "cpu"];
 
-/// Fewest and most measured runs of a way.
+/// Minimum and maximum measured runs of a configuration.
 const RUNS: (f64, f64) = (5.0, 31.0);
 
 /// Predicted against measured, for every model of a directory
@@ -43,7 +43,7 @@ struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// What is known of the devices before the comparison.
+/// Knowledge about the devices before the comparison.
 #[derive(Clone, Copy, Debug)]
 enum Knowledge {
     Assumed,
@@ -88,7 +88,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares all ways for one model. Calibrated costs are kept for the models that follow; what one model taught is not.
+/// Compares all configurations for one model. Calibrated costs are kept for the following models; costs learned from
+/// one model are not.
 fn judge(
     arguments: &Arguments,
     file: &Path,
@@ -118,7 +119,8 @@ fn judge(
     let seconds = session.run_prepared(&single, &inputs, &RunOptions::default())?.measured.makespan.as_secs_f64();
     drop(single);
     let refine = if matches!(knowledge, Knowledge::Refined) { arguments.refine } else { 0 };
-    // Each way is taken to be twice as slow as the CPU, and as long again for what does not count.
+    // Each configuration is assumed to be twice as slow as the CPU, and to need the same time again for runs that do
+    // not count.
     let repeat = (share / (seconds * 4.0 * ways.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
     let options = CompareOptions::new(name(file), ways).with_runs(repeat, 2).with_refine(refine);
     Ok(compare(&session, &inputs, &options, &mut || {})?)

@@ -1,14 +1,18 @@
-//! Does the prediction that decides put plans into the order in which they are measured, and is the plan that it chooses the fastest?
+//! Agreement of the predicted order of plans with the measured one, and whether the chosen plan is the fastest.
 //!
-//! `cargo run --release -p anabranch-bench --example decisions -- DIR`; a table in Markdown goes to standard output. For every model of
-//! a directory all strategies, orders, single devices and, until there are enough different plans, random ones (stretches of the
-//! default plan moved to other devices) are run and learned from. Strategies then choose other plans than before, often the same; random
-//! plans are added until there are enough again, all are learned from once more, planned again, and run in turn. The order of the
-//! predicted makespans is compared with that of the measured medians over all pairs of plans whose medians differ by more than 5 %
-//! (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
+//! Run `cargo run --release -p anabranch-bench --example decisions -- DIR`; it prints a table in Markdown to standard
+//! output.
 //!
-//! The least of twenty medians is too small by chance. For the regret, the plan of `auto` and the three of least median are therefore run
-//! once more, in turn and four times as often; it is the fresh median of `auto` over the least fresh one.
+//! For every model of a directory, all strategies, orders and single devices are run and learned from. Random plans
+//! (stretches of the default plan moved to other devices) are added until there are enough different plans. After
+//! learning, strategies choose other plans, often the same one. Random plans are therefore added again until there are
+//! enough, and all plans are learned from once more, planned again, and run in turn. The order of the predicted
+//! makespans is then compared with that of the measured medians, over all pairs of plans whose medians differ by more
+//! than 5 % (Kendall's τ: 1 is the same order, 0 none, −1 the reverse).
+//!
+//! The least of twenty medians is too small by chance. For the regret, the plan of `auto` and the three plans with the
+//! least medians are therefore run again, in turn and four times as often. The regret is the new median of `auto`
+//! divided by the least new median.
 
 mod shared;
 
@@ -28,13 +32,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Medians that differ by less than this part of the smaller one have no order.
+/// Relative difference below which two medians have no order.
 const ALIKE: f64 = 0.05;
 
-/// Random plans that are tried for each one that is wanted.
+/// Random plans that are tried for each plan that is needed.
 const TRIES: usize = 8;
 
-/// Of so many random plans one moves nodes to a GPU, if there is one.
+/// One of this many random plans moves nodes to a GPU, if there is one.
 const TO_GPU: u64 = 4;
 
 /// Predicted order against measured order, for every model of a directory
@@ -58,19 +62,19 @@ struct Arguments {
     json: Option<PathBuf>,
 }
 
-/// Plans beside the chosen one that are run again.
+/// Number of plans, besides the chosen one, that are run again.
 const BEST: usize = 3;
 
-/// How many times as often.
+/// Factor by which these plans are run more often.
 const AGAIN: u32 = 4;
 
-/// All plans of one model, and the best of them once more.
+/// All plans of one model, and the best of them measured again.
 struct Judged {
     all: Comparison,
     best: Comparison,
 }
 
-/// How well plans of one model were told apart.
+/// Agreement of predictions and measurements for plans of one model.
 struct Verdict {
     plans: usize,
     /// Pairs whose medians differ.
@@ -101,7 +105,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Compares enough plans of one model. Calibrated costs are kept for the models that follow; what one model taught is not.
+/// Compares enough plans of one model. Calibrated costs are kept for the following models; costs learned from one model
+/// are not.
 fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut CostStore) -> Result<Judged, Failure> {
     let options = SessionOptions::default().with_devices(arguments.common.devices());
     let session = Session::open(file, options.with_costs(calibrated.clone()).with_calibration(true))?;
@@ -120,7 +125,7 @@ fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut Cos
     Ok(Judged { all, best })
 }
 
-/// The way of `auto`, and those of the plans of least median.
+/// Returns the choice of `auto`, and those of the plans with the least medians.
 fn best_of(comparison: &Comparison, ways: &[PlanChoice]) -> Vec<PlanChoice> {
     let mut planned: Vec<&Outcome> = comparison.outcomes.iter().filter(|outcome| is_distinct(outcome)).collect();
     planned.sort_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
@@ -133,12 +138,12 @@ fn best_of(comparison: &Comparison, ways: &[PlanChoice]) -> Vec<PlanChoice> {
     chosen.chain(least).cloned().collect()
 }
 
-/// Whether an outcome is of a plan that no way before it has.
+/// Whether an outcome's plan differs from those of all earlier choices.
 fn is_distinct(outcome: &Outcome) -> bool {
     outcome.predicted_ms.is_some() && outcome.same_plan_as.is_none()
 }
 
-/// Every strategy, order and device, and `heft` with everything streamed and nothing.
+/// Returns every strategy, order and device, and `heft` with everything streamed and with nothing streamed.
 fn ways(session: &Session) -> Vec<PlanChoice> {
     let choice = |strategy| PlanChoice { strategy, ..session.choice() };
     let alone = session.inventory().gpus.is_empty();
@@ -155,7 +160,7 @@ fn ways(session: &Session) -> Vec<PlanChoice> {
     ways
 }
 
-/// Adds random plans until there are as many different ones as wanted, as costs are known now, or none are found.
+/// Adds random plans until there are `wanted` different plans under the current costs, or no more are found.
 fn add_random(
     ways: &mut Vec<PlanChoice>,
     wanted: usize,
@@ -195,7 +200,7 @@ fn add_random(
     Ok(())
 }
 
-/// The plan with some stretches of its nodes on other devices.
+/// Returns the plan with some stretches of its nodes on other devices.
 fn moved(mut file: Value, devices: &[&str], random: &mut Random) -> Value {
     let Some(nodes) = file["nodes"].as_array_mut() else { return file };
     let longest = (nodes.len() as u64 / 3).max(1);

@@ -1,8 +1,10 @@
-//! How near is the prediction of a model that was never run, on a machine that is calibrated? For every model of some directories: the
-//! predicted makespan with its interval, made before any run, and the median of runs after it.
+//! Error of the prediction for a model that was never run, on a calibrated machine. For every model of some
+//! directories, it is the predicted makespan with its interval, made before any run, and the median of the runs after
+//! it.
 //!
-//! `cargo run --release -p anabranch-bench --example first_run -- DIR…`; a table in Markdown goes to standard output. The inputs are
-//! those in an `.npz` beside the model (members `in__NAME`), else random ones. Nothing that a model teaches is kept for the next.
+//! Run `cargo run --release -p anabranch-bench --example first_run -- DIR…`; it prints a table in Markdown to standard
+//! output. The inputs are those in an `.npz` next to the model (members `in__NAME`), else random ones. Costs learned
+//! from a model are not kept for the next one.
 
 mod shared;
 
@@ -24,10 +26,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Nodes count that take at least this share of the run.
+/// Minimum share of the run for a node to count.
 const SHARE: f64 = 0.01;
 
-/// Runs before those that count.
+/// Runs before the runs that count.
 const WARM_UP: usize = 3;
 
 /// First runs of models on a calibrated machine: predicted and measured
@@ -44,7 +46,7 @@ struct Arguments {
     /// Use no GPU
     #[arg(long)]
     no_gpu: bool,
-    /// Take this cost store in place of calibrating; it must know nothing of the models
+    /// Use this cost store instead of calibrating; it must not know the models
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
     /// Write the store that calibration made
@@ -76,7 +78,7 @@ struct Times {
     nodes: BTreeMap<NodeId, Vec<f64>>,
 }
 
-/// A model's first run; times in seconds.
+/// First run of a model; times in seconds.
 struct FirstRun {
     model: String,
     predicted: f64,
@@ -191,7 +193,7 @@ impl FirstRun {
         self.nodes.iter().filter(|node| node.measured >= SHARE * self.measured)
     }
 
-    /// The mean of their errors' magnitudes.
+    /// Returns the mean magnitude of the nodes' errors.
     fn node_error<'a>(nodes: impl Iterator<Item = &'a NodeRun>) -> f64 {
         let (sum, count) = nodes.fold((0.0, 0.0f64), |(sum, count), node| (sum + node.error().abs(), count + 1.0));
         sum / count.max(1.0)

@@ -1,5 +1,5 @@
-//! What does a task of a flow cost beside its function? Nanoseconds a task of a chain and of a fork and join of 1,000 nodes, by scheduler, as
-//! one line of JSON; `bench/peers/flow` sets them beside oneTBB's.
+//! Cost of a task of a flow without its function, in nanoseconds per task. The flows are a chain, and a fork and join
+//! of 1,000 nodes, for each scheduler. It prints one line of JSON; `bench/peers/flow` compares it with oneTBB.
 //!
 //!     cargo run --release -p anabranch-bench --example flow -- --workers 2 --rounds 9
 

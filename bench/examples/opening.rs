@@ -1,6 +1,8 @@
-//! How long a model takes from its file to its first result, as an ONNX file and compiled: opening, planning with weights, and the first run.
+//! Time of a model from its file to its first result, as an ONNX file and compiled: opening, planning with weights, and
+//! the first run.
 //!
-//! Each repetition is a process of its own, for drivers and libraries are loaded once a process; the files are in the system's cache. Medians.
+//! Each repetition is a separate process, because drivers and libraries are loaded once per process; the files are in
+//! the system's cache. The figures are medians.
 //!
 //! `cargo run --release -p anabranch-bench --example opening -- MODEL.onnx… [--repeat N]`
 
@@ -10,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// What is measured of a process, in milliseconds; the last is the whole process.
+/// Measured parts of a process, in milliseconds; the last is the whole process.
 const PARTS: [&str; 6] = ["open", "ready", "first run", "second run", "sum", "process"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -44,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The parts of a process that opens a file and runs it.
+/// Returns the times of a process that opens a file and runs it.
 fn measured(file: &Path) -> Result<[f64; PARTS.len()], Box<dyn Error>> {
     let begun = Instant::now();
     let output = Command::new(std::env::current_exe()?).arg("--once").arg(file).output()?;
@@ -58,7 +60,7 @@ fn measured(file: &Path) -> Result<[f64; PARTS.len()], Box<dyn Error>> {
     Ok([open, ready, first, second, open + ready + first, process])
 }
 
-/// Opens a file, makes it ready, and runs it twice; tells how long each takes.
+/// Opens a file, makes it ready, and runs it twice; prints the time of each step.
 fn once(file: &Path) -> Result<(), Box<dyn Error>> {
     let begun = Instant::now();
     let session = Session::open(file, SessionOptions::default())?;

@@ -1,7 +1,7 @@
-//! Anabranch's side of the comparison with other runtimes: one question a call, all samples as one line of JSON.
+//! Anabranch's part of the comparison with other runtimes: one question per call, all samples as one line of JSON.
 //!
-//! `bench/peers/run` builds this program and calls it in turns with the others. The cores that it may use are those of its
-//! affinity (`taskset`). Samples are seconds of one call, node or hop.
+//! `bench/peers/run` builds this program and calls it alternately with the other runtimes. Its affinity (`taskset`)
+//! determines the cores that it may use. Samples are seconds of one call, node or hop.
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::{ComputeDevice, Executor, RunOptions};
@@ -21,25 +21,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Lengths of the chains of which the cost of one node is the difference; the script makes models of these lengths.
+/// Lengths of two chains whose difference gives the cost of one node; the script makes models of these lengths.
 const LENGTHS: [usize; 2] = [1000, 100];
 
-/// Lengths of the chains of which the cost of one hop is the difference.
+/// Lengths of two chains whose difference gives the cost of one hop.
 const HOPS: [usize; 2] = [220, 20];
 
-/// Periods of a throughput.
+/// Periods of a throughput measurement.
 const PERIODS: u32 = 5;
 
 /// Batches of a floor.
 const FLOORS: u64 = 51;
 
-/// Samples by what they are of, in seconds.
+/// Samples by name, in seconds.
 type Samples = BTreeMap<String, Vec<f64>>;
 
 /// Anabranch's answers to the questions of bench/peers/run
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// What to measure
+    /// Question to answer
     #[command(subcommand)]
     question: Question,
     /// Seconds that all measured calls together should take
@@ -59,7 +59,7 @@ enum Question {
         /// Directory with chain1.onnx
         directory: PathBuf,
     },
-    /// From one CPU device to another, beside what two bare threads need
+    /// A hop to another CPU device, and between two bare threads
     Hop,
     /// A run, profiled and not
     Profile {
@@ -102,7 +102,8 @@ fn answer(samples: &Samples, facts: Value) -> Value {
     json!({ "samples": samples, "facts": facts })
 }
 
-/// What a node costs: the difference of a long and a short chain, so that what a run costs once is not in it.
+/// Returns the cost of a node: the difference of a long and a short chain, so that it does not include the cost of a
+/// run.
 fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     let input = Tensor::zeroed(spec());
     let devices = cores(1)?;
@@ -136,7 +137,7 @@ fn chain(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     Ok(answer(&samples, json!({})))
 }
 
-/// What a run costs that has one node to compute.
+/// Returns the cost of a run that computes one node.
 fn one(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     let input = Tensor::zeroed(spec());
     let executor = executor(1, &cores(1)?)?;
@@ -147,8 +148,9 @@ fn one(directory: &Path, seconds: f64) -> Result<Value, Failure> {
     Ok(answer(&samples, json!({})))
 }
 
-/// What it costs that the next node is on another device: chains in turns on two devices against chains on one, each as
-/// the difference of two lengths; and two floors, in which bare threads hand a number to each other.
+/// Returns the cost of running the next node on another device. Chains that alternate between two devices are compared
+/// with chains on one device, each as the difference of two lengths. Two floors are added, in which bare threads pass a
+/// number to each other.
 fn hop(seconds: f64) -> Result<Value, Failure> {
     let input = Tensor::zeroed(spec());
     let two = cores(2)?;
@@ -171,7 +173,7 @@ fn hop(seconds: f64) -> Result<Value, Failure> {
     Ok(answer(&samples, json!({})))
 }
 
-/// A number goes to and fro through two atomics; both threads spin.
+/// Returns the times of a number's round trip through two atomics; both threads spin.
 fn spinning_floor() -> Vec<f64> {
     let [there, back] = [AtomicU64::new(0), AtomicU64::new(0)];
     let wait = |place: &AtomicU64, number| {
@@ -202,7 +204,7 @@ fn spinning_floor() -> Vec<f64> {
     })
 }
 
-/// A number goes to and fro through two channels, whose receivers park.
+/// Returns the times of a number's round trip through two channels, whose receivers park.
 fn channel_floor() -> Result<Vec<f64>, Failure> {
     let (there, received) = mpsc::channel::<u32>();
     let (reply, back) = mpsc::channel::<u32>();
@@ -222,7 +224,7 @@ fn channel_floor() -> Result<Vec<f64>, Failure> {
     Ok(samples)
 }
 
-/// What profiling costs: ratios of neighbouring batches.
+/// Returns the cost of profiling: ratios of neighbouring batches.
 fn profile(model: &Path, seconds: f64) -> Result<Value, Failure> {
     let (session, inputs) = open(model, true)?;
     let run_profiled = || {
@@ -258,7 +260,7 @@ fn first_and_further(model: &Path, outputs: &Path, seconds: f64) -> Result<Value
     Ok(answer(&samples, json!({ "peak_before": before, "peak": peak })))
 }
 
-/// Seconds for each finished run, from one thread and from `clients`, period by period in turn.
+/// Returns the seconds per finished run, from one thread and from `clients`, period by period in turn.
 fn throughput(model: &Path, clients: usize, seconds: f64) -> Result<Value, Failure> {
     let (session, inputs) = open(model, true)?;
     run(&session, &inputs)?;
@@ -273,7 +275,7 @@ fn throughput(model: &Path, clients: usize, seconds: f64) -> Result<Value, Failu
     Ok(answer(&samples, json!({})))
 }
 
-/// All clients run as often as they can until the period is over; seconds for each finished run.
+/// Lets all clients run as often as they can until the period is over; returns the seconds per finished run.
 fn flood(session: &Session, inputs: &Inputs, clients: usize, period: Duration) -> Result<f64, Failure> {
     let started = Instant::now();
     let client = || -> Result<u32, Failure> {
@@ -292,7 +294,7 @@ fn flood(session: &Session, inputs: &Inputs, clients: usize, period: Duration) -
     Ok(started.elapsed().as_secs_f64() / f64::from(runs))
 }
 
-/// The first cores that this process may use, each a device.
+/// Returns the first cores that this process may use, each as a device.
 fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
     let detection = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
     let cores = detect(&detection)?.cpus;
@@ -302,7 +304,7 @@ fn cores(count: usize) -> Result<Vec<ComputeDevice>, Failure> {
     Ok(cores.iter().take(count).enumerate().map(|(at, core)| cpu(at, core.team().to_vec())).collect())
 }
 
-/// A chain of bare kernels, its nodes in turns on these devices.
+/// Returns a chain of bare kernels, whose nodes alternate between these devices.
 fn executor(length: usize, devices: &[ComputeDevice]) -> Result<Executor, Failure> {
     Chain::tiny(length, true)
         .executor(devices, &PlanOptions::default())
@@ -319,8 +321,8 @@ fn run(session: &Session, inputs: &Inputs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All cores that this process may use as one device, no GPU, nothing calibrated: what ONNX Runtime's CPU provider does. Where
-/// nodes are not to be fused, none are joined as streaming blocks either.
+/// Returns options for all cores that this process may use as one device, without a GPU or calibration, like ONNX
+/// Runtime's CPU provider. Without fusion, nodes are not joined into streaming blocks either.
 fn options(fuse: bool) -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     let streaming = if fuse { StreamMode::Auto } else { StreamMode::Off };
@@ -336,7 +338,7 @@ fn open(model: &Path, fuse: bool) -> Result<(Session, Inputs), Failure> {
     Ok((session, inputs_beside(model)?.unwrap_or_default()))
 }
 
-/// The most bytes that this process has had in memory so far.
+/// Returns the maximum bytes that this process has had in memory so far.
 fn peak_memory() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("/proc/self/status has no VmHWM")?;

@@ -7,7 +7,7 @@ from pathlib import Path
 
 OURS, ORT, C_API, TBB, RTEN, TRACT = "Anabranch", "ONNX Runtime", "ONNX Runtime, C API", "oneTBB", "rten", "tract"
 
-# For each question: what, our series, and each peer's series that it is compared with.
+# For each question: its title, our series, and the series of each peer with which it is compared.
 PAIRS = {
     "chain": [
         ("node of a chain, bare kernel in the executor", "executor/node", [(TBB, "task/node"), (TBB, "lightweight/node")]),
@@ -28,7 +28,7 @@ PAIRS = {
     "throughput": [("time a run, {clients}", "{clients}", [(ORT, "{clients}")])],
 }
 
-# Programs that run whole models, and what is told of each.
+# Programs that run whole models, and the measures reported for each.
 WHOLE = [OURS, ORT, RTEN, TRACT]
 MEASURES = ["further", "open", "first", "peak", "growth"]
 

@@ -1,7 +1,8 @@
-// oneTBB's side of the comparison of flows: nanoseconds a task, all samples as one line of JSON.
+// oneTBB's part of the comparison of flows: nanoseconds per task, all samples as one line of JSON.
 //
-// `flow` beside this file builds and calls it: `flow THREADS ROUNDS`. A chain passes a number from node to node, each of which adds one; a fork and
-// join has as many nodes that read one number, and one that waits for all of them. Graphs are built once and run again and again.
+// `flow` next to this file builds and calls it: `flow THREADS ROUNDS`. A chain passes a number from node to node, and
+// each node adds one. A fork and join has as many nodes that read one number, and one node that waits for all of them.
+// Graphs are built once and run repeatedly.
 
 #include <chrono>
 #include <cstdint>
@@ -90,7 +91,7 @@ int main(int count, char** arguments) {
     Samples samples;
     for (int round = -1; round < rounds; ++round) {
         double times[] = {nanoseconds(chain), nanoseconds(light), nanoseconds(fork_join)};
-        // The first warms everything up.
+        // The first round warms everything up.
         if (round < 0) continue;
         samples["chain"].push_back(times[0]);
         samples["chain, lightweight"].push_back(times[1]);

@@ -1,8 +1,8 @@
-// oneTBB's side of the comparison with other runtimes: one question a call, all samples as one line of JSON.
+// oneTBB's part of the comparison with other runtimes: one question per call, all samples as one line of JSON.
 //
-// `run` beside this file builds and calls it: `tbb chain|one|hop SECONDS`. The nodes of its flow graphs compute
-// max(x, 0) of 16 floats, as ours do, each from the buffer of the node before into its own. A chain's node is measured as
-// the difference of two lengths; what is compared is measured batch by batch in turn.
+// `run` next to this file builds and calls it: `tbb chain|one|hop SECONDS`. The nodes of its flow graphs compute
+// max(x, 0) of 16 floats, as Anabranch's nodes do, each from the buffer of the node before it into its own buffer. A
+// chain's node is measured as the difference of two lengths. Candidates are measured batch by batch in turn.
 
 #include <algorithm>
 #include <array>
@@ -31,13 +31,13 @@ constexpr double batch_seconds = 2e-4;
 constexpr std::size_t least = 5, most = 501;
 constexpr int lengths[2] = {1000, 100};
 
-// max(x, 0), opaque to the optimiser so that no node's work is left out.
+// Computes max(x, 0), opaque to the optimiser so that no node's work is removed.
 static void compute(const Values& input, Values& output) {
     for (std::size_t i = 0; i < input.size(); ++i) output[i] = std::max(input[i], 0.0f);
     asm volatile("" : : "r"(output.data()) : "memory");
 }
 
-// A node that is a task, and one that may be called by the node before it without a task.
+// A node that is a task, and a node that its predecessor may call without a task.
 using Task = flow::continue_node<flow::continue_msg>;
 using Lightweight = flow::continue_node<flow::continue_msg, flow::lightweight>;
 
@@ -69,7 +69,7 @@ static double batch(const std::function<void()>& call, int count) {
     return std::chrono::duration<double>(Clock::now() - started).count();
 }
 
-// The number of calls that make a batch, after calls that warm everything up.
+// Returns the number of calls in a batch, after calls that warm everything up.
 static int calibrate(const std::function<void()>& call) {
     batch(call, 2);
     int count = 1;
@@ -77,7 +77,7 @@ static int calibrate(const std::function<void()>& call) {
     return count;
 }
 
-// Seconds of one call each, batch by batch in turn.
+// Returns the seconds per call, measured batch by batch in turn.
 static std::vector<std::vector<double>> in_turn(const std::vector<std::function<void()>>& calls, double seconds) {
     std::vector<int> counts;
     for (auto& call : calls) counts.push_back(calibrate(call));
@@ -118,10 +118,10 @@ static Samples one(double seconds) {
     return {{"task", times[0]}, {"lightweight", times[1]}};
 }
 
-// Two arenas of one worker each, whose tasks enqueue one another: the nearest that TBB has to nodes bound to devices.
+// Two arenas of one worker each, whose tasks enqueue each other: the closest that TBB has to nodes bound to devices.
 class Hops {
 public:
-    // Seconds of a hop, and the share of hops after which another thread was at work.
+    // Returns the seconds of a hop, and the share of hops after which another thread ran.
     std::pair<double, double> run(int count) {
         left_ = count;
         changes_ = 0;
@@ -167,7 +167,7 @@ static Samples hop(double seconds) {
 int main(int count, char** arguments) {
     std::string question = count == 3 ? arguments[1] : "";
     double seconds = count == 3 ? std::atof(arguments[2]) : 0;
-    // Hops need two workers beside the thread that waits; all else runs on the cores that there are.
+    // Hops need two workers besides the waiting thread; all other questions use the available cores.
     int threads = question == "hop" ? 3 : std::max(1, oneapi::tbb::this_task_arena::max_concurrency());
     oneapi::tbb::global_control limit(oneapi::tbb::global_control::max_allowed_parallelism, threads);
     if (question == "chain") print(chain(seconds));

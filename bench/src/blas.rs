@@ -1,5 +1,5 @@
-//! OpenBLAS of the system, if its library is there: Debian's `libopenblas0-pthread`. It is loaded at run time, so that nobody needs it
-//! who builds the benches.
+//! OpenBLAS of the system, if its library is installed: Debian's `libopenblas0-pthread`. It is loaded at run time, so
+//! that building the benches does not need it.
 
 use libloading::{Library, Symbol};
 use std::ffi::c_int;
@@ -24,17 +24,17 @@ type Sgemm = unsafe extern "C" fn(
 const ROW_MAJOR: c_int = 101;
 const NOT_TRANSPOSED: c_int = 111;
 
-/// The library.
+/// Loaded OpenBLAS library.
 pub struct OpenBlas {
     sgemm: Sgemm,
-    /// Stays loaded as long as its function is called.
+    /// Keeps the library loaded as long as its function is called.
     _library: Library,
 }
 
 impl OpenBlas {
-    /// The library, if the system has it, for so many threads.
+    /// Loads the library for `threads` threads, if the system has it.
     pub fn open(threads: usize) -> Option<Self> {
-        // SAFETY: what the library runs when it is loaded needs nothing of us.
+        // SAFETY: the code that the library runs when it is loaded needs nothing from this program.
         let library = unsafe { Library::new("libopenblas.so.0") }.ok()?;
         // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`, and `cblas_sgemm` as CBLAS does, with 32-bit integers.
         let sgemm = unsafe {
@@ -45,10 +45,10 @@ impl OpenBlas {
         Some(Self { sgemm, _library: library })
     }
 
-    /// C = A · B of row-major matrices, m × n × k.
+    /// Computes C = A · B of row-major matrices, m × n × k.
     ///
     /// # Panics
-    /// If a matrix has another size.
+    /// If the size of a matrix does not fit.
     pub fn multiply(&self, [m, n, k]: [usize; 3], a: &[f32], b: &[f32], c: &mut [f32]) {
         assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "row-major operands");
         let [m, n, k] = [m, n, k].map(|size| c_int::try_from(size).expect("a bench's sizes are small"));

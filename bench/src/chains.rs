@@ -1,4 +1,4 @@
-//! Chains of equal nodes in turns on several devices.
+//! Chains of equal nodes that alternate between several devices.
 
 use crate::gpu::adapter;
 use crate::tiny::{self, Tiny};
@@ -18,34 +18,35 @@ use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::simulate::simulate;
 use std::sync::Arc;
 
-/// A chain: `op` applied so many times to a tensor of `spec`, each time with a tensor of `spec` as the result.
+/// Chain of nodes that apply `op` to a tensor of `spec`, each with a result of `spec`.
 pub struct Chain {
-    /// What each node does.
+    /// Op of each node.
     pub op: Op,
-    /// All tensors.
+    /// Spec of all tensors.
     pub spec: TensorSpec,
-    /// The number of nodes.
+    /// Number of nodes.
     pub length: usize,
-    /// The kernel on CPUs, if not the op's own.
+    /// Kernel on CPUs, if not the op's own.
     pub kernel: Option<Arc<dyn CpuKernel>>,
-    /// Seconds of a node, as far as the plan is to know.
+    /// Seconds per node that the plan assumes.
     pub seconds: f64,
 }
 
 impl Chain {
-    /// `relu` on 16 elements so many times: with a kernel that has nothing around it, where it is to be `bare`.
+    /// Creates a chain of `length` times `relu` on 16 elements. If `bare`, its kernel does nothing else.
     pub fn tiny(length: usize, bare: bool) -> Self {
         let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });
         let kernel = bare.then(|| Arc::new(Tiny) as Arc<dyn CpuKernel>);
         Self { op, spec: tiny::spec(), length, kernel, seconds: 1e-7 }
     }
 
-    /// An executor of the chain whose node `i` is on device `i` modulo their number, in a pool of its own. `None` if a kernel is missing.
+    /// Returns an executor of the chain in a new pool. Node `i` is on device `i` modulo their number. `None` if a
+    /// kernel is missing.
     pub fn executor(&self, devices: &[ComputeDevice], options: &PlanOptions) -> Option<Executor> {
         self.executor_on(&DevicePool::new(devices.to_vec()), options)
     }
 
-    /// The same on the devices of a pool.
+    /// Returns an executor of the chain on the devices of a pool. `None` if a kernel is missing.
     pub fn executor_on(&self, pool: &Arc<DevicePool>, options: &PlanOptions) -> Option<Executor> {
         let devices = pool.devices();
         let program = Arc::new(self.program());
@@ -97,12 +98,12 @@ fn planned(device: &ComputeDevice) -> PlanDevice {
     PlanDevice { name: device.name().into(), kind, limit: None, wake_ns: 5_000 }
 }
 
-/// A CPU device of one thread, kept on these processing units, if any.
+/// Returns a CPU device of one thread, pinned to these processing units, if any.
 pub fn cpu(number: usize, units: Vec<u32>) -> ComputeDevice {
     ComputeDevice::Cpu(CpuTeam { name: format!("cpu{number}"), threads: 1, units, slowdown: 1.0 })
 }
 
-/// The GPU that benches measure.
+/// Returns the GPU that benches measure.
 pub fn gpu() -> Option<ComputeDevice> {
     Some(ComputeDevice::Gpu(GpuOpener::new("gpu0", adapter()?)))
 }

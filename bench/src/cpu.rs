@@ -8,7 +8,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId};
 use std::hint::black_box;
 
-/// A buffer of so many bytes, and what copies another one into it, in parts by the threads of a team: the ceiling of what is bound by memory.
+/// Returns a buffer of `bytes` bytes, and a function that copies another buffer into it, in parts by the threads of a
+/// team: the upper limit for memory-bound work.
 pub fn copy(bytes: usize, team: &Team) -> (Buffer, impl Fn(&mut Buffer)) {
     let [from, to] = [touched(bytes), touched(bytes)];
     let copy = move |to: &mut Buffer| {
@@ -23,14 +24,14 @@ pub fn copy(bytes: usize, team: &Team) -> (Buffer, impl Fn(&mut Buffer)) {
 /// Bytes of a part that one thread copies.
 const COPIED: usize = 1 << 18;
 
-/// A buffer whose pages are there.
+/// Returns a buffer whose pages exist.
 pub fn touched(bytes: usize) -> Buffer {
     let mut buffer = Buffer::zeroed(bytes);
     buffer.bytes_mut().fill(1);
     buffer
 }
 
-/// A prepared kernel and its scratch memory.
+/// Prepared kernel and its scratch memory.
 pub struct Prepared {
     kernel: Box<dyn CpuKernel>,
     scratch: Buffer,
@@ -38,7 +39,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Prepares `node`, of whose inputs these are constant; those that are missing are not.
+    /// Prepares `node` with these constant inputs; missing inputs are not constant.
     pub fn new(node: &NodeSpec, constants: &[Option<Tensor>]) -> Self {
         let constants: Vec<_> = (0..node.inputs.len()).map(|at| constants.get(at).cloned().flatten()).collect();
         let kernel = prepare_with(node, &constants).expect("a sound node");
@@ -60,7 +61,7 @@ impl Prepared {
     }
 }
 
-/// A prepared kernel, its inputs and its outputs, all touched before.
+/// Prepared kernel with its inputs and outputs, all touched before.
 pub struct CpuRun {
     prepared: Prepared,
     inputs: Vec<Tensor>,
@@ -68,7 +69,7 @@ pub struct CpuRun {
 }
 
 impl CpuRun {
-    /// Times it on one thread and on two.
+    /// Measures it on one thread and on two threads.
     pub fn by_threads(&mut self, group: &mut BenchmarkGroup<'_, WallTime>, name: &str) {
         for threads in [1, 2] {
             let team = Team::new(threads, |_| {});
@@ -76,7 +77,7 @@ impl CpuRun {
         }
     }
 
-    /// Prepares `node` with `constant[i]` saying whether input `i` never changes.
+    /// Prepares `node`; `constant[i]` says whether input `i` is constant.
     pub fn new(node: &NodeSpec, constant: &[bool]) -> Self {
         let inputs: Vec<Tensor> = node.inputs.iter().map(values).collect();
         let constants: Vec<_> =
@@ -85,7 +86,7 @@ impl CpuRun {
         Self { prepared: Prepared::new(node, &constants), inputs, outputs }
     }
 
-    /// Bytes read and written once.
+    /// Returns the bytes read and written once.
     pub fn bytes(&self) -> u64 {
         let read: usize = self.inputs.iter().map(|input| input.bytes().len()).sum();
         (read + self.outputs.iter().map(Buffer::len).sum::<usize>()) as u64

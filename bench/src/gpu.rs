@@ -1,4 +1,4 @@
-//! A node with its buffers, ready to run on a GPU.
+//! Node with its buffers, ready to run on a GPU.
 
 use crate::nodes::values;
 use anabranch_kernels::gpu::{Buffers, Gpu, Kernel, binds, compile, scratch_bytes};
@@ -6,10 +6,11 @@ use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{KernelError, Tensor};
 use std::time::{Duration, Instant};
 
-/// Dispatches in one submission: enough to hide what a submission costs, few enough to wait for.
+/// Dispatches in one submission: enough to hide the cost of a submission, few enough to wait for.
 const BATCH: u64 = 64;
 
-/// The adapter to measure: a real one if there is one, else the software adapter, whose speed means nothing. Says which.
+/// Returns the adapter to measure, and prints its name: a real one if there is one, else the software adapter, whose
+/// speed means nothing.
 pub fn adapter() -> Option<wgpu::Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
@@ -25,12 +26,12 @@ pub fn adapter() -> Option<wgpu::Adapter> {
     Some(adapter)
 }
 
-/// [`adapter`], opened.
+/// Returns the opened [`adapter`].
 pub fn open() -> Option<Gpu> {
     Gpu::open(&adapter()?).ok()
 }
 
-/// A compiled kernel and the buffers that it was compiled for.
+/// Compiled kernel and the buffers for which it was compiled.
 pub struct GpuRun<'a> {
     gpu: &'a Gpu,
     kernel: Kernel,
@@ -38,10 +39,10 @@ pub struct GpuRun<'a> {
 }
 
 impl<'a> GpuRun<'a> {
-    /// Compiles `node`, none of whose inputs is constant.
+    /// Compiles `node` without constant inputs.
     ///
     /// # Errors
-    /// What the GPU cannot do.
+    /// If the GPU cannot run the node.
     pub fn new(gpu: &'a Gpu, node: &NodeSpec) -> Result<Self, KernelError> {
         let bound = binds(node, &vec![false; node.inputs.len()]);
         let tensors = node.inputs.iter().map(values);
@@ -58,12 +59,12 @@ impl<'a> GpuRun<'a> {
         Ok(Self { gpu, kernel, bytes: specs.map(|spec| spec.bytes() as u64).sum() })
     }
 
-    /// Bytes read and written once.
+    /// Returns the bytes read and written once.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The time of so many runs, one after the other, submitted in batches and waited for.
+    /// Returns the time of `runs` runs, one after the other, submitted in batches, including the wait for them.
     pub fn time(&self, runs: u64) -> Duration {
         let started = Instant::now();
         let mut left = runs;

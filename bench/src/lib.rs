@@ -1,5 +1,6 @@
-//! Benchmarks of Anabranch, one question each; `bench/README.md` says how to run them and what was measured. Here is what
-//! several of them share: nodes with their tensors, ready to be run on the CPU or a GPU.
+//! Benchmarks of Anabranch, one question each; `bench/README.md` describes how to run them, and their results.
+//!
+//! This crate holds the code that several of them share: nodes with their tensors, ready to run on the CPU or a GPU.
 
 pub mod blas;
 pub mod chains;
@@ -13,7 +14,7 @@ pub mod turns;
 use criterion::Criterion;
 use std::time::Duration;
 
-/// Few and short samples: medians of a noisy machine gain little from more.
+/// Returns a configuration of few and short samples: medians of a noisy machine gain little from more.
 pub fn short() -> Criterion {
     let criterion = Criterion::default().sample_size(10);
     criterion.warm_up_time(Duration::from_millis(100)).measurement_time(Duration::from_millis(500))

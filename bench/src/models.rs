@@ -1,4 +1,4 @@
-//! Model files and the inputs beside them.
+//! Model files and their inputs.
 
 use crate::turns::Failure;
 use anabranch::import::Dim;
@@ -8,10 +8,10 @@ use anabranch_kernels::{Shape, TensorSpec};
 use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
-/// The `.onnx` files of a directory, by name.
+/// Returns the `.onnx` files of a directory, by name.
 ///
 /// # Errors
-/// If the directory cannot be read or has none.
+/// If the directory cannot be read or has no such file.
 pub fn models(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     let refuse = |why: &str| format!("{}: {why}; name a directory with models", directory.display());
     let entries = std::fs::read_dir(directory).map_err(|error| refuse(&error.to_string()))?;
@@ -21,7 +21,7 @@ pub fn models(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
     if files.is_empty() { Err(refuse("no .onnx files").into()) } else { Ok(files) }
 }
 
-/// A model's inputs in the `.npz` beside it, members `in__NAME`; `None` if there is no such file.
+/// Returns a model's inputs in the `.npz` next to it, members `in__NAME`; `None` if there is no such file.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -36,10 +36,10 @@ pub fn inputs_beside(model: &Path) -> Result<Option<Inputs>, Failure> {
     })))
 }
 
-/// Random tensors beside the inputs that are given; all sizes that the model leaves open are `size`.
+/// Adds random tensors to the given inputs; all sizes that the model leaves open are `size`.
 ///
 /// # Errors
-/// If the model does not say of which type an input is, or its size overflows.
+/// If the model does not declare the type of an input, or its size overflows.
 pub fn with_random(session: &Session, given: Inputs, size: usize, seed: u64) -> Result<Inputs, Failure> {
     let mut inputs = given.clone();
     for input in session.inputs().iter().filter(|input| !input.is_optional() && given.find(input.name()).is_none()) {

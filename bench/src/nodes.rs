@@ -1,4 +1,4 @@
-//! The nodes that the kernels' benches measure, and values for them.
+//! Nodes that the kernels' benches measure, and values for them.
 
 use anabranch_kernels::op::{
     Binary, Conv, ConvTranspose, Coordinates, Domain, Expression, Interpolation, Literal, Map, MatMul, NearestRounding,
@@ -7,7 +7,7 @@ use anabranch_kernels::op::{
 };
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
-/// A tensor's type: `f32` of these dimensions.
+/// Returns the spec of an `f32` tensor of these dimensions.
 pub fn spec(dims: &[usize]) -> TensorSpec {
     TensorSpec::new(DType::F32, Shape::new(dims).expect("a bench's tensors fit"))
 }
@@ -16,25 +16,25 @@ fn node(op: Op, inputs: &[&[usize]], output: &[usize]) -> NodeSpec {
     NodeSpec { op, inputs: inputs.iter().map(|dims| spec(dims)).collect(), outputs: vec![spec(output)] }
 }
 
-/// Values that look random, in [−1, 1), the same in every run.
+/// Returns pseudo-random values in [−1, 1), the same in every run.
 pub fn values(spec: &TensorSpec) -> Tensor {
     let value = |i: usize| (i.wrapping_mul(2_654_435_761) >> 7) as u16 as f32 / 32768.0 - 1.0;
     let values: Vec<f32> = (0..spec.shape.elements()).map(value).collect();
     Tensor::from_elements(spec.shape.clone(), &values).expect("as many values as elements")
 }
 
-/// An element-wise node on tensors of `dims`.
+/// Returns an element-wise node on tensors of `dims`.
 pub fn map(expression: Expression, dims: &[usize]) -> NodeSpec {
     let inputs = vec![dims; expression.inputs()];
     node(Op::Map(Map { domain: Domain::F32, expression }), &inputs, dims)
 }
 
-/// The product of `[m, k]` and `[k, n]`.
+/// Returns the product of `[m, k]` and `[k, n]`.
 pub fn matmul([m, n, k]: [usize; 3]) -> NodeSpec {
     node(Op::MatMul(MatMul::default()), &[&[m, k], &[k, n]], &[m, n])
 }
 
-/// `x / 2 · (1 + erf(x / √2))`, as exporters write it.
+/// Returns `x / 2 · (1 + erf(x / √2))`, as exporters write it.
 pub fn gelu() -> Expression {
     let steps = vec![
         Step::Constant(Literal::Float(std::f64::consts::SQRT_2)),
@@ -49,7 +49,7 @@ pub fn gelu() -> Expression {
     Expression::new(1, steps).expect("each step reads earlier ones")
 }
 
-/// Reductions of a matrix and the nodes built on them, by name.
+/// Returns reductions of a matrix and the nodes built on them, by name.
 pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 8] {
     let [rows, columns] = dims;
     let reduce = |kind, axes: Vec<usize>, kept: &[usize]| node(Op::Reduce(Reduce { kind, axes }), &[&dims], kept);
@@ -67,7 +67,7 @@ pub fn reductions(dims: [usize; 2]) -> [(&'static str, NodeSpec); 8] {
     ]
 }
 
-/// One direction of a recurrent layer. Its weights are input 1.
+/// Returns one direction of a recurrent layer. Its weights are input 1.
 pub fn recurrent(kind: RecurrentKind, [steps, batch, units]: [usize; 3]) -> NodeSpec {
     let (wide, state) = (kind.gates() * units, [batch, units]);
     let inputs: [&[usize]; 5] = [&[steps, batch, wide], &[wide, units], &[wide], &state, &state];
@@ -77,7 +77,7 @@ pub fn recurrent(kind: RecurrentKind, [steps, batch, units]: [usize; 3]) -> Node
     node
 }
 
-/// A transposed convolution of one square image without padding. Its weights are input 1.
+/// Returns a transposed convolution of one square image without padding. Its weights are input 1.
 pub fn conv_transpose([channels, maps]: [usize; 2], side: usize, window: usize, stride: usize) -> NodeSpec {
     let op = ConvTranspose { strides: [stride; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
     let out = (side - 1) * stride + window;
@@ -85,7 +85,7 @@ pub fn conv_transpose([channels, maps]: [usize; 2], side: usize, window: usize, 
     node(Op::ConvTranspose(op), &[&[1, channels, side, side], &weights], &[1, maps, out, out])
 }
 
-/// Nodes that bring values into another order or another size, by name.
+/// Returns nodes that reorder or resize values, by name.
 pub fn moves() -> Vec<(&'static str, NodeSpec)> {
     let transpose = |dims: &[usize], permutation: &[usize]| {
         let out: Vec<usize> = permutation.iter().map(|axis| dims[*axis]).collect();
@@ -117,10 +117,10 @@ pub fn moves() -> Vec<(&'static str, NodeSpec)> {
     ]
 }
 
-/// A layer of a convolutional network on one image, padded so that a stride of 1 keeps the image's size.
+/// Layer of a convolutional network on one image, padded so that a stride of 1 keeps the image's size.
 #[derive(Clone, Copy, Debug)]
 pub struct Layer {
-    /// What it is, with its place in a known network.
+    /// Name of the layer, with its position in a known network.
     pub name: &'static str,
     /// Channels of the input.
     pub channels: usize,
@@ -132,35 +132,35 @@ pub struct Layer {
     pub window: usize,
     /// Step of the window.
     pub stride: usize,
-    /// Groups of channels that see nothing of each other.
+    /// Number of independent groups of channels.
     pub group: usize,
 }
 
 impl Layer {
-    /// Height and width of the output.
+    /// Returns the height and width of the output.
     pub fn out_side(&self) -> usize {
         self.side.div_ceil(self.stride)
     }
 
-    /// The layer as a node.
+    /// Returns the layer as a node.
     pub fn node(&self) -> NodeSpec {
         self.followed(None)
     }
 
-    /// The layer with a bias, an addend of the output's size, and a Relu: a residual block's last.
+    /// Returns the layer with a bias, an addend of the output's size, and a Relu: the last layer of a residual block.
     pub fn residual(&self) -> NodeSpec {
         let add = |a, b| Step::Binary(Binary::Add, Register(a), Register(b));
         self.followed(Some((3, vec![add(0, 1), add(3, 2), Step::Unary(Unary::Relu, Register(4))])))
     }
 
-    /// The layer with a bias and `x · sigmoid(x)`.
+    /// Returns the layer with a bias and `x · sigmoid(x)`.
     pub fn silu(&self) -> NodeSpec {
         let binary = |kind, a, b| Step::Binary(kind, Register(a), Register(b));
         let sigmoid = Step::Unary(Unary::Sigmoid, Register(2));
         self.followed(Some((2, vec![binary(Binary::Add, 0, 1), sigmoid, binary(Binary::Multiply, 2, 3)])))
     }
 
-    /// The layer, then these steps of so many inputs: its result, a bias, an addend.
+    /// Returns the layer, followed by these steps of `inputs` inputs: its result, a bias, an addend.
     fn followed(&self, steps: Option<(usize, Vec<Step>)>) -> NodeSpec {
         let (pads, out) = ([self.window / 2; 4], self.out_side());
         let operands = steps.as_ref().map_or(0, |(inputs, _)| inputs - 1);
@@ -174,12 +174,12 @@ impl Layer {
         node(Op::Conv(op), &inputs[..2 + operands], &made)
     }
 
-    /// m, n and k of the product that the layer is, if it has one group.
+    /// Returns m, n and k of the layer's matrix product, if it has one group.
     pub fn product(&self) -> [usize; 3] {
         [self.filters, self.out_side().pow(2), self.channels * self.window * self.window]
     }
 
-    /// Multiply-adds.
+    /// Returns the number of multiply-adds.
     pub fn multiply_adds(&self) -> u64 {
         let [m, n, k] = self.product();
         (m * n * (k / self.group)) as u64

@@ -1,10 +1,10 @@
-//! A kernel that does next to nothing, so that what is measured around it is the runtime.
+//! Kernel that does almost nothing, so that measurements show the runtime around it.
 
 use crate::nodes;
 use anabranch_kernels::cpu::{Call, CpuKernel};
 use anabranch_kernels::{KernelError, TensorSpec};
 
-/// `max(x, 0)` without anything around it.
+/// Kernel of `max(x, 0)` without anything around it.
 pub struct Tiny;
 
 impl CpuKernel for Tiny {
@@ -17,7 +17,7 @@ impl CpuKernel for Tiny {
     }
 }
 
-/// The tensors of such nodes: 16 elements.
+/// Returns the spec of such nodes' tensors: 16 elements.
 pub fn spec() -> TensorSpec {
     nodes::spec(&[16])
 }

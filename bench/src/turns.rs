@@ -1,25 +1,26 @@
-//! What is compared is measured batch by batch in turn, so that whatever else the machine does hits all of it alike.
+//! Comparisons measured batch by batch in turn, so that disturbances of the machine affect all candidates equally.
 
 use std::error::Error;
 use std::time::Instant;
 
-/// Seconds of a batch of short calls: less than a time slice, so that most batches are not interrupted on a busy machine.
+/// Seconds of a batch of short calls: less than a time slice, so that most batches are not interrupted on a busy
+/// machine.
 const BATCH: f64 = 2e-4;
 
-/// Fewest and most batches of a measurement.
+/// Minimum and maximum batches of a measurement.
 const BATCHES: (u32, u32) = (5, 501);
 
-/// Why something could not be measured.
+/// Reason why a measurement failed.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Something to be measured.
+/// Function to measure.
 pub type Call<'a> = Box<dyn FnMut() -> Result<(), Failure> + 'a>;
 
-/// Seconds of one call each, in as many samples of each, the same number at the same time; all together take about so many
-/// seconds, or longer where that is not time enough for the fewest batches.
+/// Returns the seconds per call, as equally many samples of each call, taken in turn. All together take about `seconds`
+/// seconds, or longer if that is too short for the minimum number of batches.
 ///
 /// # Errors
-/// Those of the calls.
+/// The errors of the calls.
 pub fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Failure> {
     let counts = calls.iter_mut().map(calibrate).collect::<Result<Vec<_>, _>>()?;
     let mut samples = vec![Vec::new(); calls.len()];
@@ -35,7 +36,7 @@ pub fn in_turn(calls: &mut [Call<'_>], seconds: f64) -> Result<Vec<Vec<f64>>, Fa
     Ok(samples)
 }
 
-/// The number of calls that makes a batch, after calls that warm everything up.
+/// Returns the number of calls in a batch, after calls that warm everything up.
 fn calibrate(call: &mut Call<'_>) -> Result<u32, Failure> {
     batch(call, 2)?;
     let mut count = 1;
@@ -45,7 +46,7 @@ fn calibrate(call: &mut Call<'_>) -> Result<u32, Failure> {
     Ok(count)
 }
 
-/// Seconds that so many calls take.
+/// Returns the seconds that `count` calls take.
 fn batch(call: &mut Call<'_>, count: u32) -> Result<f64, Failure> {
     let started = Instant::now();
     for _ in 0..count {
@@ -54,7 +55,7 @@ fn batch(call: &mut Call<'_>, count: u32) -> Result<f64, Failure> {
     Ok(started.elapsed().as_secs_f64())
 }
 
-/// The middle one, the upper of two; 0 of none.
+/// Returns the median, the upper of two; 0 if there are no values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

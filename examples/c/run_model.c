@@ -1,4 +1,4 @@
-/* Opens a model, runs it on ones, and prints its outputs, its plan's size and what the run did.
+/* Opens a model, runs it on ones, and prints its outputs, its plan's size and a summary of the run.
  *
  *     cargo build --release -p anabranch-c
  *     cc -Iinclude examples/c/run_model.c -Ltarget/release -lanabranch_c -Wl,-rpath,target/release -o run_model
@@ -26,7 +26,7 @@ static void *room_for(size_t bytes) {
     return room;
 }
 
-/* An input of ones where it has 32-bit floats, and of zeros elsewhere; dimensions that nobody declares are 1. */
+/* Returns an input of ones for 32-bit floats, and of zeros for other types; undeclared dimensions are 1. */
 static anabranch_tensor filled(const anabranch_value *value) {
     int64_t *dims = room_for(16 * sizeof *dims);
     size_t elements = 1, size;

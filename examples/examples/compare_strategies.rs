@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let profiled = RunOptions::default().with_profile(true);
         session.run_with(&inputs, &profiled)?;
         let run = session.run_with(&inputs, &profiled)?;
-        // What was measured under one strategy is what the next one plans with.
+        // The next strategy plans with the times measured under this one.
         session.learn(&run);
         costs = Some(session.costs());
         let predicted = run.prepared.plan().predicted().makespan * 1e3;

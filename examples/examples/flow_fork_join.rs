@@ -1,4 +1,4 @@
-//! Fork and join: the words of a text counted in parts, which borrow it and are added up by one node.
+//! Fork and join: parts count the words of a borrowed text, and one node adds up the counts.
 //!
 //!     cargo run --release -p anabranch-examples --example flow_fork_join
 

@@ -1,4 +1,4 @@
-//! A product of matrices by blocks under each scheduler, with the messages that each would send between two machines.
+//! Matrix product by blocks under each scheduler, with the messages that each would send between two machines.
 //!
 //!     cargo run --release -p anabranch-examples --example flow_matmul
 

@@ -1,10 +1,11 @@
-//! A pipeline of three nodes under a local scheduler without and with stealing: a stage is one node, which a placement keeps on one machine.
+//! Pipeline of three nodes under a local scheduler without and with stealing: a stage is one node, which a placement
+//! keeps on one machine.
 //!
 //!     cargo run --release -p anabranch-examples --example flow_pipeline
 
 use anabranch::flow::{Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
 
-/// The digits of the factorial of each number that ends in 7, in order.
+/// Returns the digits of the factorial of each number that ends in 7, in order.
 fn digits(options: &FlowOptions) -> Result<(Vec<String>, FlowReport), FlowError> {
     let mut flow = Flow::new();
     let numbers = flow.source("numbers", 0..400u32);

@@ -1,4 +1,5 @@
-//! The longest common subsequence of two texts as a wavefront: a flow with a node a block, placed on two machines by several strategies.
+//! Longest common subsequence of two texts as a wavefront: a flow with one node per block, placed on two machines by
+//! several strategies.
 //!
 //!     cargo run --release -p anabranch-examples --example flow_wavefront
 

@@ -35,7 +35,7 @@ session.save_costs()
 
 again = ab.Session(model, place="auto", cpu_devices="core", gpu=False, costs=costs).profile()
 print(f"a new session: predicted {again.predicted_ms:.3f} ms, measured {again.measured_ms:.3f} ms")
-# Its predictions rest on what the first session has measured.
+# Its predictions rest on the measurements of the first session.
 basis = again.report["costs"]
 print(f"predictions of {basis['measured']} nodes rest on measured times, of {basis['assumed']} on assumed rates")
 assert basis["measured"] > 0 and basis["assumed"] == 0

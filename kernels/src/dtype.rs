@@ -5,11 +5,11 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The type of a tensor's elements.
+/// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
-    /// IEEE 754 binary32: the type that all compute-heavy kernels work in.
+    /// IEEE 754 binary32: the type of all compute-heavy kernels.
     F32,
     /// IEEE 754 binary64.
     F64,
@@ -37,11 +37,11 @@ pub enum DType {
     Bool,
     /// 8-bit float of 4 exponent and 3 mantissa bits, without infinities.
     F8E4M3Fn,
-    /// The same with another bias, and NaN in the place of negative zero.
+    /// [`Self::F8E4M3Fn`] with another bias, and NaN instead of negative zero.
     F8E4M3Fnuz,
     /// 8-bit float of 5 exponent and 2 mantissa bits.
     F8E5M2,
-    /// The same with another bias, NaN in the place of negative zero, and no infinities.
+    /// [`Self::F8E5M2`] with another bias, NaN instead of negative zero, and no infinities.
     F8E5M2Fnuz,
     /// 4-bit float of 2 exponent bits and 1 mantissa bit, in a byte.
     F4E2M1,
@@ -56,7 +56,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes of one element in memory.
+    /// Returns the bytes of one element in memory.
     pub const fn size(self) -> usize {
         match self {
             Self::I8 | Self::U8 | Self::Bool => 1,
@@ -68,7 +68,7 @@ impl DType {
         }
     }
 
-    /// Bits of one element where elements are packed, as in files.
+    /// Returns the bits of one element if elements are packed, as in files.
     pub const fn bits(self) -> usize {
         match self {
             Self::F4E2M1 | Self::I4 | Self::U4 => 4,
@@ -82,12 +82,12 @@ impl DType {
         matches!(self, Self::F32 | Self::F64 | Self::F16 | Self::BF16) || Minifloat::of(self).is_some()
     }
 
-    /// The number that a byte of a tensor of one of the 8-bit and 4-bit floating-point types stands for.
+    /// Returns the number that a byte stands for in a tensor of an 8-bit or 4-bit float type.
     pub fn number_of_byte(self, byte: u8) -> Option<f64> {
         Some(Minifloat::of(self)?.decoded(byte))
     }
 
-    /// The type's name as in Rust: `f32`, `i64`, `bool`.
+    /// Returns the type's name as in Rust: `f32`, `i64`, `bool`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::F32 => "f32",
@@ -122,12 +122,12 @@ impl fmt::Display for DType {
     }
 }
 
-/// A Rust type that is the element of some [`DType`].
+/// Rust type that is the element of some [`DType`].
 ///
 /// `Bool` tensors are bytes: read them through `u8`, which [`Tensor::elements`](crate::Tensor::elements) accepts
 /// for both.
 pub trait Element: bytemuck::Pod + Send + Sync {
-    /// The tensor type that holds this Rust type.
+    /// Tensor type that holds this Rust type.
     const DTYPE: DType;
 }
 

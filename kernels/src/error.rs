@@ -1,9 +1,9 @@
-//! What a kernel can refuse.
+//! Errors of kernels.
 
 use crate::shape::ShapeError;
 use crate::tensor::TensorSpec;
 
-/// Why an op cannot be computed by a family of kernels, or failed while it ran.
+/// Reason why a device's kernels cannot compute an op, or failed while they ran.
 ///
 /// The caller adds the node's name and the device.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -12,51 +12,51 @@ pub enum KernelError {
     /// The op's inputs or outputs do not fit its definition.
     #[error("{op}: {reason} (inputs {}, outputs {})", list(inputs), list(outputs))]
     Invalid {
-        /// The op's name.
+        /// Name of the op.
         op: &'static str,
-        /// What does not fit.
+        /// Condition that does not hold.
         reason: String,
-        /// The inputs it was given.
+        /// Inputs that the op was given.
         inputs: Vec<TensorSpec>,
-        /// The outputs it was to make.
+        /// Outputs that the op was to make.
         outputs: Vec<TensorSpec>,
     },
-    /// The op is sound, but this family of devices has no kernel for it.
+    /// The op is sound, but this kind of device has no kernel for it.
     #[error("{op}: {reason}")]
     Unsupported {
-        /// The op's name.
+        /// Name of the op.
         op: &'static str,
-        /// What is missing.
+        /// Missing feature.
         reason: String,
     },
-    /// Two shapes do not go together.
+    /// Two shapes do not fit together.
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// An element's value makes the op undefined: an index out of range, an integer division by zero.
     #[error("{op}: {reason}")]
     Value {
-        /// The op's name.
+        /// Name of the op.
         op: &'static str,
-        /// Which value, and what is allowed.
+        /// The value, and the values that are allowed.
         reason: String,
     },
-    /// There is not enough memory for what a kernel needs beside its tensors.
+    /// A kernel needs more memory besides its tensors than is available.
     #[error("{op}: {what} takes {bytes} bytes, more memory than there is for it")]
     Memory {
-        /// The op's name.
+        /// Name of the op.
         op: &'static str,
-        /// What it is for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// Its size.
+        /// Size of the memory.
         bytes: usize,
     },
-    /// A kernel was run before it was given a constant that it wants packed.
+    /// A kernel was run before it received a constant that it needs packed.
     #[error("constant input {input} was not packed")]
     Packed {
-        /// The input.
+        /// Index of the input.
         input: usize,
     },
-    /// The GPU's driver refused or failed.
+    /// The GPU's driver rejected the work or failed.
     #[error("GPU: {0}")]
     Gpu(String),
 }

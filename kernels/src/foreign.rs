@@ -1,44 +1,45 @@
-//! Memory that a caller keeps and lends to a buffer.
+//! Memory that a caller owns and that a buffer borrows.
 
 use std::ptr::NonNull;
 use std::slice;
 
-/// The alignment of the largest element type.
+/// Alignment of the largest element type.
 const ELEMENT: usize = 8;
 
-/// Bytes of somebody else. Dropping it touches none of them.
+/// Bytes that someone else owns. Dropping the value touches none of them.
 pub(crate) struct Foreign {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: `Foreign::new` demands that nobody else writes the bytes while this is used, nor reads them once it was written to, on any thread;
-// and it has no part that is bound to the thread that made it.
+// SAFETY: `Foreign::new` demands that nobody else writes the bytes while this value is used, on any thread. After the
+// first write to them, nobody else may read them either. No part of the value is bound to the thread that made it.
 unsafe impl Send for Foreign {}
 // SAFETY: through a shared reference the bytes are only read.
 unsafe impl Sync for Foreign {}
 
 impl Foreign {
-    /// `bytes` bytes from `start` on, if any element may be read from there.
+    /// Wraps `bytes` bytes from `start` on, if elements of every type may be read from there.
     ///
     /// # Safety
-    /// From now on until this was read and written for the last time, the memory must stay, hold initialised bytes, and be written by
-    /// nobody else; nor may anybody else read it from the first time that this is written.
+    /// Until the last read and write through this value, the memory must stay valid, hold initialised bytes, and not be
+    /// written by anyone else. From the first write through this value on, nobody else may read it.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Option<Self> {
         let aligned = (start.as_ptr() as usize).is_multiple_of(ELEMENT);
         (aligned && isize::try_from(bytes).is_ok()).then_some(Self { start, bytes })
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` demands that so many initialised bytes are there and that nobody else writes them; the borrow of `self` keeps
-        // `bytes_mut` away.
+        // SAFETY: `new` demands that this many initialised bytes are there and that nobody else writes them; the borrow
+        // of `self` excludes `bytes_mut`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
-    /// The bytes, to write.
+    /// Returns the bytes for writing.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; `new` demands that nobody else reads them from now on, and `self` is borrowed alone.
+        // SAFETY: as for `bytes`; `new` demands that nobody else reads them from now on, and `self` is borrowed
+        // exclusively.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
@@ -54,7 +55,7 @@ mod tests {
     fn a_tensor_over_lent_memory_reads_and_writes_there() {
         let mut own = vec![1f64, 2.0, 3.0];
         let start = NonNull::from(own.as_mut_slice()).cast::<u8>();
-        // SAFETY: `own` lives to the end of the test and is read only after the tensor is gone.
+        // SAFETY: `own` lives until the end of the test and is read only after the tensor is dropped.
         let buffer = unsafe { Buffer::foreign(start, 24) }.expect("aligned");
         let spec = TensorSpec::new(DType::F64, Shape::new([3]).expect("small"));
         let mut tensor = Tensor::new(spec, Arc::new(buffer)).expect("24 bytes");

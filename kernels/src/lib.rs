@@ -4,7 +4,7 @@
 //! [`cpu::prepare`] turns one op into a kernel for a team of threads, [`gpu::compile`] into a few dispatches of
 //! compute shaders; both see the same [`op::NodeSpec`], and both compute the same function to within rounding.
 //!
-//! This crate knows neither graphs nor devices' placement.
+//! This crate does not know graphs, or the placement of nodes on devices.
 
 #[cfg(all(test, feature = "gpu"))]
 mod agreement;
@@ -27,13 +27,15 @@ pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};
 
 use std::any::Any;
 
-/// What a panic said, if it said anything in words.
+/// Returns the message of a panic, if its payload is a string.
 pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// The version of the kernels as measured times know it: raised by hand whenever a kernel may have become faster or slower, or
-/// [`Layout::pack`](cpu::Layout::pack) makes other bytes. Times of another version are kept, but no longer taken for exact; compiled models of another
-/// are made anew.
+/// Version of the kernels, stored with measured times and compiled models.
+///
+/// It is raised by hand whenever a kernel may have become faster or slower, or [`Layout::pack`](cpu::Layout::pack)
+/// makes other bytes. Times of another version are kept, but no longer count as exact. Compiled models of another
+/// version are compiled again.
 pub const VERSION: u32 = 17;

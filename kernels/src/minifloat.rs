@@ -1,23 +1,25 @@
-//! Floating-point numbers of 8 and 4 bits (Micikevicius et al. 2022, "FP8 Formats for Deep Learning"; OCP Microscaling Formats 1.0,
-//! section 5.3; ONNX, "Float stored in 8 bits"): one byte each in memory, converted by way of `f64`.
+//! Floating-point numbers of 8 and 4 bits: one byte each in memory, converted through `f64`.
+//!
+//! Sources: Micikevicius et al. 2022, "FP8 Formats for Deep Learning"; OCP Microscaling Formats 1.0, section 5.3; ONNX,
+//! "Float stored in 8 bits".
 
 use crate::dtype::DType;
 use crate::narrowing::{Narrowing, SIGN};
 
-/// What stands for numbers that are not finite.
+/// Encoding of numbers that are not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Special {
-    /// As IEEE 754: the greatest exponent is infinity, or NaN with a mantissa.
+    /// IEEE 754: the greatest exponent is infinity, or NaN with a mantissa.
     Ieee,
     /// All bits but the sign are NaN; there is no infinity.
     AllOnes,
     /// Negative zero is NaN; there is no infinity.
     NegativeZero,
-    /// There is nothing: what exceeds is the greatest number, and NaN is zero.
+    /// No encoding: a number that is too large becomes the greatest number, and NaN becomes zero.
     None,
 }
 
-/// A format: a sign, then an exponent, then a mantissa.
+/// Format: a sign, then an exponent, then a mantissa.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Minifloat {
     exponent_bits: u32,
@@ -27,7 +29,7 @@ pub(crate) struct Minifloat {
 }
 
 impl Minifloat {
-    /// The format of a type, if it is one of these.
+    /// Returns the format of a type, if the type is a minifloat.
     pub(crate) const fn of(dtype: DType) -> Option<Self> {
         let (exponent_bits, mantissa_bits, bias, special) = match dtype {
             DType::F8E4M3Fn => (4, 3, 7, Special::AllOnes),
@@ -44,7 +46,7 @@ impl Minifloat {
         1 << (self.exponent_bits + self.mantissa_bits)
     }
 
-    /// The code of the greatest finite number.
+    /// Returns the code of the greatest finite number.
     const fn greatest(self) -> u8 {
         match self.special {
             Special::Ieee => self.sign() - (1 << self.mantissa_bits) - 1,
@@ -53,7 +55,7 @@ impl Minifloat {
         }
     }
 
-    /// The number that a finite code without its sign stands for; also what the code after the greatest would be.
+    /// Returns the number of a finite code without its sign, or of the code after the greatest.
     fn magnitude(self, code: u8) -> f64 {
         let ones = f64::from(code & ((1 << self.mantissa_bits) - 1));
         let fraction = ones / f64::from(1u32 << self.mantissa_bits);
@@ -63,7 +65,7 @@ impl Minifloat {
         }
     }
 
-    /// The number that a code stands for.
+    /// Returns the number that a code stands for.
     pub(crate) fn decoded(self, code: u8) -> f64 {
         let code = code & (self.sign() | (self.sign() - 1));
         let (negative, rest) = (code & self.sign() != 0, code & (self.sign() - 1));
@@ -76,8 +78,8 @@ impl Minifloat {
         if negative { -magnitude } else { magnitude }
     }
 
-    /// The code of the nearest number, of two that of the even one. What rounds beyond the greatest is infinite, or NaN where there is no
-    /// infinity.
+    /// Returns the code of the nearest number; halves go to the even code. A value that rounds beyond the greatest
+    /// number becomes infinite, or NaN if there is no infinity.
     pub(crate) fn encoded(self, value: f64) -> u8 {
         let magnitude = value.abs();
         let code = match self.special {
@@ -89,13 +91,13 @@ impl Minifloat {
                 (None, Special::AllOnes | Special::NegativeZero) => self.nan(),
             },
         };
-        // The sign of a NaN says nothing: where NaN is zero, it is the positive one.
+        // The sign of a NaN has no meaning; a NaN that becomes zero becomes positive zero.
         let positive = code == 0 && (self.special == Special::NegativeZero || value.is_nan());
         let signed = value.is_sign_negative() && !positive;
         if signed { code | self.sign() } else { code }
     }
 
-    /// The rounding of an `f32` to the format.
+    /// Returns the rounding of an `f32` to the format.
     pub(crate) fn narrowing(self) -> Narrowing {
         let [beyond, nan] = match self.special {
             Special::Ieee => [f32::INFINITY, f32::NAN],
@@ -122,9 +124,9 @@ impl Minifloat {
         }
     }
 
-    /// The code of the nearest finite number, unless the value rounds beyond the greatest.
+    /// Returns the code of the nearest finite number, unless the value rounds beyond the greatest.
     fn nearest(self, magnitude: f64) -> Option<u8> {
-        // Codes ascend with the numbers that they stand for: the greatest that is no greater is searched.
+        // Codes ascend with their numbers: the search finds the greatest number that does not exceed the magnitude.
         let (mut low, mut high) = (0, self.greatest());
         while low < high {
             let middle = low + (high - low).div_ceil(2);
@@ -136,7 +138,7 @@ impl Minifloat {
     }
 }
 
-/// `2^exponent` within binary64's normal numbers; `powi` does not promise to be exact.
+/// Returns `2^exponent` within binary64's normal numbers; `powi` does not promise an exact result.
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
@@ -199,7 +201,7 @@ mod tests {
         assert!(format(DType::F8E4M3Fnuz).decoded(format(DType::F8E4M3Fnuz).encoded(f64::INFINITY)).is_nan());
         assert_eq!(format(DType::F8E5M2).decoded(format(DType::F8E5M2).encoded(-1e6)), f64::NEG_INFINITY);
         assert_eq!(format(DType::F4E2M1).decoded(format(DType::F4E2M1).encoded(-1e6)), -6.0);
-        // Half a unit beyond the greatest rounds to the code after it, which is even; less does not.
+        // Half a unit beyond the greatest number rounds to the code after it, which is even; less than half does not.
         assert_eq!(format(DType::F8E4M3Fn).decoded(format(DType::F8E4M3Fn).encoded(463.0)), 448.0);
         assert_eq!(format(DType::F8E4M3Fnuz).encoded(-1e-9), 0);
     }

@@ -1,27 +1,28 @@
-//! Rounding an `f32` to a float type of fewer bits and back, as integer arithmetic: what a cast to that type and back makes.
+//! Rounding of an `f32` to a narrower float type and back, in integer arithmetic, as a cast to that type and back.
 //!
-//! A number `±m · 2ᵉ` of a type with few mantissa bits is an `f32` whose last mantissa bits are 0. Normal numbers of the type are
-//! reached by rounding these bits away, which may carry into the exponent. Numbers below are multiples of the type's least number.
+//! A number `±m · 2ᵉ` of a type with few mantissa bits is an `f32` whose last mantissa bits are 0. Rounding these bits
+//! away gives the normal numbers of the type; it may carry into the exponent. Smaller numbers are multiples of the
+//! type's least number.
 
 use crate::dtype::DType;
 use crate::minifloat::Minifloat;
 
-/// How the bits of an `f32` become those of the nearest number of a float type of fewer bits.
+/// Constants that turn the bits of an `f32` into those of the nearest number of a narrower float type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Narrowing {
     /// Mantissa bits of an `f32` that the type lacks.
     pub(crate) dropped: u32,
-    /// The bits of the type's least normal number; 0 where an `f32` has no smaller ones either.
+    /// Bits of the type's least normal number; 0 if an `f32` has no smaller normal number either.
     pub(crate) least: u32,
-    /// The bits of the type's greatest finite number.
+    /// Bits of the type's greatest finite number.
     pub(crate) greatest: u32,
-    /// The bits for magnitudes beyond the greatest.
+    /// Bits for magnitudes beyond the greatest.
     pub(crate) beyond: u32,
     /// Bits of a NaN that stay.
     pub(crate) kept_of_nan: u32,
-    /// Bits that a NaN has then.
+    /// Bits that are set in a NaN.
     pub(crate) nan: u32,
-    /// The bits of a zero that was negative.
+    /// Bits of a zero that was negative.
     pub(crate) negative_zero: u32,
 }
 
@@ -33,14 +34,15 @@ impl Narrowing {
     pub(crate) const F16: Self = Self::ieee(13, 113, 0x477f_e000);
     pub(crate) const BF16: Self = Self::ieee(16, 0, 0x7f7f_0000);
 
-    /// A type that is cut out of IEEE 754's binary32, with infinities and the first bits of a NaN.
+    /// Returns the constants of a type that is a part of IEEE 754's binary32, with infinities and the first bits of a
+    /// NaN.
     const fn ieee(dropped: u32, least: u32, greatest: u32) -> Self {
         let kept_of_nan = INFINITY | (0x7f_ffff >> dropped << dropped);
         let [beyond, nan, negative_zero] = [INFINITY, QUIET, SIGN];
         Self { dropped, least: least << 23, greatest, beyond, kept_of_nan, nan, negative_zero }
     }
 
-    /// The rounding to a type, if it has fewer bits than an `f32`.
+    /// Returns the rounding to a type, if it has fewer bits than an `f32`.
     pub(crate) fn of(dtype: DType) -> Option<Self> {
         match dtype {
             DType::F16 => Some(Self::F16),
@@ -49,14 +51,14 @@ impl Narrowing {
         }
     }
 
-    /// The nearest number of the type, of two the even one.
+    /// Returns the nearest number of the type; halves go to the even number.
     #[inline(always)]
     pub(crate) fn applied(self, x: f32) -> f32 {
         let bits = x.to_bits();
         let (sign, magnitude) = (bits & SIGN, bits & !SIGN);
         let odd = (magnitude >> self.dropped) & 1;
         let rounded = (magnitude + (1 << (self.dropped - 1)) - 1 + odd) >> self.dropped << self.dropped;
-        // The sum with a number whose last place is the type's least number is rounded to a multiple of that.
+        // Adding a number whose last bit is the type's least number rounds the sum to a multiple of the least number.
         let coarse = f32::from_bits(self.least + (self.dropped << 23));
         let small = ((f32::from_bits(magnitude) + coarse) - coarse).to_bits();
         let finite = if magnitude < self.least { small } else { rounded };
@@ -86,7 +88,8 @@ mod tests {
         }
     }
 
-    /// Numbers of every exponent: powers of two, their neighbours, halves between numbers of few bits, and others.
+    /// Returns numbers of every exponent: powers of two, their neighbours, halves between numbers of few bits, and
+    /// others.
     fn numbers() -> impl Iterator<Item = f32> {
         let halves = (0..1 << 8).map(|at: u32| (at * 9) << 12 & 0x7f_ffff);
         let others = (0..1 << 6).map(|at: u32| at.wrapping_mul(0x00d1_b547) & 0x7f_ffff);

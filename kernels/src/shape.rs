@@ -1,12 +1,12 @@
-//! Shapes of dense row-major tensors, with every size checked when the shape is made.
+//! Shapes of dense row-major tensors. Making a shape checks every size.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// More dimensions than this are refused.
+/// Maximum number of dimensions.
 pub const MAX_RANK: usize = 16;
 
-/// A tensor's shape would not fit into memory's address space, or two shapes do not go together.
+/// Error of a shape that does not fit the address space, or of two shapes that do not fit together.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// The number of elements times eight bytes exceeds the address space.
@@ -15,22 +15,25 @@ pub enum ShapeError {
     /// More than [`MAX_RANK`] dimensions.
     #[error("a tensor of {0} dimensions: at most {MAX_RANK} are supported")]
     Rank(usize),
-    /// Neither equal nor 1 in some dimension.
+    /// Two sizes of a dimension differ, and neither is 1.
     #[error("shapes {0} and {1} cannot be broadcast together")]
     Broadcast(Shape, Shape),
 }
 
-/// The dimensions of a tensor, outermost first. The product of the dimensions, in elements of eight bytes, is
-/// known to fit `isize`, so size arithmetic on a `Shape` cannot overflow.
+/// Dimensions of a tensor, outermost first.
+///
+/// The product of the dimensions, in elements of eight bytes, fits `isize`, so size arithmetic on a `Shape` cannot
+/// overflow.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "Vec<usize>", into = "Vec<usize>")]
 pub struct Shape(Vec<usize>);
 
 impl Shape {
-    /// A shape with these dimensions, outermost first.
+    /// Creates a shape with these dimensions, outermost first.
     ///
     /// # Errors
-    /// If there are too many dimensions, or the product of those that are not 0 does not fit the address space.
+    /// If there are too many dimensions, or the product of the dimensions that are not 0 does not fit the address
+    /// space.
     pub fn new(dims: impl Into<Vec<usize>>) -> Result<Self, ShapeError> {
         let dims = dims.into();
         if dims.len() > MAX_RANK {
@@ -43,27 +46,27 @@ impl Shape {
         }
     }
 
-    /// The shape of a scalar: no dimensions, one element.
+    /// Returns the shape of a scalar: no dimensions, one element.
     pub const fn scalar() -> Self {
         Self(Vec::new())
     }
 
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
-    /// The number of dimensions.
+    /// Returns the number of dimensions.
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
-    /// The number of elements; 1 for a scalar.
+    /// Returns the number of elements; 1 for a scalar.
     pub fn elements(&self) -> usize {
         self.0.iter().product()
     }
 
-    /// Row-major strides in elements.
+    /// Returns the row-major strides in elements.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.rank()];
         for axis in (1..self.rank()).rev() {
@@ -72,8 +75,8 @@ impl Shape {
         strides
     }
 
-    /// Strides in elements with which this shape is read when broadcast to `target`: 0 along each broadcast axis.
-    /// The result has `target`'s rank.
+    /// Returns the strides in elements for reading this shape broadcast to `target`: 0 along each broadcast axis. The
+    /// result has `target`'s rank.
     ///
     /// # Errors
     /// If this shape cannot be broadcast to `target`.
@@ -91,10 +94,10 @@ impl Shape {
         Ok(strides)
     }
 
-    /// The smallest shape that both shapes can be broadcast to (NumPy's rule).
+    /// Returns the smallest shape to which both shapes can be broadcast (NumPy's rule).
     ///
     /// # Errors
-    /// If they differ in a dimension where neither is 1, or the result is too large.
+    /// If they differ in a dimension in which neither is 1, or if the result is too large.
     pub fn broadcast(&self, other: &Self) -> Result<Self, ShapeError> {
         let rank = self.rank().max(other.rank());
         let dim = |shape: &Self, axis: usize| (axis + shape.rank()).checked_sub(rank).map_or(1, |i| shape.0[i]);
@@ -111,8 +114,9 @@ impl Shape {
     }
 }
 
-/// Axes, each with its size and its neighbours' distances, without those of size 1. Two that follow each other become one where
-/// `fits` says that the first's distances are those of a step over the whole second, given its distances and size.
+/// Returns the axes that have more than one element, each with its size and strides. Two consecutive axes become one if
+/// `fits` accepts the first's strides, the second's strides and the second's size: a step of the first must equal a
+/// step over the whole second.
 pub(crate) fn merged<S>(
     axes: impl Iterator<Item = (usize, S)>,
     fits: impl Fn(&S, &S, usize) -> bool,
@@ -141,7 +145,7 @@ impl From<Shape> for Vec<usize> {
 }
 
 impl fmt::Display for Shape {
-    /// `1×3×224×224`; a scalar is `scalar`.
+    /// Writes `1×3×224×224`, or `scalar`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("scalar");

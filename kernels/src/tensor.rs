@@ -12,10 +12,10 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes to which every [`Buffer`] of our own is aligned: one cache line, one AVX-512 register.
+/// Alignment in bytes of every [`Buffer`] that this crate allocates: one cache line, one AVX-512 register.
 pub const ALIGNMENT: usize = 64;
 
-/// What a tensor is, without its data.
+/// Element type and shape of a tensor, without its data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Type of the elements.
@@ -25,12 +25,12 @@ pub struct TensorSpec {
 }
 
 impl TensorSpec {
-    /// A tensor of `shape` with elements of `dtype`.
+    /// Creates the spec of a tensor of `shape` with elements of `dtype`.
     pub fn new(dtype: DType, shape: Shape) -> Self {
         Self { dtype, shape }
     }
 
-    /// Bytes of the data. Cannot overflow: see [`Shape`].
+    /// Returns the bytes of the data. Cannot overflow: see [`Shape`].
     pub fn bytes(&self) -> usize {
         self.shape.elements() * self.dtype.size()
     }
@@ -46,20 +46,20 @@ impl fmt::Display for TensorSpec {
 #[repr(C, align(64))]
 struct Line([u8; ALIGNMENT]);
 
-/// Bytes from which a [`Buffer`] has pages of its own. An allocator keeps what is freed between other allocations, which after the packing
-/// of weights is as much as they are.
+/// Size in bytes from which a [`Buffer`] has pages of its own. An allocator keeps freed memory between other
+/// allocations; after the packing of weights, that memory is as large as the weights.
 const PAGED: usize = 256 << 10;
 
-/// Bytes from which a [`Buffer`]'s pages are to be large ones, where the system has such: rows of an image are often in a page each, and there are
-/// too few places for the addresses of small pages in a core to walk along all rows at once. What is touched of such a buffer takes up whole
-/// large pages.
+/// Size in bytes from which a [`Buffer`] asks for large pages, if the system has them. Each row of an image is often in
+/// a page of its own. With small pages, a core's TLB has too few entries to walk along all rows at once. The touched
+/// part of such a buffer occupies whole large pages.
 #[cfg(target_os = "linux")]
 const LARGE: usize = 2 << 20;
 
-/// What [`Buffer::zeroed`] panics with, so that who catches it tells a shortage from a fault.
+/// Payload of a panic of [`Buffer::zeroed`], so that a handler can tell a shortage of memory from a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// The bytes that there were not.
+    /// Number of bytes that could not be allocated.
     pub bytes: usize,
 }
 
@@ -73,33 +73,37 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-/// Bytes from which any element type may be read: aligned to [`ALIGNMENT`], or to the largest element where they are foreign.
+/// Bytes from which elements of every type may be read.
+///
+/// They are aligned to [`ALIGNMENT`], or to the largest element if they are borrowed.
 pub struct Buffer {
     memory: Memory,
     bytes: usize,
 }
 
-/// Where the bytes are.
+/// Owner of the bytes.
 enum Memory {
     Heap(Vec<Line>),
     /// Pages of the operating system, given back when the buffer is dropped.
     Pages(MmapMut),
-    /// A file's, as the operating system has them in memory for all who read it.
+    /// Pages of a file, which the operating system shares among all who read it.
     Mapped(Mmap),
-    /// Somebody else's, for a while.
+    /// Memory that is borrowed for a while.
     Foreign(Foreign),
 }
 
 impl Buffer {
-    /// `bytes` zero bytes. Large buffers are touched at first use, since fresh pages come zeroed from the operating system.
+    /// Allocates `bytes` zero bytes. Large buffers are touched at first use, since fresh pages come zeroed from the
+    /// operating system.
     ///
     /// # Panics
-    /// With an [`OutOfMemory`] if there is not so much memory; see [`try_zeroed`](Self::try_zeroed).
+    /// With an [`OutOfMemory`] if there is not enough memory; see [`try_zeroed`](Self::try_zeroed).
     pub fn zeroed(bytes: usize) -> Self {
         Self::try_zeroed(bytes).unwrap_or_else(|| std::panic::panic_any(OutOfMemory { bytes }))
     }
 
-    /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file asks for.
+    /// Allocates like [`zeroed`](Self::zeroed), but returns `None` if there is not enough memory: for sizes that a file
+    /// chooses.
     pub fn try_zeroed(bytes: usize) -> Option<Self> {
         let memory = match bytes >= PAGED {
             true => Memory::Pages(pages(bytes).ok()?),
@@ -108,32 +112,33 @@ impl Buffer {
         Some(Self { memory, bytes })
     }
 
-    /// A copy of `bytes`.
+    /// Returns a copy of `bytes`.
     pub fn copied(bytes: &[u8]) -> Self {
         let mut buffer = Self::zeroed(bytes.len());
         buffer.bytes_mut().copy_from_slice(bytes);
         buffer
     }
 
-    /// `bytes` bytes from `start` on that stay another's; `None` where elements of 8 bytes could not be read from there.
+    /// Borrows `bytes` bytes from `start` on, or returns `None` if elements of 8 bytes cannot be read from there.
     ///
     /// # Safety
-    /// From now on until the buffer was read and written for the last time, the memory must stay, hold initialised bytes, and be
-    /// written by nobody else; nor may anybody else read it from the first time that the buffer is written.
+    /// Until the last read and write through the buffer, the memory must stay valid, hold initialised bytes, and not be
+    /// written by anyone else. From the first write through the buffer on, nobody else may read it.
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Option<Self> {
-        // SAFETY: the caller's promise is the one that is asked for.
+        // SAFETY: `Foreign::new` makes the same demands as this function.
         let memory = unsafe { Foreign::new(start, bytes) }?;
         Some(Self { memory: Memory::Foreign(memory), bytes })
     }
 
-    /// `bytes` bytes of a file from `offset` on, which are read when they are first looked at. They are shared with all that map the file, until
-    /// [`bytes_mut`](Self::bytes_mut) makes a copy of them.
+    /// Maps `bytes` bytes of a file from `offset` on, which are read at first use. They are shared with all processes
+    /// that map the file, until [`bytes_mut`](Self::bytes_mut) copies them.
     ///
     /// # Errors
-    /// If the file has not so many, `offset` is no multiple of [`ALIGNMENT`], or the system maps no file.
+    /// If the file has fewer bytes, if `offset` is not a multiple of [`ALIGNMENT`], or if the system cannot map the
+    /// file.
     ///
     /// # Safety
-    /// As long as the buffer is there nobody writes these bytes of the file or makes it shorter.
+    /// As long as the buffer exists, nobody may write these bytes of the file or make it shorter.
     pub unsafe fn mapped(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
             return Ok(Self::default());
@@ -145,17 +150,17 @@ impl Buffer {
         if !offset.is_multiple_of(ALIGNMENT as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: the bytes are there, and the caller promises that they stay, and stay as they are.
+        // SAFETY: the bytes exist, and the caller promises that they stay and do not change.
         let mapped = unsafe { MmapOptions::new().offset(offset).len(bytes).map_copy_read_only(file) }?;
         Ok(Self { memory: Memory::Mapped(mapped), bytes })
     }
 
-    /// Whether the bytes are another's.
+    /// Whether the bytes are borrowed.
     pub fn is_foreign(&self) -> bool {
         matches!(self.memory, Memory::Foreign(_))
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.bytes
     }
@@ -165,7 +170,7 @@ impl Buffer {
         self.bytes == 0
     }
 
-    /// The bytes, to write.
+    /// Returns the bytes for writing; mapped bytes are copied first.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         if let Memory::Mapped(mapped) = &self.memory {
             *self = Self::copied(mapped);
@@ -178,7 +183,7 @@ impl Buffer {
         }
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.memory {
             Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
@@ -189,12 +194,12 @@ impl Buffer {
     }
 }
 
-/// Fresh pages.
+/// Returns fresh pages.
 fn pages(bytes: usize) -> io::Result<MmapMut> {
     let pages = MmapMut::map_anon(bytes)?;
     #[cfg(target_os = "linux")]
     if bytes >= LARGE {
-        // A system without large pages has the small ones.
+        // A system without large pages uses small pages.
         let _ = pages.advise(memmap2::Advice::HugePage);
     }
     Ok(pages)
@@ -218,7 +223,7 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A tensor: a spec and exactly `spec.bytes()` bytes of data, shared between clones.
+/// Tensor: a spec and exactly `spec.bytes()` bytes of data, which clones share.
 #[derive(Clone, Debug)]
 pub struct Tensor {
     spec: TensorSpec,
@@ -229,14 +234,14 @@ pub struct Tensor {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a tensor {spec} takes {} bytes, but {found} were given", spec.bytes())]
 pub struct SizeMismatch {
-    /// The tensor that was to be made.
+    /// Spec of the tensor that was to be made.
     pub spec: TensorSpec,
-    /// The bytes that were there.
+    /// Bytes that the data has.
     pub found: usize,
 }
 
 impl Tensor {
-    /// A tensor over `buffer`.
+    /// Creates a tensor over `buffer`.
     ///
     /// # Errors
     /// If the buffer's length is not exactly the spec's.
@@ -247,7 +252,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor that holds a copy of `elements`.
+    /// Creates a tensor that holds a copy of `elements`.
     ///
     /// # Errors
     /// If the shape has another number of elements.
@@ -256,68 +261,69 @@ impl Tensor {
         Self::new(TensorSpec::new(T::DTYPE, shape), buffer)
     }
 
-    /// A tensor of zero bytes.
+    /// Creates a tensor of zero bytes.
     pub fn zeroed(spec: TensorSpec) -> Self {
         let buffer = Arc::new(Buffer::zeroed(spec.bytes()));
         Self { spec, buffer }
     }
 
-    /// [`zeroed`](Self::zeroed), or `None` if there is not so much memory: for sizes that a file or an argument asks for.
+    /// Creates a tensor like [`zeroed`](Self::zeroed), but returns `None` if there is not enough memory: for sizes that
+    /// a file or an argument chooses.
     pub fn try_zeroed(spec: TensorSpec) -> Option<Self> {
         let buffer = Arc::new(Buffer::try_zeroed(spec.bytes())?);
         Some(Self { spec, buffer })
     }
 
-    /// A vector of 64-bit integers: how shapes, axes and indices travel.
+    /// Creates a vector of 64-bit integers, the form of shapes, axes and indices.
     pub fn from_i64s(elements: &[i64]) -> Self {
         let shape = Shape::new(vec![elements.len()]).expect("a slice that exists fits the address space");
         Self::from_elements(shape, elements).expect("the shape was made from the slice's length")
     }
 
-    /// What it is and its data, to use the memory again.
+    /// Returns the spec and the data, so that the memory can be used again.
     pub fn into_parts(self) -> (TensorSpec, Arc<Buffer>) {
         (self.spec, self.buffer)
     }
 
-    /// Element type and shape.
+    /// Returns the element type and the shape.
     pub fn spec(&self) -> &TensorSpec {
         &self.spec
     }
 
-    /// Element type.
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.spec.dtype
     }
 
-    /// Shape.
+    /// Returns the shape.
     pub fn shape(&self) -> &Shape {
         &self.spec.shape
     }
 
-    /// The data.
+    /// Returns the data.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.buffer
     }
 
-    /// The data as bytes.
+    /// Returns the data as bytes.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.bytes()
     }
 
-    /// The elements, if the tensor's type is `T`'s (`u8` reads `Bool` too).
+    /// Returns the elements, if the tensor's type is `T`'s (`u8` reads `Bool` too).
     pub fn elements<T: Element>(&self) -> Option<&[T]> {
         let matches = self.spec.dtype == T::DTYPE || (T::DTYPE == DType::U8 && self.spec.dtype == DType::Bool);
         matches.then(|| bytemuck::cast_slice(self.bytes()))
     }
 
-    /// The elements, to write, if the tensor's type is `T`'s and nothing else holds its data.
+    /// Returns the elements for writing, if the tensor's type is `T`'s and nothing else holds its data.
     pub fn elements_mut<T: Element>(&mut self) -> Option<&mut [T]> {
         let matches = self.spec.dtype == T::DTYPE;
         let buffer = Arc::get_mut(&mut self.buffer).filter(|_| matches)?;
         Some(bytemuck::cast_slice_mut(buffer.bytes_mut()))
     }
 
-    /// The same data under another shape.
+    /// Returns the same data under another shape.
     ///
     /// # Errors
     /// If the shape has another number of elements.

@@ -1,4 +1,5 @@
-//! Preparing a kernel takes no more memory than a bound, whatever sizes a model asks for: it is what plans ask before anything fits.
+//! Preparing a kernel takes no more memory than a bound, even if a model asks for huge sizes: plans prepare kernels
+//! before they know that anything fits.
 
 use anabranch_kernels::cpu::prepare;
 use anabranch_kernels::op::{Conv, Coordinates, Fourier, Interpolation, NodeSpec, Op, Pad, PadMode, Resize};
@@ -25,7 +26,7 @@ fn tables_of_kernels_are_bounded() {
         let op = Op::Fourier(Fourier { length, inverse: false });
         NodeSpec { op, inputs: vec![spec(&[1, 4, 1])], outputs: vec![spec(&[1, 4, 2])] }
     };
-    // A prime number, for which a transform is a longer convolution, powers, and the greatest.
+    // A prime number, for which a transform is a longer convolution; powers of two; and the greatest number.
     for length in [1_299_709, 1 << 23, 1 << 40, usize::MAX] {
         let prepared = prepare(&transform(length), &[false]);
         assert!(matches!(prepared, Err(KernelError::Memory { .. })), "a transform of {length}");
@@ -36,7 +37,7 @@ fn tables_of_kernels_are_bounded() {
     let window = [4, 4, 1, 1 << 36];
     let node = NodeSpec { op: conv, inputs: vec![spec(&window); 2], outputs: vec![spec(&[4, 4, 1, 1])] };
     assert!(matches!(prepare(&node, &[false; 2]), Err(KernelError::Memory { .. })), "a window of 2^36 columns");
-    // A depthwise convolution needs none: as many columns as there are take a kernel without one.
+    // A depthwise convolution needs no table: a kernel without tables takes this many columns.
     let border = 1 << 36;
     let (strides, dilations, pads) = ([1, 1], [1, 1], [1, border, 1, border]);
     let conv = Op::Conv(Conv { strides, pads, dilations, group: 2, epilogue: None });

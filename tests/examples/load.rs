@@ -1,4 +1,5 @@
-//! A load and what came of it, as `bench/RELIABILITY.md` has it: `cargo run --release -p anabranch-tests --example load -- 100000 8`.
+//! Runs a load and prints its result, as in `bench/RELIABILITY.md`:
+//! `cargo run --release -p anabranch-tests --example load -- 100000 8`.
 
 use anabranch_tests::load::{Process, load};
 

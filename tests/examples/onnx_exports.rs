@@ -3,9 +3,10 @@
 //!     python tests/onnx/exports/write.py target/onnx-exports
 //!     cargo run --release -p anabranch-tests --example onnx_exports -- target/onnx-exports [--json] [--against TIMES.json] [NAME…]
 //!
-//! Prints a table: the greatest error relative to the greatest element of its output, and the milliseconds from the file to the first
-//! result; beside those that `first_result.py` measured it is the median of five sessions, as theirs is. Fails if one is wrong. With
-//! names, only exports whose names contain one are run.
+//! Prints a table: the greatest error relative to the greatest element of its output, and the milliseconds from the
+//! file to the first result. With `--against`, the time is the median of five sessions, as the times that
+//! `first_result.py` measured. Fails if an export is wrong. With names, only exports whose names contain one of them
+//! are run.
 
 use anabranch_tests::onnx_exports::{Export, Verdict, exports};
 use serde_json::{Value, json};

@@ -1,11 +1,12 @@
-//! Runs the backend tests of the package `onnx` and compares what passes with the committed list.
+//! Runs the backend tests of the package `onnx` and compares the passing tests with the committed list.
 //!
 //!     python tests/onnx/write_suite.py target/onnx-suite
 //!     python tests/onnx/write_contributed.py target/onnx-suite
 //!     cargo run -p anabranch-tests --example onnx_suite -- target/onnx-suite [--gpu] [--list] [NAME…]
 //!
-//! Prints refusals by operator and reason, and counts. Fails if a test is wrong or panics, or one of the list does not pass. `--list`
-//! writes the list anew, what is refused, and what is shown of each operator; `--gpu` runs on the software GPU, against no list; with names, only tests whose names contain one are run.
+//! Prints refusals by operator and reason, and counts. Fails if a test is wrong or panics, or if a test of the list
+//! does not pass. `--list` writes three files again: the list, the refused tests, and the results per operator. `--gpu`
+//! runs on the software GPU, without a list. With names, only tests whose names contain one of them are run.
 
 use anabranch_tests::onnx_suite::{Outcome, Report, Target, cases, operators, run};
 use std::num::NonZeroUsize;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     };
     all.retain(|case| names.is_empty() || names.iter().any(|name| case.name.contains(name.as_str())));
 
-    // Panics are outcomes, which the report names.
+    // Panics are outcomes, which the report lists.
     std::panic::set_hook(Box::new(|_| {}));
     let threads = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let outcomes = run(&all, target, threads);

@@ -1,7 +1,7 @@
-/* Makes the n-th buffer or the n-th read of one library fail, and counts the buffers that it has not given back.
+/* Makes the n-th buffer or the n-th read of one library fail, and counts the buffers that it has not released.
  *
- * A test preloads this file as a library (LD_PRELOAD) or compiles it into its program. It stands in front of the
- * functions of glibc that Rust's standard library and memmap2 call. Calls from other libraries of the process pass. */
+ * A test preloads this file as a library (LD_PRELOAD) or compiles it into its program. It replaces the functions of
+ * glibc that Rust's standard library and memmap2 call. Calls from other libraries of the process are not affected. */
 #define _GNU_SOURCE
 #include "faults.h"
 
@@ -25,7 +25,7 @@ extern void __libc_free(void *memory);
 static char watched[PATH_MAX], faulty[PATH_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum faults_kind kind;
-/* Calls that go well before one fails; below zero, all do. */
+/* Calls that succeed before one fails; if negative, all succeed. */
 static long left = -1;
 static void *buffers[MOST_BUFFERS];
 static long live;
@@ -65,7 +65,7 @@ static int ours(void *address) {
     return *watched && dladdr(address, &info) && info.dli_fname && strstr(info.dli_fname, watched);
 }
 
-/* Puts `to` in the place of `from`; a null pointer is an empty place. Returns whether `from` was there. */
+/* Replaces `from` by `to`; a null pointer is an empty slot. Returns whether `from` was found. */
 static int replaced(void *from, void *to) {
     uintptr_t at = (uintptr_t)(from ? from : to) / ALIGNMENT;
     for (int step = 0; step < MOST_BUFFERS; step++) {
@@ -101,7 +101,7 @@ void free(void *memory) {
     __libc_free(memory);
 }
 
-/* Whether a descriptor is of the file whose reads fail, and this read does. */
+/* Whether a descriptor belongs to the file whose reads fail, and this read fails. */
 static int read_fails(int descriptor, void *caller) {
     char link[64], name[PATH_MAX];
     if (!*faulty || !ours(caller)) return 0;

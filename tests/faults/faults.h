@@ -1,9 +1,9 @@
-/* Buffers and reads of one library that fail where a test says. */
+/* Buffers and reads of one library that fail when a test demands it. */
 #ifndef FAULTS_H
 #define FAULTS_H
 
 enum faults_kind {
-    /* Memory of a tensor: aligned to a cache line, or pages of its own. Fails with ENOMEM. */
+    /* Memory of a tensor: aligned to a cache line, or separate pages. Fails with ENOMEM. */
     FAULTS_BUFFER,
     /* A read or a mapping of the file. Fails with EIO. */
     FAULTS_READ,
@@ -13,13 +13,13 @@ enum faults_kind {
  * links. */
 void faults_watch(const char *library, const char *file);
 
-/* Lets `n` calls of the kind go well, and the next one fail. Those after it go well. */
+/* Lets `n` calls of the kind succeed, and the next one fail. Later calls succeed. */
 void faults_arm(enum faults_kind of, long n);
 
-/* Lets all calls go well again. Returns whether one has failed. */
+/* Lets all calls succeed again. Returns whether a call has failed. */
 int faults_met(void);
 
-/* Returns the number of buffers that the library has taken and not given back. */
+/* Returns the number of buffers that the library has taken and not released. */
 long faults_live(void);
 
 #endif

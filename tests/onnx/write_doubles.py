@@ -21,25 +21,25 @@ from onnx import TensorProto, defs, numpy_helper
 from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
 
-# Operators whose evaluator rounds something to 32 bits, or draws random numbers, or whose outputs are other types.
+# Operators whose evaluator rounds to 32 bits or draws random numbers, or whose outputs have other types.
 NARROW = {
     "Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial",
     "BitCast", "Cast", "CastLike",
     "DeformConv", "Erf", "Gelu", "GridSample", "GroupNormalization", "HardSwish", "LRN",
 }
 
-# Attributes with which it rounds: it computes with them in 32 bits.
+# Attributes with which the evaluator rounds: it computes with them in 32 bits.
 NARROW_ATTRIBUTES = {("Attention", "scale"), ("Resize", "cubic_coeff_a")}
 
-# Operators that overflow in it where the result does not.
+# Operators that overflow in the evaluator although the result does not.
 OVERFLOWING = {"Attention", "BatchNormalization", "LayerNormalization", "RMSNormalization"}
 
 SCALES = {"": 1.0, "_large": 1e200, "_small": 1e-200}
 
-# Bytes of a test at most that --select writes.
+# Maximum bytes of a test that --select writes.
 SMALL = 20_000
 
-# With --select, operators of which the tests with numbers that no narrower float holds are written, too.
+# Operators for which --select also writes the tests with numbers that no narrower float holds.
 EXTREME = {
     "AveragePool", "Conv", "ConvTranspose", "CumSum", "Einsum", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "LSTM",
     "LogSoftmax", "MatMul", "MaxPool", "ReduceL1", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceSum", "Resize",

@@ -26,8 +26,9 @@ try:
 except ImportError as error:
     sys.exit(f"{error}: install tests/onnx/requirements.txt")
 
-# Expected outputs that should be zero, and are the rounding errors of sums in single precision. Attention in 16 bits rounds its scores,
-# as `softmax_precision` says; the reference does not, so two outputs of 192 differ by two steps of an f16 below 0.5.
+# Expected outputs that should be zero, but are the rounding errors of sums in single precision. Attention in 16 bits
+# rounds its scores, as `softmax_precision` says. The reference does not, so two outputs of 192 differ by two steps of an
+# f16 below 0.5.
 ROUNDED = {
     "test_dft_inverse": 1e-6,
     "test_dft_inverse_opset19": 1e-6,

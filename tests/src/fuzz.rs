@@ -1,7 +1,8 @@
-//! What fuzzers run: one function for each kind of file that is read, to which any bytes may be given, and the files to begin with.
+//! Functions that fuzzers run, one for each kind of file that is read, and the files to begin with. Each function
+//! accepts any bytes.
 //!
-//! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
-//! `tests/it/fuzz.rs` for a second each by themselves.
+//! A function may reject its input; a panic, an abort or a failed assertion is a fault. `fuzz/` runs the functions
+//! under libFuzzer, and `tests/it/fuzz.rs` for a second each on their own.
 
 use crate::one_cpu;
 use crate::programs::bundled;
@@ -31,13 +32,13 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
-/// A kind of file.
+/// Kind of file.
 pub struct Target {
-    /// Its name, which is that of its fuzzer.
+    /// Name of the kind, which is that of its fuzzer.
     pub name: &'static str,
     /// Reads a file of these bytes.
     pub run: fn(&[u8]),
-    /// Sound files to begin with.
+    /// Returns sound files to begin with.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
@@ -58,7 +59,7 @@ pub const TARGETS: [Target; 13] = [
     Target { name: "compiled", run: compiled, seeds: || vec![description(&COMPILED).to_vec()] },
 ];
 
-/// A model: imported, and lowered where its shapes are known.
+/// Reads a model: imports it, and lowers it if its shapes are known.
 pub fn onnx(bytes: &[u8]) {
     let Ok(model) = from_bytes(bytes, None) else { return };
     let options = LowerOptions { budget: 1 << 20, ..LowerOptions::default() };
@@ -67,12 +68,12 @@ pub fn onnx(bytes: &[u8]) {
     }
 }
 
-/// One array.
+/// Reads one array.
 pub fn npy(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npy_if(path, small)));
 }
 
-/// A tensor, a sequence or an optional in a message: read as each kind, with all elements.
+/// Reads a tensor, a sequence or an optional in a message: as each kind, with all elements.
 pub fn message(bytes: &[u8]) {
     with_file(bytes, |path| {
         for (sequence, optional) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -87,12 +88,12 @@ pub fn message(bytes: &[u8]) {
     });
 }
 
-/// An archive of arrays.
+/// Reads an archive of arrays.
 pub fn npz(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npz_if(path, |_, spec| small(spec).map(|()| true))));
 }
 
-/// A task graph in any format, and one of streaming tasks.
+/// Reads a task graph in any format, and one of streaming tasks.
 pub fn graph(bytes: &[u8]) {
     drop(parse_canonical(bytes));
     if let Ok(Loaded::Problems(problems)) = parse("fuzzed.json", bytes) {
@@ -100,7 +101,7 @@ pub fn graph(bytes: &[u8]) {
     }
 }
 
-/// A plan for a bundled model.
+/// Reads a plan for a bundled model.
 pub fn plan(bytes: &[u8]) {
     static PROGRAM: LazyLock<Program> = LazyLock::new(|| bundled("mlp"));
     let Ok(file) = serde_json::from_slice::<PlanFile>(bytes) else { return };
@@ -114,7 +115,7 @@ pub fn plan(bytes: &[u8]) {
     }
 }
 
-/// A machine that is described.
+/// Reads the description of a machine.
 pub fn platform(bytes: &[u8]) {
     static HERE: LazyLock<Option<Inventory>> = LazyLock::new(|| detect(&DetectOptions::default().without_gpu()).ok());
     let Some(here) = &*HERE else { return };
@@ -125,7 +126,8 @@ pub fn platform(bytes: &[u8]) {
     });
 }
 
-/// A cost store. Reading leaves it as it is; an import takes what a session takes without a warning, and nothing else.
+/// Reads a cost store. Reading leaves the file unchanged. An import accepts exactly the stores that a session accepts
+/// without a warning.
 pub fn costs(bytes: &[u8]) {
     with_file(bytes, |path| {
         let whole = CostStore::load(path).ok().filter(|loaded| loaded.warnings.is_empty()).map(|loaded| loaded.store);
@@ -134,12 +136,12 @@ pub fn costs(bytes: &[u8]) {
     });
 }
 
-/// A performance model of StarPU's.
+/// Reads a performance model of StarPU.
 pub fn starpu(bytes: &[u8]) {
     with_file(bytes, |path| drop(Exchange::StarPu.import(path)));
 }
 
-/// The stages of a pipeline that runs a bundled model on one CPU device.
+/// Reads the stages of a pipeline that runs a bundled model on one CPU device.
 pub fn mapping(bytes: &[u8]) {
     with_file(bytes, |path| {
         let Ok(mapping) = StageMapping::read(path) else { return };
@@ -151,17 +153,17 @@ pub fn mapping(bytes: &[u8]) {
     });
 }
 
-/// A chain of stages and who runs it.
+/// Reads a chain of stages and its processors.
 pub fn stages(bytes: &[u8]) {
     drop(document::parse("fuzzed", bytes, Link::FREE));
 }
 
-/// A logical graph, or a physical graph template: read, unrolled, and its files named. Nothing is run.
+/// Reads a logical graph, or a physical graph template, unrolls it, and names its files. It runs nothing.
 pub fn drops(bytes: &[u8]) {
     let unrolled = logical::parse("fuzzed", bytes).and_then(|graph| graph.unroll());
     for graph in unrolled.into_iter().chain(logical::parse_template(bytes)) {
         assert!(graph.links().iter().all(|(from, to)| from.max(to) < &graph.drops().len()));
-        // A few bytes can stand for a million drops, whose names tell nothing more.
+        // A few bytes can stand for a million drops, whose names show nothing more.
         if graph.drops().len() > 10_000 {
             return;
         }
@@ -171,7 +173,8 @@ pub fn drops(bytes: &[u8]) {
     }
 }
 
-/// The description of a compiled model, in a file whose checksums are right: opened and, if it is one, run.
+/// Reads the description of a compiled model, in a file whose checksums are right: opens it and, if it is a compiled
+/// model, runs it.
 pub fn compiled(bytes: &[u8]) {
     with_file(&described(&COMPILED, bytes), |path| {
         let Ok(session) = Session::open(path, one_cpu()) else { return };
@@ -182,7 +185,7 @@ pub fn compiled(bytes: &[u8]) {
     });
 }
 
-/// A session of a bundled model on one CPU device, and what its nodes are predicted to take.
+/// Session of a bundled model on one CPU device, and the predicted costs of its nodes.
 static COSTED: LazyLock<(Session, StageCosts)> = LazyLock::new(|| {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/mlp.onnx");
     let session = Session::open(&model, one_cpu().with_dim("batch", 2)).expect("a sound model");
@@ -191,12 +194,12 @@ static COSTED: LazyLock<(Session, StageCosts)> = LazyLock::new(|| {
     (session, costs)
 });
 
-/// What is larger than this is not wanted.
+/// Rejects larger tensors.
 fn small(spec: &TensorSpec) -> Result<(), String> {
     if spec.bytes() <= 1 << 20 { Ok(()) } else { Err("too large".into()) }
 }
 
-/// Calls `read` with a file of these bytes, which each thread has one of.
+/// Calls `read` with a file of these bytes; each thread has its own file.
 fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
     thread_local! {
         static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
@@ -214,7 +217,7 @@ fn files(names: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
     names.iter().map(|name| fs::read(root.join(name)).expect("it is bundled")).collect()
 }
 
-/// Arrays of an archive, each as a file of its own.
+/// Returns the arrays of an archive, each as a separate file.
 fn members(archive: &str) -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arrays =
@@ -227,7 +230,7 @@ fn members(archive: &str) -> Vec<Vec<u8>> {
     arrays.values().map(write).collect()
 }
 
-/// A tensor, a sequence of two tensors, and an optional that holds the sequence.
+/// Returns a tensor, a sequence of two tensors, and an optional that holds the sequence.
 fn messages() -> Vec<Vec<u8>> {
     let tensor = tensor_to_bytes("x", &Tensor::from_i64s(&[1, -2, 3])).expect("integers are written");
     // Fields of `SequenceProto` and `OptionalProto`: the type of elements is 2, tensors are 3, and a sequence is 5.
@@ -240,7 +243,7 @@ fn messages() -> Vec<Vec<u8>> {
     vec![tensor, sequence, optional]
 }
 
-/// One graph of each format.
+/// Returns one graph of each format.
 fn graphs() -> Vec<Vec<u8>> {
     let formats = ["example.json", "related.json", "unrelated.json", "workflow_1.4.json", "workflow_1.6.json"];
     let formats = formats.iter().map(|name| format!("../placement/tests/data/formats/{name}"));
@@ -248,12 +251,12 @@ fn graphs() -> Vec<Vec<u8>> {
     files(&formats.chain(tables).collect::<Vec<_>>())
 }
 
-/// One chain of each format.
+/// Returns one chain of each format.
 fn chains() -> Vec<Vec<u8>> {
     files(&["example.json", "example.csv"].map(|name| format!("../placement/tests/data/pipeline/{name}")))
 }
 
-/// A copy of the model on each core, and stages of one core each.
+/// Returns a mapping with a copy of the model on each core, and a mapping with stages of one core each.
 fn mappings() -> Vec<Vec<u8>> {
     let (session, costs) = &*COSTED;
     let found = |among| Pipeline::with_costs(session, costs, &PipelineOptions::default().with_among(among));
@@ -262,7 +265,7 @@ fn mappings() -> Vec<Vec<u8>> {
     [Among::Replicated(None), Among::Pipelined].into_iter().filter_map(|among| found(among).ok().map(text)).collect()
 }
 
-/// A graph that can be run, those that only fit is asked of, and the physical graph of the first.
+/// Returns a graph that can be run, graphs that only fit a machine, and the physical graph of the first.
 fn graphs_of_drops() -> Vec<Vec<u8>> {
     let named = ["HelloWorld_simple", "eagle_gather_simple", "ArrayLoop"];
     let mut found = files(&named.map(|name| format!("../placement/tests/data/footprint/logical/{name}.graph")));
@@ -274,7 +277,7 @@ fn graphs_of_drops() -> Vec<Vec<u8>> {
     found
 }
 
-/// A compiled model: a plan, and a branch that waits for its results.
+/// Compiled model: a plan, and a branch that waits for its results.
 static COMPILED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("compiled");
@@ -311,11 +314,12 @@ static COMPILED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(path).expect("just written")
 });
 
-/// Where a compiled model says how large its parts are, and where it has its checksum and its description (`backend/session/src/compiled/container.rs`).
+/// Offsets of a compiled model's sizes of parts, its checksum and its description
+/// (`backend/session/src/compiled/container.rs`).
 const SIZES: usize = 24;
 const CHECKSUM: Range<usize> = 64..96;
 
-/// The sizes of its description and its small constants, and where its weights begin.
+/// Returns the sizes of its description and its small constants, and the start of its weights.
 fn sizes(compiled: &[u8]) -> [usize; 3] {
     let size = |at: usize| u64::from_le_bytes(*compiled[SIZES + 8 * at..].first_chunk().expect("a header is longer"));
     [0, 1, 2].map(|at| size(at) as usize)
@@ -325,7 +329,7 @@ fn description(compiled: &[u8]) -> &[u8] {
     &compiled[CHECKSUM.end..][..sizes(compiled)[0]]
 }
 
-/// A compiled model with another description, and the checksum that belongs to it.
+/// Returns a compiled model with another description and the checksum that belongs to it.
 fn described(compiled: &[u8], description: &[u8]) -> Vec<u8> {
     let [before, held, weights] = sizes(compiled);
     let held = &compiled[(CHECKSUM.end + before).next_multiple_of(64)..][..held];
@@ -343,7 +347,7 @@ fn described(compiled: &[u8], description: &[u8]) -> Vec<u8> {
     front
 }
 
-/// Writes the seeds of every target into a directory of its name beneath `root`.
+/// Writes the seeds of every target into a directory of its name under `root`.
 ///
 /// # Errors
 /// If a file cannot be written.

@@ -1,4 +1,5 @@
-//! What the tests share: the bundled models with their reference outputs, and sessions over CPU and software GPU.
+//! Shared code of the tests: the bundled models with their reference outputs, and sessions on the CPU and the software
+//! GPU.
 
 pub mod fuzz;
 pub mod load;
@@ -13,15 +14,15 @@ use anabranch::session::{Inputs, Outputs, Session, SessionOptions};
 use anabranch_report::npy::read_npz;
 use std::path::{Path, PathBuf};
 
-/// The bundled models, by the names of their files. `tests/data/README.md` says where they come from.
+/// Bundled models, by the names of their files. `tests/data/README.md` describes their origin.
 pub const MODELS: [&str; 10] = ["convnet", "decoder", "encoder", "fire", "gru", "lstm", "mlp", "mobile", "unet", "vit"];
 
-/// A bundled model's file.
+/// Returns a bundled model's file.
 pub fn model(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(format!("{name}.onnx"))
 }
 
-/// A bundled model's inputs and reference outputs.
+/// Returns a bundled model's inputs and reference outputs.
 pub fn reference(name: &str) -> (Inputs, Vec<(String, Vec<f32>)>) {
     let arrays = read_npz(&model(name).with_extension("npz")).expect("the reference is bundled");
     let mut inputs = Inputs::new();
@@ -38,30 +39,31 @@ pub fn reference(name: &str) -> (Inputs, Vec<(String, Vec<f32>)>) {
     (inputs, outputs)
 }
 
-/// Options for tests: one CPU device a core, and the software GPU.
+/// Returns options for tests: one CPU device per core, and the software GPU.
 pub fn options(place: &str) -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).with_software_gpu(true);
     SessionOptions::default().with_devices(devices).with_strategy(strategy(place))
 }
 
-/// Options for one CPU device and no GPU.
+/// Returns options for one CPU device and no GPU.
 pub fn one_cpu() -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
     SessionOptions::default().with_devices(devices)
 }
 
-/// Whether the outputs on the host have the same bits.
+/// Whether the outputs have the same bits; they must be on the host.
 pub fn same(a: &Outputs, b: &Outputs) -> bool {
     a.iter().zip(b.iter()).all(|((_, a), (_, b))| a.same_bits(b))
 }
 
-/// The strategy, device or plan file that a text names.
+/// Returns the strategy, device or plan file that a text names.
 pub fn strategy(place: &str) -> Strategy {
     let Ok(strategy) = place.parse();
     strategy
 }
 
-/// A bundled model over CPU and software GPU. Fails if there is no software GPU: without it the tests prove nothing.
+/// Opens a bundled model on the CPU and the software GPU. Fails if there is no software GPU: without it the tests prove
+/// nothing.
 pub fn session(name: &str, options: SessionOptions) -> Session {
     let session = Session::open(model(name), options).unwrap_or_else(|error| panic!("{name}: {error}"));
     let inventory = session.inventory();
@@ -69,7 +71,7 @@ pub fn session(name: &str, options: SessionOptions) -> Session {
     session
 }
 
-/// Asserts that each output is within `1e-4 · max |reference| + 1e-5` of its reference.
+/// Checks that each output is within `1e-4 · max |reference| + 1e-5` of its reference.
 pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f32>)]) {
     for (output, reference) in references {
         let tensor = outputs.tensor(output).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -85,7 +87,7 @@ pub fn assert_close(name: &str, outputs: &Outputs, references: &[(String, Vec<f3
     }
 }
 
-/// The README's examples, compiled.
+/// Examples of the README, compiled.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

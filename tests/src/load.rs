@@ -1,5 +1,5 @@
-//! Many runs of mixed models and shapes by several threads on shared sessions: every result is compared, and what the process holds is
-//! watched.
+//! Many runs of mixed models and shapes by several threads on shared sessions. Every result is compared, and the
+//! resources of the process are watched.
 
 use crate::{MODELS, model, one_cpu, options, reference, same};
 use anabranch::{Inputs, Outputs, Session, Shape, Tensor};
@@ -7,19 +7,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// What a process holds.
+/// Resources of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Open files.
+    /// Number of open files.
     pub files: u64,
     /// Resident memory in KiB.
     pub resident: u64,
 }
 
 impl Process {
-    /// This process now; zeros where the system does not tell.
+    /// Returns the resources of this process now; zeros if the system does not report them.
     pub fn now() -> Self {
         let count = |directory: &str| std::fs::read_dir(directory).map_or(0, |entries| entries.count() as u64);
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -29,19 +29,20 @@ impl Process {
     }
 }
 
-/// What came of a load.
+/// Result of a load.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Runs that gave the right bits.
+    /// Number of runs that gave the right bits.
     pub right: u64,
-    /// Runs that gave others, or an error.
+    /// Runs that gave other bits, or an error.
     pub wrong: Vec<String>,
-    /// After so many runs, what the process held.
+    /// Resources of the process after a number of runs.
     pub held: Vec<(u64, Process)>,
 }
 
 impl Report {
-    /// By how many KiB resident memory grew in each thousand runs of the second half: the slope of the line of least squares.
+    /// Returns the growth of resident memory in KiB per thousand runs of the second half: the slope of the
+    /// least-squares line.
     pub fn slope(&self) -> f64 {
         let half = &self.held[self.held.len() / 2..];
         let points = half.iter().map(|(runs, held)| (*runs as f64 / 1000.0, held.resident as f64));
@@ -54,10 +55,10 @@ impl Report {
     }
 }
 
-/// A session, what it is given and what it must give.
+/// Session, its inputs and the expected outputs.
 type Work = (usize, Inputs, Outputs);
 
-/// Makes `runs` runs by `threads` threads on sessions over all bundled models, two of them also over a GPU.
+/// Runs `runs` runs with `threads` threads on sessions of all bundled models, two of which also use a GPU.
 ///
 /// # Panics
 /// If a bundled model does not open or run at all.
@@ -85,7 +86,7 @@ pub fn load(runs: u64, threads: u64) -> Report {
         if at >= runs {
             return false;
         }
-        // Fibonacci hashing: the models follow each other in no order, the same in every load.
+        // Fibonacci hashing: the models follow each other in a mixed order, the same in every load.
         let (session, inputs, want) = &work[(at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % work.len()];
         let problem = match sessions[*session].run_into(inputs, outputs) {
             Ok(()) if same(outputs, want) => None,
@@ -113,7 +114,7 @@ pub fn load(runs: u64, threads: u64) -> Report {
     report
 }
 
-/// Inputs of the bundled encoder.
+/// Returns inputs of the bundled encoder.
 pub fn encoded(batch: usize, length: usize) -> Inputs {
     let x = (0..batch * length * 32).map(|i| ((i * 7 + length) % 23) as f32 * 0.05 - 0.5).collect::<Vec<_>>();
     let mask = (0..batch * length).map(|i| i64::from(i % length <= length / 2)).collect::<Vec<_>>();

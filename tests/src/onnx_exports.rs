@@ -1,4 +1,5 @@
-//! Exports of whole networks, as `tests/onnx/exports/write.py` writes them: each run once and compared with ONNX Runtime's outputs.
+//! Exports of whole networks, as `tests/onnx/exports/write.py` writes them: each is run once and compared with ONNX
+//! Runtime's outputs.
 
 use crate::one_cpu;
 use anabranch::Tensor;
@@ -13,41 +14,41 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// An export, or the place where one would be.
+/// An export, or a note that it is missing.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Export {
-    /// The architecture, and what its export was turned into, such as `gpt2` or `gpt2-half`.
+    /// Architecture, and the transformation of its export, such as `gpt2` or `gpt2-half`.
     pub name: String,
-    /// `ts` for the exporter that traces TorchScript, `dy` for the one through `torch.export`.
+    /// Exporter: `ts` traces TorchScript, `dy` uses `torch.export`.
     pub exporter: String,
     path: PathBuf,
 }
 
-/// What became of an export.
+/// Result of an export.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// All outputs are within the bound of their references.
     Agrees(Measured),
-    /// They are not; the text says which and how.
+    /// An output is not within the bound; the text says which output and how.
     Wrong(String),
-    /// The model or its inputs were refused, with this text.
+    /// The model or its inputs were rejected, with this text.
     Refused(String),
-    /// PyTorch, ONNX's tools or ONNX Runtime could not make it, for this reason.
+    /// PyTorch, ONNX's tools or ONNX Runtime could not make the export, for this reason.
     Missing(String),
 }
 
-/// What a run of an export gave.
+/// Measurements of an export's run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// Nodes in the file's main graph.
+    /// Number of nodes in the file's main graph.
     pub nodes: usize,
-    /// The greatest error of an output, relative to its greatest element.
+    /// Greatest error of an output, relative to its greatest element.
     pub error: f64,
     /// Milliseconds from the file to the first result, the median of all sessions.
     pub first: f64,
 }
 
-/// The exports in a folder, by name.
+/// Returns the exports in a folder, by name.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -66,7 +67,8 @@ pub fn exports(folder: &Path) -> io::Result<Vec<Export>> {
 }
 
 impl Export {
-    /// Loads the export in as many sessions, runs each once on one CPU device of all cores, and compares what the last gave.
+    /// Loads the export in `sessions` sessions, runs each once on one CPU device of all cores, and compares the outputs
+    /// of the last run.
     pub fn check(&self, sessions: NonZeroUsize) -> Verdict {
         if self.path.extension().is_some_and(|extension| extension == "txt") {
             return Verdict::Missing(fs::read_to_string(&self.path).unwrap_or_default().trim().to_owned());
@@ -108,8 +110,9 @@ impl Export {
         load(&self.path).map_or(0, |model| model.nodes.len())
     }
 
-    /// By how much an element may differ, relative to the output's greatest: 16-bit floats round to 2⁻¹¹ in each operator; where an
-    /// 8-bit integer is rounded up instead of down, a whole step of it differs, and so does what follows from it.
+    /// Returns the allowed difference of an element, relative to the output's greatest. 16-bit floats round to 2⁻¹¹ in
+    /// each operator. If an 8-bit integer is rounded up instead of down, it differs by a whole step, and so do the
+    /// values computed from it.
     pub fn bound(&self) -> f64 {
         match self.name.split_once('-') {
             None => 1e-4,
@@ -118,7 +121,7 @@ impl Export {
         }
     }
 
-    /// The greatest error relative to the greatest element, where it is within the bound.
+    /// Returns the greatest error relative to the greatest element, if it is within the bound.
     fn error(&self, found: &Tensor, expected: &Tensor) -> Result<f64, String> {
         if found.spec() != expected.spec() {
             return Err(format!("{} instead of {}", found.spec(), expected.spec()));
@@ -140,7 +143,7 @@ impl Export {
         Ok(if greatest > 0.0 { error / greatest } else { error })
     }
 
-    /// The export and its verdict for programs to read.
+    /// Returns the export and its verdict as JSON.
     pub fn json(&self, verdict: &Verdict) -> Value {
         let mut line = json!({ "architecture": self.name, "exporter": self.exporter, "bound": self.bound() });
         let (kind, fields) = match verdict {

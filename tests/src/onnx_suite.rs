@@ -1,4 +1,5 @@
-//! The backend tests of the package `onnx` and those beside them, as the scripts in `tests/onnx` write them: found, run and compared, each by itself.
+//! Backend tests of the package `onnx` and further tests, as the scripts in `tests/onnx` write them: each is found, run
+//! and compared separately.
 
 mod compare;
 pub mod operators;
@@ -21,42 +22,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A test: a model with inputs and the outputs that are expected.
+/// Test: a model with inputs and the expected outputs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Case {
-    /// Its kind and name, such as `node/test_abs`.
+    /// Kind and name of the test, such as `node/test_abs`.
     pub name: String,
     folder: PathBuf,
 }
 
-/// What became of a test.
+/// Outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// All outputs are within the test's tolerance.
     Passed,
-    /// An output is another than expected; the text says which and how.
+    /// An output differs from the expected one; the text says which output and how.
     Wrong(String),
-    /// The model or an input was refused.
+    /// The model or an input was rejected.
     Refused(Refusal),
-    /// Something panicked, with this message.
+    /// The test panicked with this message.
     Panicked(String),
 }
 
-/// Why a test was not run.
+/// Reason why a test was not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The operator that it is about, if it is about one.
+    /// Operator of the refusal, if there is one.
     pub operator: String,
-    /// The reason, with names and numbers taken out so that equal reasons have equal texts.
+    /// Reason without names and numbers, so that equal reasons have equal texts.
     pub reason: String,
 }
 
-/// Where tests run.
+/// Device on which tests run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One CPU device of one thread.
     Cpu,
-    /// The software GPU alone.
+    /// Software GPU alone.
     Gpu,
 }
 
@@ -69,7 +70,7 @@ impl Target {
     }
 }
 
-/// The tests in a folder of kinds, by name.
+/// Returns the tests in a folder of kinds, by name.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -90,7 +91,7 @@ fn folders(parent: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths?.into_iter().filter(|path| path.is_dir()).collect())
 }
 
-/// Runs tests on as many threads, and gives their outcomes in the same order. One that panics fails alone.
+/// Runs tests on `threads` threads, and returns their outcomes in the same order. A test that panics fails alone.
 pub fn run(cases: &[Case], target: Target, threads: NonZeroUsize) -> Vec<Outcome> {
     let next = AtomicUsize::new(0);
     let outcomes: Vec<Mutex<Option<Outcome>>> = cases.iter().map(|_| Mutex::default()).collect();
@@ -123,7 +124,7 @@ impl Case {
         }
     }
 
-    /// The inputs of one of the test's data sets.
+    /// Returns the inputs of one of the test's data sets.
     fn inputs(&self, set: &Path, session: &Session) -> Result<Inputs, Outcome> {
         let wanted = session.inputs().iter().filter(|input| !input.is_optional());
         let files = |at: usize| Some(set.join(format!("input_{at}.pb"))).filter(|path| path.is_file());
@@ -155,7 +156,7 @@ impl Case {
     }
 }
 
-/// The value of this kind in a file.
+/// Returns the value of this kind in a file.
 fn item(file: &Path, kind: Kind) -> Result<Item, Outcome> {
     let refused = |error: ImportError| Outcome::from(Refusal::of(error.reason()));
     let load = |constant: &Constant| constant.load().map_err(|error| Refusal::of(&error.to_string()).into());
@@ -179,7 +180,7 @@ impl From<Refusal> for Outcome {
 }
 
 impl Refusal {
-    /// What a refusal's text is about: errors of a node have its operator in parentheses.
+    /// Parses a refusal's text: errors of a node have its operator in parentheses.
     fn of(text: &str) -> Self {
         let (operator, reason) = match text.split_once("(`").and_then(|(_, rest)| rest.split_once("`)")) {
             Some((operator, reason)) => (operator, reason),
@@ -189,7 +190,7 @@ impl Refusal {
     }
 }
 
-/// A reason without what differs from test to test: names, numbers, and the hint behind the semicolon.
+/// Returns a reason without the parts that differ from test to test: names, numbers, and the hint after the semicolon.
 fn general(reason: &str) -> String {
     let reason = reason.trim_start_matches(" is not supported: ").trim_start_matches([':', ' ']);
     let reason = reason.split(';').next().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! The page `docs/operators.md`: every operator of the standard and of ONNX Runtime's domain, with what there is for it. What can be
-//! lowered comes from the code, versions from the standard, and what passes from the suite's last full run.
+//! Text of the page `docs/operators.md`: every operator of the ONNX specification and of ONNX Runtime's domain, with
+//! its support. The code lists the operators that can be lowered, the specification the versions, and the suite's last
+//! full run the passing tests.
 
 use crate::onnx_suite::operators::{Tallies, Tally, read};
 use anabranch::import::OPSETS;
@@ -7,14 +8,14 @@ use anabranch::lower::operators;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// The operators and the versions that changed them, as `tests/onnx/write_operators.py` wrote them.
+/// Operators and the versions that changed them, as `tests/onnx/write_operators.py` wrote them.
 const STANDARD: &str = include_str!("../onnx/standard.txt");
-/// What the suite showed of each operator.
+/// Results of the suite for each operator.
 const SHOWN: &str = include_str!("../onnx/operators.txt");
-/// What the suite refuses.
+/// Refusals of the suite.
 const REFUSED: &str = include_str!("../onnx/refused.txt");
 
-/// Operators that stay without a lowering, by how their names begin, and why.
+/// Operators that stay without a lowering, by the beginning of their names, and the reason.
 const REASONS: [(&str, &str); 17] = [
     ("ZipMap", "taken away when the model is opened: the probabilities come out as columns, with their keys"),
     ("CastMap", "maps and strings: a model's tensors are numbers here"),
@@ -35,7 +36,7 @@ const REASONS: [(&str, &str); 17] = [
     ("Multinomial", "the same plan and inputs give the same bits: no dice"),
 ];
 
-/// The section on the types in which operators compute.
+/// Section on the types in which operators compute.
 const PRECISIONS: &str = "\n## What is computed in which type\n\n\
     | type of the tensors | computed in | where |\n|---|---|---|\n\
     | `f64` | `f64` | CPUs |\n\
@@ -52,7 +53,7 @@ const PRECISIONS: &str = "\n## What is computed in which type\n\n\
     Kernels of `f64` are made for their digits, and take some times as long as those of `f32`. No GPU has them: a node with a tensor of\n\
     `f64` stays on a CPU, wherever the rest of the model runs.\n";
 
-/// The page's text.
+/// Returns the text of the page.
 pub fn page() -> String {
     let shown = read(SHOWN);
     let (oldest, newest) = OPSETS.into_inner();
@@ -74,7 +75,7 @@ pub fn page() -> String {
     text
 }
 
-/// The operators of a domain: those that are there in a table, then the others by reason.
+/// Writes the operators of a domain: supported operators in a table, then all others by reason.
 fn section(text: &mut String, domain: &str, shown: &Tallies) {
     let versions: BTreeMap<&str, &str> = STANDARD
         .lines()
@@ -105,7 +106,7 @@ fn section(text: &mut String, domain: &str, shown: &Tallies) {
     }
 }
 
-/// What the tests show of an operator, as the table's last cells.
+/// Returns the results of an operator's tests, as the table's last cells.
 fn cells(tally: Option<&Tally>) -> String {
     let Some(Tally { passed, on_gpu, refused, types, reasons }) = tally else { return "– | – | – | –".into() };
     let listed = |all: &BTreeSet<String>, between: &str| all.iter().cloned().collect::<Vec<_>>().join(between);

@@ -7,14 +7,14 @@ use anabranch::program::{Node, NodeId, Origin, Output, Program, Value, ValueId};
 use anabranch::{DType, Shape, Tensor, TensorSpec};
 use anabranch_kernels::op::{Binary, Domain, Expression, Map, MatMul, NodeSpec, Op, Unary};
 
-/// A bundled model, lowered for the shapes of its reference inputs.
+/// Returns a bundled model, lowered for the shapes of its reference inputs.
 pub fn bundled(name: &str) -> Program {
     let input_shapes = reference(name).0.specs().map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect();
     let options = LowerOptions { input_shapes, ..LowerOptions::default() };
     lower(&import::load(&model(name)).expect("a bundled model is sound"), &options).expect("every operator is known")
 }
 
-/// Layers of which those in the middle are the widest.
+/// Returns layers that are widest in the middle.
 pub fn wide_middle() -> Program {
     let mut maker = Maker::default();
     let input = maker.input([64, 64]);
@@ -22,7 +22,7 @@ pub fn wide_middle() -> Program {
     maker.finish(output)
 }
 
-/// Four branches of several layers, and their sum.
+/// Returns four branches of several layers, and their sum.
 pub fn branches() -> Program {
     let mut maker = Maker::default();
     let input = maker.input([64, 64]);
@@ -31,7 +31,8 @@ pub fn branches() -> Program {
     maker.finish(sum)
 }
 
-/// Narrower and narrower layers, and back, where each on the way back reads what its like has made on the way there.
+/// Returns layers that get narrower and then wider again; each layer on the way back reads the result of its
+/// counterpart on the way there.
 pub fn skips() -> Program {
     let mut maker = Maker::default();
     let (mut last, mut skips) = (maker.input([256, 256]), Vec::new());
@@ -47,7 +48,7 @@ pub fn skips() -> Program {
     maker.finish(last)
 }
 
-/// Many layers of few rows: nearly all memory is weights.
+/// Returns many layers of few rows: nearly all memory is weights.
 pub fn many_weights() -> Program {
     let mut maker = Maker::default();
     let input = maker.input([4, 256]);
@@ -55,7 +56,7 @@ pub fn many_weights() -> Program {
     maker.finish(output)
 }
 
-/// Layers whose weights are of one element.
+/// Returns layers whose weights have one element.
 pub fn few_bytes() -> Program {
     let mut maker = Maker::default();
     let input = maker.input([64, 1]);
@@ -63,7 +64,7 @@ pub fn few_bytes() -> Program {
     maker.finish(output)
 }
 
-/// Builds a program of matrices of `f32`.
+/// Builder of a program of matrices of `f32`.
 #[derive(Default)]
 struct Maker {
     program: Program,
@@ -76,7 +77,7 @@ impl Maker {
         input
     }
 
-    /// One matrix product and `relu` after the other, to so many columns each.
+    /// Adds one matrix product and `relu` after the other; each has as many columns as `widths` says.
     fn layers(&mut self, input: ValueId, widths: &[usize]) -> ValueId {
         widths.iter().fold(input, |last, width| {
             let [rows, columns] = self.dims(last);

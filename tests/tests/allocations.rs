@@ -1,5 +1,5 @@
-//! A run that is repeated takes no memory: neither the queue nor the workers, the hand-offs nor the result.
-//! An executable of its own: its allocator counts what the whole process takes.
+//! Repeated runs allocate no memory: neither the queue nor the workers, the transfers nor the result. The test is a
+//! separate executable because its allocator counts the allocations of the whole process.
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, RunOptions, RunOutput};
 use anabranch::plan::PlanOptions;
@@ -11,12 +11,12 @@ use anabranch_tests::{model, reference};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The system's allocator, counted.
+/// System allocator with a counter.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes on to the system's allocator as it is; counting touches no memory but the count.
+// SAFETY: every call is passed on to the system's allocator unchanged; counting touches no memory except the counter.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -44,7 +44,7 @@ fn executor(devices: u32) -> Executor {
     chain.executor_on(&pool, &PlanOptions::default()).expect("a kernel for every node")
 }
 
-/// One test, because all tests of a binary share its allocator.
+/// A single test, because all tests of a binary share its allocator.
 #[test]
 fn repeated_runs_take_no_memory() {
     for devices in [1, 2] {
@@ -61,7 +61,7 @@ fn repeated_runs_take_no_memory() {
             assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{devices} devices, profile {}", options.profile);
         }
     }
-    // A session finds the plan for the inputs' shapes, and takes a list of them.
+    // A session finds the plan for the inputs' shapes, and takes a list of inputs.
     let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
     let session = Session::open(model("mlp"), options).expect("a bundled model opens");
     let (inputs, mut outputs) = (reference("mlp").0, Outputs::default());

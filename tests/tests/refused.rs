@@ -1,6 +1,6 @@
-//! The n-th buffer that is asked for is refused, for every n: the session opens, plans and runs, or says that there is no memory, and goes on
-//! well once there is.
-//! An executable of its own: its allocator refuses buffers of the whole process.
+//! Refuses the n-th buffer allocation, for every n. The session then opens, plans and runs, or reports that there is no
+//! memory, and works again once there is memory. The test is a separate executable because its allocator refuses
+//! buffers of the whole process.
 
 use anabranch::device::CpuGranularity;
 use anabranch::session::Outputs;
@@ -10,17 +10,17 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// The system's allocator, which refuses one buffer. Only buffers are zeroed and aligned to cache lines; the models here have none that is
-/// large enough for pages of its own.
+/// System allocator that refuses one buffer. Only buffers are zeroed and aligned to cache lines; the models here have
+/// no buffer that is large enough for its own pages.
 struct Refusing;
 
-/// What a buffer is aligned to, see [`anabranch_kernels::Buffer`].
+/// Alignment of a buffer, see [`anabranch_kernels::Buffer`].
 const LINE: usize = 64;
 
-/// Buffers that are given before one is refused; below zero, all are given.
+/// Number of buffers that are granted before one is refused; if negative, all are granted.
 static GIVEN: AtomicIsize = AtomicIsize::new(-1);
 
-// SAFETY: a call is refused as the trait allows, or goes on to the system's allocator as it is.
+// SAFETY: a call is refused as the trait allows, or is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract, which is the same.
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Refusing {
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
-/// Does something that a refusal may end. What it ends with, and whether the refusal was met.
+/// Does work that a refusal may end. Returns its result, and whether the refusal took place.
 fn refused_at<T>(n: isize, work: impl FnOnce() -> Result<T, SessionError>) -> (Result<T, SessionError>, bool) {
     GIVEN.store(n, Ordering::Relaxed);
     let result = work();
@@ -58,7 +58,8 @@ fn open(name: &str) -> Result<Session, SessionError> {
     Session::open(model(name), SessionOptions::default().with_devices(devices).with_strategy(Strategy::HEFT))
 }
 
-/// Within rounding: constants that found no memory to be folded are computed in each run, by other kernels perhaps.
+/// Checks equality within rounding: constants that found no memory for folding are computed in each run, perhaps by
+/// other kernels.
 fn assert_right(outputs: &Outputs, expected: &Outputs) {
     for ((name, made), (_, right)) in outputs.iter().zip(expected.iter()) {
         let (made, right) = (made.elements::<f32>().expect("floats"), right.elements::<f32>().expect("floats"));
@@ -67,13 +68,14 @@ fn assert_right(outputs: &Outputs, expected: &Outputs) {
     }
 }
 
-/// Refuses each buffer of `work` in turn until none is left. The number of refusals that it ended with an error.
+/// Refuses each buffer of `work` in turn until none is left. Returns the number of refusals that ended it with an
+/// error.
 fn each<T>(what: &str, mut work: impl FnMut(isize) -> (Result<T, SessionError>, bool)) -> usize {
     let mut errors = 0;
     for n in 0.. {
         let (result, met) = work(n);
         if let Err(error) = result {
-            // What an import fails for is the model's, whatever it is.
+            // Every failed import is an error of the model.
             assert!(matches!(error.kind(), ErrorKind::Memory | ErrorKind::Model), "{what}, buffer {n}: {error}");
             assert!(error.to_string().contains("memory"), "{what}, buffer {n}: {error}");
             errors += 1;
@@ -85,7 +87,7 @@ fn each<T>(what: &str, mut work: impl FnMut(isize) -> (Result<T, SessionError>, 
     errors
 }
 
-/// One test, because all tests of a binary share its allocator.
+/// A single test, because all tests of a binary share its allocator.
 #[test]
 fn whatever_buffer_is_refused_it_is_said_and_the_next_run_is_right() {
     for name in ["mlp", "convnet", "fire"] {
@@ -99,7 +101,7 @@ fn whatever_buffer_is_refused_it_is_said_and_the_next_run_is_right() {
             refused
         });
         assert!(planned > 3, "{name}: {errors} errors of opening, {planned} of planning and running");
-        // The caller keeps what runs have made, so that each takes memory for its outputs.
+        // The caller keeps the results of runs, so that each run takes memory for its outputs.
         let (session, mut kept) = (open(name).expect("there is memory"), Vec::new());
         kept.push(session.run(&inputs).expect("there is memory"));
         let again = each(name, |n| {

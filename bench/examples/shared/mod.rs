@@ -1,4 +1,4 @@
-//! What the examples have in common that run models of a directory: flags for devices and inputs.
+//! Shared code of the examples that run models of a directory: flags for devices and inputs.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::{Inputs, Session};
@@ -19,24 +19,24 @@ pub(crate) struct Common {
     /// Seed of all that is random
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Size of all symbolic dimensions for which there is no input beside the model
+    /// Size of all symbolic dimensions without an input next to the model
     #[arg(long, default_value_t = 1)]
     size: usize,
 }
 
 impl Common {
-    /// The devices to look for.
+    /// Returns the devices to look for.
     pub(crate) fn devices(&self) -> DetectOptions {
         DetectOptions::default().with_software_gpu(self.software_gpu).with_cpu_granularity(self.cpu_devices)
     }
 
-    /// The inputs in the `.npz` beside the model (members `in__NAME`), and random ones for what is not there.
+    /// Returns the inputs in the `.npz` next to the model (members `in__NAME`), and random ones for missing inputs.
     pub(crate) fn inputs(&self, session: &Session, file: &Path) -> Result<Inputs, Failure> {
         with_random(session, inputs_beside(file)?.unwrap_or_default(), self.size, self.seed)
     }
 }
 
-/// A model's name: that of its file.
+/// Returns a model's name: that of its file.
 pub(crate) fn name(file: &Path) -> String {
     file.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }

@@ -6,17 +6,17 @@ from graph import Graph
 
 BRANCH = 0.3  # the gain of what is added in a residual block
 
-# Window, expansion, maps, stride, squeeze-and-excitation, hard swish: MobileNet V3 large (Howard et al. 2019, table 1).
+# Window, expansion, output channels, stride, squeeze-and-excitation, hard swish: MobileNet V3 large (Howard et al. 2019, table 1).
 MOBILE_V3 = [
     (3, 16, 16, 1, 0, 0), (3, 64, 24, 2, 0, 0), (3, 72, 24, 1, 0, 0), (5, 72, 40, 2, 1, 0), (5, 120, 40, 1, 1, 0),
     (5, 120, 40, 1, 1, 0), (3, 240, 80, 2, 0, 1), (3, 200, 80, 1, 0, 1), (3, 184, 80, 1, 0, 1), (3, 184, 80, 1, 0, 1),
     (3, 480, 112, 1, 1, 1), (3, 672, 112, 1, 1, 1), (5, 672, 160, 2, 1, 1), (5, 960, 160, 1, 1, 1), (5, 960, 160, 1, 1, 1),
 ]
 
-# Expansion, maps, depth, stride: MobileNet V2 (Sandler et al. 2018, table 2).
+# Expansion, output channels, depth, stride: MobileNet V2 (Sandler et al. 2018, table 2).
 MOBILE_V2 = [(1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)]
 
-# Expansion, window, maps, depth, stride: EfficientNet-B0 (Tan and Le 2019, table 1).
+# Expansion, window, output channels, depth, stride: EfficientNet-B0 (Tan and Le 2019, table 1).
 EFFICIENT = [(1, 3, 16, 1, 1), (6, 3, 24, 2, 2), (6, 5, 40, 2, 2), (6, 3, 80, 3, 2), (6, 5, 112, 3, 1), (6, 5, 192, 4, 2),
              (6, 3, 320, 1, 1)]
 

@@ -9,7 +9,7 @@ use crate::op::{Normalize, Op, Pad, PadMode, Pool, PoolKind, Reduce, ReduceKind,
 use crate::shape::Shape;
 use crate::tensor::{Tensor, TensorSpec};
 
-/// Numbers that arithmetic treats in ways of their own; those below the normal ones first.
+/// Numbers that arithmetic treats specially; subnormal numbers first.
 pub(super) const SPECIAL: &[f32] = &[
     1e-45,
     -3e-39,
@@ -24,7 +24,7 @@ pub(super) const SPECIAL: &[f32] = &[
     f32::MIN_POSITIVE,
 ];
 
-/// A generator of numbers (Marsaglia 2003, xorshift).
+/// Generator of pseudo-random numbers (Marsaglia 2003, xorshift).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -47,7 +47,7 @@ impl Random {
         choices[self.below(choices.len())].clone()
     }
 
-    /// A size: now and then none, often one or a prime, now and then more than a tile.
+    /// Returns a size: sometimes 0, often 1 or a prime, and sometimes more than a tile.
     fn size(&mut self) -> usize {
         self.of(&[0, 1, 1, 2, 3, 5, 7, 13, 16, 17, 31, 33, 64, 67])
     }
@@ -61,7 +61,7 @@ impl Random {
     }
 }
 
-/// How nodes of an op are made.
+/// Maker of an op's nodes.
 pub(super) struct Case {
     pub(super) make: fn(&mut Random) -> NodeSpec,
     /// Whether its inputs may be special values.
@@ -79,7 +79,7 @@ pub(super) const CASES: [(&str, Case); 17] = [
     ("conv_transpose", case(conv_transpose)),
     ("pool", case(pool)),
     ("reduce", case(|random| reduce(random, false))),
-    // What a product overflows to depends on the order.
+    // The order of the factors decides whether a product overflows, and to what.
     ("product", Case { make: |random| reduce(random, true), is_special: false }),
     ("softmax", case(softmax)),
     ("normalize", case(normalize)),
@@ -90,18 +90,19 @@ pub(super) const CASES: [(&str, Case); 17] = [
     ("pad", case(pad)),
     ("gather", case(gather)),
     ("running", case(running)),
-    // An infinite element has a part in every result, or times zero in none.
+    // An infinite element has a part in every result, or in none if it is multiplied by zero.
     ("fourier", Case { make: fourier, is_special: false }),
     ("layers of one row", case(row)),
 ];
 
-/// Numbers in −1…1, of which about one in nine is replaced by one of `special`; for inputs of integers, indices of the first.
+/// Returns numbers in −1…1, about one in nine of which is replaced by a number of `special`. Integer inputs are indices
+/// of the first input.
 pub(super) fn inputs(node: &NodeSpec, random: &mut Random, special: &[f32]) -> Vec<Tensor> {
     let size = match &node.op {
         Op::Gather(op) => node.inputs[0].shape.dims()[op.axis] as i64,
         _ => 0,
     };
-    // A filter's weight that is not finite may meet the zeros around an image, or pass them by.
+    // A filter's weight that is not finite may be multiplied by the zeros around an image, or skip them.
     let is_filter = |input: usize| input == 1 && matches!(node.op, Op::Conv(_) | Op::ConvTranspose(_));
     let mut fill = |(input, spec): (usize, &TensorSpec)| {
         let count = spec.shape.elements();
@@ -140,7 +141,8 @@ fn matmul(random: &mut Random) -> NodeSpec {
     )
 }
 
-/// Sizes of windows over an image: window, strides, dilations, pads, image and how many places fit.
+/// Returns sizes of windows over an image: window, strides, dilations, pads, image, and the number of positions that
+/// fit.
 fn windows(random: &mut Random) -> ([[usize; 2]; 3], [usize; 4], [[usize; 2]; 2]) {
     let mut along = || {
         let (window, stride, dilation) = (random.of(&[1, 2, 3, 3, 5]), random.within(1, 3), random.within(1, 2));
@@ -153,7 +155,7 @@ fn windows(random: &mut Random) -> ([[usize; 2]; 3], [usize; 4], [[usize; 2]; 2]
     ([[a[0], b[0]], [a[1], b[1]], [a[2], b[2]]], [a[3], b[3], a[4], b[4]], [[a[5], b[5]], [a[6], b[6]]])
 }
 
-/// [`windows`] of few neighbours, for which pooling has loops of its own, over rows of several vectors.
+/// Returns [`windows`] of few neighbours, for which pooling has its own loops, over rows of several vectors.
 fn small_windows(random: &mut Random) -> ([[usize; 2]; 3], [usize; 4], [[usize; 2]; 2]) {
     let size = random.within(2, 3);
     let strides = [random.within(1, 2), random.within(1, 2)];
@@ -189,7 +191,7 @@ fn pool(random: &mut Random) -> NodeSpec {
     let small = random.is_heads();
     let ([window, strides, dilations], mut pads, [image, _]) =
         if small { small_windows(random) } else { windows(random) };
-    // A window without an element has no greatest one, and no mean.
+    // A window without an element has no greatest element and no mean.
     if dilations != [1, 1] {
         pads = [0; 4];
     }
@@ -298,7 +300,7 @@ fn gather(random: &mut Random) -> NodeSpec {
 }
 
 fn running(random: &mut Random) -> NodeSpec {
-    // Now and then more columns than a part has.
+    // Sometimes more columns than a part has.
     let dims = if random.is_heads() { random.dims(3) } else { vec![2, 130, 161] };
     let (axis, multiply) = (random.below(3), random.below(4) == 0);
     let (reverse, exclusive) = (random.is_heads(), random.is_heads());
@@ -316,7 +318,7 @@ fn fourier(random: &mut Random) -> NodeSpec {
     node(Op::Fourier(Fourier { length, inverse }), &[&[count, read, parts]], &output)
 }
 
-/// Products of one row or column, which have kernels of their own.
+/// Products of one row or column, which have their own kernels.
 fn row(random: &mut Random) -> NodeSpec {
     let (k, n) = (random.size() * random.within(1, 4), random.size());
     let dims: [&[usize]; 3] = if random.is_heads() { [&[1, k], &[k, n], &[1, n]] } else { [&[n, k], &[k, 1], &[n, 1]] };

@@ -1,8 +1,11 @@
-//! Every kernel against its op's definition in `f64`, on random shapes (with none, one and prime numbers of elements, and more than a tile)
-//! and with special values: on the CPU in every way that must give the same bits, and on the GPU.
+//! Checks every kernel against its op's definition in `f64`, on random shapes and with special values.
 //!
-//! The bound of an error is in one place, [`is_near`]: half a unit of `f32` for each rounding, of the sum of the terms' magnitudes.
-//! Maps have tables of their own (`cpu/map/kernel.rs`, `gpu/expression.rs`), as recurrent layers and what makes integers.
+//! Sizes include 0, 1, primes and more than a tile. On the CPU, all configurations that must give the same bits run;
+//! the GPU runs each node twice.
+//!
+//! [`is_near`] alone holds the error bound: half a unit of `f32` for each rounding, of the sum of the terms'
+//! magnitudes. Maps have their own tables (`cpu/map/kernel.rs`, `gpu/expression.rs`), as have recurrent layers and ops
+//! that make integers.
 
 mod cases;
 mod reference;
@@ -16,15 +19,15 @@ use cases::{CASES, Case, Random};
 use reference::{Want, outputs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Where a kernel runs.
+/// Processor on which a kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     Cpu,
     Gpu,
 }
 
-/// Whether an element is what its op's definition says, up to rounding. Where finite terms alone may have gone beyond the greatest number
-/// on their way, so may the result; a special value has no error.
+/// Whether an element agrees with its op's definition, up to rounding. If sums of finite terms may have exceeded the
+/// greatest number on the way, the result may be infinite too. A special value has no error.
 fn is_near(side: Side, want: &Want, got: f32) -> bool {
     let Want { value, scale, roundings } = *want;
     if scale >= f64::from(f32::MAX) && !got.is_finite() {
@@ -33,13 +36,13 @@ fn is_near(side: Side, want: &Want, got: f32) -> bool {
     if !value.is_finite() {
         return f64::from(got) == value || (got.is_nan() && value.is_nan());
     }
-    // GPUs have functions and divisions of a few units, and may take what is below the normal numbers for zero.
+    // GPUs have functions and divisions with errors of a few units, and may flush subnormal numbers to zero.
     let units = if side == Side::Gpu { 4.0 } else { 1.0 } * roundings;
     let least = f64::from(f32::MIN_POSITIVE) * if side == Side::Gpu { roundings.max(1.0) } else { roundings };
     (f64::from(got) - value).abs() <= units * f64::from(f32::EPSILON) / 2.0 * scale + least
 }
 
-/// What makes a convolution's windows into fewer products has a bound of its own: 10⁻⁵ of the greatest output.
+/// Whether a convolution may use the Winograd algorithm, whose bound is 10⁻⁵ of the greatest output.
 fn is_filtered(node: &NodeSpec) -> bool {
     matches!(&node.op, Op::Conv(_)) && node.inputs[1].shape.dims()[2..] == [3, 3]
 }
@@ -60,10 +63,11 @@ fn agrees(side: Side, name: &str, node: &NodeSpec, inputs: &[Tensor]) {
     }
 }
 
-/// The node's output, twice with the same bits on a GPU; none where the node is left to CPUs.
+/// Returns the node's output, or `None` if the node is left to CPUs. A GPU runs it twice and must give the same bits.
 fn computed(side: Side, node: &NodeSpec, inputs: &[Tensor]) -> Option<Vec<f32>> {
     if side == Side::Cpu {
-        // Products of one row add up in another order where their matrix is constant; their own tests look at both.
+        // If their matrix is constant, products of one row are summed in another order; their own tests check both
+        // orders.
         let made = match &node.op {
             Op::MatMul(_) => run(node, inputs).expect("a sound node"),
             _ => run_all_ways(node, inputs),
@@ -83,13 +87,13 @@ fn computed(side: Side, node: &NodeSpec, inputs: &[Tensor]) -> Option<Vec<f32>> 
     Some(first)
 }
 
-/// What [`agrees`] has against a node: all are told, not only the first.
+/// Returns the failure of [`agrees`] for a node, so that all failures can be reported, not only the first.
 fn disagreement(side: Side, name: &str, node: &NodeSpec, inputs: &[Tensor]) -> Option<String> {
     let caught = catch_unwind(AssertUnwindSafe(|| agrees(side, name, node, inputs)));
     caught.err().map(|text| text.downcast().map_or_else(|_| name.to_owned(), |text| *text))
 }
 
-/// Every case so many times, with numbers in −1…1 and with special ones.
+/// Checks every case `times` times, with numbers in −1…1 and with special numbers.
 fn all_agree(side: Side, times: u64) {
     let (mut random, mut told) = (Random(7), Vec::new());
     for (name, Case { make, is_special }) in CASES {
@@ -100,7 +104,7 @@ fn all_agree(side: Side, times: u64) {
             if !is_special || is_filtered(&node) {
                 continue;
             }
-            // Numbers below the normal ones are zeros on some GPUs, and so are their products with great ones.
+            // Subnormal numbers are zeros on some GPUs, and so are their products with large numbers.
             let special = if side == Side::Cpu { cases::SPECIAL } else { &cases::SPECIAL[2..] };
             let few = &special[time as usize % special.len()..][..1];
             for special in [few, special] {

@@ -1,4 +1,4 @@
-//! What each op means, element by element in `f64`: written from the definitions in [`crate::op`], sharing nothing with kernels.
+//! Definition of each op, element by element in `f64`: written from [`crate::op`], without sharing code with kernels.
 
 use crate::op::{
     Conv, ConvTranspose, Fourier, Gather, Interpolation, MatMul, NodeSpec, Normalize, Op, Pad, PadMode, Pool,
@@ -7,18 +7,18 @@ use crate::op::{PoolKind, Reduce, ReduceKind, Resize, Running, Softmax, cubic_we
 use crate::shape::Shape;
 use std::f64::consts::PI;
 
-/// The true value of an element, and what the bound of its error is counted in.
+/// True value of an element, and the unit of its error bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) value: f64,
-    /// The sum of the finite terms' magnitudes: the error of a sum is in proportion to it.
+    /// Sum of the finite terms' magnitudes: the error of a sum is in proportion to it.
     pub(super) scale: f64,
-    /// How many roundings may add up.
+    /// Number of roundings that may add up.
     pub(super) roundings: f64,
 }
 
 impl Want {
-    /// An element that is only moved or chosen.
+    /// Returns an element that is only moved or chosen.
     const fn exact(value: f64) -> Self {
         Self { value, scale: 0.0, roundings: 0.0 }
     }
@@ -37,7 +37,7 @@ impl Want {
     }
 }
 
-/// The coordinates of an element.
+/// Returns the coordinates of an element.
 fn place(mut index: usize, dims: &[usize]) -> Vec<usize> {
     let mut at = vec![0; dims.len()];
     for axis in (0..dims.len()).rev() {
@@ -54,7 +54,7 @@ fn greatest(values: &[f64]) -> f64 {
     values.iter().fold(f64::NEG_INFINITY, |most, x| if most.is_nan() || *x < most { most } else { *x })
 }
 
-/// The elements of a node's only output.
+/// Returns the elements of a node's only output.
 pub(super) fn outputs(node: &NodeSpec, inputs: &[Vec<f64>]) -> Vec<Want> {
     let shape = &node.outputs[0].shape;
     (0..shape.elements()).map(|at| element(node, inputs, &place(at, shape.dims()), at)).collect()
@@ -123,7 +123,7 @@ fn product(op: &MatMul, inputs: &[Vec<f64>], shapes: &[&Shape], at: &[usize]) ->
     Want::sum((0..depth).map(|k| element(0, row, k, op.transpose_a) * element(1, k, column, op.transpose_b)))
 }
 
-/// The elements of a window that lie inside of the image: of `window` where `reach` finds them in `sizes`.
+/// Returns the elements of a window of size `window` that lie inside the image: `reach` finds them in `sizes`.
 fn inside(
     window: [usize; 2],
     sizes: [usize; 2],
@@ -238,7 +238,7 @@ fn normal(row: &[f64], at: usize, epsilon: f64, center: bool) -> Want {
     let deviation = (mean(&mut row.iter().map(|x| (x - middle).powi(2))) + epsilon).sqrt();
     let most = row.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
     let value = (row[at] - middle) / deviation;
-    // The mean is as exact as the greatest elements, and the variance follows it.
+    // The error of the mean is in proportion to the greatest elements, and the variance inherits it.
     let scale = value.abs() + most / deviation * (1.0 + value.abs() * most / deviation * f64::from(f32::EPSILON));
     let scale = if scale.is_nan() { 0.0 } else { scale };
     Want { value, scale, roundings: row.len() as f64 + 8.0 }
@@ -271,7 +271,8 @@ fn resampled(op: &Resize, node: &NodeSpec, x: &dyn Fn(&[usize]) -> f64, at: &[us
     let terms = pairs().map(|((i, a), (j, b))| a * b * x(&[&at[..outer], &[*i, *j]].concat()));
     match op.interpolation {
         Interpolation::Nearest(_) => Want::exact(terms.sum()),
-        // Weights have an absolute error, so that it counts how great an element is and not its share.
+        // Weights have an absolute error, so the bound depends on the elements' magnitudes and not on their weighted
+        // shares.
         _ => Want { value: Want::sum(terms).value, ..Want::sum(elements) },
     }
 }
@@ -302,7 +303,7 @@ fn joined(op: &Running, dims: &[usize], x: &dyn Fn(&[usize]) -> f64, at: &[usize
         let value: f64 = values.product();
         return Want { value, scale: value.abs(), roundings: 2.0 };
     }
-    // Joined in `f64`.
+    // Kernels join the elements in `f64`.
     Want { roundings: 2.0, ..Want::sum(values) }
 }
 
@@ -312,7 +313,7 @@ fn transformed(op: &Fourier, node: &NodeSpec, x: &dyn Fn(&[usize]) -> f64, at: &
         let part = |part: usize| if part < read[2] { x(&[at[0], place, part]) } else { 0.0 };
         (place, [part(0), part(1)])
     };
-    // A real result is of half a spectrum, whose other half is its mirror image.
+    // A real result comes from half a spectrum; the other half is its mirror image.
     let mirrored = if made[2] == 1 { op.length / 2 + 1..op.length } else { 0..0 };
     let mirrored = mirrored.filter(|place| op.length - place < read[1]).map(|place| {
         let (_, [re, im]) = number(op.length - place);
@@ -325,6 +326,6 @@ fn transformed(op: &Fourier, node: &NodeSpec, x: &dyn Fn(&[usize]) -> f64, at: &
         value += share * if at[2] == 0 { re * cos - im * sin } else { re * sin + im * cos };
         scale += share * (re.abs() + im.abs());
     }
-    // Summed in `f64`.
+    // Kernels sum in `f64`.
     Want { value, scale, roundings: 2.0 }
 }

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{ArgReduce, NodeSpec};
 
-/// Searches along one axis of `count` elements.
+/// Kernel that searches along one axis of `count` elements.
 struct ArgReduceKernel {
     op: ArgReduce,
     count: usize,
@@ -22,7 +22,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &ArgReduce) -> Box<dyn CpuKernel> {
 }
 
 impl ArgReduceKernel {
-    /// A number that is greater the more an element is what is searched. A NaN is the most extreme element.
+    /// Returns a number that is greater the better an element fits the search. A NaN fits best.
     fn key(&self, element: &[u8]) -> u64 {
         let key = order::key(self.dtype, element);
         match (self.op.greatest, order::of_nan(self.dtype) == Some(key)) {

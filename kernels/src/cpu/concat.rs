@@ -1,4 +1,4 @@
-//! Concat: runs of each input, one after the other, for every index of the axes before.
+//! Concat: for every index of the axes before, a run of each input in order.
 
 use super::{Call, CpuKernel};
 use crate::error::KernelError;
@@ -7,7 +7,7 @@ use crate::op::{Concat, NodeSpec};
 /// Bytes of the output that one part of a parallel run writes.
 const PIECE: usize = 256 << 10;
 
-/// Where each input's runs begin within one period of the output, all in bytes.
+/// Kernel of a concatenation: the start of each input's run within one period of the output, all in bytes.
 struct ConcatKernel {
     starts: Vec<usize>,
     period: usize,
@@ -34,7 +34,8 @@ impl CpuKernel for ConcatKernel {
             let mut rest = target;
             while !rest.is_empty() {
                 let (outer, within) = (at / self.period, at % self.period);
-                // The input whose run covers this byte: the last that begins at or before it and is not empty.
+                // The input whose run contains this byte is the last that begins at or before the byte and is not
+                // empty.
                 let input = self.starts.partition_point(|start| *start <= within) - 1;
                 let (from, run) = (within - self.starts[input], self.starts[input + 1] - self.starts[input]);
                 let length = (run - from).min(rest.len());

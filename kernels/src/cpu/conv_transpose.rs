@@ -1,9 +1,10 @@
-//! Transposed convolution: each input element is spread over the output through the window.
+//! Transposed convolution: the window spreads each input element over the output.
 //!
-//! What all elements of the window make of all pixels is one product, of the transposed weights with the image. It is computed
-//! for a chunk of the image and some maps at a time, so that it stays in the second-level cache, and gathered from there: each output row
-//! is the sum of the shifted rows that land on it, those of equal remainder by the stride together, in a fixed order. Where
-//! windows overlap, neighbouring tiles of the output both compute the pixels that reach into both.
+//! One matrix product, of the transposed weights with the image, gives the contribution of every window element for
+//! every pixel. It is computed for a chunk of the image and some output channels at a time, so that it stays in the L2
+//! cache. Each output row is then the sum of the shifted product rows that land on it, in a fixed order. Rows of equal
+//! remainder by the stride are added together. If windows overlap, neighbouring tiles of the output both compute the
+//! pixels that reach into both.
 
 use super::elements::{elements, elements_mut};
 use super::gemm::{Finish, Left, MicroKernel, Panels, Product, Right, View, pack_panels};
@@ -20,49 +21,50 @@ use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Pixels that reach into a tile of output rows, about.
+/// Approximate number of pixels that reach into a tile of output rows.
 const PIXELS: usize = 512;
 
-/// Pixels of a product, at most: more than a panel has.
+/// Maximum pixels of a product: more than a panel has.
 const CHUNK: usize = 1024;
 
-/// Numbers of a thread's workspace at most, 2 MiB, whatever the image's size, the strides and the dilations. Only with so many channels or
-/// so large windows that this is not enough for one panel of the micro-kernel's pixels it is that panel's.
+/// Maximum numbers of a thread's workspace, 2 MiB, independent of the image's size, the strides and the dilations. If
+/// many channels or a large window need more than this for one panel of the micro-kernel's pixels, the workspace is as
+/// large as that panel needs.
 const WORKSPACE: usize = 512 << 10;
 
-/// Columns of the output that a tile of one row has, about.
+/// Approximate columns of the output in a tile of one row.
 const LINE: usize = 4096;
 
-/// Columns of a tile, at most.
+/// Maximum columns of a tile.
 const LONGEST: usize = 32 << 10;
 
-/// Rows of a product that is computed at a time, about.
+/// Approximate rows of a product that is computed at a time.
 const ROWS: usize = 128;
 
-/// Tiles beyond which no finer cut is needed to keep a team busy.
+/// Number of tiles from which no finer cut is needed to keep a team busy.
 const ENOUGH_TILES: usize = 16;
 
 /// Multiply-adds below which a tile is not cut further.
 const TILE_WORK: usize = 1 << 20;
 
-/// A transposed convolution of images of one size.
+/// Kernel of a transposed convolution of images of one size.
 struct ConvTransposeKernel {
     op: ConvTranspose,
     micro: &'static MicroKernel,
-    /// Input channels and output maps of a group.
+    /// Input and output channels of a group.
     channels: usize,
     maps: usize,
     input: [usize; 2],
     window: [usize; 2],
     output: [usize; 2],
-    /// A matrix for each group: the rows are the elements of its maps' windows.
+    /// One matrix per group: the rows are the elements of its output channels' windows.
     weights: PackedInput,
-    /// Maps and pixels of a product, at most.
+    /// Maximum output channels and pixels of a product.
     together: usize,
     chunk: usize,
-    /// Columns of the output that a tile has at most.
+    /// Maximum output columns of a tile.
     line: usize,
-    /// For each image and group a matrix of a row for each map.
+    /// One matrix per image and group, with a row per output channel.
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
@@ -90,7 +92,7 @@ impl ConvTransposeKernel {
         let sizes = op.strides.iter().chain(&op.dilations).chain(&op.pads).chain([&h, &w, &kh, &kw, &oh, &ow]);
         node.require(sizes.into_iter().all(small), "its sizes are below 2³¹")?;
         let (channels, taps) = (c / op.group, kh * kw);
-        // The weights of a group are a matrix that fits the address space, even if there is no channel.
+        // The weights of a group are a matrix that fits the address space, even without channels.
         Shape::new([maps, taps, channels.max(1)])?;
         // Products begin at a block of the micro-kernel's rows.
         let aligned = |maps: &usize| maps.saturating_mul(taps).is_multiple_of(micro.rows);
@@ -98,7 +100,7 @@ impl ConvTransposeKernel {
         let together = (ROWS / unit.saturating_mul(taps).max(1)).max(1) * unit;
         let per_pixel = together.min(maps).saturating_mul(taps).saturating_add(channels);
         let fitting = (WORKSPACE - 3 * LONGEST) / per_pixel.max(1) / micro.columns * micro.columns;
-        // Whole panels: a part of a panel takes as much memory.
+        // Whole panels: a part of a panel takes as much memory as a whole one.
         let most = CHUNK / micro.columns * micro.columns;
         let chunk = fitting.clamp(micro.columns, most).min((h * w).max(1).next_multiple_of(micro.columns));
         Shape::new([per_pixel, chunk])?;
@@ -106,7 +108,7 @@ impl ConvTransposeKernel {
             let reach = (window.max(1) - 1) * op.dilations[axis] + 1;
             reach.saturating_sub(op.strides[axis]).div_ceil(op.strides[axis])
         });
-        // Tiles are of whole rows, unless these are too long, or one row is all there is.
+        // Tiles have whole rows, unless rows are too long or there is only one row.
         let longest = match ow {
             ..=LONGEST if oh > 1 => ow,
             _ => LINE.max(overlap[1].saturating_mul(4 * op.strides[1])).min(LONGEST),
@@ -127,7 +129,7 @@ impl ConvTransposeKernel {
         };
         let down = h.min(high.div_ceil(op.strides[0]) + overlap[0]);
         let work = [channels, taps, across, down].into_iter().fold(1, usize::saturating_mul);
-        // Tiles of fewer maps than a product has would bring the same pixels into panels for little.
+        // Tiles with fewer output channels than a product would pack the same pixels again for little work.
         while grid.tiles() < ENOUGH_TILES
             && grid.tile_rows > together
             && grid.tile_rows.saturating_mul(work) > 2 * TILE_WORK
@@ -155,12 +157,14 @@ impl ConvTransposeKernel {
         })
     }
 
-    /// Where the element at `tap` of the window puts input index 0 along an axis: it may lie outside.
+    /// Returns the position along an axis of input index 0 for the element `tap` of the window. It may lie outside the
+    /// output.
     fn start(&self, axis: usize, tap: usize) -> i64 {
         tap as i64 * self.op.dilations[axis] as i64 - self.op.pads[axis] as i64
     }
 
-    /// The first pixel, of those from `from` on, that element `tap` of the window puts at `outputs` along an axis or behind.
+    /// Returns the first pixel from `from` on that element `tap` of the window puts into `outputs` along an axis, or
+    /// after them.
     fn first(&self, axis: usize, tap: usize, outputs: &Range<usize>, from: usize) -> usize {
         let before = (outputs.start as i64 - self.start(axis, tap)).max(0) as usize;
         before.div_ceil(self.op.strides[axis]).max(from)
@@ -175,8 +179,8 @@ impl ConvTransposeKernel {
         })
     }
 
-    /// The pixels that reach into `outputs` along an axis, and some between, in equal chunks of at most `most`. All outputs take all pixels, so that
-    /// those of neighbouring rows follow each other.
+    /// Returns the pixels that reach into `outputs` along an axis, and some between, in equal chunks of at most `most`.
+    /// If `outputs` is the whole axis, all pixels are returned, so that pixels of neighbouring rows are consecutive.
     fn chunks(&self, axis: usize, outputs: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
         let first = self.first(axis, self.window[axis].saturating_sub(1), &outputs, 0);
         let behind = (outputs.end as i64 - 1 - self.start(axis, 0)).div_euclid(self.op.strides[axis] as i64) + 1;
@@ -188,14 +192,15 @@ impl ConvTransposeKernel {
         chunks.filter(move |chunk| self.reach(axis, chunk, &outputs))
     }
 
-    /// Numbers of a thread's workspace: panels of a chunk, a product, and the sums of a row with another row.
+    /// Returns the sizes of a thread's workspace, in numbers: panels of a chunk, a product, and the sums of a row with
+    /// one more row.
     fn workspace(&self) -> [usize; 3] {
         let taps = self.window[0] * self.window[1];
         let panels = Panels::floats(self.micro.columns, self.channels, self.chunk);
         [panels, self.together * taps * self.chunk, 3 * self.line]
     }
 
-    /// Computes some outputs of some maps.
+    /// Computes a tile: some outputs of some output channels.
     fn compute(&self, tile: &mut Tile<'_, f32>, images: &[f32], weights: PackedMatrices<'_>, extras: &[&[u8]]) {
         let image = self.channels * self.input[0] * self.input[1];
         let image = &images[tile.matrix * image..][..image];
@@ -204,7 +209,7 @@ impl ConvTransposeKernel {
         with_workspace(sizes.iter().sum(), |memory| {
             for outputs in tile.rectangles(self.output[1]) {
                 let across = self.chunks(1, outputs[1].clone(), self.chunk).next().map_or(0, |chunk| chunk.len());
-                // The pixels of a chunk follow each other.
+                // The pixels of a chunk must be consecutive.
                 let most = if across == self.input[1] { self.chunk / across.max(1) } else { 1 };
                 let mut fresh = true;
                 for rows in self.chunks(0, outputs[0].clone(), most) {
@@ -219,13 +224,13 @@ impl ConvTransposeKernel {
         });
     }
 
-    /// Where the elements of a rectangle are in each row of a tile.
+    /// Returns the positions of a rectangle's elements in each row of a tile.
     fn place(&self, tile: &Tile<'_, f32>, [rows, columns]: &[Range<usize>; 2]) -> Range<usize> {
         let start = rows.start * self.output[1] + columns.start - tile.columns.start;
         start..start + rows.len() * columns.len()
     }
 
-    /// Adds up one step for all maps of a tile.
+    /// Adds one step to all output channels of a tile.
     fn add(&self, tile: &mut Tile<'_, f32>, step: &Step<'_>, image: &[f32], weights: Panels<'_>, memory: &mut [f32]) {
         let ([height, width], taps, [rows, columns]) = (self.input, self.window[0] * self.window[1], &step.pixels);
         let (channels, pixels, place) = (self.channels, rows.len() * columns.len(), self.place(tile, step.outputs));
@@ -251,7 +256,7 @@ impl ConvTransposeKernel {
         }
     }
 
-    /// Ends a rectangle of outputs, which is still to be written if it is fresh.
+    /// Finishes a rectangle of outputs: fills it with zeros if no step wrote it, and applies the epilogue.
     fn finish(&self, tile: &mut Tile<'_, f32>, outputs: &[Range<usize>; 2], fresh: bool, extras: &[&[u8]]) {
         let place = self.place(tile, outputs);
         for map in 0..tile.rows.len() {
@@ -267,30 +272,30 @@ impl ConvTransposeKernel {
     }
 }
 
-/// What a chunk of the image adds to some outputs.
+/// Contribution of a chunk of the image to some outputs.
 struct Step<'a> {
-    /// Rows and columns.
+    /// Rows and columns of the outputs.
     outputs: &'a [Range<usize>; 2],
-    /// Rows and columns.
+    /// Rows and columns of the chunk.
     pixels: [Range<usize>; 2],
-    /// Whether the outputs are still to be written.
+    /// Whether no step has written the outputs yet.
     fresh: bool,
 }
 
-/// Computes a whole product of so many rows.
+/// Computes a whole product of `rows` rows.
 fn product(product: Product<'_>, rows: usize, out: &mut [f32]) {
     let columns = out.len().checked_div(rows).unwrap_or(0);
     let grid = Grid { batch: 1, rows, columns, tile_rows: rows, tile_columns: columns };
     Team::solo().run_tiles(out, grid, &|mut tile| product.compute(&mut tile, Finish::Nothing));
 }
 
-/// Adds up the rows of one map.
+/// Sums the product's rows for one output channel.
 struct Gather<'a> {
     kernel: &'a ConvTransposeKernel,
     step: &'a Step<'a>,
-    /// For each element of the window what it makes of the pixels.
+    /// Contributions of each element of the window for each pixel.
     spread: &'a [f32],
-    /// Memory for an output row, ordered by the remainders of columns by the stride, and for another one.
+    /// Memory for an output row, ordered by the remainders of columns by the stride, and for one more row.
     sums: &'a mut [f32],
     out: &'a mut [f32],
 }
@@ -322,7 +327,7 @@ impl Loop for Gather<'_> {
                     let line = &spread[source * width..][..width];
                     let start = kernel.start(1, across) - columns.start as i64 + (pixels[1].start * stride) as i64;
                     let (shift, part) = (start.div_euclid(stride as i64), start.rem_euclid(stride as i64) as usize);
-                    // Column x lands at x + shift of those with this remainder.
+                    // Column x lands at x + shift, among the columns with this remainder.
                     let line = line.get(shift.min(0).unsigned_abs() as usize..).unwrap_or(&[]);
                     let sums = sums.chunks_exact_mut(length).nth(part).unwrap_or(&mut []);
                     let sums = sums.get_mut(shift.max(0) as usize..).unwrap_or(&mut []);
@@ -404,7 +409,7 @@ mod tests {
         }
     }
 
-    /// The kernel for a processor, before it is one of any.
+    /// Returns the typed kernel for a processor.
     fn kernel(
         micro: &'static MicroKernel,
         op: ConvTranspose,
@@ -416,7 +421,7 @@ mod tests {
         ConvTransposeKernel::new(micro, &node, &op, &[false, true]).expect("sizes that fit")
     }
 
-    /// The outputs by the kernel for a processor.
+    /// Returns the outputs of the kernel for a processor.
     fn computed_by(
         micro: &'static MicroKernel,
         op: &ConvTranspose,
@@ -429,7 +434,7 @@ mod tests {
         run_by_teams(&kernel, &node, inputs)
     }
 
-    /// The outputs' size without output padding.
+    /// Returns the outputs' size without output padding.
     fn sizes(op: &ConvTranspose, image: [usize; 2], window: [usize; 2]) -> [usize; 2] {
         [0, 1].map(|axis| {
             let full = (image[axis] - 1) * op.strides[axis] + (window[axis] - 1) * op.dilations[axis] + 1;
@@ -490,7 +495,7 @@ mod tests {
         }
     }
 
-    /// Requires the outputs of small integers to be right for every processor.
+    /// Checks that the outputs of small integers are exact for every processor.
     fn require_exact(op: &ConvTranspose, inputs: &[Tensor; 2], dims: [usize; 4]) {
         let (want, _) = naive(op, &inputs[0], &inputs[1], dims);
         for micro in MicroKernel::of_all_sizes() {
@@ -518,7 +523,7 @@ mod tests {
         }
     }
 
-    /// By the definition, in f64.
+    /// Computes the definition in `f64`.
     fn naive(op: &ConvTranspose, x: &Tensor, weights: &Tensor, [n, m, oh, ow]: [usize; 4]) -> (Vec<f64>, Vec<f64>) {
         let [_, c, h, w] = *x.shape().dims() else { panic!("an image") };
         let [_, per, kh, kw] = *weights.shape().dims() else { panic!("windows") };

@@ -1,9 +1,9 @@
-//! Strided copies: what transposition and slicing have in common.
+//! Strided copies, which transposition and slicing share.
 //!
-//! The output is written in order; the input is read at strides. Neighbouring axes whose strides fit are merged first, so that
-//! most copies are runs of whole memory blocks. Where the output's innermost axis strides through the input while the
-//! axis before it is contiguous there (a matrix transpose), stripes of 16 rows are copied block by block, so that each cache
-//! line is read once; elements of four bytes go through vector registers.
+//! The output is written in order; the input is read at strides. Neighbouring axes whose strides fit are merged first,
+//! so that most copies are runs of whole memory blocks. In a matrix transpose, the output's innermost axis strides
+//! through the input, and the axis before it is contiguous there. Then stripes of 16 rows are copied block by block, so
+//! that each cache line is read once. Elements of four bytes go through vector registers.
 
 use super::elements::{elements, elements_mut};
 use super::{Call, CpuKernel, gemm};
@@ -14,14 +14,14 @@ use bytemuck::Pod;
 /// Elements along one edge of a transposed block.
 const BLOCK: usize = 16;
 
-/// Bytes of the output that one part of a parallel run writes, at least.
+/// Minimum bytes of the output that one part of a parallel run writes.
 const PIECE: usize = 64 << 10;
 
-/// A copy from anywhere in one tensor to the whole of another.
+/// Copy of a strided part of one tensor to the whole of another.
 pub(crate) struct StridedCopy {
-    /// Output dimensions, merged where possible; never empty.
+    /// Output dimensions, merged if possible; never empty.
     dims: Vec<usize>,
-    /// Input distance of neighbours along each of them, in elements.
+    /// Input stride along each of them, in elements.
     strides: Vec<isize>,
     /// Input element of the first output element.
     start: usize,
@@ -30,8 +30,8 @@ pub(crate) struct StridedCopy {
 }
 
 impl StridedCopy {
-    /// A copy whose output element at index `i` is input element `start + Σ iₐ · strides[a]`. The caller knows that all of
-    /// these are within the input.
+    /// Creates a copy whose output element at index `i` is input element `start + Σ iₐ · strides[a]`. The caller knows
+    /// that all of these are within the input.
     pub(crate) fn new(dims: &[usize], strides: &[isize], start: usize, size: usize) -> Self {
         let axes = dims.iter().copied().zip(strides.iter().copied());
         let mut merged = merged(axes, |outer, inner, size| *outer == inner * size as isize);
@@ -42,7 +42,7 @@ impl StridedCopy {
         Self { dims, strides, start, size }
     }
 
-    /// Copies on the call's team, piece by piece of whole lines.
+    /// Copies on the call's team, in pieces of whole lines.
     fn copy<T: Pod + Send + Sync>(&self, call: &mut Call<'_>) {
         let source: &[T] = elements(call.inputs[0]);
         let target: &mut [T] = elements_mut(call.outputs[0]);
@@ -63,14 +63,14 @@ impl StridedCopy {
         });
     }
 
-    /// Lines of a piece; of a transposed matrix whole stripes.
+    /// Returns the lines of a piece: whole stripes of a transposed matrix.
     fn lines(&self, size: usize) -> usize {
         let [_, (columns, right)] = self.matrix();
         let lines = (PIECE / (columns * size)).max(1);
         if right == 1 { lines } else { lines.next_multiple_of(BLOCK) }
     }
 
-    /// The innermost two axes.
+    /// Returns the innermost two axes.
     fn matrix(&self) -> [(usize, isize); 2] {
         let axis = |from_end: usize| {
             let axis = self.dims.len().checked_sub(from_end);
@@ -79,7 +79,8 @@ impl StridedCopy {
         [axis(2), axis(1)]
     }
 
-    /// The input element at which a row of the matrix of this number begins, matrices being counted over the outer axes.
+    /// Returns the input element at which a row of matrix number `matrix` begins. Matrices are counted over the outer
+    /// axes.
     fn offset(&self, mut matrix: usize, row: usize) -> isize {
         let mut offset = self.start as isize + row as isize * self.matrix()[0].1;
         for axis in (0..self.dims.len().saturating_sub(2)).rev() {
@@ -89,7 +90,7 @@ impl StridedCopy {
         offset
     }
 
-    /// Copies lines of one matrix, the first of which begins at element `from`.
+    /// Copies lines of one matrix; the first line begins at element `from`.
     fn copy_lines<T: Pod>(&self, source: &[T], from: isize, target: &mut [T]) {
         let [(_, down), (columns, right)] = self.matrix();
         match (down, right) {

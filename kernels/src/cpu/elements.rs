@@ -1,14 +1,14 @@
-//! Bytes of a call as the elements they hold.
+//! Views of a call's bytes as elements.
 
 use bytemuck::Pod;
 
-/// The elements in `bytes`, whose address a buffer's alignment makes fit for any type. No bytes are no elements,
-/// wherever they lie.
+/// Returns the elements in `bytes`, whose address is aligned for any type because it is a buffer's. Empty `bytes` may
+/// lie anywhere and give no elements.
 pub(crate) fn elements<T: Pod>(bytes: &[u8]) -> &[T] {
     if bytes.is_empty() { &[] } else { bytemuck::cast_slice(bytes) }
 }
 
-/// As [`elements`], to write.
+/// Returns the elements in `bytes` for writing, as [`elements`] does.
 pub(crate) fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     if bytes.is_empty() { &mut [] } else { bytemuck::cast_slice_mut(bytes) }
 }

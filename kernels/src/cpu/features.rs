@@ -1,6 +1,7 @@
-//! The features of x86 processors that kernels may use: all that this one has, or fewer in tests.
+//! Features of x86 processors that kernels may use: all features of this processor, or fewer in tests.
 //!
-//! With `ANABRANCH_TEST_ISA=baseline` or `avx2` the tests of this crate run as on a processor without the later instruction sets.
+//! With `ANABRANCH_TEST_ISA=baseline` or `avx2`, the tests of this crate run as on a processor without the later
+//! instruction sets.
 
 /// Whether kernels may use all of these features.
 macro_rules! has {

@@ -1,7 +1,7 @@
 //! Discrete Fourier transforms of lines, by the fast transforms of `rustfft`, which take O(n log n) for any length.
 //!
-//! Lines of either type are transformed in `f64` and rounded once. A part of the lines has memory of its own within the scratch memory, so
-//! that how much is taken does not depend on the number of threads.
+//! Lines of either type are transformed in `f64` and rounded once. Each part of the lines has its own section of the
+//! scratch memory, so that the amount of memory does not depend on the number of threads.
 
 use super::elements::elements_mut;
 use super::map::{from_f64, to_f64};
@@ -13,14 +13,14 @@ use num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftPlanner};
 use std::sync::Arc;
 
-/// Parts into which lines are cut at most.
+/// Maximum parts into which lines are cut.
 const PARTS: usize = 16;
 
 struct FourierKernel {
     op: Fourier,
-    /// Lines.
+    /// Number of lines.
     count: usize,
-    /// Elements of a line that is read, and of one that is made; and whether they have imaginary parts.
+    /// Elements of a line that is read, and of a line that is made; and whether they have imaginary parts.
     read: (usize, bool),
     made: (usize, bool),
     dtype: DType,
@@ -42,8 +42,9 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Fourier) -> Result<Box<dyn CpuKernel
     Ok(Box::new(FourierKernel { op: op.clone(), count, read, made, dtype: node.inputs[0].dtype, transform }))
 }
 
-/// Bytes of a transform's tables at most: for each level of small factors as many numbers as it has places, which is three times the length
-/// in all. The rest of the length becomes a convolution (Bluestein 1970) up to four times as long, with tables of its own.
+/// Returns the maximum bytes of a transform's tables. Each level of small factors has as many numbers as positions, at
+/// most three times the length in all. The rest of the length becomes a convolution (Bluestein 1970) up to four times
+/// as long, with its own tables.
 fn table_bytes(length: usize) -> usize {
     let mut rest = length.max(1);
     for factor in [2, 3, 5, 7, 11] {
@@ -56,12 +57,12 @@ fn table_bytes(length: usize) -> usize {
 }
 
 impl FourierKernel {
-    /// Lines of a part, and the complex numbers of its memory: a line, and what the transform needs beside it.
+    /// Returns the lines of a part, and the complex numbers of its memory: a line, and the transform's own scratch.
     fn parts(&self) -> (usize, usize) {
         (self.count.div_ceil(PARTS).max(1), self.op.length + self.transform.get_inplace_scratch_len())
     }
 
-    /// Transforms a line in memory of so many complex numbers.
+    /// Transforms a line in `memory`.
     fn line(&self, source: &[u8], target: &mut [u8], memory: &mut [Complex<f64>]) {
         let (line, scratch) = memory.split_at_mut(self.op.length);
         self.load(source, line);
@@ -78,7 +79,8 @@ impl FourierKernel {
         }
     }
 
-    /// Brings the elements of a line in place, zeros behind them. A real result is of half a spectrum, whose other half is its mirror image.
+    /// Loads the elements of a line, followed by zeros. A real result comes from half a spectrum; the other half is its
+    /// mirror image.
     fn load(&self, source: &[u8], line: &mut [Complex<f64>]) {
         let (read, complex) = self.read;
         let numbers: &mut [f64] = bytemuck::cast_slice_mut(line);
@@ -134,7 +136,7 @@ mod tests {
     use crate::{DType, Tensor};
     use std::f64::consts::PI;
 
-    /// By the definition: lines of pairs.
+    /// Computes the definition, for lines of pairs.
     fn naive(line: &[[f64; 2]], length: usize, inverse: bool) -> Vec<[f64; 2]> {
         let sign = if inverse { 1.0 } else { -1.0 };
         let term = |at: usize, to: usize| {

@@ -6,16 +6,16 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{Gather, NodeSpec};
 
-/// Slices of one axis, chosen by a list of indices.
+/// Kernel that gathers slices of one axis, chosen by a list of indices.
 struct SliceGather {
-    /// Slices along the axis.
+    /// Number of slices along the axis.
     count: usize,
     /// Bytes of one slice for one index of the axes before.
     run: usize,
     indices: DType,
 }
 
-/// Single elements along one axis.
+/// Kernel that gathers single elements along one axis.
 struct ElementGather {
     input: Vec<usize>,
     strides: Vec<usize>,
@@ -43,7 +43,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Gather) -> Box<dyn CpuKernel> {
     Box::new(SliceGather { count: dims[op.axis], run: inner * size, indices: indices.dtype })
 }
 
-/// The index at a position, counted from the front.
+/// Returns the index at a position, counted from the front.
 fn index(indices: &[u8], dtype: DType, at: usize, count: usize) -> Result<usize, KernelError> {
     let given = match dtype {
         DType::I32 => i64::from(elements::<i32>(indices)[at]),

@@ -1,20 +1,20 @@
-//! Sums and extremes of slices, in 32 lanes that are then combined pairwise: one tree, whatever the processor.
+//! Sums and extremes of slices, in 32 lanes that are then combined pairwise: the same tree on every processor.
 
 pub(super) use super::vector::LANES;
 use super::vector::{Isa, Loop, joined, vectorised};
 use bytemuck::Pod;
 
-/// Numbers that are folded side by side: two vectors, or each addition would wait for the one before.
+/// Numbers that are folded side by side: two vectors, because with one vector each addition would wait for the last.
 const SIDE_BY_SIDE: usize = 2 * LANES;
 
-/// Elements after which a partial result is set aside, so that long sums keep their accuracy.
+/// Elements after which a partial result is set aside, so that long sums stay accurate.
 const BLOCK: usize = 4096;
 
-/// A way of folding numbers into one: associative up to rounding, and commutative.
+/// Fold of numbers into one number: associative up to rounding, and commutative.
 pub(super) trait Fold: Copy {
     type Number: Pod;
 
-    /// What folding nothing gives.
+    /// Returns the fold of no elements.
     fn empty(self) -> Self::Number;
 
     /// Folds one more element in. Inlined always.
@@ -23,10 +23,11 @@ pub(super) trait Fold: Copy {
     /// Folds two results into one. Inlined always.
     fn join(self, a: Self::Number, b: Self::Number) -> Self::Number;
 
-    /// Folds so many results into one, pairwise; in which pairs is each fold's own, the same on every processor. Inlined always.
+    /// Folds all lanes into one result, pairwise. Each fold chooses its pairs, the same on every processor. Inlined
+    /// always.
     #[inline(always)]
     fn join_all<I: Isa>(self, mut lanes: [Self::Number; SIDE_BY_SIDE]) -> Self::Number {
-        // Those half of them apart, then those a quarter apart, and so on.
+        // Lanes half of them apart first, then a quarter apart, and so on.
         let mut width = SIDE_BY_SIDE;
         while width > 1 {
             width /= 2;
@@ -43,7 +44,7 @@ pub(super) fn fold<F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
     if data.len() <= BLOCK { vectorised(Block { fold, data }) } else { of_halves(fold, data) }
 }
 
-/// [`fold`] for use inside of a [`Loop`]. Inlined always.
+/// Folds like [`fold`], inside a [`Loop`]. Inlined always.
 #[inline(always)]
 pub(super) fn fold_inside<I: Isa, F: Fold>(fold: F, data: &[F::Number]) -> F::Number {
     if data.len() <= BLOCK { Block { fold, data }.run::<I>() } else { of_halves(fold, data) }
@@ -80,14 +81,15 @@ impl<F: Fold> Loop for Block<'_, F> {
     }
 }
 
-/// [`Fold::join_all`] of sums: those half of them apart, then neighbours, in vectors.
+/// Returns [`Fold::join_all`] of sums: lanes half of them apart, then neighbours, in vectors.
 #[inline(always)]
 fn total<I: Isa>(lanes: [f32; SIDE_BY_SIDE]) -> f32 {
     let halves = lanes.as_chunks().0;
     joined::<I>(I::sum(I::load(&halves[0]), I::load(&halves[1])), I::sum)
 }
 
-/// The greatest number, or the least; NaN if there is one. Of none the infinity that is never found. O(n).
+/// Returns the greatest or the least number; NaN if there is a NaN. An empty slice gives −∞ for the greatest and ∞ for
+/// the least. O(n).
 pub(super) fn extreme<const GREATEST: bool>(data: &[f32]) -> f32 {
     let (found, suspect) = vectorised(Extreme::<GREATEST>(data));
     if suspect && data.iter().any(|x| x.is_nan()) { f32::NAN } else { found }
@@ -104,16 +106,17 @@ impl<const GREATEST: bool> Loop for Extreme<'_, GREATEST> {
     }
 }
 
-/// How far beyond an element of a row of `count` what is asked for lies while the row is in work: the next row, of which processors fetch nothing by
-/// themselves where it begins another page; nothing of long rows, two of which the second-level cache would not hold beside their results.
+/// Returns the prefetch distance in elements for rows of `count` elements: one row, because hardware prefetchers stop
+/// at page boundaries. Returns 0, no prefetch, for rows so long that two of them and their results exceed the L2 cache.
 pub(super) fn next_row(count: usize) -> usize {
     if count <= LONG_ROW { count } else { 0 }
 }
 
-/// Elements of a row from which on the next one is not asked for: 128 KiB.
+/// Maximum elements of a row whose next row is prefetched: 128 KiB.
 const LONG_ROW: usize = 32 << 10;
 
-/// The greatest number, or the least, of those that are not NaN, and whether one may be: one is not finite. Inlined always.
+/// Returns the greatest or the least number that is not NaN, and whether there may be a NaN because a number is not
+/// finite. Inlined always.
 #[inline(always)]
 pub(super) fn extreme_inside<I: Isa, const GREATEST: bool>(data: &[f32]) -> (f32, bool) {
     let empty = if GREATEST { f32::NEG_INFINITY } else { f32::INFINITY };
@@ -137,13 +140,13 @@ pub(super) fn extreme_inside<I: Isa, const GREATEST: bool>(data: &[f32]) -> (f32
     (joined::<I>(most, beyond::<I, GREATEST>), joined::<I>(zeros, I::sum) != 0.0)
 }
 
-/// The greater, or the lesser; `b` if one is NaN.
+/// Returns the greater or the lesser; `b` if either is NaN.
 #[inline(always)]
 fn beyond<I: Isa, const GREATEST: bool>(a: I::Vector, b: I::Vector) -> I::Vector {
     if GREATEST { I::greater(a, b) } else { I::lesser(a, b) }
 }
 
-/// A fold by functions.
+/// Fold by functions.
 #[derive(Clone, Copy)]
 pub(super) struct By<T, A, J> {
     pub(super) empty: T,
@@ -169,10 +172,10 @@ impl<T: Pod, A: Fn(T, T) -> T + Copy, J: Fn(T, T) -> T + Copy> Fold for By<T, A,
     }
 }
 
-/// The sum: distances from nothing, which are the elements as they are.
+/// Sum of elements: their distances from 0.
 pub(super) const SUM: DistancesFrom = DistancesFrom(0.0);
 
-/// The sum of the distances from a number.
+/// Sum of the distances from a number.
 #[derive(Clone, Copy)]
 pub(super) struct DistancesFrom(pub(super) f32);
 
@@ -199,7 +202,7 @@ impl Fold for DistancesFrom {
     }
 }
 
-/// The sum of the squared distances from a number.
+/// Sum of the squared distances from a number.
 #[derive(Clone, Copy)]
 pub(super) struct SquaresAround(pub(super) f32);
 

@@ -1,8 +1,8 @@
-//! The orders in which kernels keep constants: how large they are, how they are made, and which kernels can share one.
+//! Layouts in which kernels keep constants: their sizes, how they are packed, and which kernels can share one.
 //!
-//! Products read both operands panel by panel (see `gemm`): the columns of the right-hand matrix, or the rows of the left-hand
-//! one, in panels of a fixed width, step by step. What such a panel holds does not depend on which of the two it is, on the other
-//! operand or on the batch, so that a constant that several kernels read in one layout is kept once.
+//! Products read both operands panel by panel (see `gemm`). Panels hold the columns of the right-hand matrix, or the
+//! rows of the left-hand matrix, at a fixed width, step by step. The content of a panel depends on neither the side,
+//! nor the other operand, nor the batch. A constant that several kernels read in one layout is therefore kept once.
 
 use super::conv::transform_filters;
 use super::elements::{elements, elements_mut};
@@ -15,18 +15,20 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The layout of a constant operand of products: stacked matrices in panels, of `f32` or, where kernels widen them, of fewer bits.
+/// Layout of a constant operand of products.
+///
+/// The constant is a stack of matrices in panels, of `f32` or of fewer bits if kernels widen them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Layout {
-    /// Stacked matrices.
+    /// Number of stacked matrices.
     matrices: usize,
     /// Lines of each matrix, which lie across the panels: columns of B, rows of A.
     lines: usize,
     /// Elements of each line, one for each step of the product's depth.
     depth: usize,
-    /// Lines of a panel.
+    /// Number of lines in a panel.
     width: usize,
-    /// Where the elements are before they are packed.
+    /// Order of the elements before they are packed.
     source: Source,
 }
 
@@ -36,63 +38,68 @@ enum Source {
     Steps,
     /// `[lines, depth]`.
     Lines,
-    /// `[lines, depth / taps, taps]`, to be brought into the order `[taps, depth / taps]` of each line.
+    /// `[lines, depth / taps, taps]`, reordered to `[taps, depth / taps]` in each line.
     Windows { taps: usize },
     /// `[lines, stride bytes]`, or `[depth, lines]` without a stride: numbers of fewer bits than 32, which stay as they are.
     Narrow { bits: usize, stride: Option<usize> },
-    /// `[depth, lines]` of 8-bit integers, four steps of a line beside each other; moved by 128 if `flip`.
+    /// `[depth, lines]` of 8-bit integers, four steps of a line next to each other; 128 is added if `flip`.
     Quads { flip: bool },
-    /// `[lines, depth / taps, taps]` of 8-bit integers, each line by itself (see `integer::pack_filters`); moved by 128 if `flip`.
+    /// `[lines, depth / taps, taps]` of 8-bit integers, each line by itself (see `integer::pack_filters`); 128 is added
+    /// if `flip`.
     Integers { taps: usize, flip: bool },
-    /// `[maps, depth, 3 × 3]`: filters whose values at each position are a matrix for each panel of maps.
+    /// `[maps, depth, 3 × 3]`: filters whose values at each position form a matrix per panel of output channels.
     Filters { filtering: Filtering, maps: usize },
 }
 
-/// A constant input that a kernel keeps in a layout of its own.
+/// Constant input that a kernel keeps in its own layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// The input.
+    /// Index of the input.
     pub input: usize,
-    /// The layout.
+    /// Layout of the constant.
     pub layout: Layout,
 }
 
 impl Layout {
-    /// Right-hand matrices of `depth × columns`, or stored transposed.
+    /// Returns the layout of right-hand matrices of `depth × columns`, or stored transposed.
     pub(super) fn right(matrices: usize, [depth, columns]: [usize; 2], transposed: bool, width: usize) -> Self {
         let source = if transposed { Source::Lines } else { Source::Steps };
         Self { matrices, lines: columns, depth, width, source }
     }
 
-    /// The weights `[groups, maps, channels, taps]` of a convolution, each group a matrix of `maps` lines.
+    /// Returns the layout of a convolution's weights `[groups, maps, channels, taps]`: each group is a matrix of `maps`
+    /// lines.
     pub(super) fn windows([groups, maps, channels, taps]: [usize; 4], width: usize) -> Self {
         let source = if taps == 1 || channels == 1 { Source::Lines } else { Source::Windows { taps } };
         Self { matrices: groups, lines: maps, depth: channels * taps, width, source }
     }
 
-    /// The weights `[maps, channels, 3 × 3]` of a convolution by minimal filtering: for each panel of maps, one matrix for each position.
+    /// Returns the layout of weights `[maps, channels, 3 × 3]` for the Winograd algorithm. Each panel of output
+    /// channels has one matrix for each position.
     pub(super) fn filters([maps, channels]: [usize; 2], filtering: Filtering, width: usize) -> Self {
         let matrices = maps.div_ceil(width) * filtering.positions();
         Self { matrices, lines: width, depth: channels, width, source: Source::Filters { filtering, maps } }
     }
 
-    /// Right-hand matrix of `depth × columns` elements of `bits` bits: stored row by row, or column by column `stride` bytes apart.
+    /// Returns the layout of a right-hand matrix of `depth × columns` elements of `bits` bits. It is stored row by row,
+    /// or column by column with `stride` bytes between columns.
     pub(super) fn narrow([depth, columns]: [usize; 2], bits: usize, stride: Option<usize>) -> Self {
         Self { matrices: 1, lines: columns, depth, width: narrow::PANEL, source: Source::Narrow { bits, stride } }
     }
 
-    /// Right-hand matrices of `depth × columns` 8-bit integers, which are moved by 128 if `flip`.
+    /// Returns the layout of right-hand matrices of `depth × columns` 8-bit integers, to which 128 is added if `flip`.
     pub(super) fn quads(matrices: usize, [depth, columns]: [usize; 2], flip: bool) -> Self {
         Self { matrices, lines: columns, depth, width: integer::PANEL, source: Source::Quads { flip } }
     }
 
-    /// The weights `[groups, maps, channels, taps]` of a convolution of 8-bit integers, which are moved by 128 if `flip`.
+    /// Returns the layout of the weights `[groups, maps, channels, taps]` of an 8-bit integer convolution, to which 128
+    /// is added if `flip`.
     pub(super) fn filters_of_integers([groups, maps, channels, taps]: [usize; 4], flip: bool) -> Self {
         let source = Source::Integers { taps, flip };
         Self { matrices: 1, lines: groups * maps, depth: channels * taps, width: 1, source }
     }
 
-    /// Bytes of the packed constant.
+    /// Returns the bytes of the packed constant.
     pub fn bytes(&self) -> usize {
         match self.source {
             Source::Narrow { bits, .. } => narrow::panel_bytes(self.depth, bits) * self.lines.div_ceil(self.width),
@@ -102,7 +109,7 @@ impl Layout {
         }
     }
 
-    /// Bytes of a matrix of 8-bit integers.
+    /// Returns the bytes of a matrix of 8-bit integers.
     fn quads_bytes(&self) -> usize {
         integer::panel_bytes(self.depth) * self.lines.div_ceil(self.width)
     }
@@ -110,7 +117,7 @@ impl Layout {
     /// Packs the elements `raw` into `packed`, which has [`bytes`](Self::bytes) bytes. O(elements).
     ///
     /// # Panics
-    /// If either has another size than the layout's.
+    /// If `raw` or `packed` has a size other than the layout's.
     pub fn pack(&self, raw: &[u8], packed: &mut [u8]) {
         let (matrices, matrix) = self.raw();
         assert_eq!(raw.len(), matrices * matrix, "a constant is of its spec's size");
@@ -118,8 +125,8 @@ impl Layout {
         self.pieces(raw.len()).for_each(|piece| self.pack_piece(&piece, &raw[piece.clone()], packed));
     }
 
-    /// Where the raw constant can be cut so that its pieces can be packed one by one: ranges of its bytes, in order, of about `bytes`
-    /// bytes or less. None lies in two matrices.
+    /// Returns ranges of the raw constant's bytes that can be packed one by one. They are in order, have about `bytes`
+    /// bytes or less, and none spans two matrices.
     pub fn pieces(&self, bytes: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let unit = match self.source {
             Source::Steps => self.lines * size_of::<f32>(),
@@ -137,7 +144,7 @@ impl Layout {
         (0..matrices).flat_map(starts).map(move |(at, start)| at + start..at + matrix.min(start + length))
     }
 
-    /// Matrices of the raw constant, and bytes of each.
+    /// Returns the number of matrices of the raw constant, and the bytes of each.
     fn raw(&self) -> (usize, usize) {
         match self.source {
             Source::Filters { maps, .. } => (1, maps * self.depth * 9 * size_of::<f32>()),
@@ -148,10 +155,11 @@ impl Layout {
         }
     }
 
-    /// Packs one of the [`pieces`](Self::pieces), whose bytes are `raw`, to its place in `packed`. O(elements of the piece).
+    /// Packs one of the [`pieces`](Self::pieces), whose bytes are `raw`, to its position in `packed`. O(elements of the
+    /// piece).
     ///
     /// # Panics
-    /// If it is none of them, or `packed` has another size than the layout's.
+    /// If `piece` is not one of the pieces, or `packed` has a size other than the layout's.
     pub fn pack_piece(&self, piece: &Range<usize>, raw: &[u8], packed: &mut [u8]) {
         assert_eq!(packed.len(), self.bytes(), "packed constants are of their layout's size");
         let Self { lines, depth, width, .. } = *self;
@@ -186,7 +194,7 @@ impl Layout {
             pack_rows(raw, start / lines, [depth, lines, width], packed);
             return;
         }
-        // A panel's lines at a time are brought into order, so that no second copy of the whole is made.
+        // Orders the lines of one panel at a time, so that there is no second copy of the whole constant.
         let mut ordered = Vec::new();
         for (lines, panel) in raw.chunks(panel).zip(packed[start / panel * panel..].chunks_exact_mut(panel)) {
             let mut lines = lines;
@@ -202,7 +210,7 @@ impl Layout {
         }
     }
 
-    /// Matrix `index` of a constant in this layout; those that follow come behind it.
+    /// Returns matrix `index` of a constant in this layout, and the matrices after it.
     pub(super) fn panels<'a>(&self, packed: &'a [u8], index: usize) -> Panels<'a> {
         let first = index * self.matrix_floats();
         Panels::new(&elements(packed)[first..], self.depth, self.lines, self.width)
@@ -213,7 +221,7 @@ impl Layout {
     }
 }
 
-/// A constant input of a kernel in its layout, once the kernel has been given it.
+/// Constant input of a kernel in its layout, once the kernel has received it.
 pub(super) struct Packed {
     pub(super) packing: Packing,
     buffer: Option<Arc<Buffer>>,
@@ -224,19 +232,19 @@ impl Packed {
         Self { packing: Packing { input, layout }, buffer: None }
     }
 
-    /// Takes the packed constant, if it is of the layout's size.
+    /// Takes the packed constant, if it has the layout's size.
     pub(super) fn keep(&mut self, buffer: &Arc<Buffer>) {
         self.buffer = Some(Arc::clone(buffer)).filter(|buffer| buffer.len() == self.packing.layout.bytes());
     }
 
     /// # Errors
-    /// If the kernel has not been given the constant.
+    /// If the kernel has not received the constant.
     pub(super) fn check(&self) -> Result<(), KernelError> {
         let missing = || KernelError::Packed { input: self.packing.input };
         self.buffer.as_ref().map(|_| ()).ok_or_else(missing)
     }
 
-    /// Matrix `index` of it, after [`check`](Self::check).
+    /// Returns its matrix `index`, after [`check`](Self::check).
     pub(super) fn panels(&self, index: usize) -> Panels<'_> {
         self.packing.layout.panels(self.bytes(), index)
     }
@@ -246,7 +254,7 @@ impl Packed {
     }
 }
 
-/// An input that a kernel reads only in a layout: packed once if it never changes, else by every call.
+/// Input that a kernel reads only in a layout: packed once if it is constant, else by every call.
 pub(super) struct PackedInput {
     packed: Packed,
     constant: bool,
@@ -257,25 +265,25 @@ impl PackedInput {
         Self { packed: Packed::new(input, layout), constant: constants.get(input) == Some(&true) }
     }
 
-    /// What the kernel wants packed ahead.
+    /// Returns the constants that the kernel needs packed.
     pub(super) fn packings(&self) -> Vec<Packing> {
         self.constant.then(|| self.packed.packing.clone()).into_iter().collect()
     }
 
-    /// Takes what [`packings`](Self::packings) lists.
+    /// Takes the constants that [`packings`](Self::packings) lists.
     pub(super) fn keep(&mut self, packed: &[Arc<Buffer>]) {
         packed.iter().for_each(|packed| self.packed.keep(packed));
     }
 
-    /// Numbers of scratch memory that [`matrices`](Self::matrices) needs.
+    /// Returns the numbers of scratch memory that [`matrices`](Self::matrices) needs.
     pub(super) fn scratch_floats(&self) -> usize {
         if self.constant { 0 } else { self.packed.packing.layout.bytes() / size_of::<f32>() }
     }
 
-    /// The matrices in panels, of a call with these inputs.
+    /// Returns the matrices in panels, of a call with these inputs.
     ///
     /// # Errors
-    /// If the kernel has not been given the constant.
+    /// If the kernel has not received the constant.
     pub(super) fn matrices<'a>(
         &'a self,
         inputs: &[&[u8]],
@@ -300,7 +308,7 @@ pub(super) struct PackedMatrices<'a> {
 }
 
 impl<'a> PackedMatrices<'a> {
-    /// The packed constant as it is.
+    /// Returns the packed constant unchanged.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.packed
     }
@@ -331,7 +339,7 @@ mod tests {
         packed
     }
 
-    /// The element of a line at a step.
+    /// Returns the element of a line at a step.
     fn found(panels: &Panels<'_>, step: usize, line: usize) -> f32 {
         panels.from(step, line)[0]
     }
@@ -372,7 +380,7 @@ mod tests {
             let packed = packed(&layout, &data);
             let positions = filtering.positions();
             for (map, channel) in (0..maps).flat_map(|map| (0..channels).map(move |channel| (map, channel))) {
-                // A filter's values at the points (∞, ∞) are its last element.
+                // A filter's value at the points (∞, ∞) is its last element.
                 let panels = layout.panels(packed.bytes(), map / width * positions + positions - 1);
                 let element = data[(map * channels + channel) * 9 + 8];
                 assert_eq!(
@@ -384,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Compiled models keep packed constants: other bytes than these want another [`crate::VERSION`].
+    /// Compiled models keep packed constants: if these bytes change, [`crate::VERSION`] must change too.
     #[test]
     fn packed_bytes_are_those_of_this_version() {
         assert_eq!(crate::VERSION, 17, "what is packed may be other bytes now: write down their hashes");

@@ -1,7 +1,7 @@
-//! Kernels for CPUs: one file a kernel, all run by a [`Team`] of threads that share a cache.
+//! Kernels for CPUs: one file per kernel. A [`Team`] of threads that share a cache runs each of them.
 //!
-//! A kernel's result has the same bits whatever the number of threads: work is cut by the shapes alone, never by the
-//! number of threads, and every reduction has a fixed tree.
+//! A kernel's result has the same bits for any number of threads. The shapes alone decide how work is cut, and every
+//! reduction has a fixed tree.
 
 mod arg_reduce;
 mod block;
@@ -55,29 +55,30 @@ use crate::tensor::{Buffer, Tensor};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// One node, ready to be run any number of times.
+/// Kernel of one node, ready to run any number of times.
 pub trait CpuKernel: Send + Sync {
-    /// Bytes of scratch memory that a call needs, aligned as a [`Buffer`].
+    /// Returns the bytes of scratch memory that a call needs, aligned as a [`Buffer`].
     fn scratch_bytes(&self) -> usize {
         0
     }
 
-    /// Bytes of tables that the kernel keeps between calls, beside its packed constants.
+    /// Returns the bytes of tables that the kernel keeps between calls, without its packed constants.
     fn resident_bytes(&self) -> usize {
         0
     }
 
-    /// The constants that the kernel wants in layouts of its own. It is given them by [`keep`](Self::keep).
+    /// Returns the constants that the kernel needs in its own layouts. [`keep`](Self::keep) passes them to it.
     fn packings(&self) -> Vec<Packing> {
         Vec::new()
     }
 
-    /// Takes what [`packings`](Self::packings) lists, in its order and of its layouts' sizes, before the first run.
+    /// Takes the constants that [`packings`](Self::packings) lists, in its order and of its layouts' sizes, before the
+    /// first run.
     fn keep(&mut self, packed: &[Arc<Buffer>]) {
         debug_assert!(packed.is_empty(), "only kernels that ask for packed constants are given some");
     }
 
-    /// Whether calls must give `input` as it is: not so for a constant of which only packed forms are read.
+    /// Whether calls must pass `input` unpacked. False for a constant of which the kernel reads only packed forms.
     fn reads(&self, input: usize) -> bool {
         self.packings().iter().all(|packing| packing.input != input)
     }
@@ -85,32 +86,32 @@ pub trait CpuKernel: Send + Sync {
     /// Computes the rows `call.rows` of the outputs.
     ///
     /// # Errors
-    /// If an element's value makes the op undefined ([`KernelError::Value`]), or a packed constant was not given.
+    /// If an element's value makes the op undefined ([`KernelError::Value`]), or a packed constant is missing.
     fn run(&self, call: Call<'_>) -> Result<(), KernelError>;
 }
 
-/// What one execution of a kernel reads and writes.
+/// Data of one execution of a kernel.
 pub struct Call<'a> {
-    /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
+    /// Bytes of each input; for a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
     /// that the kernel does not [read](CpuKernel::reads) may be empty.
     pub inputs: &'a [&'a [u8]],
-    /// Bytes of each output; only the rows at hand. What they hold before is undefined; all of it is written. The output of
-    /// a reduction at the end of a block is given whole, and written by the call for the last row.
+    /// Bytes of each output; only the rows at hand. Their content before the call is undefined; the call writes all of
+    /// it. The output of a reduction at the end of a block is passed whole, and the call for the last row writes it.
     pub outputs: &'a mut [&'a mut [u8]],
-    /// The rows at hand; `0..1` for a node that does not divide into rows.
+    /// Rows at hand; `0..1` for a node that does not divide into rows.
     pub rows: Range<usize>,
     /// At least [`CpuKernel::scratch_bytes`] bytes, undefined before the first row. Calls for consecutive ranges of one
-    /// node's rows are made in order and with the same scratch memory, whose content stays from one to the next: a block
-    /// that ends in a reduction keeps there what it has reduced so far.
+    /// node's rows are made in order and with the same scratch memory, which keeps its content between them. A block
+    /// that ends in a reduction keeps its partial result there.
     pub scratch: &'a mut [u8],
-    /// The threads to use.
+    /// Threads to use.
     pub team: &'a Team,
 }
 
-/// Builds the kernel for a node and gives it its constants: for each input, its value if that never changes.
+/// Builds the kernel for a node and passes its constants to it. `constants` holds the value of each constant input.
 ///
 /// # Errors
-/// As [`prepare`].
+/// The errors of [`prepare`].
 pub fn prepare_with(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box<dyn CpuKernel>, KernelError> {
     let constant: Vec<bool> = constants.iter().map(Option::is_some).collect();
     let mut kernel = prepare(node, &constant)?;
@@ -118,7 +119,7 @@ pub fn prepare_with(node: &NodeSpec, constants: &[Option<Tensor>]) -> Result<Box
     Ok(kernel)
 }
 
-/// Gives a kernel the constants that it wants packed.
+/// Passes a kernel the constants that it needs packed.
 fn pack<'a>(kernel: &mut dyn CpuKernel, constant: impl Fn(usize) -> Option<&'a [u8]>) {
     let packed = |packing: &Packing| {
         let mut packed = Buffer::zeroed(packing.layout.bytes());
@@ -131,8 +132,8 @@ fn pack<'a>(kernel: &mut dyn CpuKernel, constant: impl Fn(usize) -> Option<&'a [
     kernel.keep(&packed);
 }
 
-/// Builds the kernel for a node from types and shapes alone. `constants` says for each input whether it never changes; such
-/// ones the kernel may want [packed](CpuKernel::packings).
+/// Builds the kernel for a node from types and shapes alone. `constants` says for each input whether it is constant;
+/// the kernel may need constant inputs [packed](CpuKernel::packings).
 ///
 /// # Errors
 /// If the node does not fit its op's definition, or there is no CPU kernel for its types.
@@ -157,7 +158,7 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
     if !any_type && node.is_f64() {
         return double::prepare(node);
     }
-    // Products of integers are told apart where products are prepared.
+    // Preparing products checks their integer types.
     let sound = any_type || node.is_f32() || matches!(node.op, Op::MatMul(_));
     node.require(sound, "its tensors are to be all f32 or all f64")?;
     Ok(match &node.op {

@@ -12,13 +12,13 @@ use crate::op::{NodeSpec, Normalize};
 /// Elements that are worth a hand-over to another thread.
 const PIECE: usize = 16_384;
 
-/// Normalisation of rows of `columns` elements.
+/// Kernel that normalises rows of `columns` elements.
 struct NormalizeKernel {
     columns: usize,
     epsilon: f32,
     center: bool,
     epilogue: Option<Epilogue>,
-    /// The output's last dimension, by which the epilogue counts rows.
+    /// Last dimension of the output, by which the epilogue counts rows.
     width: usize,
 }
 
@@ -30,11 +30,11 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Normalize) -> Result<Box<dyn CpuKern
     Ok(Box::new(NormalizeKernel { columns, epsilon: op.epsilon, center: op.center, epilogue, width }))
 }
 
-/// Whole rows.
+/// Loop over whole rows.
 struct Rows<'a> {
     kernel: &'a NormalizeKernel,
     source: &'a [f32],
-    /// What becomes of each then.
+    /// Simple form of the epilogue, if it has one.
     form: Option<Beside<'a>>,
     target: &'a mut [f32],
 }
@@ -47,7 +47,8 @@ impl Loop for Rows<'_> {
         let Self { kernel: NormalizeKernel { columns, epsilon, center, .. }, source, form, target } = self;
         let (count, next) = (*columns as f32, next_row(*columns));
         for (source, target) in source.chunks_exact(*columns).zip(target.chunks_exact_mut(*columns)) {
-            // From the row's first element, or rounding a mean would be as much as what nearly equal elements differ by.
+            // Distances are measured from the row's first element. Otherwise the rounding of the mean could equal the
+            // differences between nearly equal elements.
             let from = source[0];
             let mean = if *center { from + fold_inside::<I, _>(DistancesFrom(from), source) / count } else { 0.0 };
             let variance = fold_inside::<I, _>(SquaresAround(mean), source) / count;
@@ -68,7 +69,7 @@ impl Loop for Rows<'_> {
     }
 }
 
-/// A row whose squares `f32` cannot hold, or whose elements are not finite.
+/// Normalises a row whose squares overflow `f32`, or whose elements are not finite.
 #[inline(never)]
 fn wide_row(source: &[f32], epsilon: f32, center: bool, target: &mut [f32]) {
     let mean =
@@ -89,7 +90,7 @@ impl CpuKernel for NormalizeKernel {
         let extras = &call.inputs[1..];
         let form = self.epilogue.as_ref().and_then(|epilogue| epilogue.beside_rows(self.columns, extras));
         call.team.run_pieces(target, rows * self.columns, &|piece, target| {
-            // Counted from the first row at hand, as the epilogue's windowed operands are.
+            // Positions count from the first row at hand, as the epilogue's windowed operands do.
             let start = piece * rows * self.columns;
             let source = &source[start..][..target.len()];
             match &self.epilogue {
@@ -163,7 +164,7 @@ mod tests {
 
     #[test]
     fn scale_and_bias_follow_the_outputs_shape() {
-        // An instance norm: rows are channels of the image, the scale is one number a channel.
+        // An instance norm: rows are channels of the image, and the scale is one number per channel.
         let input = tensor(DType::F32, &[1, 2, 3, 4], |i| (i * i % 23) as f64);
         let scale = tensor(DType::F32, &[2, 1, 1], |i| [2.0, -3.0][i]);
         let epilogue = Some(Expression::binary(Binary::Multiply));

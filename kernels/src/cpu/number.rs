@@ -1,4 +1,4 @@
-//! How numbers of each type are folded by reductions.
+//! Folds of each number type for reductions.
 
 use super::lanes::{self, By, SUM, SquaresAround};
 use super::vector::{Isa, Loop, vectorised};
@@ -6,26 +6,26 @@ use crate::dtype::{DType, Element};
 use crate::op::ReduceKind;
 use bytemuck::Pod;
 
-/// A type of numbers that reductions work on.
+/// Number type that reductions work on.
 pub(super) trait Number: Pod + Send + Sync {
-    /// The tensor type whose elements are this type.
+    /// Tensor type whose elements are this type.
     const DTYPE: DType;
 
-    /// Folds elements, but for what [`Self::finish`] does in the end.
+    /// Folds elements, without the final step in [`Self::finish`].
     fn fold(kind: ReduceKind, elements: &[Self]) -> Self;
 
-    /// Whether folds of parts can be joined without an error beyond rounding. Integers lose what follows the point of each
-    /// part's [`ReduceKind::LogSumExp`], and the sum for a [`ReduceKind::Mean`] may need more bits than they have.
+    /// Whether folds of parts can be joined without an error beyond rounding. Integers lose the fraction of each part's
+    /// [`ReduceKind::LogSumExp`], and the sum for a [`ReduceKind::Mean`] may need more bits than they have.
     fn joins(kind: ReduceKind) -> bool;
 
-    /// Folds two folds into one, where the kind [joins](Self::joins).
+    /// Joins two folds into one, if the kind [joins](Self::joins).
     fn join(kind: ReduceKind, a: Self, b: Self) -> Self;
 
-    /// Folds neighbouring columns, each into its element of `target`: element `i` of the row at `start` is
+    /// Folds neighbouring columns, each into its element of `target`. Element `i` of the row at `start` is
     /// `source[start + i]`, for each of `starts`. Only for kinds that join, and not for [`ReduceKind::LogSumExp`].
     fn fold_rows(kind: ReduceKind, source: &[Self], starts: impl Iterator<Item = usize>, target: &mut [Self]);
 
-    /// Makes the result of what was folded from `count` elements.
+    /// Returns the result for `folded`, the fold of `count` elements.
     fn finish(kind: ReduceKind, folded: Self, count: usize) -> Self;
 }
 
@@ -34,15 +34,15 @@ fn folded<T: Pod>(elements: &[T], empty: T, add: impl Fn(T, T) -> T + Copy, join
     lanes::fold(By { empty, add, join }, elements)
 }
 
-/// The greater of two; NaN if one is.
+/// Returns the greater of two; NaN if either is NaN.
 #[inline(always)]
 pub(super) fn greater<T: PartialOrd + Copy>(a: T, b: T) -> T {
-    // A NaN in `a` stays because nothing is greater. The test of `b` waits for no fold before.
+    // A NaN in `a` stays because nothing is greater. The test of `b` does not wait for the fold before.
     let most = if b > a { b } else { a };
     if is_nan(&b) { b } else { most }
 }
 
-/// The lesser of two; NaN if one is.
+/// Returns the lesser of two; NaN if either is NaN.
 #[inline(always)]
 pub(super) fn less<T: PartialOrd + Copy>(a: T, b: T) -> T {
     let least = if b < a { b } else { a };
@@ -54,7 +54,7 @@ fn is_nan<T: PartialOrd>(value: &T) -> bool {
     value.partial_cmp(value).is_none()
 }
 
-/// [`Number::fold_rows`] by `add`, from `empty`.
+/// Computes [`Number::fold_rows`] by `add`, from `empty`.
 fn rows<T: Pod>(
     source: &[T],
     starts: impl Iterator<Item = usize>,
@@ -83,7 +83,7 @@ impl<T: Pod, S: Iterator<Item = usize>, A: Fn(T, T) -> T> Loop for Rows<'_, T, S
         target.fill(empty);
         let width = target.len();
         let row = |start: usize| &source[start..start + width];
-        // Four at a time, or each would load and store the sums.
+        // Four rows at a time; otherwise each row would load and store the sums.
         while let Some(first) = starts.next() {
             let others: [Option<usize>; 3] = std::array::from_fn(|_| starts.next());
             if let [Some(b), Some(c), Some(d)] = others {

@@ -1,14 +1,14 @@
-//! Elements of any type as unsigned integers of the same order.
+//! Unsigned integers that have the same order as elements of any type.
 
 use super::elements::elements;
 use crate::dtype::DType;
 use bytemuck::Pod;
 use half::{bf16, f16};
 
-/// Writes what `make` makes of the position and the key of each element.
+/// Writes `make(position, key)` for each element.
 ///
-/// A key is greater the greater the element is. NaN is the greatest, and both zeros have one key. Keys of elements of at most
-/// 4 bytes are less than 2³².
+/// A key is greater the greater the element is. NaN is the greatest, and both zeros have the same key. Keys of elements
+/// of at most 4 bytes are less than 2³².
 #[inline(always)]
 pub fn keys<K>(dtype: DType, bytes: &[u8], to: &mut [K], make: impl Fn(usize, u64) -> K) {
     match dtype {
@@ -31,14 +31,14 @@ pub fn keys<K>(dtype: DType, bytes: &[u8], to: &mut [K], make: impl Fn(usize, u6
     }
 }
 
-/// The [key](keys) of one element.
+/// Returns the [key](keys) of one element.
 pub(super) fn key(dtype: DType, element: &[u8]) -> u64 {
     let mut found = [0];
     keys(dtype, element, &mut found, |_, key| key);
     found[0]
 }
 
-/// The [key](keys) of what is not a number, if elements can be that.
+/// Returns the [key](keys) of NaN, if the type has NaN.
 pub(super) fn of_nan(dtype: DType) -> Option<u64> {
     match dtype {
         DType::F64 => Some(of_f64(f64::NAN)),

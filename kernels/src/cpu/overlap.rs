@@ -1,13 +1,13 @@
-//! Boxes in the plane, and whether one of them overlaps another too much.
+//! Boxes in the plane, and a test whether one of them overlaps another too much.
 
 use super::vector::{Isa, Loop, vectorised};
 use std::collections::TryReserveError;
 use std::ops::Range;
 
-/// Boxes that are compared before the next look whether one was found.
+/// Number of boxes that are compared between two checks for a result.
 const TOGETHER: usize = 32;
 
-/// A box by its least and greatest coordinates, with its area.
+/// Box with its least and greatest coordinates, and its area.
 #[derive(Clone, Copy, Debug)]
 pub struct Rectangle {
     low: [f32; 2],
@@ -16,7 +16,7 @@ pub struct Rectangle {
 }
 
 impl Rectangle {
-    /// The box of two opposite corners, whichever they are.
+    /// Creates the box of two opposite corners, in any order.
     pub fn of_corners(one: [f32; 2], other: [f32; 2]) -> Self {
         let sorted = |axis: usize| match one[axis] >= other[axis] {
             true => (other[axis], one[axis]),
@@ -26,7 +26,7 @@ impl Rectangle {
         Self::new([left, top], [right, bottom])
     }
 
-    /// The box around a centre. If a size is negative, it overlaps nothing.
+    /// Creates the box around a centre. A box of negative size overlaps nothing.
     pub fn around(center: [f32; 2], size: [f32; 2]) -> Self {
         let [half_x, half_y] = size.map(|size| size / 2.0);
         let [x, y] = center;
@@ -38,7 +38,7 @@ impl Rectangle {
     }
 }
 
-/// A list of boxes, with each coordinate in a list of its own.
+/// List of boxes, with a separate list for each coordinate.
 #[derive(Debug, Default)]
 pub struct Rectangles {
     low: [Vec<f32>; 2],
@@ -50,10 +50,10 @@ impl Rectangles {
     /// Bytes of a box.
     pub const BYTES: usize = 5 * size_of::<f32>();
 
-    /// Makes room for so many more boxes.
+    /// Reserves memory for `more` boxes.
     ///
     /// # Errors
-    /// If the system has not so much memory left.
+    /// If the system has not enough memory.
     pub fn try_reserve(&mut self, more: usize) -> Result<(), TryReserveError> {
         let Self { low: [a, b], high: [c, d], area } = self;
         [a, b, c, d, area].into_iter().try_for_each(|list| list.try_reserve(more))
@@ -68,7 +68,7 @@ impl Rectangles {
         self.area.push(one.area);
     }
 
-    /// The number of boxes.
+    /// Returns the number of boxes.
     pub fn len(&self) -> usize {
         self.area.len()
     }
@@ -112,7 +112,7 @@ impl Loop for Search<'_> {
     }
 }
 
-/// Whether two boxes overlap too much. Written without branches, and so that NaN decides as it does in ONNX Runtime.
+/// Whether two boxes overlap too much. The code has no branches, and treats NaN as ONNX Runtime does.
 #[inline(always)]
 fn is_over([left, top, right, bottom, area]: [f32; 5], one: &Rectangle, most: f32) -> bool {
     let greater = |a: f32, b: f32| if a < b { b } else { a };

@@ -6,10 +6,10 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Pad, PadMode};
 use bytemuck::Pod;
 
-/// Elements of the output that one part of a parallel run writes, about.
+/// Approximate elements of the output that one part of a parallel run writes.
 const PIECE: usize = 16 << 10;
 
-/// For each axis: the input index of each output index, or `None` in a constant border.
+/// Kernel of a pad: for each axis the input index of each output index, or `None` in a constant border.
 struct PadKernel {
     sources: Vec<Vec<Option<usize>>>,
     strides: Vec<usize>,
@@ -25,7 +25,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, K
         let (size, count) = (input.dims()[axis], output.dims()[axis]);
         node.require(size > 0 || count == 0 || matches!(op.mode, PadMode::Constant(_)), "an empty axis has no edge")?;
         let of = |index: usize| source(op.mode, index as isize, *before, size);
-        // What is mirrored twice lies at the ends.
+        // Indices that would be mirrored twice are at the ends.
         let sound = count == 0 || (of(0).is_some() && of(count - 1).is_some());
         node.require(sound, "its borders are not narrower than what they mirror")?;
         sources.push(node.table((0..count).map(|index| of(index).flatten()))?);
@@ -42,7 +42,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pad) -> Result<Box<dyn CpuKernel>, K
     Ok(Box::new(PadKernel { sources, strides, value, size: dtype.size() }))
 }
 
-/// The source of an index: `Some(None)` for the constant, `None` if a mirrored index would be mirrored twice.
+/// Returns the source of an index: `Some(None)` for the constant, `None` if the index would be mirrored twice.
 fn source(mode: PadMode, index: isize, before: isize, size: usize) -> Option<Option<usize>> {
     let at = index.checked_sub(before)?;
     let last = size as isize - 1;
@@ -84,7 +84,7 @@ impl PadKernel {
         });
     }
 
-    /// The input offset of an output row, or `None` if it is border.
+    /// Returns the input offset of an output row, or `None` if the row is border.
     fn row(&self, outer: &[Vec<Option<usize>>], mut row: usize) -> Option<usize> {
         let mut offset = 0;
         for (axis, sources) in outer.iter().enumerate().rev() {

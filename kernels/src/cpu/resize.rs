@@ -1,7 +1,9 @@
-//! Resize: each output element a weighted sum of at most 4 × 4 neighbours, the weights of rows and columns being known ahead.
+//! Resize: each output element is a weighted sum of at most 4 × 4 neighbours. The weights of rows and columns are
+//! computed in advance.
 //!
-//! An input row is resized along its width once, and the output rows are sums of such. With a whole factor, weights recur along a row:
-//! columns of equal weights are computed together, as vectors, and then brought into their order.
+//! Each input row is resized along its width once, and the output rows are weighted sums of these rows. With a whole
+//! factor, weights recur along a row. Columns of equal weights are then computed together, as vectors, and put into
+//! order afterwards.
 
 use super::elements::{elements, elements_mut};
 use super::strided::{add_every, interleave, repeat};
@@ -15,22 +17,23 @@ use std::ops::Range;
 /// Elements of the output that are worth a hand-over to another thread.
 const PIECE: usize = 8192;
 
-/// The output columns between the borders, in which neighbours and weights recur: those of a column are those of the column
-/// `period` before, `advance` columns further.
+/// Output columns between the borders, in which neighbours and weights recur.
+///
+/// The taps of a column are those of the column `period` before, moved by `advance` input columns.
 #[derive(Clone, Debug, PartialEq)]
 struct Pattern {
     columns: Range<usize>,
     period: usize,
     advance: usize,
-    /// Whether all columns of a period have the same only neighbour.
+    /// Whether all columns of a period have the same single neighbour.
     repeats: bool,
 }
 
-/// Patterns that are looked for: of factors 1, 2, 3, 4, 8, ½, ⅓ and ¼.
+/// Patterns that are recognised: those of factors 1, 2, 3, 4, 8, ½, ⅓ and ¼.
 const PATTERNS: [(usize, usize); 8] = [(1, 1), (2, 1), (3, 1), (4, 1), (8, 1), (1, 2), (1, 3), (1, 4)];
 
 impl Pattern {
-    /// The pattern of most columns, if there is one.
+    /// Returns the pattern of most columns, if there is one.
     fn of(columns: &[Taps]) -> Option<Self> {
         PATTERNS.into_iter().find_map(|(period, advance)| {
             let recurs = |at: &usize| columns.get(at + period).is_some_and(|next| *next == columns[*at].moved(advance));
@@ -45,7 +48,7 @@ impl Pattern {
     }
 }
 
-/// A resampling of planes of one size.
+/// Kernel that resamples planes of one size.
 struct ResizeKernel {
     rows: Vec<Taps>,
     columns: Vec<Taps>,
@@ -62,7 +65,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>
     Ok(Box::new(ResizeKernel { rows, pattern: Pattern::of(&columns), columns, input }))
 }
 
-/// Neighbouring output rows of one plane.
+/// Loop over neighbouring output rows of one plane.
 struct Rows<'a> {
     kernel: &'a ResizeKernel,
     plane: &'a [f32],
@@ -75,18 +78,19 @@ struct Rows<'a> {
 impl Loop for Rows<'_> {
     type Output = ();
 
-    /// Resizes each input row that is needed along its width, once, and adds up those. The weight of an only neighbour is 1.
+    /// Resizes each needed input row along its width, once, and adds the weighted results. A single neighbour has
+    /// weight 1.
     #[inline(always)]
     fn run<I: Isa>(self) {
         let (width, wide) = (self.kernel.input[1], self.kernel.columns.len());
         let line = |row: usize| &self.plane[row * width..][..width];
         let (across, parts) = self.memory.split_at_mut(NEIGHBOURS * wide);
-        // At most four neighbours follow each other, so that each has a place of its own.
+        // At most four consecutive neighbours are in use, so each has its own slot.
         let mut present = [usize::MAX; NEIGHBOURS];
         for (at, taps) in self.rows.iter().enumerate() {
             let (before, out) = self.out.split_at_mut(at * wide);
             let out = &mut out[..wide];
-            // Of rows with one neighbour the others' places and the weights say nothing.
+            // For a row with one neighbour, the weights and the remaining indices have no meaning.
             let is_same = |last: &Taps| match taps.count {
                 1 => last.count == 1 && last.indices[0] == taps.indices[0],
                 _ => last == taps,
@@ -142,7 +146,7 @@ impl ResizeKernel {
     }
 }
 
-/// Output columns without a pattern.
+/// Computes output columns without a pattern.
 #[inline(always)]
 fn one_by_one(line: &[f32], columns: &[Taps], out: &mut [f32]) {
     for (taps, out) in columns.iter().zip(out) {
@@ -188,7 +192,7 @@ mod tests {
     use crate::cpu::testing::{computed, tensor};
     use crate::op::{Coordinates, Interpolation, NearestRounding, Op, cubic_weights};
 
-    /// One row `1 2 3 4`, resized in width.
+    /// Resizes one row `1 2 3 4` along its width.
     fn resized(interpolation: Interpolation, coordinates: Coordinates, out: usize) -> Vec<f32> {
         let input = tensor(DType::F32, &[1, 1, 1, 4], |i| i as f64 + 1.0);
         let op = Op::Resize(Resize { interpolation, coordinates, scales: [1.0, out as f64 / 4.0] });
@@ -216,7 +220,7 @@ mod tests {
         assert!((cubic_weights(-0.75, 0.3).iter().sum::<f64>() - 1.0).abs() < 1e-6);
     }
 
-    /// By the definition, in f64: the element at a place of one plane.
+    /// Computes the definition in `f64`: the element at a position of one plane.
     fn naive(op: &Resize, x: &[f32], [h, w]: [usize; 2], [oh, ow]: [usize; 2], at: usize) -> f64 {
         let taps: [Taps; 2] = [op.taps(0, at / ow, h, oh), op.taps(1, at % ow, w, ow)];
         let weighted = |axis: usize, value: &dyn Fn(usize) -> f64| -> f64 {

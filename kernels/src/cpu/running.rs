@@ -1,7 +1,8 @@
-//! Running sums and products: each element along an axis joined with those before it, one after the other.
+//! Running sums and products: each element along an axis is joined with all elements before it, in order.
 //!
-//! Floats are joined in `f64`, and each result is rounded to their type: a sum of many elements loses little, and a product that is zero
-//! in the end does not overflow before. Integers wrap. One line, or up to [`CHUNK`] side by side, are one part of the work at least.
+//! Floats are joined in `f64`, and each result is rounded to their type. A sum of many elements therefore loses little,
+//! and a product that ends at zero does not overflow before. Integers wrap. The smallest part of the work is one line,
+//! or up to [`CHUNK`] lines side by side.
 
 use super::map::{from_f64, from_i64, to_f64, to_i64};
 use super::team::{Grid, Tile};
@@ -14,7 +15,7 @@ use std::ops::Range;
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
 
-/// Bytes that are worth a part.
+/// Bytes of data that are worth a part.
 const PIECE: usize = 64 << 10;
 
 struct RunningKernel {
@@ -66,7 +67,7 @@ impl CpuKernel for RunningKernel {
 }
 
 impl RunningKernel {
-    /// Computes the lines along the columns of a tile, from the stack of slices that it is of.
+    /// Computes the lines along the columns of a tile, from its stack of slices.
     fn columns(&self, source: &[u8], target: Tile<'_, u8>) {
         let multiply = self.op.multiply;
         if self.dtype.is_float() {
@@ -93,7 +94,7 @@ impl RunningKernel {
         }
     }
 
-    /// One line whose elements follow each other.
+    /// Computes one line whose elements are consecutive.
     fn line<T: Copy + Default>(&self, source: &[u8], target: &mut [u8], numbers: &Numbers<T>) {
         let (mut values, mut sum) = ([T::default(); CHUNK], numbers.neutral);
         let bytes = CHUNK * self.dtype.size();
@@ -112,7 +113,7 @@ impl RunningKernel {
         }
     }
 
-    /// Up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
+    /// Computes up to [`CHUNK`] lines side by side: these bytes of the tile's rows.
     fn lines<T: Copy + Default>(
         &self,
         source: &[u8],
@@ -133,7 +134,8 @@ impl RunningKernel {
         }
     }
 
-    /// Joins an element with what is before it, and puts the result in its place: without the element itself if it is left out.
+    /// Joins an element with the elements before it, and replaces it by the result; an exclusive result leaves out the
+    /// element itself.
     #[inline(always)]
     fn join<T: Copy>(&self, sum: &mut T, value: &mut T, numbers: &Numbers<T>) {
         let joined = (numbers.join)(*sum, *value);

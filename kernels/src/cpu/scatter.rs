@@ -1,4 +1,4 @@
-//! Scatter: slices of a tensor replaced by, or combined with, those of another, one update after the other.
+//! Scatter: slices of a tensor are replaced by, or combined with, slices of another, one update after the other.
 
 use super::elements::elements;
 use super::map::{from_f64, from_i64, to_f64, to_i64};
@@ -11,14 +11,14 @@ use crate::op::{NodeSpec, Scatter, ScatterKind};
 /// Elements that are converted at a time.
 const CHUNK: usize = 64;
 
-/// What becomes of a former element and an update.
+/// Function of an old element and an update.
 type Join<T> = fn(T, T) -> T;
 
 struct ScatterKernel {
     kind: ScatterKind,
-    /// Slices of the tensor.
+    /// Number of slices of the tensor.
     count: usize,
-    /// Bytes of one.
+    /// Bytes of a slice.
     run: usize,
     dtype: DType,
 }
@@ -49,7 +49,7 @@ impl CpuKernel for ScatterKernel {
 
 impl ScatterKernel {
     fn combine(&self, old: &mut [u8], new: &[u8]) {
-        // `U64` travels in the bits of `i64`, which only an order sees.
+        // `i64` carries the bits of `u64`; only comparisons need the difference.
         let unsigned = self.dtype == DType::U64;
         let (floats, integers): (Join<f64>, Join<i64>) = match self.kind {
             ScatterKind::Replace => return old.copy_from_slice(new),
@@ -66,7 +66,8 @@ impl ScatterKernel {
         }
     }
 
-    /// Combines elements as numbers of one type. Of two numbers of a narrower float `f64` rounds sum and product as that would itself.
+    /// Combines elements as numbers of one type. For narrower floats, sums and products in `f64` round to the same
+    /// results as their own arithmetic.
     fn combine_as<T: Copy + Default>(
         &self,
         old: &mut [u8],

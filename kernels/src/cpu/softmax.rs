@@ -1,4 +1,4 @@
-//! Softmax: exponentials over their sum, both relative to the greatest element so that nothing overflows.
+//! Softmax: exponentials divided by their sum, both relative to the greatest element so that nothing overflows.
 
 use super::elements::{elements, elements_mut};
 use super::lanes::{extreme_inside, next_row};
@@ -12,7 +12,7 @@ use crate::op::{NodeSpec, Softmax};
 /// Elements that are worth a hand-over to another thread.
 const PIECE: usize = 8192;
 
-/// Softmax along an axis of `count` elements that are `inner` apart.
+/// Kernel of a softmax along an axis of `count` elements that are `inner` apart.
 struct SoftmaxKernel {
     count: usize,
     inner: usize,
@@ -25,13 +25,13 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Softmax) -> Box<dyn CpuKernel> {
     Box::new(SoftmaxKernel { count: dims[op.axis], inner: dims[op.axis + 1..].iter().product(), log: op.log })
 }
 
-/// Numbers that are worked on together: two vectors, or each step would wait for the one before.
+/// Numbers that are computed together: two vectors, because with one vector each step would wait for the last.
 const BLOCK: usize = 2 * LANES;
 
-/// Elements after which a partial sum is set aside, so that long sums keep their accuracy.
+/// Elements after which a partial sum is set aside, so that long sums stay accurate.
 const PART: usize = 4096;
 
-/// Distributions of `count` elements that lie side by side.
+/// Loop over distributions of `count` elements that lie side by side.
 struct Rows<'a> {
     data: &'a [f32],
     count: usize,
@@ -46,7 +46,7 @@ impl Loop for Rows<'_> {
     fn run<I: Isa>(self) {
         let Self { data, count, log, out } = self;
         for (out, data) in out.chunks_exact_mut(count).zip(data.chunks_exact(count)) {
-            // What is NaN does not count: it makes the sum NaN.
+            // The maximum may ignore NaN, because a NaN makes the sum NaN.
             let (most, _) = extreme_inside::<I, true>(data);
             let mut sum = 0.0;
             let next = next_row(count);
@@ -54,7 +54,7 @@ impl Loop for Rows<'_> {
                 sum += exponentials::<I>(data, most, out, next);
             }
             if log {
-                // In this order nothing is lost to a great distance of all elements from 0.
+                // This order loses no precision if all elements are far from 0.
                 let log = sum.ln();
                 out.iter_mut().zip(data).for_each(|(out, x)| *out = (*x - most) - log);
             } else {
@@ -65,10 +65,11 @@ impl Loop for Rows<'_> {
     }
 }
 
-/// `out = e^(x − most)`, and their sum. What lies `next` elements further in both is asked for, as it is the next row.
+/// Computes `out = e^(x − most)` and returns the sum. Data `next` elements ahead, in the next row, is prefetched from
+/// both.
 #[inline(always)]
 fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32], next: usize) -> f32 {
-    // Vectors by name, which stay in registers where an array of sums does not.
+    // Two named vectors stay in registers; an array of sums does not.
     let (mut low, mut high) = (I::splat(0.0), I::splat(0.0));
     let (blocks, rest) = data.as_chunks::<BLOCK>();
     let (made, last) = out.as_chunks_mut::<BLOCK>();
@@ -95,7 +96,7 @@ fn exponentials<I: Isa>(data: &[f32], most: f32, out: &mut [f32], next: usize) -
     joined::<I>(I::sum(low, high), I::sum)
 }
 
-/// `e^(x − most)` in each lane.
+/// Returns `e^(x − most)` in each lane.
 #[inline(always)]
 fn exponential<I: Isa>(block: &[f32; LANES], most: f32) -> I::Vector {
     let mut made = [0.0; LANES];

@@ -1,31 +1,31 @@
 //! Sorting on a team: runs of a fixed length are sorted, then merged in pairs, each merge in pieces.
 //!
-//! Runs and pieces follow from lengths alone, and each piece is one part of a run of the team. So the work can be interrupted within a
-//! millisecond or two, and the result does not depend on the number of threads.
+//! Lengths alone decide runs and pieces, and each piece is one part of a run of the team. The work can therefore be
+//! interrupted within a millisecond or two, and the result does not depend on the number of threads.
 
 use super::Team;
 use bytemuck::Pod;
 use std::cmp::Ordering;
 use std::ops::{BitOr, Shl, Shr};
 
-/// A key with the position of its element: it is less if the key is, or if the keys are equal and the position is.
+/// Key with the position of its element: ordered by key, then by position.
 pub trait Ranked:
     Ord + Pod + Send + Sync + BitOr<Output = Self> + Shl<u32, Output = Self> + Shr<u32, Output = Self>
 {
-    /// The greatest.
+    /// Greatest value.
     const LAST: Self;
 
     /// Joins a key and a position, which must fit.
     fn new(key: u64, position: usize) -> Self;
 
-    /// The key.
+    /// Returns the key.
     fn key(self) -> u64;
 
-    /// The position.
+    /// Returns the position.
     fn position(self) -> usize;
 }
 
-/// Half a word each: for keys and positions less than 2³².
+/// Half a word each, for keys and positions less than 2³².
 impl Ranked for u64 {
     const LAST: Self = u64::MAX;
 
@@ -65,12 +65,12 @@ impl Ranked for u128 {
     }
 }
 
-/// Sorts `items` on a team, in runs of `run` items. Items that compare equal may change places.
+/// Sorts `items` on a team, in runs of `run` items. Items that compare equal may be reordered.
 ///
-/// `spare` is overwritten. If the team is interrupted, both hold items in no order. O(n log n) comparisons.
+/// `spare` is overwritten. If the team is interrupted, the order of both is undefined. O(n log n) comparisons.
 ///
 /// # Panics
-/// If `spare` has another length than `items`.
+/// If `spare` differs from `items` in length.
 pub fn sort<T: Copy + Send + Sync>(
     team: &Team,
     items: &mut [T],
@@ -101,7 +101,7 @@ pub fn sort<T: Copy + Send + Sync>(
     }
 }
 
-/// Writes the items of both sorted lists, merged, from `start` on, as many as fit.
+/// Writes the merge of both sorted lists from position `start` on, as much as fits.
 fn merge<T: Copy>(left: &[T], right: &[T], start: usize, piece: &mut [T], compare: impl Fn(&T, &T) -> Ordering) {
     let mut i = of_left(left, right, start, &compare);
     let (mut j, mut at) = (start - i, 0);

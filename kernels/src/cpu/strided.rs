@@ -1,16 +1,16 @@
-//! Rows of which every so manieth element is read or written: what resizing and transposed convolution have in common.
+//! Strided reads and writes of rows, which resizing and transposed convolution share.
 //!
-//! All functions are inlined always, for [`Loop`](super::vector::Loop)s.
+//! All functions are inlined always, for use in [`Loop`](super::vector::Loop)s.
 
 use super::vector::Isa;
 
-/// `sums[i] += weight · source[i · step]`, as far as both reach.
+/// Computes `sums[i] += weight · source[i · step]`, as far as both slices reach.
 #[inline(always)]
 pub(super) fn add_every<I: Isa>(sums: &mut [f32], source: &[f32], step: usize, weight: f32) {
     let add = |(sum, x): (&mut f32, &f32)| *sum = I::fused(weight, *x, *sum);
     match step {
         1 => sums.iter_mut().zip(source).for_each(add),
-        // Pairs become vectors, which a step of unknown length does not.
+        // Pairs become vectors; a step of unknown length does not.
         2 => {
             let (pairs, rest) = source.as_chunks::<2>();
             let (whole, last) = sums.split_at_mut(sums.len().min(pairs.len()));
@@ -21,10 +21,10 @@ pub(super) fn add_every<I: Isa>(sums: &mut [f32], source: &[f32], step: usize, w
     }
 }
 
-/// Writes each element so many times, one after the other. `out` has as many elements as that makes.
+/// Writes each element `times` times in a row. `out` has exactly as many elements.
 #[inline(always)]
 pub(super) fn repeat(elements: &[f32], times: usize, out: &mut [f32]) {
-    // Arrays become vectors, which chunks of unknown length do not.
+    // Arrays become vectors; chunks of unknown length do not.
     match times {
         1 => out.copy_from_slice(elements),
         2 => out.as_chunks_mut().0.iter_mut().zip(elements).for_each(|(out, x)| *out = [*x; 2]),
@@ -33,8 +33,8 @@ pub(super) fn repeat(elements: &[f32], times: usize, out: &mut [f32]) {
     }
 }
 
-/// Brings parts, one for each remainder of a column by their number, into the order of columns. Each part has `length` elements, the
-/// number of columns divided by that of parts and rounded up.
+/// Interleaves parts: part `p` holds the columns whose remainder by the number of parts is `p`. Each part has `length`
+/// elements, the number of columns divided by the number of parts and rounded up.
 #[inline(always)]
 pub(super) fn interleave(parts: &[f32], length: usize, out: &mut [f32]) {
     match parts.len().checked_div(length) {

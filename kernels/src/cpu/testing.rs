@@ -1,4 +1,4 @@
-//! Running kernels in tests, in every way that must give the same bits.
+//! Runs kernels in tests, in all configurations that must give the same bits.
 
 use super::{Call, CpuKernel, Team, prepare_with};
 use crate::dtype::{DType, Element};
@@ -8,24 +8,25 @@ use crate::shape::Shape;
 use crate::tensor::{Buffer, Tensor, TensorSpec};
 use std::sync::{Arc, LazyLock};
 
-/// A shape that is known to be sound.
+/// Creates a shape that is known to be sound.
 pub(crate) fn shape(dims: &[usize]) -> Shape {
     Shape::new(dims).expect("a test's shape is small")
 }
 
-/// An `f32` tensor's type.
+/// Creates the spec of an `f32` tensor.
 pub(crate) fn spec(dims: &[usize]) -> TensorSpec {
     TensorSpec::new(DType::F32, shape(dims))
 }
 
-/// A member of a block, of `f32` tensors: where its inputs come from and under which shapes it reads them.
+/// Creates a member of a block of `f32` tensors, with the source of each input and the shape under which it is read.
 pub(crate) fn member(op: Op, inputs: &[(Operand, &[usize])], output: &[usize]) -> Member {
     let read = inputs.iter().map(|(_, dims)| spec(dims)).collect();
     let inputs = inputs.iter().map(|(operand, _)| *operand).collect();
     Member { spec: NodeSpec { op, inputs: read, outputs: vec![spec(output)] }, inputs }
 }
 
-/// The outputs of a block by its members one after the other on whole tensors, as `run` computes a node's only output.
+/// Returns the outputs of a block whose members run one after the other on whole tensors; `run` computes a node's only
+/// output.
 pub(crate) fn one_by_one(
     node: &NodeSpec,
     inputs: &[Tensor],
@@ -47,7 +48,7 @@ pub(crate) fn one_by_one(
     block.outputs.iter().map(|at| made[*at].clone()).collect()
 }
 
-/// A tensor whose element `i` is `value(i)`, converted to `dtype`.
+/// Creates a tensor whose element `i` is `value(i)`, converted to `dtype`.
 pub(crate) fn tensor(dtype: DType, dims: &[usize], value: impl Fn(usize) -> f64) -> Tensor {
     let spec = TensorSpec::new(dtype, shape(dims));
     let values: Vec<f64> = (0..spec.shape.elements()).map(value).collect();
@@ -56,20 +57,20 @@ pub(crate) fn tensor(dtype: DType, dims: &[usize], value: impl Fn(usize) -> f64)
     Tensor::new(spec, Arc::new(buffer)).expect("made by the spec")
 }
 
-/// A tensor's elements, converted.
+/// Returns a tensor's elements, converted.
 pub(crate) fn numbers(tensor: &Tensor) -> Vec<f64> {
     let mut numbers = vec![0.0; tensor.shape().elements()];
     super::map::to_f64(tensor.dtype(), tensor.bytes(), &mut numbers);
     numbers
 }
 
-/// A node of these inputs and one output.
+/// Creates a node of these inputs and one output.
 pub(crate) fn node(op: Op, inputs: &[Tensor], dtype: DType, output: &[usize]) -> NodeSpec {
     let outputs = vec![TensorSpec::new(dtype, shape(output))];
     NodeSpec { op, inputs: inputs.iter().map(|input| input.spec().clone()).collect(), outputs }
 }
 
-/// The elements of an op's only output, by [`run_all_ways`].
+/// Returns the elements of an op's only output, by [`run_all_ways`].
 pub(crate) fn computed<T: Element>(op: Op, inputs: &[Tensor], output: &[usize]) -> Vec<T> {
     let made = run_all_ways(&node(op, inputs, T::DTYPE, output), inputs).remove(0);
     made.elements().expect("as asked for").to_vec()
@@ -80,8 +81,8 @@ pub(crate) fn run(node: &NodeSpec, inputs: &[Tensor]) -> Result<Vec<Tensor>, Ker
     run_with(node, inputs, &vec![None; inputs.len()], &Team::solo(), usize::MAX)
 }
 
-/// Runs a node on 1, 2 and 4 threads, whole and by windows of 1 and of 7 rows, and with all inputs constant, and
-/// requires the same bits.
+/// Runs a node on 1, 2 and 4 threads, whole and by windows of 1 and of 7 rows, and with all inputs constant. Checks
+/// that the bits are the same.
 pub(crate) fn run_all_ways(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Tensor> {
     static TEAMS: LazyLock<[Team; 3]> = LazyLock::new(|| [1, 2, 4].map(|threads| Team::new(threads, |_| {})));
     let [solo, ..] = &*TEAMS;
@@ -137,7 +138,7 @@ pub(crate) fn run_calls(
     run_kernel(&*prepare_with(node, constants)?, node, inputs, team, bounds)
 }
 
-/// As [`run_calls`] of a kernel that is ready. What it keeps it is not given again.
+/// Runs a prepared kernel like [`run_calls`]. Constants that it keeps are not passed again.
 pub(crate) fn run_kernel<'t>(
     kernel: &dyn CpuKernel,
     node: &NodeSpec,
@@ -150,7 +151,7 @@ pub(crate) fn run_kernel<'t>(
     let plan = node.row_plan();
     let all = plan.as_ref().map_or(1, |plan| plan.rows);
     let is_windowed = |input: usize| plan.as_ref().is_some_and(|plan| plan.windowed[input]);
-    // What a block reduces everything to is given whole.
+    // The output of a reduction at the end of a block is passed whole.
     let reduced = matches!(&node.op, Op::Block(block) if block.ends_in_reduction()).then(|| outputs.len() - 1);
     for rows in bounds.windows(2).map(|pair| pair[0]..pair[1]) {
         let part = |bytes: usize| bytes / all * rows.start..bytes / all * rows.end;
@@ -171,7 +172,7 @@ pub(crate) fn run_kernel<'t>(
     Ok(specs.zip(outputs).map(|(s, b)| Tensor::new(s, Arc::new(b)).expect("made by the spec")).collect())
 }
 
-/// Memory as a call may find it.
+/// Returns memory with the arbitrary content that a call may find.
 fn garbage(bytes: usize) -> Buffer {
     let mut buffer = Buffer::zeroed(bytes);
     buffer.bytes_mut().fill(0xab);

@@ -1,8 +1,8 @@
-//! One loop, compiled for several vector instruction sets; the best that the processor has is chosen when it runs.
+//! Loops compiled for several vector instruction sets; the best set of the processor is chosen at run time.
 //!
-//! A [`Loop`] is plain code over slices that the compiler vectorises. It is instantiated inside functions that enable an
-//! instruction set, so everything that it calls must be `#[inline(always)]`: what is not inlined would be compiled for
-//! the baseline.
+//! A [`Loop`] is plain code over slices that the compiler vectorises. It is instantiated inside functions that enable
+//! an instruction set, so everything that it calls must be `#[inline(always)]`. A function that is not inlined would be
+//! compiled for the baseline.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -13,76 +13,78 @@ pub(crate) use x86::store_first;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Numbers of an [`Isa::Vector`], whatever registers the processor has.
+/// Number of elements of an [`Isa::Vector`], the same for all processors.
 pub(crate) const LANES: usize = 16;
 
-/// What a loop may assume of the instructions it is compiled to. All functions are inlined always.
+/// Instructions that a loop may use. All functions are inlined always.
 pub(crate) trait Isa {
-    /// [`LANES`] numbers.
+    /// Vector of [`LANES`] numbers.
     type Vector: Copy;
 
-    /// Whether there are 32 registers of a whole vector each, rather than 16 of half of one.
+    /// Whether there are 32 registers of a whole vector each, instead of 16 of half a vector.
     const WIDE: bool;
 
-    /// `a · b + c`, rounded once where the hardware can, else twice.
+    /// Returns `a · b + c`, rounded once if the hardware can, else twice.
     fn fused(a: f32, b: f32, c: f32) -> f32;
 
-    /// [`Self::fused`] of binary64 numbers.
+    /// Returns [`Self::fused`] of binary64 numbers.
     fn fused_f64(a: f64, b: f64, c: f64) -> f64;
 
-    /// The same number in each lane.
+    /// Returns a vector with `value` in each lane.
     fn splat(value: f32) -> Self::Vector;
 
-    /// The numbers in their order.
+    /// Loads numbers in their order.
     fn load(from: &[f32; LANES]) -> Self::Vector;
 
-    /// The first numbers, as many as there are; in the other lanes those of `beyond`.
+    /// Loads the first lanes from `from`, as many as it has; the remaining lanes are those of `beyond`.
     fn load_part(from: &[f32], beyond: Self::Vector) -> Self::Vector;
 
-    /// The opposite of [`Self::load`].
+    /// Stores all lanes, the inverse of [`Self::load`].
     fn store(vector: Self::Vector, to: &mut [f32; LANES]);
 
-    /// Stores the first lanes, as many as there is room for.
+    /// Stores the first lanes, as many as fit into `to`.
     fn store_part(vector: Self::Vector, to: &mut [f32]);
 
-    /// [`Self::fused`] in each lane.
+    /// Returns [`Self::fused`] in each lane.
     fn fused_lanes(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 
-    /// `a + b` in each lane.
+    /// Returns `a + b` in each lane.
     fn sum(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// `a / b` in each lane.
+    /// Returns `a / b` in each lane.
     fn quotient(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The greater in each lane; `b` if one is NaN.
+    /// Returns the greater in each lane; `b` if either is NaN.
     fn greater(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// The lesser in each lane; `b` if one is NaN.
+    /// Returns the lesser in each lane; `b` if either is NaN.
     fn lesser(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// Lanes 0, 2, … of the 32 of both.
+    /// Returns lanes 0, 2, … of the 32 lanes of both.
     fn even(low: Self::Vector, high: Self::Vector) -> Self::Vector;
 
-    /// Lanes 1, 3, … of the 32 of both.
+    /// Returns lanes 1, 3, … of the 32 lanes of both.
     fn odd(low: Self::Vector, high: Self::Vector) -> Self::Vector;
 
-    /// Lanes 1, 2, … and then `last`.
+    /// Returns lanes 1, 2, … and then `last`.
     fn shifted(vector: Self::Vector, last: f32) -> Self::Vector;
 
-    /// 2^`BITS` plus the number in the `BITS` bits of each byte from bit `SHIFT` on: no conversion, but the bits of a mantissa.
+    /// Returns 2^`BITS` plus the number in `BITS` bits of each byte, from bit `SHIFT` on. The bits become those of a
+    /// mantissa, without a conversion.
     fn bits<const SHIFT: u32, const BITS: u32>(from: &[u8; LANES]) -> Self::Vector;
 
-    /// IEEE 754 binary16 numbers.
+    /// Converts IEEE 754 binary16 numbers.
     fn halves(from: &[u8; 2 * LANES]) -> Self::Vector;
 
-    /// Upper halves of binary32 numbers.
+    /// Converts upper halves of binary32 numbers.
     fn upper_halves(from: &[u8; 2 * LANES]) -> Self::Vector;
 
-    /// Asks for the cache line of any address to be brought into the first-level cache, where the processor can be asked.
+    /// Prefetches the cache line of any address into the L1 cache, if the processor can.
     fn prefetch(address: *const f32);
 }
 
-/// All lanes joined to one: neighbours first, then neighbours of what that makes, and so on. Inlined always, as `join` is to be.
+/// Joins all lanes into one: neighbours first, then neighbours of the results, and so on. Inlined always, as `join`
+/// must be.
 #[inline(always)]
 pub(crate) fn joined<I: Isa>(mut vector: I::Vector, join: impl Fn(I::Vector, I::Vector) -> I::Vector) -> f32 {
     for _ in 0..LANES.ilog2() {
@@ -93,9 +95,9 @@ pub(crate) fn joined<I: Isa>(mut vector: I::Vector, join: impl Fn(I::Vector, I::
     lanes[0]
 }
 
-/// Code to compile for each instruction set; captures its arguments.
+/// Code to compile for each instruction set; it captures its arguments.
 pub(crate) trait Loop {
-    /// What it returns.
+    /// Result of the code.
     type Output;
 
     /// Runs the code. Implementations are `#[inline(always)]`.
@@ -109,8 +111,9 @@ const AVX512: u8 = 3;
 
 static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Runs `body` compiled for this processor.
-// Always: a call would copy the body, parts of which were only just written, and the processor waits for that.
+/// Runs `body`, compiled for this processor.
+// Always inlined: a call would copy the body, parts of which have only just been written, and the processor would
+// stall.
 #[inline(always)]
 pub(crate) fn vectorised<L: Loop>(body: L) -> L::Output {
     // Relaxed: every thread that detects finds the same value, and nothing else is published with it.
@@ -121,13 +124,13 @@ pub(crate) fn vectorised<L: Loop>(body: L) -> L::Output {
     run_at(level, body)
 }
 
-/// The instruction sets up to this processor's, for [`vectorised_at`].
+/// Returns the instruction sets up to this processor's, for [`vectorised_at`].
 #[cfg(test)]
 pub(crate) fn levels() -> std::ops::RangeInclusive<u8> {
     BASELINE..=best()
 }
 
-/// Runs `body` compiled for one of [`levels`].
+/// Runs `body`, compiled for one of [`levels`].
 #[cfg(test)]
 pub(crate) fn vectorised_at<L: Loop>(level: u8, body: L) -> L::Output {
     assert!(levels().contains(&level), "level {level} of an instruction set that is not there");
@@ -165,7 +168,7 @@ fn run_at<L: Loop>(level: u8, body: L) -> L::Output {
     }
 
     match level {
-        // SAFETY: `best` gave this level, having found each of these features on the processor.
+        // SAFETY: `best` returned this level because it found each of these features on the processor.
         AVX512 => unsafe { avx512(body) },
         // SAFETY: as above.
         AVX2 => unsafe { avx2(body) },
@@ -211,7 +214,7 @@ mod tests {
         assert_eq!(vectorised(Sum(&data)), 9900.0);
     }
 
-    /// Each function of vectors, of parts of every length.
+    /// Test of each function on vectors, with parts of every length.
     struct Lanes([f32; LANES], [f32; LANES], usize);
 
     impl Loop for Lanes {

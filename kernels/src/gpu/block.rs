@@ -1,7 +1,7 @@
-//! Element-wise nodes, one or (as a block, which may end in a reduction) several, as one kernel.
+//! One element-wise node, or several (as a block, which may end in a reduction), as one kernel.
 //!
 //! One thread computes all members' values of an element, one after the other in registers, as each is computed outside
-//! of blocks; a reduction at the end takes them in the same tree as it does from memory. Broadcast operands come from
+//! of blocks. A reduction at the end takes them in the same tree as it does from memory. Broadcast operands come from
 //! outside; values that leave the block are stored on the way.
 
 use super::kernel::Recorder;
@@ -15,9 +15,9 @@ use std::fmt::Write;
 
 struct Members {
     members: Vec<Fused>,
-    /// The reduction at the end, and what it reads.
+    /// Reduction at the end, and its operand.
     reduction: Option<(Reduction, Operand)>,
-    /// For each output, the member that makes it.
+    /// Member that makes each output.
     outputs: Vec<usize>,
     rows: usize,
     /// Whether a reduction over everything is at the end.
@@ -29,11 +29,11 @@ struct Members {
 struct Fused {
     map: ElementWise,
     operands: Vec<Operand>,
-    /// The number of its first register in the block ([`expression::function`]).
+    /// Number of its first register in the block ([`expression::function`]).
     first: usize,
 }
 
-/// The kernel of a single element-wise node: a block of that.
+/// Returns the kernel of a single element-wise node: a block of that node.
 pub(super) fn of_map<'n>(node: &NodeSpec, map: &Map) -> Result<Recipe<'n>, KernelError> {
     let map = ElementWise::new(node, map)?;
     let (rows, elements) = (map.rows, map.elements);
@@ -89,8 +89,8 @@ impl Members {
         Ok(Self { members, reduction, outputs: block.outputs.clone(), rows: block.rows, is_whole, elements })
     }
 
-    /// The WGSL function `name(index) -> f32`, or of vectors of four elements by their number, that computes all members,
-    /// stores what leaves the block but for `result`, and returns that.
+    /// Returns the WGSL function `name(index) -> f32`, or a function of vectors of four elements. It computes all
+    /// members, stores all values that leave the block except `result`, and returns `result`.
     fn function(&self, name: &str, result: Operand, vectors: bool) -> String {
         let kind = if vectors { "vec4<f32>" } else { "f32" };
         let mut text = String::new();
@@ -106,7 +106,7 @@ impl Members {
                     Operand::Input(_) => format!("load{at}_{input}(index)"),
                     Operand::Member(of) => format!("v{of}"),
                 };
-                // The compiler sees that an operand is the same as one before it.
+                // A repeated operand must be hidden: the compiler sees that both are the same.
                 if member.operands[..input].contains(operand) { opaque(&value, member.first + input) } else { value }
             };
             let arguments: Vec<_> = member.operands.iter().enumerate().map(argument).collect();
@@ -127,7 +127,8 @@ impl Members {
         text + &body
     }
 
-    /// The buffers that are read, and whether in vectors: of operands that vary from element to element.
+    /// Returns the buffers that are read, and whether as vectors, which holds for operands that vary from element to
+    /// element.
     fn reads(&self, vectors: bool) -> BTreeSet<(usize, bool)> {
         let mut reads = BTreeSet::new();
         for member in &self.members {
@@ -143,7 +144,7 @@ impl Members {
         reads
     }
 
-    /// Declares all buffers but that of the output `but`.
+    /// Declares all buffers except that of the output `but`.
     fn declare<'a>(
         &self,
         recorder: &Recorder<'a>,
@@ -180,7 +181,7 @@ impl Members {
         })
     }
 
-    /// Records the one dispatch of a block without a reduction.
+    /// Records the single dispatch of a block without a reduction.
     fn record_maps(&self, name: &'static str, recorder: &mut Recorder<'_>) -> Result<(), KernelError> {
         let rows = recorder.rows(self.rows);
         let row = self.elements / self.rows;
@@ -198,12 +199,12 @@ impl Members {
 }
 
 impl Fused {
-    /// The number that its value is opaque by; those of its registers come before it.
+    /// Returns the number by which its value is opaque; the numbers of its registers come before it.
     fn own(&self) -> usize {
         self.first + self.map.expression.registers()
     }
 
-    /// The member's functions: `evaluate`, `apply`, which is that for each element of a vector, and `load` for each operand
+    /// Returns the member's functions: `evaluate`, `apply` for each element of a vector, and `load` for each operand
     /// from outside.
     fn functions(&self, at: usize, vectors: bool) -> String {
         let evaluate = if vectors { format!("evaluate{at}") } else { format!("apply{at}") };

@@ -1,4 +1,4 @@
-//! Concatenation along an axis: one strided copy an input.
+//! Concatenation along an axis: one strided copy per input.
 
 use super::Recipe;
 use super::copy::{StridedCopy, signed};

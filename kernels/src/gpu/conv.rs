@@ -1,4 +1,4 @@
-//! Two-dimensional convolution, with an epilogue: as a product of matrices, or directly where groups are narrow.
+//! Two-dimensional convolution, with an epilogue: as a matrix product, or directly if groups are narrow.
 
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
@@ -9,10 +9,10 @@ use super::{Recipe, Shader};
 use crate::error::KernelError;
 use crate::op::{Conv, NodeSpec};
 
-/// With fewer output channels a group than this, most of a tile would be idle.
+/// Output channels of a group below which most of a tile would be idle.
 const NARROW: usize = 8;
 
-/// A convolution, transposed or not.
+/// Convolution, transposed or not.
 pub(super) struct Convolution {
     pub(super) window: Window,
     group: usize,
@@ -78,13 +78,13 @@ impl Convolution {
         self.output.channels / self.group < NARROW
     }
 
-    /// The products of all groups.
+    /// Returns the outputs of the products of all groups.
     fn extent(&self) -> Extent {
         let (m, n) = (self.output.channels / self.group, self.output.count * self.output.area());
         Extent { first: 0, batches: self.group, m, n }
     }
 
-    /// The inner dimension of each group's product.
+    /// Returns the inner dimension of each group's product.
     fn depth(&self) -> usize {
         self.input.channels / self.group * self.window.size[0] * self.window.size[1]
     }
@@ -121,7 +121,7 @@ impl Convolution {
         )
     }
 
-    /// One thread for each element of the output.
+    /// Returns a recipe with one thread for each element of the output.
     pub(super) fn direct(
         &self,
         name: &'static str,
@@ -139,7 +139,7 @@ impl Convolution {
     }
 }
 
-/// Finishes an output, the product's `row` and `column` of group `batch`, and writes it.
+/// WGSL function that finishes an output, the product's `row` and `column` of group `batch`, and writes it.
 const STORE: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
     let image = column / parameters.out_area;
     let pixel = column % parameters.out_area;

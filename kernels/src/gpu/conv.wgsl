@@ -1,5 +1,6 @@
-// A convolution as a product of matrices for tile.wgsl, one a group of channels: the weights, one row an output channel, by
-// the windows, one column an output pixel of any image. The second matrix is never stored: b_at finds its elements in x.
+// A convolution as a matrix product for tile.wgsl, one per group of channels. The rows of the weights are output
+// channels; the columns of the windows are output pixels of all images. The second matrix is never stored: b_at finds
+// its elements in x.
 //
 // Declared by conv.rs: x, w, WINDOW_Y … PAD_LEFT; parameters.channels (of one group), .all_channels (of x), .height, .width,
 // .out_width, .out_area.
@@ -9,7 +10,7 @@ struct Line {
     inside: bool,
 }
 
-// The upper left corner of a window, which wraps around if it is in the padding before the first row or column.
+// Upper left corner of a window; it wraps around if it is in the padding before the first row or column.
 struct Column {
     offset: u32,
     top: u32,
@@ -40,7 +41,7 @@ fn column_of(batch: u32, column: u32) -> Column {
     );
 }
 
-// A channel of the group, and a place in the window.
+// Channel of the group, and position in the window.
 fn tap_of(k: u32) -> Column {
     let channel = k / (WINDOW_Y * WINDOW_X);
     let place = k % (WINDOW_Y * WINDOW_X);

@@ -1,4 +1,4 @@
-// Convolutions of few channels a group, as depthwise ones: one thread an output; 256 threads a group.
+// Convolutions with few channels per group, such as depthwise ones: one thread per output; 256 threads per group.
 //
 // Declared by conv.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.count (outputs), .channels and .out_channels (of
 // one group), .groups, .height, .width, .out_height, .out_width.
@@ -17,7 +17,7 @@ fn main(
     let pixel = index % area;
     let channel = index / area % (parameters.out_channels * parameters.groups);
     let image = index / area / (parameters.out_channels * parameters.groups);
-    // Coordinates before the first row or column wrap around to beyond the last.
+    // Coordinates before the first row or column wrap around to values beyond the last.
     let top = pixel / parameters.out_width * STRIDE_Y - PAD_TOP;
     let left = pixel % parameters.out_width * STRIDE_X - PAD_LEFT;
     let in_area = parameters.height * parameters.width;

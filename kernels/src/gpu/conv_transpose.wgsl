@@ -1,4 +1,4 @@
-// One thread an output, which gathers the inputs that reach it; 256 threads a group.
+// One thread per output, which gathers the inputs that reach it; 256 threads per group.
 //
 // Declared by conv.rs: x, w, y, WINDOW_Y … PAD_LEFT, finish; parameters.count (outputs), .channels and
 // .out_channels (of one group), .groups, .height, .width, .out_height, .out_width.

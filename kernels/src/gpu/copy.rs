@@ -1,21 +1,21 @@
-//! Strided copies: what slices, concatenations and most transpositions are.
+//! Strided copies, which slices, concatenations and most transpositions use.
 
 use super::Shader;
 use super::kernel::Recorder;
 use super::space::Space;
 use crate::error::KernelError;
 
-/// A copy of a box of elements between two strided layouts.
+/// Copy of a box of elements between two strided layouts.
 #[derive(Clone, Debug)]
 pub(crate) struct StridedCopy {
-    /// The box; operand 0 is the source, operand 1 the target.
+    /// Dimensions of the box; operand 0 is the source, operand 1 the target.
     space: Space,
     source: usize,
     target: usize,
 }
 
 impl StridedCopy {
-    /// The copy of a box of `dims`, whose first element is at `source` and `target` in the two layouts.
+    /// Creates the copy of a box of `dims`, whose first element is at `source` and `target` in the two layouts.
     pub(crate) fn new(dims: &[usize], source: (usize, Vec<isize>), target: (usize, Vec<isize>)) -> Self {
         Self { space: Space::collapsed(dims, &[source.1, target.1]), source: source.0, target: target.0 }
     }
@@ -51,7 +51,7 @@ impl StridedCopy {
         recorder.dispatch_each(&shader, count)
     }
 
-    /// A function of the linear index that gives the operand's offset.
+    /// Returns a WGSL function of the linear index that returns the operand's offset.
     fn address(&self, name: &str, operand: usize) -> String {
         let body = match self.space.is_dense(operand) {
             true => "    return index;\n".into(),
@@ -61,7 +61,7 @@ impl StridedCopy {
     }
 }
 
-/// Strides as of an operand of a [`Space`].
+/// Converts strides to those of an operand of a [`Space`].
 pub(crate) fn signed(strides: &[usize]) -> Vec<isize> {
     strides.iter().map(|stride| *stride as isize).collect()
 }

@@ -1,4 +1,4 @@
-// One thread an element, or a vector of four neighbouring ones, of a strided copy; 256 threads a group.
+// Strided copy with one thread per element, or per vector of four neighbouring elements; 256 threads per group.
 //
 // Declared by copy.rs: x, y, source_of(index) and target_of(index), offsets in elements; WIDTH; parameters.count (in elements,
 // or in vectors), .source_start and .target_start, the offsets of the first element.

@@ -1,8 +1,8 @@
-//! Every shader that a test compiles, for other compilers than the one the tests run on.
+//! Every shader that a test compiles, for other compilers than that of the tests.
 //!
-//! naga's writers for Metal, Direct3D and SPIR-V must take each shader. If `ANABRANCH_SHADERS` names a folder, each shader is written there as
-//! `HASH.wgsl` and `HASH.spv`, and runs of small nodes as `HASH.json`: buffers, dispatches, and the outputs that were seen. `scripts/second-compiler`
-//! gives them to Chromium.
+//! naga's writers for Metal, Direct3D and SPIR-V must accept each shader. If `ANABRANCH_SHADERS` names a folder, each
+//! shader is written there as `HASH.wgsl` and `HASH.spv`. Runs of small nodes are written as `HASH.json`: buffers,
+//! dispatches, and the observed outputs. `scripts/second-compiler` runs them in Chromium.
 
 use super::Shader;
 use super::testing::UNWRITTEN;
@@ -15,19 +15,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// Bytes of all buffers of a run that is written.
+/// Maximum bytes of all buffers of a run that is written.
 const MOST_BYTES: u64 = 64 << 10;
 
-/// The expected outputs of a run on another device.
+/// Expected outputs of a run on another device.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
-    /// Those of the tests' device, to within 10⁻⁵ of the greatest magnitude.
+    /// Outputs of the tests' device, to within 10⁻⁵ of the greatest magnitude.
     Close,
-    /// These bits of the first output; `None` where they may differ.
+    /// Bits of the first output; `None` for elements that may differ.
     Bits(Vec<Option<u32>>),
 }
 
-/// The dispatches of one thread's node while they are recorded.
+/// Dispatches of one thread's node while they are recorded.
 #[derive(Default)]
 struct Tape {
     dispatches: Vec<Dispatch>,
@@ -38,7 +38,7 @@ struct Dispatch {
     source: String,
     parameters: Vec<u32>,
     buffers: Vec<wgpu::Buffer>,
-    /// How many of the buffers are read only; they come first.
+    /// Number of buffers that are only read; they come first.
     reads: usize,
     grid: [u32; 3],
 }
@@ -57,7 +57,7 @@ fn name(text: &str) -> String {
     format!("{:016x}", hasher.finish())
 }
 
-/// Requires that other backends' writers take a shader.
+/// Checks that the writers of other backends accept a shader.
 pub(crate) fn shader(label: &str, source: &str) {
     let module =
         naga::front::wgsl::parse_str(source).unwrap_or_else(|error| refused("the parser", label, source, error));
@@ -89,7 +89,7 @@ fn direct3d(module: &naga::Module, info: &ModuleInfo) -> Result<(), hlsl::Error>
     hlsl::Writer::new(&mut text, &options, &pipeline).write(module, info, None).map(|_| ())
 }
 
-/// As wgpu has it made for Vulkan 1.2 on devices without robust buffers.
+/// Writes SPIR-V as wgpu does for Vulkan 1.2 on devices without robust buffers.
 fn spir_v(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Error> {
     let bounds_check_policies = BoundsCheckPolicies {
         index: BoundsCheckPolicy::Restrict,
@@ -100,7 +100,7 @@ fn spir_v(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>, spv::Err
     spv::write_vec(module, info, &options, None)
 }
 
-/// Notes a dispatch of this thread, if a run is being recorded.
+/// Records a dispatch of this thread, if a run is being recorded.
 pub(crate) fn dispatch(shader: &Shader<'_>, grid: [u32; 3]) {
     TAPE.with_borrow_mut(|tape| {
         if let Some(tape) = tape {
@@ -112,7 +112,7 @@ pub(crate) fn dispatch(shader: &Shader<'_>, grid: [u32; 3]) {
     });
 }
 
-/// Notes a buffer that a kernel keeps.
+/// Records a buffer that a kernel keeps.
 pub(crate) fn resident(buffer: &wgpu::Buffer, words: &[u32]) {
     TAPE.with_borrow_mut(|tape| {
         if let Some(tape) = tape {
@@ -121,13 +121,13 @@ pub(crate) fn resident(buffer: &wgpu::Buffer, words: &[u32]) {
     });
 }
 
-/// Records what this thread compiles in `work`, if runs are written.
+/// Records the shaders that this thread compiles in `work`, if runs are written.
 pub(crate) fn recorded<T>(work: impl FnOnce() -> T) -> T {
     TAPE.set(folder().map(|_| Tape::default()));
     work()
 }
 
-/// Writes the run that was recorded last: the words of its buffers before it, and its outputs, with what they hold now.
+/// Writes the last recorded run: the initial words of its buffers, and its outputs with their current content.
 pub(crate) fn run(
     key: &str,
     given: &[(&wgpu::Buffer, Vec<u32>)],

@@ -1,4 +1,4 @@
-//! An opened GPU: its queue, what it can do, its compiled pipelines, and the first thing that went wrong on it.
+//! An opened GPU: its queue, its capabilities, its compiled pipelines, and the first error that occurred on it.
 
 use super::limits::GpuLimits;
 use super::pipelines::Pipelines;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
 ///
-/// wgpu reports some failures to handlers rather than to the caller. Both handlers set here keep the first report as
-/// the GPU's [fault](Self::fault); after one, results are not to be trusted and the GPU is to be opened anew.
+/// wgpu reports some failures to handlers instead of the caller. Both handlers that are set here keep the first report
+/// as the GPU's [fault](Self::fault). After a fault, results must not be trusted, and the GPU must be opened again.
 pub struct Gpu {
     device: wgpu::Device,
     queue: wgpu::Queue,
@@ -22,7 +22,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Opens the adapter with all its limits, and with timestamps where it has them.
+    /// Opens the adapter with all its limits, and with timestamps if it has them.
     ///
     /// # Errors
     /// If the driver refuses to open the device.
@@ -44,17 +44,17 @@ impl Gpu {
         Ok(Self { device, queue, facts, fault, pipelines: Pipelines::default() })
     }
 
-    /// The device, for buffers and encoders.
+    /// Returns the device, for buffers and encoders.
     pub fn device(&self) -> &wgpu::Device {
         &self.device
     }
 
-    /// The device's one queue.
+    /// Returns the device's only queue.
     pub fn queue(&self) -> &wgpu::Queue {
         &self.queue
     }
 
-    /// The limits that [`supports`](super::supports) wants.
+    /// Returns the limits that [`supports`](super::supports) needs.
     pub fn facts(&self) -> &GpuLimits {
         &self.facts
     }
@@ -64,27 +64,28 @@ impl Gpu {
         self.device.features().contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
-    /// The number of pipelines compiled so far.
+    /// Returns the number of pipelines compiled so far.
     pub fn pipeline_count(&self) -> usize {
         self.pipelines.count()
     }
 
-    /// Takes the device for lost from now on, for a reason that it has not reported itself.
+    /// Marks the device as lost, for a reason that it has not reported itself.
     pub fn condemn(&self, reason: &str) {
         self.fault.get_or_init(|| reason.to_owned());
     }
 
-    /// The first error that no caller was told of, or the loss of the device. Look here after every poll and before
-    /// trusting a result: a lost device accepts submissions silently.
+    /// Returns the first error that was not reported to any caller, or the loss of the device. Check it after every
+    /// poll and before trusting a result: a lost device accepts submissions silently.
     pub fn fault(&self) -> Option<String> {
         self.fault.get().cloned()
     }
 
-    /// Runs the callbacks of finished work; with a `timeout`, first waits that long at most for all submitted work.
+    /// Runs the callbacks of finished work; with a `timeout`, first waits at most that long for all submitted work.
     /// Returns whether the queue was empty.
     ///
     /// # Errors
-    /// The GPU's fault, if there is one. wgpu 30 panics in `poll` when the driver reports a loss; that becomes a fault.
+    /// The GPU's fault, if there is one. wgpu 30 panics in `poll` when the driver reports a loss; the panic becomes a
+    /// fault.
     pub fn poll(&self, timeout: Option<Duration>) -> Result<bool, KernelError> {
         let kind = match timeout {
             Some(_) => wgpu::PollType::Wait { submission_index: None, timeout },
@@ -103,7 +104,7 @@ impl Gpu {
         }
     }
 
-    /// Runs `work`, whose wgpu calls are all on this thread, and turns the errors that they report into one of `name`.
+    /// Runs `work`, whose wgpu calls are all on this thread, and returns errors that they report as an error of `name`.
     ///
     /// # Errors
     /// The first error of the scopes, else that of `work`.
@@ -132,7 +133,7 @@ impl Gpu {
         KernelError::Gpu(self.fault.get_or_init(|| text).clone())
     }
 
-    /// Replaces the limits that kernels are compiled for by stricter ones.
+    /// Replaces the limits for which kernels are compiled by stricter ones.
     #[cfg(test)]
     pub(crate) fn with_facts(mut self, facts: GpuLimits) -> Self {
         self.facts = facts;
@@ -140,8 +141,8 @@ impl Gpu {
     }
 }
 
-/// Does `work` while no other thread looks for GPUs or opens one in here: NVIDIA's driver (580.159) was seen to fault where several threads of
-/// a process began with it at the same time.
+/// Runs `work` while no other thread enumerates or opens GPUs through this function. NVIDIA's driver (580.159) was seen
+/// to fault when several threads of a process initialised it at the same time.
 pub fn one_at_a_time<T>(work: impl FnOnce() -> T) -> T {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,13 +150,13 @@ pub fn one_at_a_time<T>(work: impl FnOnce() -> T) -> T {
 }
 
 thread_local! {
-    /// Whether a panic of this thread is caught and told as an error.
+    /// Whether a panic of this thread is caught and returned as an error.
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls `poll` and catches its panic, of which nothing is printed: wgpu 30 panics where two polls meet, which is harmless
-/// ([`is_race`]), and where a device is lost, which callers tell as an error. For that the first call puts a panic hook before the
-/// one that is there, which goes on hearing of all other panics.
+/// Calls `poll` and catches its panic without printing it. wgpu 30 panics in two cases. If two polls meet, the panic is
+/// harmless ([`is_race`]); if a device is lost, callers return it as an error. The first call installs a panic hook
+/// before the existing one, which still receives all other panics.
 pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -172,9 +173,9 @@ pub fn caught<T>(poll: impl FnOnce() -> T) -> std::thread::Result<T> {
     result
 }
 
-/// Whether a panic of wgpu's `poll` says only that another thread's poll was faster: wgpu 30 reads which work is finished, and
-/// asserts against it after another thread may have cleared away more. The work itself is not affected; a callback
-/// that this poll had taken up may be lost.
+/// Whether a panic of wgpu's `poll` says only that another thread's poll was faster. wgpu 30 reads which work is
+/// finished, and asserts against it after another thread may have cleared more. The work itself is not affected; a
+/// callback that this poll had taken may be lost.
 pub fn is_race(payload: &(dyn Any + Send)) -> bool {
     let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.is_some_and(|text| text.starts_with("If the queue is empty, the current submission index"))

@@ -1,4 +1,4 @@
-//! Epilogues: the expression that a kernel applies to each element of its result before it stores it.
+//! Epilogues: expressions that a kernel applies to each element of its result before storing it.
 
 use super::kernel::Recorder;
 use super::space::{Space, broadcast_strides, offset, split};
@@ -7,13 +7,13 @@ use crate::error::KernelError;
 use crate::op::{Expression, NodeSpec};
 use std::ops::Range;
 
-/// A coordinate that the kernel knows of the element it stores: a WGSL variable, and the output's axes it runs over.
+/// Coordinate of the element that a kernel stores: a WGSL variable, and the output's axes that it covers.
 pub(crate) struct Coordinate {
     pub(crate) name: &'static str,
     pub(crate) axes: Range<usize>,
 }
 
-/// A node's epilogue with its operands, or the identity.
+/// Epilogue of a node with its operands, or the identity.
 pub(crate) struct Epilogue {
     expression: Option<Expression>,
     first_input: usize,
@@ -23,7 +23,8 @@ pub(crate) struct Epilogue {
 }
 
 impl Epilogue {
-    /// The epilogue of `node`, whose kernel has these coordinates; together they cover the output's axes in order.
+    /// Creates the epilogue of `node`, whose kernel has these coordinates; together they cover the output's axes in
+    /// order.
     pub(crate) fn new(node: &NodeSpec, coordinates: &[Coordinate]) -> Result<Self, KernelError> {
         let first_input = node.op.epilogue_inputs_start();
         let extras = node.inputs.get(first_input..).unwrap_or(&[]);
@@ -48,7 +49,7 @@ impl Epilogue {
                 shader.code(&expression::function("evaluate", expression, 0));
                 let reads: String =
                     self.offsets.iter().enumerate().map(|(i, offset)| format!(", e{i}[{offset}]")).collect();
-                // The kernel's own last sum or product is a step like the others: register 0.
+                // The kernel's own last sum or product is a step like all others: register 0.
                 format!("{}    return evaluate(opaque(value, 0u){reads});\n", self.splits)
             }
         };
@@ -57,7 +58,7 @@ impl Epilogue {
     }
 }
 
-/// The statements that split the coordinates as far as the operands need, and each operand's offset.
+/// Returns the statements that split the coordinates as far as the operands need, and each operand's offset.
 fn offsets(dims: &[usize], strides: &[Vec<isize>], coordinates: &[Coordinate]) -> (String, Vec<String>) {
     let mut splits = String::new();
     let mut terms = vec![Vec::new(); strides.len()];

@@ -1,22 +1,22 @@
-//! Expressions as WGSL functions whose steps are computed as they are written.
+//! Expressions as WGSL functions whose steps are computed exactly as written.
 //!
-//! A compiler of WGSL may reassociate and contract arithmetic, and may assume that no value is NaN or infinite. Each step's value passes
-//! through an integer operation that only the run knows to change nothing, so that each is computed by itself. `docs/accuracy.md` says what
-//! that promises.
+//! A compiler of WGSL may reassociate and contract arithmetic, and may assume that no value is NaN or infinite. Each
+//! step's value therefore passes through an integer operation that changes nothing, which only the run knows, so that
+//! each step is computed separately. `docs/accuracy.md` says what that promises.
 
 use crate::dtype::DType;
 use crate::narrowing::Narrowing;
 use crate::op::{Binary, Expression, Step, Unary};
 use std::fmt::Write;
 
-/// A WGSL function `name(r0: f32, …) -> f32` that computes `expression`. What hides register `i` from the compiler's algebra has
-/// the number `first + i` ([`opaque`]); within one shader no number is used twice.
+/// Returns a WGSL function `name(r0: f32, …) -> f32` that computes `expression`. The value of register `i` is hidden
+/// from the compiler's algebra under the number `first + i` ([`opaque`]); within one shader no number is used twice.
 pub(crate) fn function(name: &str, expression: &Expression, first: usize) -> String {
     let inputs: Vec<_> = (0..expression.inputs()).map(|i| format!("r{i}: f32")).collect();
     let mut text = format!("fn {name}({}) -> f32 {{\n", inputs.join(", "));
     for (register, step) in (expression.inputs()..).zip(expression.steps()) {
         let value = step_text(expression, step, first + register);
-        // The result is stored, or hidden where it is computed with.
+        // The result is stored, or hidden by the code that computes with it.
         let value = if is_hidden(expression, register, step) { opaque(&value, first + register) } else { value };
         let _ = writeln!(text, "    let r{register} = {value};");
     }
@@ -24,19 +24,20 @@ pub(crate) fn function(name: &str, expression: &Expression, first: usize) -> Str
     text
 }
 
-/// The WGSL value `opaque(value, number)`. Compilers may combine sums and products that feed each other, `(x + c) − c` to `x`, and lose
-/// the overflow or the rounding in between; of an opaque value they know only that it is some number.
+/// Returns the WGSL value `opaque(value, number)`. Compilers may combine sums and products that feed each other, such
+/// as `(x + c) − c` to `x`, and lose the overflow or the rounding in between. They know nothing about an opaque value.
 pub(crate) fn opaque(value: &str, number: usize) -> String {
     format!("opaque({value}, {number}u)")
 }
 
-/// A number as WGSL, made of bits that no compiler knows: WGSL has no literals for NaN and infinities, and
+/// Returns a number as WGSL, made of bits that no compiler knows: WGSL has no literals for NaN and infinities, and
 /// compilers drop `x + 0` and `x · 0`.
 pub(crate) fn number(value: f32, number: usize) -> String {
     format!("number({:#x}u, {number}u)", value.to_bits())
 }
 
-/// Whether a step's value is to be hidden: that of every step that another one may read, but for constants, which are hidden already.
+/// Whether a step's value must be hidden: that of every step that another step may read, except constants, which are
+/// hidden already.
 fn is_hidden(expression: &Expression, register: usize, step: &Step) -> bool {
     register != usize::from(expression.result().0) && !matches!(step, Step::Constant(_))
 }
@@ -56,8 +57,8 @@ fn step_text(expression: &Expression, step: &Step, own: usize) -> String {
     }
 }
 
-/// The usual constant exponents are multiplications, which is also more accurate. Others stay constants, for which the compiler
-/// picks the case of `power`.
+/// Returns a power. The usual constant exponents become multiplications, which are also more accurate. Other exponents
+/// stay constants, for which the compiler selects the case of `power`.
 fn power_text(expression: &Expression, base: u16, exponent: u16) -> String {
     let step = usize::from(exponent).checked_sub(expression.inputs()).and_then(|i| expression.steps().get(i));
     let constant = match step {
@@ -109,7 +110,7 @@ fn unary_text(function: Unary, a: &str) -> String {
     format!("{call}({a})")
 }
 
-/// The rounding to a float type of fewer bits; nothing for one of as many.
+/// Returns the rounding to a narrower float type, or the value itself for a type that is not narrower.
 fn narrowed_text(dtype: DType, a: &str) -> String {
     let Some(narrowing) = Narrowing::of(dtype) else { return a.to_owned() };
     let Narrowing { dropped, least, greatest, beyond, kept_of_nan, nan, negative_zero } = narrowing;
@@ -136,7 +137,7 @@ fn binary_text(function: Binary, a: &str, b: &str) -> String {
         Binary::And => format!("truth(holds({a}) && holds({b}))"),
         Binary::Or => format!("truth(holds({a}) || holds({b}))"),
         Binary::Xor => format!("truth(holds({a}) != holds({b}))"),
-        // Of integers, which no GPU kernel computes: [`NodeSpec::check`] refuses them in floats.
+        // These operate on integers, which no GPU kernel computes: [`NodeSpec::check`] rejects them for floats.
         Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => a.to_owned(),
     }
 }
@@ -151,8 +152,8 @@ mod tests {
     use crate::op::{Domain, Map, Op};
     use crate::{DType, cpu};
 
-    /// A function's values at these points, computed by the device, and in the CPU's 64-bit floats, whose functions have
-    /// tests of their own.
+    /// Returns a function's values at these points, computed by the device, and in the CPU's 64-bit floats, whose
+    /// functions have their own tests.
     fn values(expression: Expression, operands: &[Vec<f32>]) -> (Vec<f32>, Vec<f64>) {
         let dims = [operands[0].len()];
         let inputs: Vec<&[usize]> = operands.iter().map(|_| &dims[..]).collect();
@@ -164,7 +165,7 @@ mod tests {
         (got.unwrap_or_else(|error| panic!("{error}")).remove(0), want.elements().expect("f64").to_vec())
     }
 
-    /// Asserts relative closeness, or absolute closeness near a zero of the function.
+    /// Checks relative closeness, or absolute closeness near a zero of the function.
     #[track_caller]
     fn assert_near(got: f32, want: f64, tolerance: f64, what: &str) {
         let narrow = want as f32;
@@ -174,7 +175,7 @@ mod tests {
         assert!(equal, "{what} is {got:e}, not {narrow:e}");
     }
 
-    /// Each function, the range that it is swept over, and the relative error that is allowed.
+    /// Functions, the range over which each is swept, and the allowed relative error.
     pub(super) const UNARY: [(Unary, [f32; 2], f64); 29] = [
         (Unary::Negate, [-1e30, 1e30], 0.0),
         (Unary::Abs, [-1e30, 1e30], 0.0),
@@ -207,7 +208,7 @@ mod tests {
         (Unary::Truncate, [-9.0, 9.0], 0.0),
     ];
 
-    /// Each function and the relative error that is allowed.
+    /// Functions and the allowed relative error.
     pub(super) const BINARY: [(Binary, f64); 17] = [
         (Binary::Add, 1e-7),
         (Binary::Subtract, 1e-7),
@@ -261,7 +262,7 @@ mod tests {
             x.extend(SPECIAL);
             let (y, want) = values(Expression::unary(function), std::slice::from_ref(&x));
             for ((x, y), want) in x.iter().zip(y).zip(want) {
-                // Near their zeros, sine and its like are as accurate as the reduction of the angle.
+                // Near their zeros, sine and similar functions are as accurate as the reduction of the angle.
                 let near_zero = matches!(function, Unary::Sin | Unary::Cos | Unary::Tan | Unary::Acos | Unary::Log)
                     && (f64::from(y) - want).abs() < 2e-7;
                 assert_near(y, if near_zero { f64::from(y) } else { want }, tolerance, &format!("{function:?} {x:e}"));
@@ -289,7 +290,7 @@ mod tests {
         for (function, tolerance) in BINARY {
             let (y, want) = values(Expression::binary(function), &[a.clone(), b.clone()]);
             for (((a, b), y), want) in a.iter().zip(&b).zip(y).zip(want) {
-                // Results below the normal numbers may be flushed to zero by a device.
+                // A device may flush subnormal results to zero.
                 let flushed = want.abs() < 1.2e-38 && y.abs() < 1.2e-38;
                 let want = if flushed { f64::from(y) } else { want };
                 assert_near(y, want, tolerance, &format!("{function:?} {a:e} {b:e}"));

@@ -34,7 +34,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Gather, constants: &[bool])
     Ok(Recipe { resident_bytes: indices.elements() as u64 * 4, unbound: vec![1], ..recipe })
 }
 
-/// Each index as a position along an axis of `size` elements.
+/// Returns each index as a position along an axis of `size` elements.
 fn positions(recorder: &Recorder<'_>, size: usize) -> Result<Vec<usize>, KernelError> {
     let position = |index: i64| {
         let found = if index < 0 { index.checked_add_unsigned(size as u64) } else { Some(index) };
@@ -45,7 +45,7 @@ fn positions(recorder: &Recorder<'_>, size: usize) -> Result<Vec<usize>, KernelE
     integers(recorder.constant(1)?).into_iter().map(position).collect()
 }
 
-/// The input's offset for each element of the output, when each has an index of its own.
+/// Returns the input's offset for each element of the output, if each element has its own index.
 fn offsets(positions: &[usize], chosen_axis: usize, input: &Shape, indices: &Shape) -> Vec<u32> {
     let (chosen, strides) = (indices.strides(), input.strides());
     let offset = |(index, position): (usize, &usize)| {
@@ -58,7 +58,7 @@ fn offsets(positions: &[usize], chosen_axis: usize, input: &Shape, indices: &Sha
     positions.iter().enumerate().map(offset).collect()
 }
 
-/// The elements of a tensor of integers.
+/// Returns the elements of a tensor of integers.
 fn integers(tensor: &Tensor) -> Vec<i64> {
     match tensor.elements::<i32>() {
         Some(narrow) => narrow.iter().map(|i| i64::from(*i)).collect(),

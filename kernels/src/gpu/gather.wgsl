@@ -1,7 +1,8 @@
-// One thread an element of the output; 256 threads a group. The indices are constants, packed when the kernel was compiled.
+// One thread per element of the output; 256 threads per group. The indices are constants, packed when the kernel was
+// compiled.
 //
-// Declared by gather.rs: x, indices, y, OFFSETS (1 if each output has an offset of its own); parameters.count (elements),
-// .inner (elements of one slice), .chosen (indices), .size (of the axis chosen along).
+// Declared by gather.rs: x, indices, y, OFFSETS (1 if each output has its own offset); parameters.count (elements),
+// .inner (elements of one slice), .chosen (indices), .size (of the axis of the indices).
 
 @compute @workgroup_size(256)
 fn main(

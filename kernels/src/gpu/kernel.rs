@@ -1,4 +1,4 @@
-//! A node's dispatches, recorded once for fixed buffers and encoded at every run.
+//! Dispatches of a node, recorded once for fixed buffers and encoded at every run.
 
 use super::device::Gpu;
 use super::limits::THREADS;
@@ -23,7 +23,7 @@ struct Dispatch {
 }
 
 impl Kernel {
-    /// Writes the dispatches into `pass`. Consecutive ones that touch the same buffer are ordered by wgpu's barriers.
+    /// Writes the dispatches into `pass`. wgpu's barriers order consecutive dispatches that touch the same buffer.
     pub fn encode(&self, pass: &mut wgpu::ComputePass<'_>) {
         for dispatch in &self.dispatches {
             let [x, y, z] = dispatch.grid;
@@ -38,7 +38,7 @@ impl Kernel {
     }
 }
 
-/// What a recipe records its dispatches through.
+/// Recorder of the dispatches of a recipe.
 pub(crate) struct Recorder<'a> {
     gpu: &'a Gpu,
     node: &'a NodeSpec,
@@ -84,12 +84,12 @@ impl<'a> Recorder<'a> {
         found.ok_or_else(|| self.error(format!("input {index} is not constant")))
     }
 
-    /// The rows to compute of a node that has `rows` in all.
+    /// Returns the rows to compute of a node that has `rows` rows in all.
     pub(crate) fn rows(&self, rows: usize) -> Range<usize> {
         self.rows.clone().unwrap_or(0..rows)
     }
 
-    /// A buffer that the kernel keeps, holding `words`.
+    /// Returns a buffer that the kernel keeps, with the content `words`.
     pub(crate) fn resident(&self, words: &[u32]) -> wgpu::Buffer {
         let buffer = self.upload(words, wgpu::BufferUsages::STORAGE);
         #[cfg(test)]
@@ -97,7 +97,7 @@ impl<'a> Recorder<'a> {
         buffer
     }
 
-    /// Records one dispatch of so many workgroups, spread over two dimensions of the grid if need be; none for 0.
+    /// Records one dispatch of `groups` workgroups, spread over two dimensions of the grid if needed; none for 0.
     pub(crate) fn dispatch(&mut self, shader: &Shader<'_>, groups: usize) -> Result<(), KernelError> {
         if groups == 0 {
             return Ok(());
@@ -125,17 +125,17 @@ impl<'a> Recorder<'a> {
         Ok(())
     }
 
-    /// [`dispatch`](Self::dispatch) of one thread for each of `count` elements.
+    /// Records a [`dispatch`](Self::dispatch) with one thread for each of `count` elements.
     pub(crate) fn dispatch_each(&mut self, shader: &Shader<'_>, count: usize) -> Result<(), KernelError> {
         self.dispatch(shader, count.div_ceil(THREADS as usize))
     }
 
-    /// A driver's error of this node.
+    /// Returns a driver's error as one of this node.
     pub(crate) fn error(&self, reason: String) -> KernelError {
         KernelError::Gpu(format!("{}: {reason}", self.node.op.name()))
     }
 
-    /// A new buffer of these words. The data goes along with the next submission.
+    /// Returns a new buffer of these words. The next submission uploads the data.
     fn upload(&self, words: &[u32], usage: wgpu::BufferUsages) -> wgpu::Buffer {
         // A uniform struct's size is a multiple of 16 bytes.
         let size = (words.len() as u64 * 4).next_multiple_of(16).max(16);

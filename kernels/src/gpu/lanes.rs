@@ -1,28 +1,28 @@
-//! Workgroups of several rows, each reduced by several threads ("lanes") in a fixed tree.
+//! Workgroups of several rows; several threads ("lanes") reduce each row in a fixed tree.
 
 use super::Shader;
 use super::limits::THREADS;
 
-/// How a workgroup's threads are shared out between rows and lanes.
+/// Division of a workgroup's threads between rows and lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lanes {
     /// Threads of one row; a power of two.
     lanes: usize,
-    /// Neighbouring threads work on neighbouring rows rather than on neighbouring elements of one row.
+    /// Whether neighbouring threads work on neighbouring rows, instead of on neighbouring elements of one row.
     across: bool,
 }
 
 impl Lanes {
-    /// About eight elements for each thread of a row of `length`. Neighbouring threads read neighbouring memory: `across`
-    /// rows if the elements of one row are apart.
+    /// Creates lanes with about eight elements of a row of `length` for each thread. Neighbouring threads read
+    /// neighbouring memory: `across` rows if the elements of one row are apart.
     pub(crate) fn new(length: usize, across: bool) -> Self {
         let threads = THREADS as usize;
-        // Rows that lie side by side are read in runs of 32 of them where there is enough of each for that.
+        // Rows that lie side by side are read in runs of 32 rows, if each row is long enough for that.
         let most = if across { threads / 32 } else { threads };
         Self { lanes: length.div_ceil(8).next_power_of_two().clamp(1, most), across }
     }
 
-    /// Threads of one row.
+    /// Returns the threads of one row.
     pub(crate) fn width(&self) -> usize {
         self.lanes
     }
@@ -31,7 +31,7 @@ impl Lanes {
         THREADS as usize / self.lanes
     }
 
-    /// Passes of a lane through the elements of a row of `length`, and through the tree.
+    /// Returns the passes of a lane through the elements of a row of `length`, and through the tree.
     pub(crate) fn passes(&self, length: usize) -> usize {
         length.div_ceil(self.lanes) + self.lanes.ilog2() as usize
     }
@@ -50,8 +50,8 @@ impl Lanes {
     }
 }
 
-/// A WGSL function `name(value, at) -> state`, to be called by all threads of the group, that combines the values of a row
-/// in a tree and gives every lane the result. `combine` is a function of two states.
+/// Returns a WGSL function `name(value, at) -> state` that all threads of the group must call. It combines the values
+/// of a row in a tree and returns the result to every lane. `combine` is a function of two states.
 pub(crate) fn tree(name: &str, state: &str, combine: &str) -> String {
     include_str!("tree.wgsl").replace("NAME", name).replace("STATE", state).replace("COMBINE", combine)
 }

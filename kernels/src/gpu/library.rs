@@ -1,10 +1,10 @@
-//! Picks from `math.wgsl` the functions that a shader calls, so that no pipeline compiles more than it runs.
+//! Selects the functions of `math.wgsl` that a shader calls, so that no pipeline compiles more than it runs.
 
 use std::collections::BTreeSet;
 
 const MATH: &str = include_str!("math.wgsl");
 
-/// The text of all functions of the library that `source` calls, directly or through each other.
+/// Returns the text of all functions of the library that `source` calls, directly or through each other.
 pub(crate) fn needed_by(source: &str) -> String {
     let functions: Vec<_> = functions().collect();
     let mut needed = BTreeSet::new();
@@ -19,7 +19,7 @@ pub(crate) fn needed_by(source: &str) -> String {
     needed.into_iter().map(|index| functions[index].1).collect()
 }
 
-/// Each function's name and text. A function begins with `fn ` and ends with `}` at the start of a line.
+/// Returns each function's name and text. A function begins with `fn ` and ends with `}` at the start of a line.
 fn functions() -> impl Iterator<Item = (&'static str, &'static str)> {
     MATH.split_inclusive("\n}\n").filter_map(|part| {
         let text = &part[part.find("\nfn ")? + 1..];
@@ -27,7 +27,7 @@ fn functions() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// Whether `text` has `name(` with no longer name around it, other than where the function itself is defined.
+/// Whether `text` has `name(` without a longer name around it, except in the definition of the function itself.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
         let before = text[..at].chars().next_back();

@@ -1,39 +1,40 @@
-//! The few facts about a device that decide whether a kernel can run on it.
+//! Limits of a device that decide whether a kernel can run on it.
 
 /// Limits of a GPU, readable from an adapter without opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuLimits {
     /// Bytes of the largest buffer that a kernel may read or write.
     pub binding_bytes: u64,
-    /// Buffers that one dispatch may bind.
+    /// Maximum buffers that one dispatch may bind.
     pub bindings: u32,
-    /// Workgroups of one dispatch in each of its dimensions.
+    /// Maximum workgroups of one dispatch in each of its dimensions.
     pub groups: u32,
-    /// Threads of one workgroup.
+    /// Maximum threads of one workgroup.
     pub threads: u32,
     /// Bytes of memory that a workgroup shares.
     pub workgroup_bytes: u32,
 }
 
-/// Threads in each workgroup of every kernel here. WebGPU's own default limit, so that practically every adapter has it.
+/// Threads in each workgroup of every kernel here: WebGPU's default limit, so that practically every adapter supports
+/// it.
 pub(crate) const THREADS: u32 = 256;
 
-/// Most passes through loops, inner and outer ones together, that one thread of a dispatch may make. Mesa's llvmpipe silently
-/// leaves all loops of a shader after 65,535 passes (`LP_MAX_TGSI_LOOP_ITERATIONS`), and a desktop's watchdog ends a dispatch
-/// that runs for seconds.
+/// Maximum passes through loops, inner and outer ones together, that one thread of a dispatch may make. Mesa's llvmpipe
+/// silently leaves all loops of a shader after 65,535 passes (`LP_MAX_TGSI_LOOP_ITERATIONS`), and a desktop's watchdog
+/// ends a dispatch that runs for seconds.
 pub(crate) const MOST_PASSES: usize = 60_000;
 
-/// Bytes of workgroup memory that kernels may use: WebGPU's own default limit.
+/// Bytes of workgroup memory that kernels may use: WebGPU's default limit.
 pub(crate) const WORKGROUP_BYTES: u32 = 16 << 10;
 
 impl GpuLimits {
-    /// The limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) asks for.
+    /// Returns the limits that `adapter` offers, all of which [`Gpu::open`](super::Gpu::open) requests.
     pub fn of(adapter: &wgpu::Adapter) -> Self {
         Self::from(&adapter.limits())
     }
 
-    /// The dispatch of `groups` workgroups as two dimensions `[x, y, 1]` with `x · y ≥ groups`, or `None` if even that is
-    /// too many. A shader finds its number as `y · x_size + x`.
+    /// Returns the dispatch of `groups` workgroups as two dimensions `[x, y, 1]` with `x · y ≥ groups`, or `None` if
+    /// that is too many. A shader computes its number as `y · x_size + x`.
     pub(crate) fn grid(&self, groups: u64) -> Option<[u32; 3]> {
         let most = u64::from(self.groups.max(1));
         let rows = groups.div_ceil(most).max(1);

@@ -4,10 +4,10 @@ use super::space::{Space, broadcast_strides};
 use crate::error::KernelError;
 use crate::op::{Domain, Expression, Map, NodeSpec};
 
-/// Operands beyond this do not fit a WGSL function's parameters.
+/// Maximum operands: more do not fit a WGSL function's parameters.
 const MOST_OPERANDS: usize = 200;
 
-/// An element-wise node, or member of a block.
+/// Element-wise node, or member of a block.
 pub(crate) struct ElementWise {
     pub(crate) expression: Expression,
     pub(crate) space: Space,
@@ -53,8 +53,8 @@ impl ElementWise {
         self.space.strides[operand].last().is_some_and(|stride| *stride != 0)
     }
 
-    /// The operand's offset. That of one in the output's own order does not name the sizes, so that nodes of all sizes
-    /// share a pipeline.
+    /// Returns the operand's offset. The offset of an operand in the output's own order does not name the sizes, so
+    /// that nodes of all sizes share a pipeline.
     pub(crate) fn offset(&self, operand: usize) -> String {
         if self.space.is_dense(operand) && !self.space.dims.is_empty() {
             "index".into()

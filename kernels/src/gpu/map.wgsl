@@ -1,4 +1,5 @@
-// One thread an element, or a vector of four neighbouring elements where every operand allows; 256 threads a group.
+// One thread per element, or per vector of four neighbouring elements if every operand allows it; 256 threads per
+// group.
 //
 // Declared by block.rs: y, the operands, parameters.first and .count (in elements, or in vectors), and `element`,
 // which computes element or vector `index` of the output.

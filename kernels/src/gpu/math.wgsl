@@ -1,17 +1,18 @@
 // Scalar functions that WGSL lacks, or leaves too inaccurate or undefined.
 //
-// What `opaque` returns no compiler combines with what was computed before: it depends on a zero that only the run knows. Its second argument is
-// a number that no other call in the shader has, because two calls with one number cancel, and equal values of two numbers are different
-// to the compiler. Expressions count their registers from 0 on, this file from 1048576 on.
+// No compiler combines a result of `opaque` with earlier values, because it depends on a zero that only the run knows.
+// The second argument of `opaque` is a number that no other call in the shader has. Two calls with the same number
+// would cancel, and with two numbers equal values are different to the compiler. Expressions count their registers from
+// 0 on, and this file from 1048576 on.
 //
-// WGSL lets a driver assume that no value is NaN or infinite, bounds sin and cos only near 0 and atan by 4096 units in
-// the last place, and leaves pow of negative bases undefined. Here tests for special values look at bits, and functions
-// are reduced to ranges where a short polynomial is accurate. Polynomials are those of the Cephes library (Moshier 1989),
-// single precision, unless said otherwise. Functions begin with `fn ` and end with `}` at the start of a line: see
-// library.rs. Odd functions begin with their zeros, whose sign the last sum of a polynomial would lose.
+// WGSL lets a driver assume that no value is NaN or infinite. It bounds sin and cos only near 0 and atan by 4096 units
+// in the last place, and leaves pow of negative bases undefined. Here tests for special values look at bits, and
+// functions are reduced to ranges in which a short polynomial is accurate. Polynomials are those of the Cephes library
+// (Moshier 1989), single precision, unless said otherwise. Functions begin with `fn ` and end with `}` at the start of
+// a line: see library.rs. Odd functions begin with their zeros, whose sign the last sum of a polynomial would lose.
 
-// Mesa compiles a shader again for the uniform values that decide its branches. It does so only for values at constant places, so that this
-// one is at a place that another value decides.
+// Mesa compiles a shader again for uniform values that decide its branches, but only for values at constant positions.
+// Another value therefore decides the position of this one.
 fn unknown_zero() -> u32 {
     return parameters.zeros[parameters.zero].x;
 }
@@ -24,7 +25,7 @@ fn opaque4(x: vec4<f32>, id: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) ^ vec4<u32>(unknown_zero() & ~id));
 }
 
-// The number of these bits, which no compiler knows.
+// Returns the number of these bits, which no compiler knows.
 fn number(bits: u32, id: u32) -> f32 {
     return bitcast<f32>(bits ^ (unknown_zero() & ~id));
 }
@@ -37,7 +38,7 @@ fn is_infinite(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
 }
 
-// Not 0; NaN is not 0 either.
+// Whether x is not 0; NaN is not 0 either.
 fn holds(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) != 0u;
 }
@@ -46,13 +47,14 @@ fn truth(condition: bool) -> f32 {
     return select(0.0, 1.0, condition);
 }
 
-// Drivers divide by way of the divisor's reciprocal, which is lost if the divisor is beyond 2^126 (WGSL bounds no error there).
+// Drivers divide by multiplying with the divisor's reciprocal, which is lost if the divisor is beyond 2^126 (WGSL
+// bounds no error there).
 fn quotient(a: f32, b: f32) -> f32 {
     let scale = select(1.0, 0.25, abs(b) > 4e37);
     return opaque(a * scale, 1048576u) / opaque(b * scale, 1048577u);
 }
 
-// A constant NaN is an error in WGSL, so it is made of a value that the compiler does not know.
+// A constant NaN is an error in WGSL, so NaN is made of a value that the compiler does not know.
 fn nan_from(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | 0x7fc00000u);
 }
@@ -194,15 +196,15 @@ fn power(x: f32, y: f32) -> f32 {
     return select(result, -result, negative && odd);
 }
 
-// √x, but 0 of −0 and infinity of −infinity, as IEEE 754's pow.
+// √x, but 0 for −0 and infinity for −infinity, as IEEE 754's pow.
 fn power_of_half(x: f32) -> f32 {
     if is_infinite(x) { return abs(x); }
     if x < 0.0 { return nan_from(x); }
     return sqrt(abs(x));
 }
 
-// The nearest number of a float type that lacks `dropped` mantissa bits, of two the even one, as integer arithmetic: narrowing.rs says what
-// the numbers are. Below `least` a number is a count of the type's least number.
+// Returns the nearest number of a float type that lacks `dropped` mantissa bits, halves to even, in integer arithmetic;
+// narrowing.rs describes the arguments. Below `least` a number is a count of the type's least number.
 fn narrowed(
     x: f32,
     dropped: u32,
@@ -230,7 +232,7 @@ fn narrowed(
     return bitcast<f32>(value | sign);
 }
 
-// The numerator's sign; exact, by long division of the mantissas eight bits at a time.
+// Returns the remainder with the numerator's sign; exact, by long division of the mantissas eight bits at a time.
 fn truncated_modulo(a: f32, b: f32) -> f32 {
     if is_nan(a) || is_nan(b) || is_infinite(a) || !holds(b) { return nan_from(a); }
     if is_infinite(b) || abs(a) < abs(b) { return a; }
@@ -250,7 +252,7 @@ fn truncated_modulo(a: f32, b: f32) -> f32 {
     return copy_sign(scale(f32(rest), i32(b_exponent) - 150), a);
 }
 
-// The denominator's sign.
+// Returns the remainder with the denominator's sign.
 fn floor_modulo(a: f32, b: f32) -> f32 {
     let rest = truncated_modulo(a, b);
     return select(rest, rest + b, holds(rest) && ((rest < 0.0) != (b < 0.0)));
@@ -264,15 +266,16 @@ fn wide_product(a: u32, b: u32) -> vec2<u32> {
     return vec2<u32>((other << 16u) | (low & 0xffffu), (a >> 16u) * (b >> 16u) + (middle >> 16u) + (other >> 16u));
 }
 
-// A large finite |x| as (rest, quadrant), x = quadrant · π/2 + rest, by an exact product with the bits of 2/π that matter
-// (Payne and Hanek 1983). With x = m · 2ˢ, bits of weight 2ʲ⁻¹ and more for j < s − 1 give multiples of 4 quadrants; the next
-// 96 bits T give m · T · 2⁻⁹⁴, whose top two of 96 bits are the quadrant.
+// Returns a large finite |x| as (rest, quadrant), x = quadrant · π/2 + rest, by an exact product with the bits of 2/π
+// that matter (Payne and Hanek 1983). With x = m · 2ˢ, bits of weight 2ʲ⁻¹ and more for j < s − 1 give multiples of 4
+// quadrants. The next 96 bits T give m · T · 2⁻⁹⁴, whose top two of 96 bits are the quadrant.
 fn reduce_large(x: f32) -> vec2<f32> {
     var two_over_pi = array<u32, 8>(0u, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u,
         0xfe5163abu);
     let bits = bitcast<u32>(x) & 0x7fffffffu;
     let m = (bits & 0x7fffffu) | 0x800000u;
-    // The table begins with a word of zeros, 32 bits before the point; bit j is at 31 + j, the first wanted at 30 + s.
+    // The table begins with a word of zeros, 32 bits before the point; bit j is at 31 + j, and the first bit needed is
+    // at 30 + s.
     let first = u32(i32(bits >> 23u) - 150 + 30);
     let word = first / 32u;
     let shift = first % 32u;
@@ -287,7 +290,7 @@ fn reduce_large(x: f32) -> vec2<f32> {
     let carry = select(0u, 1u, second < low.y);
     let top = m * t.x + middle.y + carry;
     let fraction = (top << 2u) | (second >> 30u);
-    // Rounding to the nearest quadrant: the fraction's top bit as the sign of what is left.
+    // Rounding to the nearest quadrant: the fraction's top bit is the sign of the rest.
     let quadrant = (top >> 30u) + (fraction >> 31u);
     let rest = (f32(bitcast<i32>(fraction)) + f32((second >> 14u) & 0xffffu) * 1.52587890625e-5) * 3.657295198e-10;
     let negative = (bitcast<u32>(x) >> 31u) == 1u;
@@ -339,7 +342,7 @@ fn tangent(x: f32) -> f32 {
     return select(sine / cosine, -cosine / sine, (u32(reduced.y) & 1u) == 1u);
 }
 
-// For 0 ≤ a ≤ ½.
+// Arc sine for 0 ≤ a ≤ ½.
 fn arc_sine_small(a: f32) -> f32 {
     let z = a * a;
     var p = 4.2163199048e-2;
@@ -455,7 +458,7 @@ fn sigmoid(x: f32) -> f32 {
     return select(z, 1.0, x >= 0.0 || is_nan(x)) / (1.0 + z);
 }
 
-// Below 1 the Taylor series, which is below one unit off there; above it Abramowitz and Stegun 1964, formula 7.1.26,
+// Below 1 the Taylor series, whose error there is below one unit; above 1 Abramowitz and Stegun 1964, formula 7.1.26,
 // |error| ≤ 1.5 · 10⁻⁷.
 fn error_function(x: f32) -> f32 {
     if is_nan(x) || !holds(x) { return x; }

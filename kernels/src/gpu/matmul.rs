@@ -1,4 +1,4 @@
-//! Matrix products over batches, with an epilogue: tiled, or along lanes where one side is a vector.
+//! Matrix products over batches, with an epilogue: tiled, or along lanes if one side is a vector.
 
 use super::epilogue::{Coordinate, Epilogue};
 use super::kernel::Recorder;
@@ -16,7 +16,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &MatMul) -> Result<Recipe<'n>, 
     of(node, Product::new(node, [op.transpose_a, op.transpose_b], [&node.inputs[0].shape, &node.inputs[1].shape])?)
 }
 
-/// The recipe of a product with weights of fewer bits.
+/// Returns the recipe of a product with narrow weights.
 pub(super) fn narrow<'n>(node: &'n NodeSpec, op: &NarrowMatMul) -> Result<Recipe<'n>, KernelError> {
     let narrow = Narrow::new(node, op)?;
     let [depth, columns] = [node.inputs[0].shape.dims()[1], node.outputs[0].shape.dims()[1]];
@@ -39,7 +39,7 @@ fn of<'n>(node: &'n NodeSpec, product: Product) -> Result<Recipe<'n>, KernelErro
 }
 
 struct Product {
-    /// The batches; operands 0 and 1 are A and B.
+    /// Batch dimensions; operands 0 and 1 are A and B.
     batch: Space,
     m: usize,
     n: usize,
@@ -48,7 +48,7 @@ struct Product {
     a: [usize; 2],
     /// Strides of B along columns and depth.
     b: [usize; 2],
-    /// The node's rows, each one batch or more.
+    /// Rows of the node, each one batch or more.
     rows: usize,
     epilogue: Epilogue,
     narrow: Option<Narrow>,
@@ -88,9 +88,9 @@ impl Product {
         self.m == 1 || self.n == 1
     }
 
-    /// How threads share one product of a vector.
+    /// Returns how threads share one product of a vector.
     fn lanes(&self) -> Lanes {
-        // The matrix is A where B is a vector; its lines lie side by side if its depth does not run through memory.
+        // If B is a vector, the matrix is A. Its lines lie side by side if its depth does not run through memory.
         let matrix = if self.n == 1 { self.a } else { self.b };
         Lanes::new(self.k, matrix[1] != 1)
     }
@@ -114,12 +114,12 @@ impl Product {
         self.batch.dims.iter().product()
     }
 
-    /// All outputs.
+    /// Returns all outputs.
     fn whole(&self) -> Extent {
         Extent { first: 0, batches: self.batches(), m: self.m, n: self.n }
     }
 
-    /// The outputs at hand.
+    /// Returns the outputs at hand.
     fn extent(&self, recorder: &Recorder<'_>) -> Extent {
         let (rows, row) = (recorder.rows(self.rows), self.batches() / self.rows);
         Extent { first: rows.start * row, batches: rows.len() * row, ..self.whole() }
@@ -176,12 +176,12 @@ impl Product {
     }
 }
 
-/// Workgroups that occupy a large device where each has little to compute and much to read.
+/// Number of workgroups that occupy a large device if each has little to compute and much to read.
 const VECTOR_GROUPS: usize = 1024;
-/// Products for each lane below which a part is not worth a second dispatch.
+/// Minimum products of a lane for which a part is worth a second dispatch.
 const LEAST_PASSES: usize = 8;
 
-/// Finishes an output and writes it; `number` counts the batches at hand.
+/// WGSL function that finishes an output and writes it; `number` counts the batches at hand.
 const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
     let batch = parameters.first + number;
     let index = (batch * parameters.m + row) * parameters.n + column;
@@ -189,21 +189,21 @@ const STORE: &str = "fn store(number: u32, row: u32, column: u32, value: f32) {
 }
 ";
 
-/// Element `index` of B.
+/// WGSL function that returns element `index` of B.
 const PLAIN: &str = "fn weight(index: u32) -> f32 {
     return b[index];
 }
 ";
 
-/// The batch dimensions, rows and columns of a matrix, as it is after `transposed` was undone.
+/// Returns the batch dimensions, rows and columns of a matrix, after undoing `transposed`.
 fn matrix(shape: &Shape, transposed: bool) -> Option<(Shape, usize, usize)> {
     let (batch, &[rows, columns]) = shape.dims().split_last_chunk::<2>()?;
     let batch = Shape::new(batch).ok()?;
     Some(if transposed { (batch, columns, rows) } else { (batch, rows, columns) })
 }
 
-/// The rows of all batches together, if they follow each other in A at one stride and B is the same for all: then the
-/// batches are one product.
+/// Returns the rows of all batches together, if they follow each other in A at one stride and B is the same for all
+/// batches: then the batches are one product.
 fn rows_of_all_batches(dims: &[usize], a: &[isize], b: &[isize], m: usize, a_row: usize) -> Option<usize> {
     let same = dims.iter().zip(b).all(|(dim, stride)| *dim == 1 || *stride == 0);
     let dims = [dims, &[m]].concat();
@@ -216,7 +216,8 @@ fn rows_of_all_batches(dims: &[usize], a: &[isize], b: &[isize], m: usize, a_row
     (same && in_step).then(|| dims.iter().product())
 }
 
-/// The coordinates that the shaders know: `batches` leading axes of `rank` are the batch, the others but the last the row.
+/// Returns the coordinates that the shaders know. The first `batches` axes of `rank` are the batch, the last one is the
+/// column, and the axes between are the row.
 fn coordinates(batches: usize, rank: usize) -> [Coordinate; 3] {
     [
         Coordinate { name: "batch", axes: 0..batches },
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
     use crate::op::{Binary, Expression, Op, Unary};
 
-    /// A product of `[batch_a…, m, k]` and `[batch_b…, k, n]`, stored as `transposed` says.
+    /// Returns a product of `[batch_a…, m, k]` and `[batch_b…, k, n]`, stored as `transposed` says.
     fn product(
         (batch_a, batch_b): (&[usize], &[usize]),
         [m, n, k]: [usize; 3],

@@ -1,5 +1,5 @@
-// A matrix times a vector: LANES threads an output, ROWS outputs a group. Each lane adds up every LANES-th product, then the
-// lanes are added in a tree.
+// A matrix times a vector: LANES threads per output, ROWS outputs per group. Each lane sums every LANES-th product;
+// then the lanes are added in a tree.
 //
 // Declared by product.rs: parameters.first (batch), .batches, .m, .n (one of which is 1), .groups (of one part), .parts, .depth.
 // By matmul.rs: a, weight (an element of B), a_batch and b_batch, LANES, ROWS, place, total, store; parameters.k, .a_row, .a_depth, .b_column, .b_depth.
@@ -15,7 +15,7 @@ fn main(
     let part = number / parameters.groups;
     let output = number % parameters.groups * ROWS + at.x;
     let area = parameters.m * parameters.n;
-    // Threads without an output go through the motions for the last one, so that all reach the barriers.
+    // Threads without an output repeat the work of the last one, so that all threads reach the barriers.
     let own = min(output, parameters.batches * area - 1u);
     let batch = own / area;
     let row = own / parameters.n % parameters.m;

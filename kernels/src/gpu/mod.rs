@@ -1,11 +1,11 @@
-//! Kernels for GPUs: one `.wgsl` file and its dispatch a kernel, run through wgpu.
+//! Kernels for GPUs: one `.wgsl` file and its dispatch per kernel, run through wgpu.
 //!
-//! [`supports`] tells from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]; [`compile`] records
-//! the node's dispatches over fixed buffers once, and [`Kernel::encode`] puts them into a pass at every run. All tensors
-//! are `f32`. Shaders run with wgpu's bounds checks, so that no node can read or write outside its buffers.
+//! [`supports`] decides from a node's shapes alone whether it can run on a GPU of given [`GpuLimits`]. [`compile`]
+//! records the node's dispatches over fixed buffers once, and [`Kernel::encode`] adds them to a pass at every run. All
+//! tensors are `f32`. Shaders run with wgpu's bounds checks, so no node can read or write outside its buffers.
 //!
-//! A kernel's result has the same bits at every run on the same device: work is cut by shapes alone, every reduction is
-//! a fixed tree, and nothing is accumulated atomically.
+//! A kernel's result has the same bits at every run on the same device. The shapes alone decide how work is cut, every
+//! reduction is a fixed tree, and nothing is accumulated atomically.
 
 mod block;
 mod concat;
@@ -57,37 +57,39 @@ use kernel::Recorder;
 use shader::Shader;
 use std::ops::Range;
 
-/// The buffers that a kernel is compiled for. Each holds one whole tensor from its first byte on, has the usage `STORAGE`,
-/// and may be larger than the tensor. A buffer that is written must not be bound twice.
+/// Buffers for which a kernel is compiled.
+///
+/// Each holds one whole tensor from its first byte on, has the usage `STORAGE`, and may be larger than the tensor. A
+/// buffer that is written must not be bound twice.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers<'a> {
-    /// Each input's buffer; `None` for those that [`binds`] says are not needed.
+    /// Buffer of each input; `None` for inputs that [`binds`] reports as not needed.
     pub inputs: &'a [Option<&'a wgpu::Buffer>],
-    /// Each output's buffer.
+    /// Buffer of each output.
     pub outputs: &'a [&'a wgpu::Buffer],
-    /// At least [`scratch_bytes`], if that is not 0. Kernels that run one after the other may share it.
+    /// Buffer of at least [`scratch_bytes`] bytes, if that is not 0. Kernels that run one after the other may share it.
     pub scratch: Option<&'a wgpu::Buffer>,
 }
 
 type Record<'n> = dyn for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n;
 
-/// How one node is computed: what each kernel's file makes of a node that fits its op's definition, so that what it does with
+/// Computation of one node. A kernel's file makes it from a node that fits its op's definition, so its arithmetic on
 /// the tensors' sizes cannot fail.
 struct Recipe<'n> {
-    /// Storage buffers that its greediest dispatch binds.
+    /// Storage buffers that its dispatch with most buffers binds.
     bindings: usize,
     scratch_bytes: u64,
     /// Bytes of tables and packed constants that the kernel keeps.
     resident_bytes: u64,
     /// Passes through loops, inner and outer ones together, that one thread makes in the longest dispatch.
     passes: usize,
-    /// Inputs whose plain buffer is not read.
+    /// Inputs whose plain buffers are not read.
     unbound: Vec<usize>,
     record: Box<Record<'n>>,
 }
 
 impl<'n> Recipe<'n> {
-    /// A recipe of one dispatch that binds all tensors and nothing else, and makes no loop.
+    /// Creates a recipe of one dispatch that binds all tensors and nothing else, and has no loop.
     fn new(node: &NodeSpec, record: impl for<'a> Fn(&mut Recorder<'a>) -> Result<(), KernelError> + 'n) -> Self {
         let bindings = node.inputs.len() + node.outputs.len();
         Self { bindings, scratch_bytes: 0, resident_bytes: 0, passes: 0, unbound: Vec::new(), record: Box::new(record) }
@@ -98,10 +100,10 @@ impl<'n> Recipe<'n> {
     }
 }
 
-/// Whether a node can run on a GPU of these limits. `constants[i]` says that input `i` never changes.
+/// Checks that a node can run on a GPU of these limits. `constants[i]` says whether input `i` is constant.
 ///
 /// # Errors
-/// Why it cannot; the caller makes a device constraint of it.
+/// The reason why it cannot; the caller turns it into a device constraint.
 pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Result<(), KernelError> {
     let recipe = recipe(node, constants)?;
     let refuse = |reason: String| Err(node.unsupported(reason));
@@ -132,19 +134,19 @@ pub fn supports(node: &NodeSpec, constants: &[bool], limits: &GpuLimits) -> Resu
     Ok(())
 }
 
-/// Bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
+/// Returns the bytes of scratch memory that the node's kernel needs while it runs; 0 for a node that no GPU supports.
 pub fn scratch_bytes(node: &NodeSpec) -> u64 {
-    // Scratch memory does not depend on what is constant, but whether there is a kernel may.
+    // Scratch memory does not depend on constants, but the existence of a kernel may.
     let constants = vec![true; node.inputs.len()];
     recipe(node, &constants).map_or(0, |recipe| recipe.scratch_bytes)
 }
 
-/// Bytes of device memory that a compiled kernel keeps for itself: tables, and constants in its own layout.
+/// Returns the bytes of device memory that a compiled kernel keeps for itself: tables, and constants in its own layout.
 pub fn resident_bytes(node: &NodeSpec, constants: &[bool]) -> u64 {
     recipe(node, constants).map_or(0, |recipe| recipe.resident_bytes)
 }
 
-/// Which inputs are read from buffers. The others are constants that the kernel keeps in a layout of its own.
+/// Returns which inputs are read from buffers. All other inputs are constants that the kernel keeps in its own layout.
 pub fn binds(node: &NodeSpec, constants: &[bool]) -> Vec<bool> {
     match recipe(node, constants) {
         Ok(recipe) => (0..node.inputs.len()).map(|input| recipe.binds(input)).collect(),
@@ -152,14 +154,15 @@ pub fn binds(node: &NodeSpec, constants: &[bool]) -> Vec<bool> {
     }
 }
 
-/// Records a node's dispatches over `buffers`. `constants[i]` is the value of input `i` if that never changes. With `rows`
-/// only those rows of a node that divides into rows ([`NodeSpec::row_plan`]) are computed: read and written where they
-/// are in the whole tensors.
+/// Records a node's dispatches over `buffers`. `constants[i]` is the value of input `i` if it is constant. With `rows`,
+/// only these rows of a node that divides into rows ([`NodeSpec::row_plan`]) are computed; they are read and written at
+/// their positions in the whole tensors.
 ///
 /// Takes milliseconds for the first kernel of a kind and microseconds after; any thread may compile.
 ///
 /// # Errors
-/// What [`supports`] says, buffers that do not fit the node, a constant index out of range, or the driver's refusal.
+/// The errors of [`supports`], buffers that do not fit the node, a constant index out of range, or an error of the
+/// driver.
 pub fn compile(
     gpu: &Gpu,
     node: &NodeSpec,
@@ -179,7 +182,7 @@ pub fn compile(
     gpu.guarded(node.op.name(), || Recorder::new(gpu, node, constants, buffers, rows).finish(&recipe))
 }
 
-/// The kernel for a node, once its tensors fit the op's definition.
+/// Returns the recipe for a node, after checking that its tensors fit the op's definition.
 fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, KernelError> {
     let float = |spec: &TensorSpec| spec.dtype == DType::F32;
     let other = |input: usize| input == 1 && matches!(node.op, Op::Gather(_) | Op::NarrowMatMul(_));

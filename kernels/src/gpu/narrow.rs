@@ -1,4 +1,4 @@
-//! Weights of fewer bits than an `f32` has, as a product's shader reads them: words, and for a grid its scales and zero points.
+//! Narrow weights as a product's shader reads them: words, and for a grid its scales and zero points.
 
 use super::Shader;
 use super::kernel::Recorder;
@@ -9,17 +9,17 @@ use crate::op::{NarrowFormat, NarrowMatMul, NodeSpec};
 pub(super) struct Narrow {
     op: NarrowMatMul,
     dtype: DType,
-    /// Elements of a line of the weights, used or not.
+    /// Elements of a line of the weights, including padding.
     pub(super) line: usize,
     /// Blocks of the depth.
     blocks: usize,
 }
 
 impl Narrow {
-    /// The weights of a sound node.
+    /// Creates the weights of a sound node.
     ///
     /// # Errors
-    /// If the shader cannot read them: they are no whole words, or more elements than its indices count.
+    /// If the shader cannot read them, because they are not whole words, or have more elements than its indices count.
     pub(super) fn new(node: &NodeSpec, op: &NarrowMatMul) -> Result<Self, KernelError> {
         let weights = &node.inputs[1];
         if !weights.bytes().is_multiple_of(4) {
@@ -37,7 +37,7 @@ impl Narrow {
         Ok(Self { op: op.clone(), dtype: weights.dtype, line, blocks })
     }
 
-    /// Declares `weight`, the element of this index of B.
+    /// Declares `weight`, which returns the element of B at this index.
     pub(super) fn declare<'a>(&self, recorder: &Recorder<'a>, shader: &mut Shader<'a>) -> Result<(), KernelError> {
         shader.read("b", "u32", recorder.input(1)?);
         let bits = self.op.bits();
@@ -66,7 +66,7 @@ impl Narrow {
     }
 }
 
-/// The bits of an element, the lowest first in each word.
+/// WGSL function that returns the bits of an element, the lowest first in each word.
 const RAW: &str = "fn raw(index: u32) -> u32 {
     return (b[index / PER_WORD] >> (index % PER_WORD * BITS)) & MASK;
 }

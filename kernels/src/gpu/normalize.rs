@@ -9,9 +9,9 @@ use crate::op::{NodeSpec, Normalize};
 pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Normalize) -> Result<Recipe<'n>, KernelError> {
     let (dims, output) = (node.inputs[0].shape.dims(), &node.outputs[0].shape);
     let length: usize = dims[op.axis..].iter().product();
-    // The linear index is the only coordinate; the operands' offsets are worked out from it.
+    // The linear index is the only coordinate; the operands' offsets are computed from it.
     let epilogue = Epilogue::new(node, &[Coordinate { name: "at", axes: 0..output.rank() }])?;
-    // Rows that are normalised, and how many of them are one of the node's.
+    // Number of normalised rows, and how many of them are one of the node's rows.
     let all: usize = dims[..op.axis].iter().product();
     let joined = node.row_plan().map_or(1, |plan| all / plan.rows);
     let lanes = Lanes::new(length, false);
@@ -41,7 +41,7 @@ mod tests {
         Op::Normalize(Normalize { axis, epsilon: 1e-5, center, epilogue })
     }
 
-    /// In twice the precision.
+    /// Computes a row in twice the precision.
     fn row(x: &[f32], center: bool) -> Vec<f32> {
         let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / x.len() as f64;
         let middle = if center { mean(&mut x.iter().map(|v| f64::from(*v))) } else { 0.0 };
@@ -61,7 +61,7 @@ mod tests {
         ] {
             let node = node(normalize(axis, center, None), &[dims], &[dims]);
             let x = inputs(&node, 11);
-            // Far from zero, where the variance as a difference of squares would be lost.
+            // Values far from zero, for which a difference of squares would lose the variance.
             let moved: Vec<_> = x[0].elements::<f32>().expect("f32").iter().map(|v| v + 100.0).collect();
             let want: Vec<f32> = moved.chunks(dims[axis..].iter().product()).flat_map(|x| row(x, center)).collect();
             let got = Run::new(&node).outputs(&[tensor(dims, &moved)]).expect("runs").remove(0);

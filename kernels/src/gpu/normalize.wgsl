@@ -1,4 +1,5 @@
-// LANES threads a row, ROWS rows a group; the mean first, then the mean of the squared deviations from it, then the result.
+// LANES threads per row, ROWS rows per group: first the mean, then the mean of the squared deviations from it, then the
+// result.
 //
 // Declared by normalize.rs: x, y, LANES, ROWS, CENTER, place, total, finish; parameters.first and .count (rows), .length
 // (elements of a row) and .epsilon (the bits of a float).
@@ -7,7 +8,8 @@ const SMALL = 8.271806125530277e-25; // 2⁻⁸⁰
 
 const GREATEST = 3.4028234e38;
 
-// The distance, or half of it. Kept, or the compiler may add the mean to the pivot first, or halve after it has subtracted.
+// Distance, or half of it. It is kept opaque: otherwise the compiler may add the mean to the pivot first, or halve
+// after it has subtracted.
 fn distance_of(x: f32, pivot: f32, is_far: bool) -> f32 {
     return opaque(select(x - pivot, opaque(0.5 * x, 2097152u) - opaque(0.5 * pivot, 2097153u), is_far), 2097154u);
 }
@@ -27,8 +29,8 @@ fn main(
     let base = (parameters.first + min(number, parameters.count - 1u)) * parameters.length;
     let length = f32(parameters.length);
 
-    // Distances from the first element are exact where the mean is far from zero and a sum would lose them. Where they are beyond
-    // the greatest number, so are those of halves not.
+    // If the mean is far from zero, distances from the first element are exact, while a sum would lose them. If
+    // distances are beyond the greatest number, those of halves are not.
     let pivot = select(0.0, x[base], CENTER == 1u);
     var mean = 0.0;
     var is_far = false;
@@ -54,13 +56,13 @@ fn main(
     if number >= parameters.count {
         return;
     }
-    // Beside squares that are not finite, epsilon is nothing.
+    // Compared with squares that are not finite, epsilon is negligible.
     let is_finite = squares.x <= GREATEST;
     let epsilon = select(0.0, bitcast<f32>(parameters.epsilon), is_finite);
     let factor = 1.0 / sqrt(select(squares.y, squares.x, is_finite) / length + epsilon);
     for (var i = at.y; i < parameters.length; i = i + LANES) {
         let deviation = distance_of(x[base + i], pivot, is_far) - mean;
-        // Kept, because the factor of great deviations alone is below the normal numbers.
+        // The product is kept opaque, because the factor of large deviations alone is subnormal.
         y[base + i] = finish(opaque(select(deviation * SMALL, deviation, is_finite), 2097156u) * factor, base + i, base + i);
     }
 }

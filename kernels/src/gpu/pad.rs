@@ -6,7 +6,7 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Pad, PadMode};
 use std::fmt::Write;
 
-/// One axis, or several that are not padded as one.
+/// One axis, or several unpadded axes as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Axis {
     size: usize,
@@ -41,7 +41,7 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Pad) -> Result<Recipe<'n>, Ker
     }))
 }
 
-/// The function that computes an output element.
+/// Returns the WGSL function that computes an output element.
 fn element(mode: PadMode, axes: &[Axis]) -> String {
     let padded: Vec<_> = axes.iter().map(|axis| axis.padded).collect();
     let mut text = format!("fn element(index: u32) -> f32 {{\n{}", split("index", "c", &padded));

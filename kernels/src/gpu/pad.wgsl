@@ -1,8 +1,8 @@
-// One thread an element; 256 threads a group.
+// One thread per element; 256 threads per group.
 //
 // Declared by pad.rs: x, y, `element(index)`, which finds or makes up element `index` of the output; parameters.count.
 
-// Index of the axis that an index beyond it stands for, mirrored at the edges as often as it takes.
+// Index of the axis for an index outside of it, mirrored at the edges as often as needed.
 fn reflected(index: i32, size: i32) -> u32 {
     if size == 1 { return 0u; }
     let period = 2 * (size - 1);

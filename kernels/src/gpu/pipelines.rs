@@ -1,9 +1,10 @@
-//! Compiled pipelines, kept by their source so that nodes that run the same code share them.
+//! Compiled pipelines, kept by their source so that nodes with the same code share them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How many storage buffers a shader binds: those it reads, then those it writes. Its parameters come before both.
+/// Number of storage buffers that a shader binds: those it reads, then those it writes. Its parameters come before
+/// both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Signature {
     pub(crate) reads: u32,
@@ -28,8 +29,8 @@ impl Pipelines {
         layouts.entry(signature).or_insert_with(|| create_layouts(device, signature)).clone()
     }
 
-    /// The pipeline of a shader whose entry point is `main`. Compiles it if it is the first of its source, which takes
-    /// milliseconds; other threads may compile meanwhile. Errors go to the caller's error scope.
+    /// Returns the pipeline of a shader whose entry point is `main`. The first call for a source compiles it, which
+    /// takes milliseconds; other threads may compile meanwhile. Errors go to the caller's error scope.
     pub(crate) fn pipeline(
         &self,
         device: &wgpu::Device,
@@ -47,8 +48,8 @@ impl Pipelines {
             label: Some(label),
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
         };
-        // SAFETY: every access stays checked. What is not counted any more is the passes of loops, and all of ours end: each goes
-        // towards a bound that it does not change by at least 1 a pass.
+        // SAFETY: every access stays checked. Only the passes of loops are not counted any more. All loops of this
+        // crate end: each approaches a bound that it does not change by at least 1 per pass.
         let module = unsafe {
             let mut checks = wgpu::ShaderRuntimeChecks::checked();
             checks.force_loop_bounding = false;
@@ -59,7 +60,7 @@ impl Pipelines {
             layout: Some(&layouts.pipeline),
             module: &module,
             entry_point: Some("main"),
-            // Every kernel writes what it reads of workgroup memory.
+            // Every kernel writes workgroup memory before it reads it.
             compilation_options: wgpu::PipelineCompilationOptions {
                 zero_initialize_workgroup_memory: false,
                 ..Default::default()

@@ -1,8 +1,8 @@
-// One thread an output; 256 threads a group.
+// One thread per output; 256 threads per group.
 //
 // Declared by pool.rs: x, y, WINDOW_Y … PAD_LEFT, MAX (1 for the greatest, 0 for the mean), COUNT_PADDING;
-// parameters.count (outputs), .height, .width, .out_height, .out_width, .padded_height and .padded_width (to where
-// padding counts, from the first padded row and column).
+// parameters.count (outputs), .height, .width, .out_height, .out_width, .padded_height and .padded_width (extent in
+// which padding counts, from the first padded row and column).
 
 @compute @workgroup_size(256)
 fn main(
@@ -23,7 +23,7 @@ fn main(
     var counted = 0u;
     for (var ky = 0u; ky < WINDOW_Y; ky = ky + 1u) {
         for (var kx = 0u; kx < WINDOW_X; kx = kx + 1u) {
-            // Coordinates in the padded image; before its first row they wrap around to beyond the last.
+            // Coordinates in the padded image; before its first row they wrap around to values beyond the last.
             let py = top + ky * DILATION_Y;
             let px = left + kx * DILATION_X;
             let inside = py - PAD_TOP < parameters.height && px - PAD_LEFT < parameters.width;

@@ -1,22 +1,22 @@
-//! What all products of matrices share: where their outputs alone would not occupy a large device, the inner dimension is cut
-//! into parts, whose sums a second dispatch adds up in order before the epilogue.
+//! Shared code of all matrix products. If their outputs alone would not occupy a large device, the inner dimension is
+//! cut into parts. A second dispatch then adds up the parts' sums in order before the epilogue.
 
 use super::Shader;
 use super::kernel::Recorder;
 use crate::error::KernelError;
 
-/// Parts begin at multiples of so many elements: of the steps of every tile.
+/// Elements of which a part's start is a multiple, so that it is a multiple of the steps of every tile.
 const STEP: usize = 16;
 
-/// The parts of a product's inner dimension. They depend on the node's shapes alone.
+/// Parts of a product's inner dimension. They depend on the node's shapes alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parts {
     count: usize,
-    /// Elements of the inner dimension in each but the last.
+    /// Elements of the inner dimension in each part except the last.
     depth: usize,
 }
 
-/// The outputs that one run of a product computes: `[batches, m, n]`, from batch `first` on.
+/// Outputs that one run of a product computes: `[batches, m, n]`, from batch `first` on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub(crate) first: usize,
@@ -25,11 +25,12 @@ pub(crate) struct Extent {
     pub(crate) n: usize,
 }
 
-/// Declares functions, buffers and parameters of one half of a product's shader.
+/// Function that declares functions, buffers and parameters of one half of a product's shader.
 pub(crate) type Declare<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
 
 impl Parts {
-    /// As many parts of an inner dimension of `k`, of `least` elements or more, as bring `groups` workgroups near to `enough`.
+    /// Creates enough parts of an inner dimension of `k` to bring `groups` workgroups near to `enough`. Each part has
+    /// at least `least` elements.
     pub(crate) fn new(k: usize, least: usize, groups: usize, enough: usize) -> Self {
         let count = (enough / groups.max(1)).clamp(1, (k / least).max(1));
         let depth = k.div_ceil(count).next_multiple_of(STEP);
@@ -39,20 +40,20 @@ impl Parts {
         }
     }
 
-    /// Elements of the inner dimension that one thread goes through.
+    /// Returns the elements of the inner dimension that one thread reads.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// Bytes of all parts' sums, if there are several.
+    /// Returns the bytes of all parts' sums, if there are several parts.
     pub(crate) fn scratch_bytes(&self, whole: Extent) -> u64 {
         if self.count == 1 { 0 } else { (self.count * whole.outputs()) as u64 * 4 }
     }
 
-    /// Records a product. `operands` declares how A and B are read; `store` declares `store(batch, row, column, value)`, which
-    /// finishes an output and writes it; `body` declares the loop over `parameters.depth` elements of parameters.k for the
-    /// part `number / parameters.groups`, and returns the workgroups of one part. It stores what it has for batch
-    /// `part * parameters.batches + batch`.
+    /// Records a product. `operands` declares how A and B are read. `store` declares
+    /// `store(batch, row, column, value)`, which finishes an output and writes it. `body` declares the loop over
+    /// `parameters.depth` elements of parameters.k for the part `number / parameters.groups`, and returns the
+    /// workgroups of one part. It stores its results for batch `part * parameters.batches + batch`.
     pub(crate) fn record<'a>(
         &self,
         recorder: &mut Recorder<'a>,
@@ -98,7 +99,7 @@ impl Extent {
     }
 }
 
-/// Stores a part's sum for the dispatch that adds them up.
+/// WGSL function that stores a part's sum for the dispatch that adds them up.
 const KEEP: &str = "fn store(batch: u32, row: u32, column: u32, value: f32) {
     sums[(batch * parameters.m + row) * parameters.n + column] = value;
 }

@@ -1,4 +1,4 @@
-// The sums of a product's parts, added up in order: one thread an output.
+// Adds up the sums of a product's parts in order: one thread per output.
 //
 // Declared by product.rs: sums (those of all outputs for each part), parameters.parts, .count (outputs), .m and .n. By the
 // kernel: store(batch, row, column, value).

@@ -7,7 +7,7 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Recurrent, RecurrentKind};
 use std::ops::Range;
 
-/// Three vectors of so many units fit into workgroup memory.
+/// Maximum units: workgroup memory holds three vectors of this many.
 const MOST_UNITS: usize = 1024;
 
 struct Layer<'n> {
@@ -16,7 +16,8 @@ struct Layer<'n> {
     batches: usize,
     units: usize,
     gates: usize,
-    /// The recurrent weights are constant, and kept transposed, so that neighbouring threads read neighbouring weights.
+    /// Whether the recurrent weights are constant, and kept transposed, so that neighbouring threads read neighbouring
+    /// weights.
     packed: bool,
 }
 
@@ -28,7 +29,7 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Recurrent, constants: &[boo
     let layer = Layer { op, steps, batches, units, gates, packed: constants.get(1) == Some(&true) };
     let own = units.div_ceil(THREADS as usize);
     let steps_at_once = layer.steps_at_once();
-    // The steps, and the loops that read and write the state.
+    // Passes of the steps, and of the loops that read and write the state.
     let passes = steps_at_once * layer.passes_of_a_step() + 2 * own;
     let (resident_bytes, unbound) =
         if layer.packed { ((gates * units * units * 4) as u64, vec![1]) } else { (0, vec![]) };
@@ -50,27 +51,28 @@ pub(super) fn recipe<'n>(node: &'n NodeSpec, op: &'n Recurrent, constants: &[boo
 }
 
 impl Layer<'_> {
-    /// Passes of a thread through the loops of one step.
+    /// Returns the passes of a thread through the loops of one step.
     fn passes_of_a_step(&self) -> usize {
         let own = self.units.div_ceil(THREADS as usize);
-        // A gate's sum for each unit; three loops over the own units at most in the cell, and one outside.
+        // A gate's sum for each unit, at most three loops over the own units in the cell, and one loop outside.
         self.gates * own * self.units + 4 * own + 1
     }
 
-    /// Steps of one dispatch: a long sequence takes several, so that none runs for too long.
+    /// Returns the steps of one dispatch: a long sequence takes several dispatches, so that none runs for too long.
     fn steps_at_once(&self) -> usize {
         let for_state = 2 * self.units.div_ceil(THREADS as usize);
         ((MOST_PASSES - for_state) / self.passes_of_a_step()).clamp(1, self.steps.max(1))
     }
 
-    /// The weights `[g·u, u]` as `[u, g·u]`.
+    /// Returns the weights `[g·u, u]` as `[u, g·u]`.
     fn transposed(&self, weights: &[f32]) -> Vec<u32> {
         let rows = self.gates * self.units;
         let element = |index: usize| weights[index % rows * self.units + index / rows].to_bits();
         (0..weights.len()).map(element).collect()
     }
 
-    /// The dispatch of some steps. All but the first go on from the states that the one before has left in the outputs.
+    /// Records the dispatch of some steps. All dispatches except the first continue from the states that the one before
+    /// left in the outputs.
     fn dispatch(
         &self,
         recorder: &mut Recorder<'_>,
@@ -137,7 +139,7 @@ mod tests {
                 }
                 let node = node(Op::Recurrent(op.clone()), &ins, &outs);
                 let mut x = inputs(&node, 111);
-                // Weights that let a long sequence forget, or rounding errors would grow from step to step.
+                // Weights that let a long sequence forget; otherwise rounding errors would grow from step to step.
                 let damped: Vec<f32> = noise(112, g * u).iter().map(|weight| weight * 3.0 / u as f32).collect();
                 x[1] = tensor(&[g, u], &damped);
                 check_run(

@@ -1,6 +1,6 @@
-// One workgroup a sequence, which loops over time with the hidden state in workgroup memory; a thread computes every 256-th
-// unit. The sums of a unit run over the weights in order. A long sequence takes several dispatches, which hand the state on
-// in the outputs.
+// One workgroup per sequence, which loops over time with the hidden state in workgroup memory; a thread computes every
+// 256-th unit. The sums of a unit run over the weights in order. A long sequence takes several dispatches, which pass
+// the state in the outputs.
 //
 // Declared by recurrent.rs: p, r, bias, h0, y, last_h and for an LSTM c0 and last_c; UNITS, GATES, REVERSE, and the cell:
 // first_kept, last_kept, keep_last and advance, which computes `next`; parameters.steps, .batches, .r_row and .r_depth

@@ -1,4 +1,4 @@
-// The cell of a GRU for recurrent.wgsl; gates z, r, h. RESET_AFTER: the reset gate is applied after the product.
+// Cell of a GRU for recurrent.wgsl; gates z, r, h. RESET_AFTER: the reset gate is applied after the product.
 
 fn first_kept(index: u32) -> f32 {
     return 0.0;
@@ -26,7 +26,7 @@ fn advance(first: u32, thread: u32) {
         return;
     }
     workgroupBarrier();
-    // Only a thread's own units of the hidden state are read from here on, so that they may be replaced.
+    // From here on a thread reads only its own units of the hidden state, so that they may be replaced.
     for (var unit = thread; unit < UNITS; unit = unit + 256u) {
         let proposed = tanh_of(p[first + 2u * UNITS + unit] + gate_of_next(2u, unit));
         hidden[unit] = opaque(1.0 - kept[unit], 2097152u) * proposed + kept[unit] * hidden[unit];

@@ -1,4 +1,4 @@
-// The cell of an LSTM for recurrent.wgsl; gates i, o, f, c.
+// Cell of an LSTM for recurrent.wgsl; gates i, o, f, c.
 
 fn first_kept(index: u32) -> f32 {
     return c0[index];

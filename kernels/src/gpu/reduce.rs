@@ -8,12 +8,12 @@ use crate::error::KernelError;
 use crate::op::{NodeSpec, Reduce, ReduceKind};
 use std::ops::Range;
 
-/// Workgroups that occupy a large device. Where outputs alone make fewer, a reduction is cut into parts.
+/// Number of workgroups that occupy a large device. If outputs alone make fewer, a reduction is cut into parts.
 const ENOUGH_GROUPS: usize = 1024;
-/// Elements for each thread below which a part is not worth a second dispatch.
+/// Minimum elements of a thread for which a part is worth a second dispatch.
 const LEAST_PASSES: usize = 32;
 
-/// Declares `load(index)`, the element of what is reduced, in the shader of a reduction.
+/// Function that declares `load(index)`, an element of the reduction's input, in the shader of a reduction.
 pub(crate) type Source<'s, 'a> = &'s dyn Fn(&Recorder<'a>, &mut Shader<'a>) -> Result<(), KernelError>;
 
 pub(super) fn recipe<'n>(node: &NodeSpec, op: &Reduce) -> Recipe<'n> {
@@ -56,12 +56,12 @@ impl Reduction {
         Self { kind: op.kind, kept, reduced, outputs, length, parts }
     }
 
-    /// Elements of one part; a whole number of vectors.
+    /// Returns the elements of one part; a whole number of vectors.
     fn chunk(&self) -> usize {
         self.length.div_ceil(self.parts).next_multiple_of(4)
     }
 
-    /// How threads share one part.
+    /// Returns how threads share one part.
     fn lanes(&self) -> Lanes {
         lanes(&self.reduced, self.outputs, self.chunk())
     }
@@ -70,12 +70,12 @@ impl Reduction {
         if self.kind == ReduceKind::LogSumExp { 8 } else { 4 }
     }
 
-    /// Passes of a thread through the elements of a part.
+    /// Returns the passes of a thread through the elements of a part.
     pub(crate) fn passes(&self) -> usize {
         self.lanes().passes(self.chunk())
     }
 
-    /// Bytes of the states of all parts, if there are several.
+    /// Returns the bytes of the states of all parts, if there are several parts.
     pub(crate) fn scratch_bytes(&self) -> u64 {
         if self.parts == 1 { 0 } else { (self.outputs * self.parts) as u64 * self.state_bytes() }
     }
@@ -99,7 +99,7 @@ impl Reduction {
         Ok(())
     }
 
-    /// The dispatch that reduces the input, to states if it is cut into parts.
+    /// Records the dispatch that reduces the input, to states if it is cut into parts.
     fn gather<'a>(
         &self,
         recorder: &mut Recorder<'a>,
@@ -123,7 +123,7 @@ impl Reduction {
         recorder.dispatch(&shader, lanes.groups(rows.len() * self.parts))
     }
 
-    /// The dispatch that combines the parts' states.
+    /// Records the dispatch that combines the parts' states.
     fn combine(&self, recorder: &mut Recorder<'_>, rows: Range<usize>, output: usize) -> Result<(), KernelError> {
         let lanes = Lanes::new(self.parts, false);
         let mut shader = Shader::new("reduce_parts", include_str!("reduce.wgsl"));
@@ -147,7 +147,7 @@ impl Reduction {
         shader.parameter("divisor", self.length);
     }
 
-    /// The functions that find an output's elements. The common layouts name no sizes.
+    /// Declares the functions that find an output's elements. The common layouts name no sizes.
     fn addresses(&self, shader: &mut Shader<'_>) {
         let start = match (&self.kept.dims[..], self.reduced.is_dense(0)) {
             ([], _) => "    return 0u;\n".into(),
@@ -162,7 +162,7 @@ impl Reduction {
     }
 }
 
-/// How threads share `length` elements of a reduction.
+/// Returns how threads share `length` elements of a reduction.
 fn lanes(reduced: &Space, outputs: usize, length: usize) -> Lanes {
     let across = reduced.strides[0].last().is_some_and(|stride| *stride != 1);
     Lanes::new(length, across && outputs > 1)
@@ -175,7 +175,7 @@ fn finish(shader: &mut Shader<'_>, lanes: &Lanes) {
 
 const KEEP: &str = "fn lower(state: State) -> State { return state; }\n";
 
-/// The state that one element is.
+/// Returns the function that turns an element into a state.
 fn element_functions(kind: ReduceKind) -> String {
     let value = match kind {
         ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min | ReduceKind::Product => "x",
@@ -186,7 +186,7 @@ fn element_functions(kind: ReduceKind) -> String {
     format!("fn lift(x: f32) -> State {{ return {value}; }}\n")
 }
 
-/// The states, the one of no elements, and how two become one.
+/// Returns the type of states, the state of no elements, and the function that combines two states.
 fn state_functions(kind: ReduceKind) -> String {
     let (identity, combined) = match kind {
         ReduceKind::Max => ("negative_infinity()", "maximum(a, b)"),
@@ -201,7 +201,7 @@ fn state_functions(kind: ReduceKind) -> String {
     )
 }
 
-/// `ln Σ exp x` as the greatest x and the sum of `exp(x − greatest)`.
+/// State of `ln Σ exp x`: the greatest x and the sum of `exp(x − greatest)`.
 const LOG_SUM_EXP: &str = "alias State = vec2<f32>;
 fn identity() -> State { return State(negative_infinity(), 0.0); }
 fn combine(a: State, b: State) -> State {
@@ -212,7 +212,7 @@ fn combine(a: State, b: State) -> State {
 }
 ";
 
-/// The result that the last state is.
+/// Returns the function that turns the last state into the result.
 const fn lower_function(kind: ReduceKind) -> &'static str {
     match kind {
         ReduceKind::Mean => "fn lower(state: State) -> f32 { return state / f32(parameters.divisor); }\n",
@@ -270,7 +270,7 @@ mod tests {
             assert!(super::super::scratch_bytes(&node) > 0);
             let mut x = noise(5, 3 * 40_001);
             if kind == ReduceKind::Product {
-                // Powers of two, whose products are exact; in the Thue–Morse order no part of them grows large.
+                // Powers of two have exact products; in the Thue–Morse order no partial product grows large.
                 let power = |index: usize| if index.count_ones().is_multiple_of(2) { 2f32 } else { 0.5 };
                 x.iter_mut().enumerate().for_each(|(index, v)| *v = power(index).copysign(*v));
             }

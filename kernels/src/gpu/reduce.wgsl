@@ -1,10 +1,10 @@
-// LANES threads an output, ROWS outputs a group. A long reduction is cut into parts, each of which is an output of a first
-// dispatch whose states a second one combines.
+// LANES threads per output, ROWS outputs per group. A long reduction is cut into parts. Each part is an output of a
+// first dispatch, and a second dispatch combines their states.
 //
-// Declared by reduce.rs: y (of State where the other dispatch is the one that lowers), LANES, ROWS, place, total, State,
-// identity, load(offset), lift, combine, lower; start(output) and step(index), the offsets of an output's first element and of
-// the element `index` after it; parameters.first and .count (outputs), .length (elements of an output), .parts and
-// .chunk (elements of a part), .divisor.
+// Declared by reduce.rs: y (of State if the other dispatch applies `lower`), LANES, ROWS, place, total, State,
+// identity, load(offset), lift, combine, lower; start(output) and step(index), the offsets of an output's first element
+// and of the element `index` after it; parameters.first and .count (outputs), .length (elements of an output), .parts
+// and .chunk (elements of a part), .divisor.
 
 @compute @workgroup_size(256)
 fn main(

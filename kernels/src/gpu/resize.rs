@@ -13,12 +13,12 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &'n Resize) -> Recipe<'n> {
         Interpolation::Cubic { .. } => 4,
     };
     let count = planes * output[0] * output[1];
-    // For each output index of an axis its taps' indices and weights, in the shader's layout.
+    // Indices and weights of the taps of each output index of an axis, in the shader's layout.
     let table = move |axis: usize| -> Vec<u32> {
         let (size, length) = (input[axis], output[axis]);
         let all = (0..length).flat_map(|o| {
             let Taps { indices, weights, count } = op.taps::<f32>(axis, o, size, length);
-            // An only neighbour stands in all places with equal weights, whose sum is exact: their number is a power of two.
+            // A single neighbour fills all taps with equal weights, whose sum is exact: their number is a power of two.
             let share = count as f32 / number as f32;
             (0..number).map(move |tap| (indices[tap % count], weights[tap % count] * share))
         });

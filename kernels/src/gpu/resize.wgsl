@@ -1,5 +1,5 @@
-// One thread an output; 256 threads a group. Which inputs make up a row or column of the output, and with what weights, was
-// worked out when the kernel was compiled.
+// One thread per output; 256 threads per group. Compiling the kernel computed the inputs and weights of each row and
+// column of the output.
 //
 // Declared by resize.rs: x, y, rows and columns, TAPS pairs of (index, bits of the weight) for each row and column of the
 // output; parameters.count (outputs), .height, .width, .out_height, .out_width.

@@ -1,26 +1,26 @@
-//! A shader about to be dispatched: hand-written WGSL with the constants, parameters and buffers of one node.
+//! Shader that is about to be dispatched: hand-written WGSL with the constants, parameters and buffers of one node.
 //!
 //! A kernel's `.wgsl` file uses names that its Rust file declares here. Constants are part of the source, so each
-//! combination is a pipeline of its own; parameters are read from a uniform buffer, so that they may differ between
-//! nodes that share a pipeline. The uniform buffer begins with zeros, which no compiler knows, so that `opaque` and `number` of
+//! combination is a separate pipeline. Parameters are read from a uniform buffer, so they may differ between nodes that
+//! share a pipeline. The uniform buffer begins with zeros, which no compiler knows, so that `opaque` and `number` of
 //! `math.wgsl` can hide values from a compiler's algebra.
 
 use super::library;
 use super::pipelines::Signature;
 use std::fmt::{Display, Write};
 
-/// The first fields of the uniform buffer, all of which are 0: the second says which of the first is read.
+/// First fields of the uniform buffer, all of which are 0: the second field says which element of the first is read.
 const ZEROS: &str = "zeros: array<vec4<u32>, 2>, zero: u32";
 const ZERO_WORDS: usize = 9;
 
-/// A buffer under the name that the shader knows it by.
+/// Buffer with its name in the shader.
 struct Binding<'a> {
     name: String,
     element: &'static str,
     buffer: &'a wgpu::Buffer,
 }
 
-/// WGSL source and what it is bound to.
+/// WGSL source and its bindings.
 pub(crate) struct Shader<'a> {
     name: &'static str,
     body: String,
@@ -31,7 +31,7 @@ pub(crate) struct Shader<'a> {
 }
 
 impl<'a> Shader<'a> {
-    /// A shader with an entry point `main`.
+    /// Creates a shader with an entry point `main`.
     pub(crate) fn new(name: &'static str, body: &str) -> Self {
         Self {
             name,
@@ -48,7 +48,7 @@ impl<'a> Shader<'a> {
         self
     }
 
-    /// Declares a number that the uniform buffer holds; once, although both halves of a shader may name it.
+    /// Declares a number in the uniform buffer; once, although both halves of a shader may name it.
     pub(crate) fn parameter(&mut self, name: &'static str, value: usize) -> &mut Self {
         // Offsets and counts are below 2³²: a buffer that can be bound has fewer than 2³⁰ elements.
         if self.parameters.iter().all(|(known, _)| *known != name) {
@@ -57,7 +57,7 @@ impl<'a> Shader<'a> {
         self
     }
 
-    /// Declares an array of `element`s that is read. More than one name may stand for the same buffer.
+    /// Declares an array of `element`s that is read. Several names may stand for the same buffer.
     pub(crate) fn read(
         &mut self,
         name: impl Into<String>,
@@ -99,13 +99,13 @@ impl<'a> Shader<'a> {
         Signature { reads: self.reads.len() as u32, writes: self.writes.len() as u32 }
     }
 
-    /// The values of the parameters, in the layout of the uniform buffer.
+    /// Returns the values of the parameters, in the layout of the uniform buffer.
     pub(crate) fn parameters(&self) -> Vec<u32> {
         let own = self.parameters.iter().map(|(_, value)| *value);
         std::iter::repeat_n(0, ZERO_WORDS).chain(own).collect()
     }
 
-    /// The buffers in binding order, without the parameters.
+    /// Returns the buffers in binding order, without the parameters.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &'a wgpu::Buffer> + '_ {
         self.reads.iter().chain(&self.writes).map(|binding| binding.buffer)
     }

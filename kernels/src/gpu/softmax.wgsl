@@ -1,4 +1,4 @@
-// LANES threads a row, ROWS rows a group; three passes over the row: greatest element, sum of exponentials, result.
+// LANES threads per row, ROWS rows per group; three passes over the row: greatest element, sum of exponentials, result.
 //
 // Declared by softmax.rs: x, y, LANES, ROWS, LOG, place, greatest, total; parameters.first and .count (rows), .length and
 // .inner (elements of a row, and how far they are apart).
@@ -15,7 +15,7 @@ fn main(
 ) {
     let at = place(thread);
     let number = (group.y * groups.x + group.x) * ROWS + at.x;
-    // Threads without a row go through the motions for the last one, so that all reach the barriers.
+    // Threads without a row repeat the work of the last one, so that all threads reach the barriers.
     let row = parameters.first + min(number, parameters.count - 1u);
     let base = row / parameters.inner * parameters.length * parameters.inner + row % parameters.inner;
 
@@ -34,7 +34,8 @@ fn main(
     if number >= parameters.count {
         return;
     }
-    // A row with NaN or infinity, or of minus infinity alone, is NaN. Some drivers make 0 of exp(NaN), so that the sum does not tell.
+    // A row with NaN or infinity, or of minus infinity alone, is NaN. The sum does not show this, because some drivers
+    // make 0 of exp(NaN).
     let is_lost = is_nan(peak) || is_infinite(peak);
     let logarithm_of_sum = logarithm(sum);
     for (var i = at.y; i < parameters.length; i = i + LANES) {

@@ -3,17 +3,18 @@
 use crate::shape::{Shape, merged};
 use std::fmt::Write;
 
-/// The dimensions of a loop nest and, for each operand, how far one step along each moves it, in elements.
+/// Dimensions of a loop nest, and the strides of each operand along them, in elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     /// Sizes, outermost first; none is 1.
     pub(crate) dims: Vec<usize>,
-    /// For each operand its strides; negative ones step backwards.
+    /// Strides of each operand; negative ones step backwards.
     pub(crate) strides: Vec<Vec<isize>>,
 }
 
 impl Space {
-    /// The space of `dims`, with neighbouring dimensions merged where every operand runs through both in one stride.
+    /// Creates the space of `dims`; neighbouring dimensions are merged if every operand runs through both in one
+    /// stride.
     pub(crate) fn collapsed(dims: &[usize], strides: &[Vec<isize>]) -> Self {
         let axes = dims.iter().enumerate().map(|(axis, dim)| (*dim, strides.iter().map(|s| s[axis]).collect()));
         let steps = |outer: &Vec<isize>, inner: &Vec<isize>, size: usize| {
@@ -24,12 +25,12 @@ impl Space {
         Self { dims: kept.iter().map(|(dim, _)| *dim).collect(), strides }
     }
 
-    /// WGSL statements that split `index` into the coordinates `c0`, `c1`, … of this space.
+    /// Returns WGSL statements that split `index` into the coordinates `c0`, `c1`, … of this space.
     pub(crate) fn coordinates(&self, index: &str) -> String {
         split(index, "c", &self.dims)
     }
 
-    /// A WGSL expression of the operand's offset at the coordinates.
+    /// Returns a WGSL expression of the operand's offset at the coordinates.
     pub(crate) fn offset(&self, operand: usize) -> String {
         offset("c", &self.strides[operand])
     }
@@ -45,12 +46,13 @@ impl Space {
     }
 }
 
-/// Strides with which an operand of `shape` is read at every element of `target`, if it can be broadcast to it.
+/// Returns the strides with which an operand of `shape` is read at every element of `target`, if it can be broadcast to
+/// it.
 pub(crate) fn broadcast_strides(shape: &Shape, target: &Shape) -> Result<Vec<isize>, crate::shape::ShapeError> {
     Ok(shape.broadcast_strides(target)?.into_iter().map(|stride| stride as isize).collect())
 }
 
-/// WGSL statements `let prefix0 = …;` that split a row-major `index` over `dims`.
+/// Returns WGSL statements `let prefix0 = …;` that split a row-major `index` over `dims`.
 pub(crate) fn split(index: &str, prefix: &str, dims: &[usize]) -> String {
     let mut text = String::new();
     let mut inner: usize = dims.iter().product();
@@ -63,7 +65,7 @@ pub(crate) fn split(index: &str, prefix: &str, dims: &[usize]) -> String {
     text
 }
 
-/// A WGSL expression `prefix0 * stride + …`. Negative strides wrap around, as do all sums of `u32`.
+/// Returns a WGSL expression `prefix0 * stride + …`. Negative strides wrap around, as do all sums of `u32`.
 pub(crate) fn offset(prefix: &str, strides: &[isize]) -> String {
     let terms: Vec<_> = strides
         .iter()

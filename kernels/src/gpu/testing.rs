@@ -1,4 +1,4 @@
-//! What the tests of GPU kernels share: one device, a runner, and comparison with a reference.
+//! Shared code of the tests of GPU kernels: one device, a runner, and comparison with a reference.
 
 use super::corpus::{self, Expected};
 use super::{Buffers, Gpu, GpuLimits, binds, compile, scratch_bytes};
@@ -9,13 +9,14 @@ use crate::{KernelError, cpu};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The device of all tests of this binary: the software adapter, or where `ANABRANCH_TEST_GPU=real` the machine's own.
+/// Returns the device of all tests of this binary: the software adapter, or the machine's own GPU if
+/// `ANABRANCH_TEST_GPU=real`.
 pub(crate) fn gpu() -> &'static Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     GPU.get_or_init(open)
 }
 
-/// A device of its own for one test.
+/// Opens a separate device for one test.
 pub(crate) fn open() -> Gpu {
     Gpu::open(&adapter()).expect("the adapter opens")
 }
@@ -37,7 +38,7 @@ pub(crate) fn tensor(dims: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_elements(shape(dims), values).expect("as many values as the shape has")
 }
 
-/// Numbers in [−1, 1), the same for the same seed.
+/// Returns numbers in [−1, 1), the same for the same seed.
 pub(crate) fn noise(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x2545_f491_4f6c_dd1d;
     let mut next = || {
@@ -56,17 +57,17 @@ pub(crate) fn inputs(node: &NodeSpec, seed: u64) -> Vec<Tensor> {
     node.inputs.iter().enumerate().map(fill).collect()
 }
 
-/// What stands in outputs before a kernel runs.
+/// Content of outputs before a kernel runs.
 pub(crate) const UNWRITTEN: f32 = 12345.678;
 
 /// One run of a node on a device.
 pub(crate) struct Run<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) node: &'a NodeSpec,
-    /// Which inputs are given as constants.
+    /// Whether each input is passed as a constant.
     pub(crate) constants: Vec<bool>,
     pub(crate) rows: Option<Range<usize>>,
-    /// The expected outputs on another device ([`corpus`]); `None` keeps the run from other devices.
+    /// Expected outputs on another device ([`corpus`]); `None` keeps the run from other devices.
     pub(crate) expected: Option<Expected>,
 }
 
@@ -118,7 +119,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Bytes as whole words, one at least.
+/// Returns bytes as whole words, at least one.
 fn words(bytes: &[u8]) -> Vec<u32> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(4).max(4), 0);
@@ -158,14 +159,14 @@ fn download(gpu: &Gpu, buffer: &wgpu::Buffer, elements: usize) -> Vec<f32> {
     values
 }
 
-/// Asserts that a node's outputs are to within 10⁻⁵ of the greatest magnitude those of the CPU's kernels, which have tests
-/// against the ops' definitions of their own.
+/// Checks that a node's outputs equal those of the CPU's kernels to within 10⁻⁵ of the greatest magnitude. The CPU's
+/// kernels have their own tests against the ops' definitions.
 #[track_caller]
 pub(crate) fn check(node: &NodeSpec, inputs: &[Tensor]) {
     check_run(Run::new(node), inputs);
 }
 
-/// As [`check`] of a run as it is given, which writes its rows only.
+/// Checks like [`check`], but for a given run, which may write only its rows.
 #[track_caller]
 pub(crate) fn check_run(run: Run<'_>, inputs: &[Tensor]) {
     let (node, rows) = (run.node, run.rows.clone());
@@ -180,7 +181,7 @@ pub(crate) fn check_run(run: Run<'_>, inputs: &[Tensor]) {
     }
 }
 
-/// Asserts that a run of `rows` alone writes the bits that a run of all writes there, and nothing elsewhere.
+/// Checks that a run of `rows` alone writes the same bits as a run of all rows, and nothing elsewhere.
 #[track_caller]
 pub(crate) fn check_rows(node: &NodeSpec, inputs: &[Tensor], rows: Range<usize>) {
     let whole = Run::new(node).outputs(inputs).expect("runs");
@@ -195,7 +196,7 @@ pub(crate) fn check_rows(node: &NodeSpec, inputs: &[Tensor], rows: Range<usize>)
     }
 }
 
-/// Asserts that `got` is `want` to within 10⁻⁵ of the greatest finite magnitude, NaN and infinities exactly.
+/// Checks that `got` is `want` to within 10⁻⁵ of the greatest finite magnitude, with NaN and infinities exact.
 #[track_caller]
 pub(crate) fn assert_close(got: &[f32], want: &[f32], what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
@@ -206,7 +207,7 @@ pub(crate) fn assert_close(got: &[f32], want: &[f32], what: &str) {
     }
 }
 
-/// Stricter limits than the device's, so that little work takes the paths of much.
+/// Returns a device with stricter limits, so that little work takes the paths of large work.
 pub(crate) fn narrow() -> &'static Gpu {
     static GPU: OnceLock<Gpu> = OnceLock::new();
     GPU.get_or_init(|| {

@@ -1,11 +1,11 @@
-//! Tiled products of matrices: the body that matrix products and convolutions share, unrolled for a tile's sizes.
+//! Tiled matrix products: the body that matrix products and convolutions share, unrolled for a tile's sizes.
 
 use super::Shader;
 use super::limits::THREADS;
 use super::product::{Extent, Parts};
 use std::fmt::Write;
 
-/// The sizes of a tile; see `tile.wgsl`.
+/// Sizes of a tile; see `tile.wgsl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     /// Rows and columns of outputs of one workgroup.
@@ -16,30 +16,31 @@ pub(crate) struct Tile {
     block: usize,
 }
 
-/// Large products: 16 multiply-adds for each vector read from workgroup memory.
+/// Tile of large products: 16 multiply-adds for each vector read from workgroup memory.
 const LARGE: Tile = Tile { side: 128, depth: 8, block: 8 };
 const MEDIUM: Tile = Tile { side: 64, depth: 16, block: 4 };
-/// So that small products still make several workgroups.
+/// Tile of small products, which must still make several workgroups.
 const SMALL: Tile = Tile { side: 32, depth: 16, block: 4 };
 
-/// Workgroups below which a smaller tile occupies a large device better.
+/// Number of workgroups below which a smaller tile occupies a large device better.
 const ENOUGH_GROUPS: usize = 160;
-/// Elements of the inner dimension below which a part is not worth its sums' way through memory.
+/// Minimum elements of the inner dimension for which a part is worth writing and reading its sums.
 const LEAST_DEPTH: usize = 64;
-/// Workgroups that the parts of the inner dimension are to make together.
+/// Number of workgroups that the parts of the inner dimension should make together.
 const PARTS_GROUPS: usize = 264;
 
-/// Which of an operand's two indices runs through neighbouring memory.
+/// Index of an operand that runs through neighbouring memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The inner dimension: neighbouring threads fetch neighbouring `k`.
+    /// Inner dimension: neighbouring threads fetch neighbouring `k`.
     Depth,
-    /// The rows of A or columns of B.
+    /// Rows of A or columns of B.
     Side,
 }
 
 impl Tile {
-    /// The tile for a product of these sizes: the largest that makes enough workgroups, for small ones with the help of parts.
+    /// Returns the tile for a product of these sizes: the largest that makes enough workgroups; small tiles may use
+    /// parts for this.
     pub(crate) fn new(whole: Extent, k: usize) -> Self {
         let parts = |tile: &Self| if *tile == LARGE { 1 } else { (k / LEAST_DEPTH).max(1) };
         let groups = |tile: &Self| tile.groups(whole).saturating_mul(parts(tile));
@@ -47,12 +48,12 @@ impl Tile {
         [LARGE, MEDIUM].into_iter().find(fits).unwrap_or(SMALL)
     }
 
-    /// Workgroups of one part.
+    /// Returns the workgroups of one part.
     fn groups(&self, Extent { batches, m, n, .. }: Extent) -> usize {
         batches.saturating_mul(m.div_ceil(self.side)).saturating_mul(n.div_ceil(self.side))
     }
 
-    /// The parts of an inner dimension of `k`.
+    /// Returns the parts of an inner dimension of `k`.
     pub(crate) fn parts(&self, whole: Extent, k: usize) -> Parts {
         Parts::new(k, LEAST_DEPTH, self.groups(whole), PARTS_GROUPS)
     }
@@ -90,12 +91,12 @@ impl Tile {
         self.groups(extent)
     }
 
-    /// Passes of a thread through the loops over `k` elements of the inner dimension and over its outputs.
+    /// Returns the passes of a thread through the loops over `k` elements of the inner dimension and over its outputs.
     pub(crate) fn passes(&self, k: usize) -> usize {
         k.div_ceil(self.depth) * (1 + self.depth / UNROLL) + self.block * (1 + self.block)
     }
 
-    /// Rows and columns of outputs of one workgroup.
+    /// Returns the rows and columns of outputs of one workgroup.
     #[cfg(test)]
     pub(crate) fn side(&self) -> usize {
         self.side
@@ -105,17 +106,18 @@ impl Tile {
         (self.side / self.block).pow(2)
     }
 
-    /// Vectors from one row of an operand's tile to the next.
+    /// Returns the vectors from one row of an operand's tile to the next.
     fn stride(&self) -> usize {
         self.side / 4 + 1
     }
 
-    /// Vectors of each operand that a thread fetches in one step.
+    /// Returns the vectors of each operand that a thread fetches in one step.
     fn slots(&self) -> usize {
         self.side / 4 * self.depth / self.threads()
     }
 
-    /// Where each of a thread's slots is in the tile (`k` and vector), and what the kernel keeps for its four lines.
+    /// Declares the position of each of a thread's slots in the tile (`k` and vector), and the kernel's data for its
+    /// four lines.
     fn places(&self, a: Order, b: Order) -> String {
         let mut text = String::new();
         let vectors = self.side / 4;
@@ -154,7 +156,7 @@ impl Tile {
             let a = lanes(&|lane| format!("a_at(a_line{slot}_{lane}, {k} + a_k{slot})"));
             let b = lanes(&|lane| format!("b_at(b_line{slot}_{lane}, tap{slot})"));
             let _ = writeln!(text, "{register}a{slot} = vec4<f32>({a});");
-            // A step's tap is named anew in each scope.
+            // A step's tap has a different name in each scope.
             let tap = if k == "first_k" { format!("first_tap{slot}") } else { format!("tap{slot}") };
             let _ = writeln!(text, "{indent}let {tap} = tap_of({k} + b_k{slot});");
             let _ = writeln!(text, "{register}b{slot} = vec4<f32>({});", b.replace(&format!("tap{slot}"), &tap));
@@ -173,7 +175,7 @@ impl Tile {
         text
     }
 
-    /// The multiply-adds of [`UNROLL`] steps of the inner dimension.
+    /// Returns the multiply-adds of [`UNROLL`] steps of the inner dimension.
     fn multiply(&self) -> String {
         let mut text = String::new();
         let halves = self.block / 4;
@@ -197,7 +199,7 @@ impl Tile {
         text
     }
 
-    /// Cases of a switch that put one row of each thread's block into workgroup memory.
+    /// Returns the cases of a switch that store one row of each thread's block to workgroup memory.
     fn stage(&self) -> String {
         let mut text = String::new();
         for row in 0..self.block {
@@ -213,7 +215,7 @@ impl Tile {
     }
 }
 
-/// Steps of the inner dimension that are written out.
+/// Steps of the inner dimension that are unrolled.
 const UNROLL: usize = 4;
 
 const _: () = assert!(LARGE.side / LARGE.block * (LARGE.side / LARGE.block) == THREADS as usize);

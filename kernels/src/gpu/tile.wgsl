@@ -1,12 +1,12 @@
-// A product of matrices, M × K by K × N, in tiles through workgroup memory and registers.
+// A matrix product, M × K by K × N, in tiles through workgroup memory and registers.
 //
-// A group computes TILE_M × TILE_N outputs, a thread THREAD_M × THREAD_N of them, held in vectors of four along N. Per
-// step, TILE_K columns of A and rows of B are in workgroup memory, A transposed: `shared_tile` holds TILE_K rows of
+// A group computes TILE_M × TILE_N outputs, and a thread THREAD_M × THREAD_N of them, held in vectors of four along N.
+// Per step, TILE_K columns of A and rows of B are in workgroup memory, A transposed. `shared_tile` holds TILE_K rows of
 // A_STRIDE vectors along M, then TILE_K rows of B_STRIDE vectors along N. A row has one vector more than it needs, so
-// that the threads that store a column of vectors do not meet in one bank. While a step is computed, the next one's
-// elements are on their way into registers. A thread of an 8 × 8 block owns 4 × 4 blocks in each quarter of the tile, so
-// that neighbouring threads read neighbouring vectors. At the end rows of outputs pass through workgroup memory once
-// more, so that they are stored in order and the epilogue is compiled once.
+// that the threads that store a column of vectors do not meet in one bank. While a step is computed, the next step's
+// elements are loaded into registers. A thread of an 8 × 8 block owns 4 × 4 blocks in each quarter of the tile, so that
+// neighbouring threads read neighbouring vectors. At the end rows of outputs pass through workgroup memory once more,
+// so that they are stored in order and the epilogue is compiled once.
 //
 // Declared by product.rs: parameters.m, .n, .batches, .groups (of one part), .parts and .depth (of the inner dimension). By
 // tile.rs: parameters.k, .tiles_m, .tiles_n, the constants, and the text in double braces. By the kernel: Line,

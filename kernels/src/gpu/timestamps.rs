@@ -4,7 +4,7 @@ use super::device::Gpu;
 use crate::error::KernelError;
 use std::time::Duration;
 
-/// Pairs of timestamps, each taken at the begin and end of one pass, that are read back after the passes ran.
+/// Pairs of timestamps at the begin and end of passes, which are read back after the passes ran.
 ///
 /// One round is: passes with [`writes`](Self::writes), then [`resolve`](Self::resolve) in the same or a later encoder,
 /// a submission, [`map`](Self::map), and [`take`](Self::take) once the callback was called.
@@ -21,7 +21,7 @@ pub struct TimestampRing {
 const PAIR: u64 = 16;
 
 impl TimestampRing {
-    /// Room for `pairs` pairs, 1 to 2048; `None` if the device has no timestamps.
+    /// Creates a ring of `pairs` pairs, from 1 to 2048; `None` if the device has no timestamps.
     ///
     /// # Errors
     /// If the driver refuses.
@@ -51,7 +51,8 @@ impl TimestampRing {
         })
     }
 
-    /// What a pass's descriptor needs so that its begin and end become pair `pair` (taken modulo the number of pairs).
+    /// Returns the field of a pass's descriptor that makes its begin and end pair `pair` (taken modulo the number of
+    /// pairs).
     pub fn writes(&self, pair: u32) -> wgpu::ComputePassTimestampWrites<'_> {
         let first = pair % self.pairs * 2;
         wgpu::ComputePassTimestampWrites {
@@ -61,7 +62,7 @@ impl TimestampRing {
         }
     }
 
-    /// Encodes the copy of the first `pairs` pairs to where they can be read.
+    /// Encodes the copy of the first `pairs` pairs to a buffer that can be read.
     pub fn resolve(&self, encoder: &mut wgpu::CommandEncoder, pairs: u32) {
         let pairs = pairs.min(self.pairs);
         if pairs > 0 {
@@ -70,13 +71,13 @@ impl TimestampRing {
         }
     }
 
-    /// Asks for the resolved pairs; `done` is called in a later poll, on the thread that polls.
+    /// Requests the resolved pairs; `done` is called in a later poll, on the thread that polls.
     pub fn map(&self, done: impl FnOnce(Result<(), wgpu::BufferAsyncError>) + Send + 'static) {
         self.readable.slice(..).map_async(wgpu::MapMode::Read, done);
     }
 
-    /// The first `pairs` pairs as begin and end on the device's clock, in nanoseconds since an arbitrary moment, after
-    /// which the next round may be resolved.
+    /// Returns the first `pairs` pairs as begin and end on the device's clock, in nanoseconds since an arbitrary
+    /// moment. After that, the next round may be resolved.
     ///
     /// # Errors
     /// If the pairs have not been mapped.

@@ -1,4 +1,5 @@
-//! Permutations of axes: strided copies where the innermost axis stays, else tiles that are turned in workgroup memory.
+//! Permutations of axes: strided copies if the innermost axis stays, else tiles that are transposed in workgroup
+//! memory.
 
 use super::copy::{StridedCopy, signed};
 use super::kernel::Recorder;
@@ -28,9 +29,9 @@ pub(super) fn recipe<'n>(node: &NodeSpec, op: &Transpose) -> Recipe<'n> {
     }
 }
 
-/// Matrices to be turned, of which there are as many as the other axes' product.
+/// Matrices to be transposed; the product of all other axes is their number.
 struct Turned {
-    /// The other axes, with the source's and the target's strides.
+    /// Other axes, with the source's and the target's strides.
     batch: Space,
     lines: usize,
     columns: usize,
@@ -39,7 +40,8 @@ struct Turned {
 }
 
 impl Turned {
-    /// Turns the planes of the target's innermost axis and of `axis`, which is the source's innermost.
+    /// Creates the transposition of the planes of the target's innermost axis and of `axis`, which is the source's
+    /// innermost.
     fn new(mut space: Space, axis: usize) -> Self {
         let last = space.dims.len() - 1;
         let (lines, columns) = (space.dims[axis], space.dims[last]);
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn more_than_65_535_workgroups() {
-        // A tile, and with it a workgroup, for each little matrix.
+        // One tile, and therefore one workgroup, for each small matrix.
         let node = transpose(&[70_000, 2, 3], &[0, 2, 1]);
         check(&node, &inputs(&node, 53));
     }

@@ -1,6 +1,6 @@
-// Tiles of 32 × 32 through workgroup memory, so that both reading along the source's innermost axis and writing along the
-// target's are of neighbouring elements; 32 × 8 threads, each four elements. Rows of the tile are 33 elements long, so
-// that a column's elements are in different banks.
+// Tiles of 32 × 32 through workgroup memory. Both reads along the source's innermost axis and writes along the target's
+// are of neighbouring elements. There are 32 × 8 threads, each with four elements. Rows of the tile are 33 elements
+// long, so that a column's elements are in different banks.
 //
 // Declared by transpose.rs: x, y, source_of(batch) and target_of(batch), the offsets of a batch's first element;
 // parameters.lines (size of the source's innermost axis), .columns (of the target's), .source_stride (of a step along the

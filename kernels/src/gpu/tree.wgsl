@@ -1,4 +1,5 @@
-// A row's values, one a lane, halved until one is left. `at` is the thread's (row, lane). The tree depends on LANES alone.
+// Halves a row's values, one per lane, until one is left. `at` is the thread's (row, lane). The tree depends on LANES
+// alone.
 
 var<workgroup> memory_of_NAME: array<STATE, 256>;
 

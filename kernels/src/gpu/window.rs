@@ -5,7 +5,7 @@ use crate::error::KernelError;
 use crate::op::NodeSpec;
 use crate::shape::Shape;
 
-/// Sizes beyond this could overflow the shaders' signed coordinates.
+/// Maximum size: larger ones could overflow the shaders' signed coordinates.
 const MOST: usize = 1 << 28;
 
 /// Images of `[n, c, h, w]`.
@@ -18,7 +18,7 @@ pub(crate) struct Images {
 }
 
 impl Images {
-    /// The sizes of a shape, which was checked to have four axes.
+    /// Returns the sizes of a shape, which was checked to have four axes.
     pub(crate) fn of(shape: &Shape) -> Self {
         let &[count, channels, height, width] = shape.dims() else { panic!("images of shape {shape}") };
         Self { count, channels, height, width }
@@ -29,18 +29,18 @@ impl Images {
     }
 }
 
-/// A window and how it moves.
+/// Window and its movement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) size: [usize; 2],
     pub(crate) strides: [usize; 2],
-    /// Above, left, below, right.
+    /// Padding above, left, below, right.
     pub(crate) pads: [usize; 4],
     pub(crate) dilations: [usize; 2],
 }
 
 impl Window {
-    /// Refuses a window whose reach is beyond what coordinates can hold.
+    /// Rejects a window that reaches beyond what coordinates can hold.
     pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
         let numbers = [&self.size[..], &self.strides, &self.dilations, &self.pads];
         let small = numbers.concat().iter().all(|n| *n <= MOST);
@@ -50,7 +50,7 @@ impl Window {
         node.require(fits, "windows, strides, dilations and all sizes are at most 2²⁸")
     }
 
-    /// Requires that all positions begin within the input and its padding.
+    /// Checks that all positions begin within the input and its padding.
     pub(crate) fn check_reach(&self, node: &NodeSpec, input: Images, output: Images) -> Result<(), KernelError> {
         let reaches = |axis: usize, size: usize, output: usize| {
             let begin = output.saturating_sub(1).saturating_mul(self.strides[axis]);

@@ -1,18 +1,18 @@
-//! Whether a node's tensors fit its op's definition: what every family of kernels relies on.
+//! Checks that a node's tensors fit its op's definition, on which the kernels of all devices rely.
 //!
-//! What a family cannot compute although it is sound, and sizes that only its own arithmetic limits, are for the family to
-//! refuse. Products' sizes are checked where they are worked out.
+//! Some nodes are sound, but a device's kernels cannot compute them, or only their arithmetic limits a size. The
+//! device's own checks reject such nodes. Sizes of matrix products are checked when they are computed.
 
 use super::{Expression, Fourier, Gather, NarrowFormat, NarrowMatMul, NodeSpec, Op, Slice, Step, TopK};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::shape::Shape;
 
-/// Bytes of one of a kernel's tables at most: tables are made while it is found out whether a plan fits.
+/// Maximum bytes of one table of a kernel. Kernels make tables even while a planner only asks whether a plan fits.
 const LONGEST_TABLE: usize = 256 << 20;
 
 impl NodeSpec {
-    /// The node does not fit its op's definition.
+    /// Returns the error for a node that does not fit its op's definition.
     pub(crate) fn invalid(&self, reason: impl Into<String>) -> KernelError {
         KernelError::Invalid {
             op: self.op.name(),
@@ -22,15 +22,15 @@ impl NodeSpec {
         }
     }
 
-    /// The node is sound, but the family has no kernel for it.
+    /// Returns the error for a sound node for which the device has no kernel.
     pub(crate) fn unsupported(&self, reason: impl Into<String>) -> KernelError {
         KernelError::Unsupported { op: self.op.name(), reason: reason.into() }
     }
 
-    /// A table that a kernel keeps, as long as an axis of a tensor, whose size a file may have chosen.
+    /// Makes a table that a kernel keeps. It is as long as an axis of a tensor, whose size a file may have chosen.
     ///
     /// # Errors
-    /// If it takes more than [`LONGEST_TABLE`], or more than there is memory.
+    /// If the table takes more than [`LONGEST_TABLE`] bytes, or more than the available memory.
     pub(crate) fn table<T>(&self, entries: impl ExactSizeIterator<Item = T>) -> Result<Vec<T>, KernelError> {
         let (what, bytes) = ("a table of indices", entries.len().saturating_mul(size_of::<T>()));
         self.require_table(what, bytes)?;
@@ -41,31 +41,31 @@ impl NodeSpec {
         Ok(table)
     }
 
-    /// Refuses tables of more than [`LONGEST_TABLE`] bytes.
+    /// Rejects tables of more than [`LONGEST_TABLE`] bytes.
     pub(crate) fn require_table(&self, what: &'static str, bytes: usize) -> Result<(), KernelError> {
         let fits = bytes <= LONGEST_TABLE;
         if fits { Ok(()) } else { Err(KernelError::Memory { op: self.op.name(), what, bytes }) }
     }
 
-    /// Refuses the node as invalid unless `holds`.
+    /// Rejects the node as invalid unless `holds`.
     pub(crate) fn require(&self, holds: bool, reason: &str) -> Result<(), KernelError> {
         if holds { Ok(()) } else { Err(self.invalid(reason)) }
     }
 
-    /// Whether all its tensors are `f32`.
+    /// Whether all tensors of the node are `f32`.
     pub(crate) fn is_f32(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).all(|spec| spec.dtype == DType::F32)
     }
 
-    /// Whether all its tensors are `f64`.
+    /// Whether all tensors of the node are `f64`.
     pub(crate) fn is_f64(&self) -> bool {
         self.inputs.iter().chain(&self.outputs).all(|spec| spec.dtype == DType::F64)
     }
 
-    /// Checks the node. O(number and rank of its tensors).
+    /// Checks the node against its op's definition. O(number and rank of its tensors).
     ///
     /// # Errors
-    /// What of the op's definition does not hold.
+    /// The condition of the op's definition that does not hold.
     pub(crate) fn check(&self) -> Result<(), KernelError> {
         if let Op::Block(block) = &self.op {
             return block.check(self);
@@ -186,7 +186,7 @@ impl NodeSpec {
         }
     }
 
-    /// How many inputs and outputs the op has.
+    /// Returns the number of inputs and of outputs that the op has.
     fn counts(&self) -> (usize, usize) {
         let extras = self.op.epilogue().map_or(0, |epilogue| epilogue.inputs().saturating_sub(1));
         match &self.op {
@@ -235,7 +235,8 @@ impl NodeSpec {
         self.require(positive, "its strides, dilations and window are at least 1")
     }
 
-    /// The weights of a convolution from the first images to the second; a transposed one goes the other way.
+    /// Checks the weights of a convolution from the first images to the second. A transposed convolution passes its
+    /// images swapped.
     fn check_channels(
         &self,
         images: [&Shape; 2],
@@ -255,7 +256,7 @@ impl NodeSpec {
         self.check_window([[height, width], strides, dilations])
     }
 
-    /// The inputs of a concatenation.
+    /// Checks the inputs of a concatenation.
     fn check_parts(&self, axis: usize) -> Result<(), KernelError> {
         let output = &self.outputs[0];
         let dims = output.shape.dims();
@@ -332,7 +333,7 @@ impl NodeSpec {
         self.require(fits, "its sizes agree")
     }
 
-    /// Time steps, batch and units of a recurrent layer, and its gates.
+    /// Returns the time steps, batch size and units of a recurrent layer, and its number of gates.
     pub(crate) fn recurrent_sizes(&self) -> Option<([usize; 3], usize)> {
         let Op::Recurrent(op) = &self.op else { return None };
         let gates = op.kind.gates();
@@ -354,14 +355,15 @@ impl Slice {
         output.elements() == 0 || (0..input.rank()).all(inside)
     }
 
-    /// The input's element that is the output's first, and its distance of neighbours along each of the output's axes.
+    /// Returns the input element that becomes the output's first element, and the input's stride along each axis of the
+    /// output.
     pub(crate) fn source(&self, input: &Shape, output: &Shape) -> (usize, Vec<isize>) {
         if output.elements() == 0 {
             return (0, vec![0; input.rank()]);
         }
         let strides = input.strides();
         let start = self.starts.iter().zip(&strides).map(|(start, stride)| start * stride).sum();
-        // A single index makes no step; a step that is taken was found small enough.
+        // A single index makes no step. A step that is taken was checked to be small enough.
         let stride = |axis: usize| match output.dims()[axis] {
             1 => 0,
             _ => self.steps[axis] * strides[axis] as isize,

@@ -1,4 +1,5 @@
-//! Equality of the ops that hold floats: by their bits, so that a node is always equal to itself, and so by [`Literal`](super::Literal).
+//! Equality of the ops that hold floats. They compare bits, as [`Literal`](super::Literal) does, so that a node always
+//! equals itself.
 
 use super::{Interpolation, Normalize, Resize};
 

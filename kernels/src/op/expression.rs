@@ -1,16 +1,16 @@
-//! Straight-line expressions over scalars: what an element-wise node computes at each element.
+//! Straight-line expressions over scalars, which an element-wise node computes at each element.
 //!
-//! An expression is a list of steps over registers. Registers `0..inputs` hold the inputs, register `inputs + i` the
-//! result of step `i`, and the expression's value is its last register. CPU kernels interpret it over blocks that stay in
-//! cache, GPU kernels translate it to WGSL; fusion is [`Expression::then`].
+//! An expression is a list of steps over registers. Registers `0..inputs` hold the inputs and register `inputs + i`
+//! holds the result of step `i`. The last register is the expression's value. CPU kernels interpret an expression over
+//! blocks that stay in cache; GPU kernels translate it to WGSL. Fusion is [`Expression::then`].
 
 use super::Literal;
 use crate::dtype::DType;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The number type in which a [`Map`](super::Map) holds every register. Inputs are converted when read, the result when
-/// stored. Truth values are 1 and 0.
+/// Number type in which a [`Map`](super::Map) holds every register. Inputs are converted when they are read, and the
+/// result when it is stored. Booleans are 1 and 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Domain {
@@ -20,12 +20,12 @@ pub enum Domain {
     F64,
     /// 64-bit integers, wrapping; division by zero is an error.
     I64,
-    /// 64-bit integers without a sign, wrapping; division by zero is an error.
+    /// 64-bit unsigned integers, wrapping; division by zero is an error.
     U64,
 }
 
 impl Domain {
-    /// Whether it is one of integers.
+    /// Whether the domain is one of integers.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::I64 | Self::U64)
     }
@@ -62,19 +62,19 @@ pub enum Unary {
     Tanh,
     Sigmoid,
     Erf,
-    /// `max(x, 0)`; NaN stays.
+    /// `max(x, 0)`; NaN stays NaN.
     Relu,
     Floor,
     Ceil,
-    /// To the nearest integer, halves to even.
+    /// Rounds to the nearest integer, halves to even.
     Round,
-    /// 1 where `x = 0`, else 0.
+    /// 1 if `x = 0`, else 0.
     Not,
     IsNan,
     IsInfinite,
-    /// Towards zero.
+    /// Rounds towards zero.
     Truncate,
-    /// To the nearest number of a float type of fewer bits, halves to even: what a cast to that type and back makes.
+    /// Rounds to the nearest number of a narrower float type, halves to even, as a cast to that type and back does.
     Narrowed(DType),
 }
 
@@ -86,7 +86,7 @@ pub enum Binary {
     Add,
     Subtract,
     Multiply,
-    /// Integers: towards zero; division by zero is an error.
+    /// Quotient; of integers it rounds towards zero, and division by zero is an error.
     Divide,
     /// NaN if either is NaN.
     Min,
@@ -102,33 +102,34 @@ pub enum Binary {
     LessOrEqual,
     Greater,
     GreaterOrEqual,
-    /// Of truth values.
+    /// Conjunction of booleans.
     And,
-    /// Of truth values.
+    /// Disjunction of booleans.
     Or,
-    /// Of truth values.
+    /// Exclusive or of booleans.
     Xor,
-    /// Of bits; the bitwise functions are those of integers only.
+    /// Conjunction of bits; bitwise functions exist for integers only.
     BitAnd,
-    /// Of bits.
+    /// Disjunction of bits.
     BitOr,
-    /// Of bits.
+    /// Exclusive or of bits.
     BitXor,
-    /// Zero where the distance is 64 or more, or negative.
+    /// Left shift; zero if the distance is 64 or more, or negative.
     ShiftLeft,
-    /// Keeps the sign; by 63 where the distance is more, or negative. Without a sign, zero where the distance is 64 or more.
+    /// Right shift that keeps the sign; a distance of more than 63, or a negative distance, counts as 63. Unsigned:
+    /// zero if the distance is 64 or more.
     ShiftRight,
 }
 
 impl Binary {
-    /// Whether its value is a truth value.
+    /// Whether the function returns a boolean.
     const fn is_test(self) -> bool {
         let compares =
             matches!(self, Self::Equal | Self::Less | Self::LessOrEqual | Self::Greater | Self::GreaterOrEqual);
         compares || matches!(self, Self::And | Self::Or | Self::Xor)
     }
 
-    /// Whether it exists in domains of integers alone.
+    /// Whether the function exists in integer domains only.
     pub(crate) const fn is_bitwise(self) -> bool {
         matches!(self, Self::BitAnd | Self::BitOr | Self::BitXor | Self::ShiftLeft | Self::ShiftRight)
     }
@@ -144,11 +145,11 @@ pub enum Step {
     Unary(Unary, Register),
     /// A function of two registers.
     Binary(Binary, Register, Register),
-    /// The second register where the first is not 0, else the third.
+    /// The second register if the first is not 0, else the third.
     Select(Register, Register, Register),
 }
 
-/// A straight-line program over registers; see the module's text.
+/// Straight-line program over registers; see the module's text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Parts")]
 pub struct Expression {
@@ -162,10 +163,10 @@ struct Parts {
     steps: Vec<Step>,
 }
 
-/// An expression that reads what it may not, or is too long.
+/// Error of an expression that reads an undefined register or is too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExpressionError {
-    /// A step reads a register that is not an input and not an earlier step's.
+    /// A step reads a register that is neither an input nor an earlier step's result.
     #[error("step {step} of an expression reads register {register}, which is not computed before it")]
     Register {
         /// The step's index.
@@ -173,13 +174,13 @@ pub enum ExpressionError {
         /// The register read.
         register: u16,
     },
-    /// No step over other than one input, or more than 65,535 registers.
+    /// There are more than 65,535 registers, or there are no steps and not exactly one input.
     #[error("an expression of {0} registers: 1 to 65535 are possible, and without a step exactly 1")]
     Length(usize),
 }
 
 impl Step {
-    /// The registers that the step reads.
+    /// Returns the registers that the step reads.
     pub fn operands(&self) -> impl Iterator<Item = Register> {
         let operands = match *self {
             Self::Constant(_) => [None; 3],
@@ -190,7 +191,7 @@ impl Step {
         operands.into_iter().flatten()
     }
 
-    /// The step with each register replaced.
+    /// Returns the step with each register replaced by `rename`.
     pub fn renamed(self, rename: impl Fn(Register) -> Register) -> Self {
         match self {
             Self::Constant(literal) => Self::Constant(literal),
@@ -202,10 +203,10 @@ impl Step {
 }
 
 impl Expression {
-    /// An expression of `inputs` inputs and these steps.
+    /// Creates an expression of `inputs` inputs and these steps.
     ///
     /// # Errors
-    /// If a step reads a register that is not there yet, or there is no register at all.
+    /// If a step reads a register that is not defined yet, or if there are too many registers or none for the value.
     pub fn new(inputs: usize, steps: Vec<Step>) -> Result<Self, ExpressionError> {
         let registers = inputs.saturating_add(steps.len());
         if registers > usize::from(u16::MAX) || (steps.is_empty() && inputs != 1) {
@@ -219,32 +220,32 @@ impl Expression {
         Ok(Self { inputs, steps })
     }
 
-    /// The expression that is its only input: a copy, a cast or a broadcast.
+    /// Returns the expression that is its only input: a copy, a cast or a broadcast.
     pub fn identity() -> Self {
         Self { inputs: 1, steps: Vec::new() }
     }
 
-    /// One function of one input.
+    /// Returns the expression of one function of one input.
     pub fn unary(function: Unary) -> Self {
         Self { inputs: 1, steps: vec![Step::Unary(function, Register(0))] }
     }
 
-    /// One function of two inputs.
+    /// Returns the expression of one function of two inputs.
     pub fn binary(function: Binary) -> Self {
         Self { inputs: 2, steps: vec![Step::Binary(function, Register(0), Register(1))] }
     }
 
-    /// The number of inputs.
+    /// Returns the number of inputs.
     pub fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// The steps, in order.
+    /// Returns the steps in order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Whether its value is a truth value, 1 or 0, of any inputs.
+    /// Whether the value is a boolean (1 or 0) for all inputs.
     pub fn is_truth(&self) -> bool {
         match self.steps.last() {
             Some(Step::Unary(function, _)) => matches!(function, Unary::Not | Unary::IsNan | Unary::IsInfinite),
@@ -253,7 +254,7 @@ impl Expression {
         }
     }
 
-    /// Whether all types that it narrows to are float types of at most 32 bits.
+    /// Whether all types to which it narrows are float types of at most 32 bits.
     pub(crate) fn narrows_to_floats(&self) -> bool {
         self.steps.iter().all(|step| match step {
             Step::Unary(Unary::Narrowed(dtype), _) => dtype.is_float() && dtype.size() <= 4,
@@ -261,21 +262,21 @@ impl Expression {
         })
     }
 
-    /// The number of registers: inputs and steps.
+    /// Returns the number of registers: inputs and steps.
     pub fn registers(&self) -> usize {
         self.inputs + self.steps.len()
     }
 
-    /// The register that holds the value.
+    /// Returns the register that holds the value.
     pub fn result(&self) -> Register {
         Register((self.registers() - 1) as u16)
     }
 
-    /// This expression's value fed into input `at` of `next`. The result's inputs are this expression's, then the others
-    /// of `next` in order.
+    /// Returns `next` with its input `at` replaced by this expression. The inputs of the result are this expression's,
+    /// then the remaining inputs of `next` in order.
     ///
     /// # Errors
-    /// If `next` has no input `at`, or the whole has too many registers.
+    /// If `next` has no input `at`, or if the result has too many registers.
     pub fn then(&self, next: &Self, at: usize) -> Result<Self, ExpressionError> {
         let registers = self.registers() + next.registers();
         if at >= next.inputs || registers > usize::from(u16::MAX) {
@@ -307,7 +308,7 @@ impl TryFrom<Parts> for Expression {
 }
 
 impl fmt::Display for Expression {
-    /// `2: add(r0,r1) relu(r2)`: the number of inputs, then the steps.
+    /// Writes `2: add(r0,r1) relu(r2)`: the number of inputs, then the steps.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.inputs)?;
         for step in &self.steps {

@@ -1,7 +1,8 @@
-//! Families: nodes that kernels compute in the same way, and what their times are about linear in.
+//! Kernel classes: nodes that the same kernels compute, and the quantities in which their times are about linear.
 //!
-//! A time is predicted from those of other nodes of its family: a device's seconds for each of the family's amounts are fitted to
-//! what was measured. Which amounts there are follows from the kernels: what they multiply, copy, pack, or begin anew.
+//! A node's time is predicted from those of other nodes of its class. A fit to measured times gives the device's
+//! seconds per unit of each quantity. The kernels determine the quantities: what they multiply, copy or pack, and what
+//! they start repeatedly.
 
 use super::shallow::{Across, PANEL};
 use super::{
@@ -11,27 +12,28 @@ use super::{
 use crate::dtype::DType;
 use crate::shape::merged;
 
-/// Convolutions to no more pixels than these, and no fewer channels than those, have their channels along the vectors …
+/// Convolutions to at most this many pixels, with at least this many channels, have channels along vectors …
 const SMALL_IMAGE: (f64, f64) = (64.0, 32.0);
 
-/// … where their pixels do not fill vectors of so many.
+/// … if their pixels do not fill vectors of this many elements.
 const LANES: f64 = 16.0;
 
-/// Elements of a row that are added up side by side.
+/// Elements of a row that are summed side by side.
 const SIDE_BY_SIDE: f64 = 32.0;
 
-/// Rows that are multiplied by narrow weights at once.
+/// Number of rows multiplied by narrow weights at once.
 const NARROW_ROWS: f64 = 4.0;
 
-/// Bytes that a core's own cache holds, about.
+/// Approximate bytes that a core's own cache holds.
 const CACHE: f64 = (1 << 20) as f64;
 
-/// Nodes whose times follow one law.
+/// Class of nodes whose times follow one linear model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// Its name, such as `conv pointwise`.
+    /// Name of the class, such as `conv pointwise`.
     pub name: &'static str,
-    /// What the time is about linear in: operations, elements moved, rows begun. As many for all nodes of the family.
+    /// Quantities in which the time is about linear: operations, elements moved, rows begun. All nodes of the class
+    /// have equally many.
     pub amounts: Vec<f64>,
 }
 
@@ -41,31 +43,31 @@ struct Product {
     rows: f64,
     depth: f64,
     columns: f64,
-    /// Whether all have the same right matrix, which makes them one.
+    /// Whether all products have the same right matrix, which makes them one product.
     shared: bool,
 }
 
 impl Product {
-    /// Elements of the right matrices.
+    /// Returns the elements of the right matrices.
     fn right(&self) -> f64 {
         self.matrices * self.depth * self.columns
     }
 }
 
 impl NodeSpec {
-    /// The node's family. O(number of tensors × rank + steps of its expression).
+    /// Returns the node's class. O(number of tensors × rank + steps of its expression).
     pub fn family(&self) -> Family {
         let (name, mut amounts) = self.own_family();
         if self.op.has_epilogue() {
             let steps = self.op.epilogue().map_or([0.0; 2], steps);
             amounts.extend(steps.map(|steps| steps * self.written()));
         }
-        // A shape without elements makes amounts that are none.
+        // Shapes without elements lead to infinite or undefined quantities.
         amounts.iter_mut().for_each(|amount| *amount = if amount.is_finite() { *amount } else { 0.0 });
         Family { name, amounts }
     }
 
-    /// Without what an epilogue adds.
+    /// Returns the class without what an epilogue adds.
     fn own_family(&self) -> (&'static str, Vec<f64>) {
         if let Some(name) = self.double_family() {
             let work = self.work();
@@ -83,12 +85,13 @@ impl NodeSpec {
                 if self.size(1, 1) <= 1.0 && maps <= IntegerConv::MOST_MAPS as f64 {
                     return ("conv integer depthwise", vec![flops, written, self.rows_written()]);
                 }
-                // A product of each group's filters with windows that are written first.
+                // Each group's filters are multiplied by windows that are written first.
                 ("conv integer", vec![flops, written / maps * depth, self.read(1), written])
             }
             Op::Conv(op) => self.conv_family(op),
             Op::ConvTranspose(_) => {
-                // A product of the weights with the image, whose elements are then added to those of the result.
+                // The weights are multiplied by the image, and the elements of the product are added to those of the
+                // result.
                 let spread = read * (1..4).map(|axis| self.size(1, axis)).product::<f64>();
                 ("conv transposed", vec![2.0 * spread, spread / self.size(0, 1), written])
             }
@@ -96,7 +99,7 @@ impl NodeSpec {
                 let taken = written * (op.window[0] * op.window[1]) as f64;
                 let width =
                     self.outputs.first().and_then(|output| output.shape.dims().last()).map_or(1.0, |w| *w as f64);
-                // Near windows are joined as vectors, others element by element.
+                // Windows that are near each other are joined as vectors, others element by element.
                 let near = f64::from(u8::from(op.strides[1] <= 2));
                 ("pool", vec![taken * near, taken * (1.0 - near), read, taken / width])
             }
@@ -156,7 +159,7 @@ impl NodeSpec {
         }
     }
 
-    /// The family of the kernels of `f64`, of which each op has one.
+    /// Returns the class of the `f64` kernels, one for each op.
     fn double_family(&self) -> Option<&'static str> {
         let name = match &self.op {
             Op::MatMul(_) => "matmul double",
@@ -172,7 +175,8 @@ impl NodeSpec {
         self.is_f64().then_some(name)
     }
 
-    /// Simple and dear steps, bytes, those beyond a cache's, and rows: along one every operand is a single value or consecutive.
+    /// Returns simple and expensive steps, bytes, bytes beyond a cache, and rows. Along a row every operand is a single
+    /// value or consecutive.
     fn map_family(&self, domain: Domain, expression: &Expression) -> (&'static str, Vec<f64>) {
         let tensors = || self.inputs.iter().chain(&self.outputs);
         let plain = domain == Domain::F32 && tensors().all(|tensor| tensor.dtype == DType::F32);
@@ -182,7 +186,7 @@ impl NodeSpec {
         (if plain { "map" } else { "map converted" }, vec![simple, dear, bytes, beyond_caches(bytes), rows])
     }
 
-    /// Elements of the output along which each input is a single value or consecutive.
+    /// Returns the number of output elements along which each input is a single value or consecutive.
     fn broadcast_row(&self) -> f64 {
         let Some(output) = self.outputs.first().map(|output| &output.shape) else { return 1.0 };
         let strides: Result<Vec<_>, _> =
@@ -209,7 +213,7 @@ impl NodeSpec {
         (name, self.product_amounts(&product))
     }
 
-    /// The product of the first two inputs. Products that share their right matrix are one.
+    /// Returns the product of the first two inputs. Products that share their right matrix are one product.
     fn product(&self, transpose_a: bool) -> Product {
         let back = |tensor: usize, back: usize| {
             let dims = self.inputs.get(tensor).map_or(&[][..], |input| input.shape.dims());
@@ -223,14 +227,16 @@ impl NodeSpec {
         Product { matrices: self.written() / columns / rows, rows, depth, columns, shared }
     }
 
-    /// Operations, the elements of both matrices and of the result, and the bytes of the right ones beyond a cache's.
+    /// Returns operations, the elements of the left matrix, the right matrices and the result, and the bytes of the
+    /// right matrices beyond a cache.
     fn product_amounts(&self, product: &Product) -> Vec<f64> {
         let (right, written) = (product.right(), self.written());
         vec![2.0 * written * product.depth, self.read(0), right, written, beyond_caches(4.0 * right)]
     }
 
-    /// Operations of whole vectors of columns, for what is left empty takes as long; the elements of the left matrices, of right ones that are
-    /// turned, and of the result; matrices, each of which is begun anew, and the bytes of the right ones beyond a cache's.
+    /// Returns six quantities: operations of whole vectors of columns, because empty lanes take as long; the elements
+    /// of the left matrices, of transposed right matrices, and of the result; the number of matrices, each of which has
+    /// a start-up time; the bytes of the right matrices beyond a cache.
     fn batched_amounts(&self, product: &Product, transpose_b: bool) -> Vec<f64> {
         let Product { matrices, rows, depth, columns, .. } = *product;
         let whole = 2.0 * matrices * rows * depth * (columns / LANES).ceil() * LANES;
@@ -238,7 +244,7 @@ impl NodeSpec {
         vec![whole, self.read(0), turned, self.written(), matrices, beyond_caches(4.0 * product.right())]
     }
 
-    /// Operations, elements of the matrices and of the result, and the bytes of the weights beyond a cache's.
+    /// Returns operations, elements of the matrices and of the result, and the bytes of the weights beyond a cache.
     fn narrow_family(&self) -> (&'static str, Vec<f64>) {
         let (rows, depth) = (self.size(0, 0), self.size(0, 1));
         let weights = self.written() / rows * depth;
@@ -248,8 +254,9 @@ impl NodeSpec {
         (name, amounts)
     }
 
-    /// Of products: operations, elements of the windows that are written as the right matrices, and the runs that these are written in, weights,
-    /// image and result.
+    /// Returns the class of a convolution. Most are matrix products with these quantities: operations, elements of the
+    /// windows that are written as the right matrices, runs in which the windows are written, weights, image and
+    /// result.
     fn conv_family(&self, op: &Conv) -> (&'static str, Vec<f64>) {
         let [channels, maps, group] = [self.size(0, 1), self.size(1, 0), op.group as f64];
         let (taps, images) = (self.size(1, 2) * self.size(1, 3), self.size(0, 0));
@@ -261,7 +268,7 @@ impl NodeSpec {
             let common = window == [3.0; 2] || window == [5.0; 2];
             let name = match (common, (4..=8).contains(&wide) && self.size(0, 3) <= LANES) {
                 (true, true) => "conv depthwise narrow",
-                // Windows of few elements, or whose rows several outputs share, are read where they are.
+                // The kernel reads windows in place if they have few elements, or if several outputs share their rows.
                 _ if taps <= 9.0 || common && op.strides[0] == op.strides[1] && op.strides[0] <= 2 => "conv depthwise",
                 _ => "conv depthwise other",
             };
@@ -281,7 +288,7 @@ impl NodeSpec {
         let pointwise = taps == 1.0 && op.strides == [1, 1];
         match (small, pointwise, group > 1.0) {
             (true, ..) => {
-                // The image itself, or windows in whole vectors.
+                // The kernel reads the image itself, or windows in whole vectors.
                 let whole = images * group * depth * (pixels / LANES).ceil() * LANES;
                 let windows = if pointwise && op.pads == [0; 4] { 0.0 } else { whole };
                 ("conv small", vec![flops, windows, self.read(1), written])
@@ -295,7 +302,8 @@ impl NodeSpec {
         }
     }
 
-    /// Operations of whole vectors of a row's outputs and whole panels of maps, or half of one: what is left empty takes as long.
+    /// Returns the operations of whole vectors of a row's outputs and whole panels of output channels, or half a panel.
+    /// Empty lanes take as long as full ones.
     fn whole_flops(&self, op: &Conv, depth: f64) -> f64 {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis] as f64);
         let (groups, whole) = (op.group as f64, |count: f64, of: f64| (count / of).ceil() * of);
@@ -304,17 +312,17 @@ impl NodeSpec {
         2.0 * images * groups * maps * depth * high * whole(wide, LANES)
     }
 
-    /// Runs of so many pixels that a row of the output has in common with a vector: where each comes from is found for each element of the
-    /// window anew.
+    /// Returns the number of runs of pixels that lie in one row of the output and in one vector. The kernel finds the
+    /// source of each run again for each element of the window.
     fn runs(&self, pixels: f64) -> f64 {
         let wide = self.outputs[0].shape.dims()[3];
         let common = LANES * wide as f64 / f64::from(1 << wide.trailing_zeros().min(LANES.log2() as u32));
-        // They begin where a row or a vector does.
+        // A run begins at the start of a row or of a vector.
         (pixels / LANES).ceil() + pixels / wide as f64 - (pixels / common).ceil()
     }
 
-    /// Of products at all positions: operations, values of tiles' channels and of their maps, and weights; and the operations of sums of
-    /// products, which GPUs compute.
+    /// Returns the operations of the products at all positions, the values of tiles' channels and of their output
+    /// channels, and the weights. The last quantity is the operations of direct convolution, which GPUs compute.
     fn filtered_amounts(&self, filtering: Filtering, flops: f64) -> Vec<f64> {
         let [images, maps, high, wide] = [0, 1, 2, 3].map(|axis| self.outputs[0].shape.dims()[axis]);
         let values = filtering.positions() as f64 * filtering.tiles(images, [high, wide]) as f64;
@@ -323,7 +331,8 @@ impl NodeSpec {
         vec![2.0 * values * channels * maps, values * channels, values * maps, weights, flops]
     }
 
-    /// Operations, gates, the weights of all steps, steps, and the bytes of all steps' weights beyond a cache's.
+    /// Returns operations, gates, the weights of all steps, the steps, and the bytes of all steps' weights beyond a
+    /// cache.
     fn recurrent_family(&self, kind: RecurrentKind) -> (&'static str, Vec<f64>) {
         let name = if kind == RecurrentKind::Lstm { "lstm" } else { "gru" };
         let steps = self.size(0, 0);
@@ -331,7 +340,8 @@ impl NodeSpec {
         (name, vec![self.work().flops, self.read(0), steps * self.read(1), steps, far])
     }
 
-    /// Bytes, and runs that are copied at once, of a copy whose input has these distances along the output's axes.
+    /// Returns the class of a copy whose input has these strides along the output's axes: bytes, and runs that are
+    /// copied at once.
     fn copy_family(&self, strides: &[isize]) -> (&'static str, Vec<f64>) {
         let dims = self.outputs.first().map_or(&[][..], |output| output.shape.dims()).iter().copied();
         let axes = merged(dims.zip(strides.iter().copied()), |outer, inner, size| *outer == inner * size as isize);
@@ -344,7 +354,7 @@ impl NodeSpec {
         (name, vec![self.bytes_written(), self.written() / run as f64])
     }
 
-    /// The size of an input along an axis; 0 where there is none.
+    /// Returns the size of an input along an axis, or 0 if there is no such axis.
     pub(super) fn size(&self, input: usize, axis: usize) -> f64 {
         self.inputs.get(input).and_then(|spec| spec.shape.dims().get(axis)).map_or(0.0, |size| *size as f64)
     }
@@ -353,12 +363,12 @@ impl NodeSpec {
         self.inputs.first().map_or(0, |input| input.shape.rank())
     }
 
-    /// Elements of an input.
+    /// Returns the number of elements of an input.
     fn read(&self, input: usize) -> f64 {
         self.inputs.get(input).map_or(0.0, |input| input.shape.elements() as f64)
     }
 
-    /// Elements of the first output.
+    /// Returns the number of elements of the first output.
     fn written(&self) -> f64 {
         self.outputs.first().map_or(0.0, |output| output.shape.elements() as f64)
     }
@@ -372,23 +382,24 @@ impl NodeSpec {
         self.written() / last.map_or(1.0, |size| *size as f64)
     }
 
-    /// Positions along the axes of the first input before this one.
+    /// Returns the number of positions along the axes of the first input before this axis.
     fn before(&self, axis: usize) -> f64 {
         (0..axis).map(|axis| self.size(0, axis)).product()
     }
 }
 
-/// Elements of a row behind whole blocks of those that are added up side by side: they take as long as a block or longer.
+/// Returns the elements of a row after its last whole block of side-by-side sums. They take as long as a block, or
+/// longer.
 fn rest(row: f64) -> f64 {
     row % SIDE_BY_SIDE
 }
 
-/// Bytes that come from farther than a core's own cache.
+/// Returns the bytes that do not fit into a core's own cache.
 fn beyond_caches(bytes: f64) -> f64 {
     (bytes - CACHE).max(0.0)
 }
 
-/// How many steps are simple and how many are dear: a dear one is a series rather than an instruction.
+/// Returns the number of simple steps and of expensive steps. An expensive step is a series instead of an instruction.
 fn steps(expression: &Expression) -> [f64; 2] {
     use Unary::{
         Abs, Ceil, Floor, IsInfinite, IsNan, Narrowed, Negate, Not, Reciprocal, Relu, Round, Sign, Sqrt, Truncate,
@@ -439,7 +450,7 @@ mod tests {
         let matmul = || Op::MatMul(MatMul::default());
         let want = vec![2.0 * 60.0 * 7.0, 84.0, 35.0, 60.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[7, 5]], &[3, 4, 5]), ("matmul", want));
-        // Three, whose five columns take as long as sixteen.
+        // Three matrices of five columns, which take as long as sixteen.
         let want = vec![2.0 * 12.0 * 7.0 * 16.0, 84.0, 0.0, 60.0, 3.0, 0.0, 0.0, 0.0];
         assert_eq!(family(matmul(), &[&[3, 4, 7], &[3, 7, 5]], &[3, 4, 5]), ("matmul batched", want));
         assert_eq!(family(matmul(), &[&[1, 7], &[7, 5]], &[1, 5]).0, "matmul row");
@@ -455,25 +466,25 @@ mod tests {
         let conv = |stride, pad, group| {
             Op::Conv(Conv { strides: [stride; 2], pads: [pad; 4], dilations: [1; 2], group, epilogue: None })
         };
-        // 32 maps of 10 × 10 pixels, each from windows of 8 · 9 elements.
-        // A vector and a row begin together at pixels 0 and 80, alone at 5 and 8 others.
+        // 32 output channels of 10 × 10 pixels, each from windows of 8 · 9 elements. A vector and a row begin together
+        // at pixels 0 and 80; a vector begins alone at 5 pixels, and a row at 8.
         let want = vec![2.0 * 3200.0 * 72.0, 7200.0, 9.0 * 15.0, 2304.0, 800.0, 3200.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 10, 10], &[32, 8, 3, 3]], &[1, 32, 10, 10]), ("conv windows", want));
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 10, 10], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv pointwise");
         assert_eq!(family(conv(2, 0, 1), &[&[1, 8, 20, 20], &[32, 8, 1, 1]], &[1, 32, 10, 10]).0, "conv windows");
-        // Whose windows are written, and the image itself.
+        // Windows are written, and the image itself.
         let want = vec![2.0 * 1568.0 * 72.0, 72.0 * 64.0, 2304.0, 1568.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 1, 1), &[&[1, 8, 7, 7], &[32, 8, 3, 3]], &[1, 32, 7, 7]), ("conv small", want));
         let want = vec![2.0 * 1568.0 * 8.0, 0.0, 256.0, 1568.0, 0.0, 0.0];
         assert_eq!(family(conv(1, 0, 1), &[&[1, 8, 7, 7], &[32, 8, 1, 1]], &[1, 32, 7, 7]), ("conv small", want));
-        // 14 maps of rows of 28 are computed as 16 of 32.
+        // 14 output channels of rows of 28 are computed as 16 of 32.
         let want = vec![2.0 * 16.0 * 27.0 * 28.0 * 32.0, 2352.0, 14.0 * 784.0, 0.0, 0.0];
         let found = family(conv(1, 1, 1), &[&[1, 3, 28, 28], &[14, 3, 3, 3]], &[1, 14, 28, 28]);
         assert_eq!(found, ("conv shallow", want));
         let want = vec![2.0 * 4.0 * 144.0 * 16.0 * 16.0, 4096.0, 768.0, 0.0, 0.0];
         let found = family(conv(1, 1, 1), &[&[1, 16, 16, 16], &[3, 16, 3, 3]], &[1, 3, 16, 16]);
         assert_eq!(found, ("conv shallow", want));
-        // 5 × 5 tiles of 4 × 4 pixels, of which each has 36 products.
+        // 5 × 5 tiles of 4 × 4 pixels, each with 36 products.
         let want = vec![
             72.0 * 25.0 * 2048.0,
             36.0 * 25.0 * 64.0,
@@ -509,12 +520,12 @@ mod tests {
     fn maps_count_dear_steps_apart_and_the_rows_of_broadcasts() {
         let map = |expression| Op::Map(Map { domain: Domain::F32, expression });
         let add = || Expression::binary(Binary::Add);
-        // A value for each channel: rows are planes of 5 · 6.
+        // A value for each channel: a row is a plane of 5 · 6.
         let bias = family(map(add()), &[&[2, 4, 5, 6], &[4, 1, 1]], &[2, 4, 5, 6]);
         assert_eq!(bias, ("map", vec![240.0, 0.0, 4.0 * 484.0, 0.0, 8.0]));
         let whole = family(map(add()), &[&[2, 4, 5, 6], &[2, 4, 5, 6]], &[2, 4, 5, 6]);
         assert_eq!(whole.1, [240.0, 0.0, 4.0 * 720.0, 0.0, 1.0]);
-        // A megabyte is read and one is written.
+        // A megabyte is read and a megabyte is written.
         assert_eq!(family(map(Expression::unary(Unary::Abs)), &[&[1 << 18]], &[1 << 18]).1[3], f64::from(1 << 20));
         assert_eq!(family(map(Expression::unary(Unary::Tanh)), &[&[50]], &[50]).1, [0.0, 50.0, 400.0, 0.0, 1.0]);
     }

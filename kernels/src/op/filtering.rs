@@ -1,12 +1,13 @@
-//! Which convolutions with constant weights CPUs compute by minimal filtering: a function of their shapes.
+//! Convolutions with constant weights that CPUs compute with the Winograd algorithm: a function of their shapes.
 //!
-//! F(m × m, 3 × 3) computes tiles of m × m outputs with (m + 2)² rather than 9 m² products for each channel and map (Lavin and Gray 2015,
-//! section 4.1). It has transforms instead, more weights, and tiles beyond the image's edge.
+//! F(m × m, 3 × 3) computes tiles of m × m outputs. It needs (m + 2)² instead of 9 m² products for each input and
+//! output channel (Lavin and Gray 2015, section 4.1). In return, it has transforms, more weights, and tiles beyond the
+//! image's edge.
 
 use super::{Conv, NodeSpec};
 use serde::{Deserialize, Serialize};
 
-/// How many outputs are computed at once along each of an image's axes.
+/// Size of a tile: outputs computed at once along each axis of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Filtering {
     /// F(2 × 2, 3 × 3).
@@ -15,26 +16,26 @@ pub(crate) enum Filtering {
     Four,
 }
 
-/// Products for which a weight could be read from memory.
+/// Products that take as long as reading a weight from memory.
 const WEIGHT: f64 = 8.0;
 
-/// Products for which a channel's value at one position could be transformed, or a map's.
+/// Products that take as long as transforming one value of a channel, or of an output channel, at one position.
 const TRANSFORM: f64 = 20.0;
 
-/// Products for which an element of a window could be written.
+/// Products that take as long as writing an element of a window.
 const WINDOW: f64 = 4.0;
 
-/// Multiplications that a position's product of matrices takes as long as to begin and to end.
+/// Multiplications that take as long as starting and ending the matrix product of one position.
 const START: f64 = 20_000.0;
 
-/// Least channels and maps: fewer leave vectors empty.
+/// Minimum input and output channels: fewer leave vectors empty.
 const LEAST: usize = 16;
 
-/// Most numbers of the transformed inputs of a block, and so of a row of tiles: 4 MiB.
+/// Maximum numbers in the transformed inputs of a block, and so of a row of tiles: 4 MiB.
 const ROW: usize = 1 << 20;
 
 impl Filtering {
-    /// Outputs along each axis.
+    /// Returns the outputs along each axis of a tile.
     pub(crate) fn outputs(self) -> usize {
         match self {
             Self::Two => 2,
@@ -42,12 +43,13 @@ impl Filtering {
         }
     }
 
-    /// Products for all outputs of a tile, for each channel and map.
+    /// Returns the products for all outputs of a tile, for each input and output channel.
     pub(crate) fn positions(self) -> usize {
         (self.outputs() + 2) * (self.outputs() + 2)
     }
 
-    /// How a convolution is computed if its weights are constant; `None` if as sums of products.
+    /// Returns the tile size for a convolution with constant weights, or `None` if direct convolution is predicted to
+    /// be faster.
     pub(crate) fn of(op: &Conv, node: &NodeSpec) -> Option<Self> {
         let dims = |tensor: Option<&crate::TensorSpec>| <[usize; 4]>::try_from(tensor?.shape.dims()).ok();
         let ([maps, channels, high, wide], output) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);
@@ -62,23 +64,23 @@ impl Filtering {
             let fits = output[3].div_ceil(how.outputs()) <= how.most_tiles(channels);
             if fits { cost(Some(how), sizes, size) } else { f64::INFINITY }
         });
-        // The larger tile has more than twice the weights: it must gain a fifth.
+        // The larger tile has more than twice the weights, so it must save at least a fifth.
         let (least, chosen) = if four < 0.8 * two { (four, Self::Four) } else { (two, Self::Two) };
         (least < 0.9 * cost(None, sizes, size)).then_some(chosen)
     }
 
-    /// Tiles whose transformed inputs of so many channels stay in near caches.
+    /// Returns the number of tiles whose transformed inputs of `channels` channels stay in the core's own caches.
     pub(crate) fn most_tiles(self, channels: usize) -> usize {
         ROW / self.positions().saturating_mul(channels).max(1)
     }
 
-    /// Tiles of images of so many rows and columns.
+    /// Returns the number of tiles of `images` images of this many rows and columns.
     pub(crate) fn tiles(self, images: usize, size: [usize; 2]) -> usize {
         size.iter().fold(images, |tiles, size| tiles.saturating_mul(size.div_ceil(self.outputs())))
     }
 }
 
-/// About how many products a convolution takes as long as.
+/// Returns the approximate cost of a convolution, in products that take as long.
 fn cost(how: Option<Filtering>, [images, channels, maps]: [usize; 3], size: [usize; 2]) -> f64 {
     let [channels, maps] = [channels, maps].map(|size| size as f64);
     let weights = channels * maps;
@@ -126,14 +128,14 @@ mod tests {
             (1, [96, 96], 6, Some(Filtering::Two)),
             // Images share their weights.
             (8, [96, 96], 12, Some(Filtering::Four)),
-            // Few tiles for what each position takes to begin.
+            // Few tiles for the start-up cost of each position.
             (1, [16, 32], 20, None),
             // Few pixels for the weights; empty vectors; no pixels.
             (1, [320, 320], 4, None),
             (1, [8, 64], 40, None),
             (1, [64, 8], 40, None),
             (0, [64, 64], 40, None),
-            // Rows of tiles that are too much.
+            // Rows of tiles that are too large.
             (1, [512, 16], 400, None),
             (1, [64, 64], 1920, Some(Filtering::Two)),
         ] {

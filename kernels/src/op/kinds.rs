@@ -1,32 +1,35 @@
-//! The parameters of each op. Axes are indices from the outermost; all shapes are known from the node's tensors.
+//! Parameters of each op. Axes are indices from the outermost; all shapes are known from the node's tensors.
 //!
-//! If an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs have kernels.
+//! If an op says *floats*, all its tensors are `f32`, or all are `f64`. In `f64` an op has no epilogue, and only CPUs
+//! have kernels.
 
 use super::{Expression, Literal};
 use serde::{Deserialize, Serialize};
 
-/// `C = A · B` over batches. Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]`),
-/// both of rank ≥ 2, batch dimensions broadcast; then the epilogue's. Output: `[…, m, n]`. Floats; on
-/// CPUs also `i32`, `u32`, `i64` or `u64`, exactly, modulo 2ⁿ, without an epilogue.
+/// `C = A · B` over batches.
+///
+/// Inputs: A `[…, m, k]` (or `[…, k, m]` if `transpose_a`), B `[…, k, n]` (or `[…, n, k]` if `transpose_b`), both of
+/// rank ≥ 2, with broadcast batch dimensions; then the epilogue's. Output: `[…, m, n]`. Floats; on CPUs also `i32`,
+/// `u32`, `i64` or `u64`, exact modulo 2ⁿ, without an epilogue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MatMul {
     /// A is stored transposed.
     pub transpose_a: bool,
     /// B is stored transposed.
     pub transpose_b: bool,
-    /// Applied to each element of the product.
+    /// Expression applied to each element of the product.
     pub epilogue: Option<Expression>,
 }
 
-/// How the numbers of a [`NarrowMatMul`]'s weights are stored.
+/// Storage format of the weights of a [`NarrowMatMul`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NarrowFormat {
-    /// As the 16-bit floats that the weights' type says.
+    /// 16-bit floats, of the type of the weights' tensor.
     Float,
-    /// As integers `q` on a grid, which stand for `(q − zero point) · scale`.
+    /// Integers `q` on a grid, which stand for `(q − zero point) · scale`.
     Grid {
-        /// Bits of an integer: 2, 4 or 8, in bytes from the lowest bits on.
+        /// Bits of an integer: 2, 4 or 8, packed into bytes from the lowest bits.
         bits: usize,
         /// Consecutive elements of the depth that share a scale and a zero point.
         block: usize,
@@ -35,22 +38,28 @@ pub enum NarrowFormat {
     },
 }
 
-/// `C = A · B` with constants B of fewer bits than an `f32` has, which are widened as they are read. Inputs: A `[m, k]` `f32`; B `[k,
-/// n]`, or `[n, k]` if `transpose_b`, of `f16` or `bf16`, or of `u8` with the integers of a grid, whose rows of less than 8 bits lie along
-/// the depth (`transpose_b`) and may be longer than `k` needs; of a grid the scales `[n, ⌈k / block⌉]` and then the zero points if there are
-/// any, both `f32`; then the epilogue's. Output: `[m, n]` `f32`.
+/// `C = A · B` with constants B of fewer bits than an `f32`, which are widened as they are read.
+///
+/// Inputs:
+/// - A `[m, k]` `f32`.
+/// - B `[k, n]`, or `[n, k]` if `transpose_b`: `f16` or `bf16`, or `u8` with the integers of a grid. Rows with less
+///   than 8 bits lie along the depth (`transpose_b`) and may be longer than `k` needs.
+/// - For a grid, the scales `[n, ⌈k / block⌉]` and then the zero points if there are any, both `f32`.
+/// - The epilogue's inputs.
+///
+/// Output: `[m, n]` `f32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NarrowMatMul {
-    /// How B's numbers are stored.
+    /// Storage format of B's numbers.
     pub format: NarrowFormat,
     /// B is stored transposed.
     pub transpose_b: bool,
-    /// Applied to each element of the product.
+    /// Expression applied to each element of the product.
     pub epilogue: Option<Expression>,
 }
 
 impl NarrowMatMul {
-    /// Inputs before the epilogue's.
+    /// Returns the number of inputs before the epilogue's.
     pub(crate) const fn operands(&self) -> usize {
         match self.format {
             NarrowFormat::Float => 2,
@@ -58,7 +67,7 @@ impl NarrowMatMul {
         }
     }
 
-    /// Bits of a weight.
+    /// Returns the bits of a weight.
     pub(crate) const fn bits(&self) -> usize {
         match self.format {
             NarrowFormat::Float => 16,
@@ -67,18 +76,20 @@ impl NarrowMatMul {
     }
 }
 
-/// `C = A · (B − z) + s` over batches of 8-bit integers, exactly, modulo 2³². Inputs: A `[…, m, k]` and B `[…, k, n]`, each `u8` or `i8`, batch
-/// dimensions broadcast; for each column of each of B's matrices a summand s, and with `zero_points` a zero point z, both `i32`. Output:
-/// `[…, m, n]` `i32`.
+/// `C = A · (B − z) + s` over batches of 8-bit integers, exact modulo 2³².
+///
+/// Inputs: A `[…, m, k]` and B `[…, k, n]`, each `u8` or `i8`, with broadcast batch dimensions; a summand s, and with
+/// `zero_points` a zero point z, both `i32`, for each column of each of B's matrices. Output: `[…, m, n]` `i32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntegerMatMul {
     /// B has zero points.
     pub zero_points: bool,
 }
 
-/// Two-dimensional cross-correlation of 8-bit integers, exactly, modulo 2³²: `Σ x · (w − z) + s`. Inputs: X `[n, c, h, w]` and W `[m, c /
-/// group, kh, kw]`, each `u8` or `i8`; for each of the m maps a summand s, and with `zero_points` a zero point z, both `i32`. Output `[n, m,
-/// oh, ow]` `i32`.
+/// Two-dimensional cross-correlation of 8-bit integers, exact modulo 2³²: `Σ x · (w − z) + s`.
+///
+/// Inputs: X `[n, c, h, w]` and W `[m, c / group, kh, kw]`, each `u8` or `i8`; a summand s, and with `zero_points` a
+/// zero point z, both `i32`, for each of the m output channels. Output: `[n, m, oh, ow]` `i32`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IntegerConv {
     /// Step of the window in rows and columns, ≥ 1.
@@ -89,19 +100,21 @@ pub struct IntegerConv {
     pub dilations: [usize; 2],
     /// Number of groups; divides both channel counts.
     pub group: usize,
-    /// The number around X, one of its type.
+    /// Number in the border around X, of X's type.
     pub border: i16,
     /// W has zero points.
     pub zero_points: bool,
 }
 
 impl IntegerConv {
-    /// Maps at most of a channel that is convolved by itself without a product: with more, its windows are worth writing.
+    /// Maximum output channels of an input channel that is convolved directly: with more, writing its windows pays.
     pub(crate) const MOST_MAPS: usize = 4;
 }
 
-/// Two-dimensional cross-correlation, as networks mean by convolution. Inputs: X `[n, c, h, w]`, W `[m, c / group, kh,
-/// kw]`, then the epilogue's. Output `[n, m, oh, ow]`. Floats. One-dimensional convolution is lowered to `h = kh = 1`.
+/// Two-dimensional cross-correlation, which networks call convolution.
+///
+/// Inputs: X `[n, c, h, w]`, W `[m, c / group, kh, kw]`, then the epilogue's. Output: `[n, m, oh, ow]`. Floats.
+/// One-dimensional convolution is lowered to `h = kh = 1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conv {
     /// Step of the window in rows and columns, ≥ 1.
@@ -112,15 +125,17 @@ pub struct Conv {
     pub dilations: [usize; 2],
     /// Number of groups; divides both channel counts. Equal to `c` for a depthwise convolution.
     pub group: usize,
-    /// Applied to each element of the result.
+    /// Expression applied to each element of the result.
     pub epilogue: Option<Expression>,
 }
 
-/// Two-dimensional transposed convolution (the gradient of [`Conv`] by its input). Inputs: X `[n, c, h, w]`, W `[c, m /
-/// group, kh, kw]`, then the epilogue's. Output `[n, m, oh, ow]`, whose size is the node's. Floats.
+/// Two-dimensional transposed convolution (the gradient of [`Conv`] with respect to its input).
+///
+/// Inputs: X `[n, c, h, w]`, W `[c, m / group, kh, kw]`, then the epilogue's. Output: `[n, m, oh, ow]`, whose size the
+/// node gives. Floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConvTranspose {
-    /// Distance in the output of neighbouring inputs, in rows and columns, ≥ 1.
+    /// Distance between neighbouring inputs in the output, in rows and columns, ≥ 1.
     pub strides: [usize; 2],
     /// Rows and columns cut from the full result above, left, below, right.
     pub pads: [usize; 4],
@@ -128,28 +143,30 @@ pub struct ConvTranspose {
     pub dilations: [usize; 2],
     /// Number of groups; divides both channel counts.
     pub group: usize,
-    /// Applied to each element of the result.
+    /// Expression applied to each element of the result.
     pub epilogue: Option<Expression>,
 }
 
-/// How a pooling window becomes one element.
+/// Function that makes one element from a pooling window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PoolKind {
-    /// The greatest element; NaN if one is NaN.
+    /// Greatest element; NaN if any is NaN.
     Max,
-    /// The mean; padding counts as zeros if `count_padding`, else it does not count.
+    /// Mean; padding counts as zeros if `count_padding`, else it does not count.
     Average {
         /// Whether the divisor counts padded elements.
         count_padding: bool,
     },
 }
 
-/// Two-dimensional pooling. Input: X `[n, c, h, w]`. Output: `[n, c, oh, ow]`. Floats. A window may reach beyond the padded
-/// input at the end (ONNX's `ceil_mode`): what is beyond never counts.
+/// Two-dimensional pooling.
+///
+/// Input: X `[n, c, h, w]`. Output: `[n, c, oh, ow]`. Floats. A window may reach beyond the padded input at the end
+/// (ONNX's `ceil_mode`); elements beyond it never count.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
-    /// How the window becomes one element.
+    /// Function that makes one element from the window.
     pub kind: PoolKind,
     /// Rows and columns of the window.
     pub window: [usize; 2],
@@ -161,7 +178,7 @@ pub struct Pool {
     pub dilations: [usize; 2],
 }
 
-/// What a reduction computes.
+/// Function that a reduction computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReduceKind {
@@ -169,9 +186,9 @@ pub enum ReduceKind {
     Sum,
     /// Arithmetic mean.
     Mean,
-    /// Greatest; NaN if one is NaN.
+    /// Greatest; NaN if any is NaN.
     Max,
-    /// Least; NaN if one is NaN.
+    /// Least; NaN if any is NaN.
     Min,
     /// Product.
     Product,
@@ -183,71 +200,77 @@ pub enum ReduceKind {
     LogSumExp,
 }
 
-/// Reduction over axes. Input: X (`f32`; `f64`, `i32`, `i64` and `u64` on the CPU). Integers wrap, but the mean is that of
-/// the numbers themselves, towards zero. Output: X's type; its elements are those of X's
-/// remaining axes in order (kept axes of size 1 do not matter: only the element count is read).
+/// Reduction over axes.
+///
+/// Input: X (`f32`; `f64`, `i32`, `i64` and `u64` on the CPU). Integers wrap, except that their mean is exact and
+/// rounds towards zero. Output: X's type. Its elements are those of X's remaining axes in order; only the element count
+/// is read, so kept axes of size 1 do not matter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reduce {
-    /// What is computed.
+    /// Function of the reduction.
     pub kind: ReduceKind,
-    /// The axes reduced, ascending, without repeats.
+    /// Reduced axes, ascending, without repeats.
     pub axes: Vec<usize>,
 }
 
 /// Index of the greatest or least element along an axis. Input: X of any number type. Output: `i64`, X's other axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArgReduce {
-    /// The axis searched.
+    /// Axis that is searched.
     pub axis: usize,
-    /// Search the greatest element rather than the least.
+    /// Searches for the greatest element instead of the least.
     pub greatest: bool,
-    /// Of equal elements take the last rather than the first.
+    /// Takes the last of equal elements instead of the first.
     pub last: bool,
 }
 
-/// The greatest or least elements along an axis, in order; of equal ones the first comes first, and NaN is the greatest. Input: X of any
-/// number type. Outputs: the elements, of X's type, and their indices, `i64`; along the axis as many as are asked for.
+/// Greatest or least elements along an axis, in order.
+///
+/// Equal elements keep their order, and NaN is the greatest. Input: X of any number type. Outputs: the elements, of X's
+/// type, and their indices, `i64`; the size of the outputs along the axis is the number of elements that are selected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TopK {
-    /// The axis searched.
+    /// Axis that is searched.
     pub axis: usize,
-    /// Search the greatest elements rather than the least.
+    /// Searches for the greatest elements instead of the least.
     pub largest: bool,
 }
 
-/// Running sums or products along an axis. Input: X of any number type. Output: X's elements, as many and of its type.
+/// Running sums or products along an axis. Input: X of any number type. Output: as many elements as X, of X's type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Running {
-    /// The axis along which elements are joined.
+    /// Axis along which elements are joined.
     pub axis: usize,
-    /// Products rather than sums.
+    /// Computes products instead of sums.
     pub multiply: bool,
-    /// From the end of the axis to its start.
+    /// Runs from the end of the axis to its start.
     pub reverse: bool,
-    /// Each element's result leaves out the element.
+    /// Leaves each element out of its own result.
     pub exclusive: bool,
 }
 
-/// Discrete Fourier transforms of lines. Input: X `[lines, elements, parts]`, `f32` or `f64`, the parts being the real or the real and the
-/// imaginary; zeros follow the elements. Output: `[lines, made, 2]` of X's type, the first elements of each transform; or, inverse,
-/// `[lines, made, 1]`: the signal whose spectrum begins with X and is the mirror image of itself.
+/// Discrete Fourier transforms of lines.
+///
+/// Input: X `[lines, elements, parts]`, `f32` or `f64`. The parts are the real part, or the real and the imaginary
+/// part; zeros follow the elements. Output: `[lines, made, 2]` of X's type, the first elements of each transform.
+/// Inverse: `[lines, made, 1]`, the signal whose spectrum begins with X and is conjugate-symmetric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fourier {
-    /// Elements of a transform.
+    /// Number of elements of a transform.
     pub length: usize,
-    /// Whether it is the inverse, which is divided by the length.
+    /// Whether the transform is the inverse, which is divided by the length.
     pub inverse: bool,
 }
 
 impl Fourier {
-    /// Butterflies of a transform, about: n log₂ n.
+    /// Returns the approximate number of butterflies of a transform: n log₂ n.
     pub(crate) fn steps(&self) -> f64 {
         let length = self.length as f64;
         length * length.max(2.0).log2()
     }
 }
 
-/// What becomes of an old element and an update.
+/// Function that combines an old element and an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScatterKind {
@@ -263,42 +286,46 @@ pub enum ScatterKind {
     Max,
 }
 
-/// Slices replaced or combined, one update after the other. Inputs: X `[count, …]` of any type, places `i64`, each of `0..count`, and
-/// updates of X's type: as many slices as places. Output: X's elements.
+/// Slices replaced or combined, one update after the other.
+///
+/// Inputs: X `[count, …]` of any type, `i64` positions, each in `0..count`, and updates of X's type, one slice per
+/// position. Output: X's elements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scatter {
-    /// How old elements and updates are combined.
+    /// Function that combines old elements and updates.
     pub kind: ScatterKind,
 }
 
-/// Softmax along one axis. Input and output: as many elements, floats.
+/// Softmax along one axis. The output has as many elements as the input; floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Softmax {
-    /// The axis that sums to 1.
+    /// Axis along which the result sums to 1.
     pub axis: usize,
-    /// The logarithm of the softmax instead.
+    /// Returns the logarithm of the softmax instead.
     pub log: bool,
 }
 
-/// `(x − mean) / √(variance + ε)` over all axes from `axis` on. Inputs: X, then the epilogue's (scale and bias are
-/// there). Output: X's elements, floats; the epilogue's operands are broadcast to the *output's* shape.
+/// `(x − mean) / √(variance + ε)` over all axes from `axis` on.
+///
+/// Inputs: X, then the epilogue's, which hold scale and bias. Output: X's elements, floats. The epilogue's operands are
+/// broadcast to the *output's* shape.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Normalize {
-    /// The first of the axes that are normalised together.
+    /// First of the axes that are normalised together.
     pub axis: usize,
-    /// Added to the variance (or the mean square).
+    /// Number added to the variance (or the mean square).
     pub epsilon: f32,
-    /// Subtract the mean; without it this is the root-mean-square norm `x / √(mean(x²) + ε)`.
+    /// Subtracts the mean; without it this is the root-mean-square norm `x / √(mean(x²) + ε)`.
     pub center: bool,
-    /// Applied to each element of the result.
+    /// Expression applied to each element of the result.
     pub epilogue: Option<Expression>,
 }
 
-/// How a resized element is made from its neighbours.
+/// Function that makes a resized element from its neighbours.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interpolation {
-    /// The nearest element.
+    /// Nearest element.
     Nearest(NearestRounding),
     /// Linear in both directions.
     Linear,
@@ -309,7 +336,7 @@ pub enum Interpolation {
     },
 }
 
-/// Which neighbour is nearest.
+/// Rounding that chooses the nearest neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NearestRounding {
@@ -323,15 +350,15 @@ pub enum NearestRounding {
     Ceil,
 }
 
-/// Which coordinate of the input an output's coordinate stands for (`s` is the scale, `i`, `o` the sizes).
+/// Mapping from an output's coordinate to one of the input (`s` is the scale, `i`, `o` the sizes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Coordinates {
     /// `(x + ½) / s − ½`.
     HalfPixel,
-    /// [`Self::HalfPixel`], but 0 where the output has one element.
+    /// [`Self::HalfPixel`], but 0 if the output has one element.
     PytorchHalfPixel,
-    /// `x · (i − 1) / (o − 1)`; 0 where the output has one element.
+    /// `x · (i − 1) / (o − 1)`; 0 if the output has one element.
     AlignCorners,
     /// `x / s`.
     Asymmetric,
@@ -340,16 +367,16 @@ pub enum Coordinates {
 /// Resampling of the two innermost axes. Input: X `[…, h, w]`. Output: `[…, oh, ow]`. Floats.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resize {
-    /// How an element is made.
+    /// Function that makes an element from its neighbours.
     pub interpolation: Interpolation,
-    /// Which input coordinate an output's coordinate stands for.
+    /// Mapping from an output's coordinate to one of the input.
     pub coordinates: Coordinates,
     /// Scale of rows and columns (not always `oh / h`).
     pub scales: [f64; 2],
 }
 
 impl Interpolation {
-    /// How many elements one is made from.
+    /// Returns the number of input elements from which an element is made.
     pub(crate) const fn neighbours(self) -> f64 {
         match self {
             Self::Nearest(_) => 1.0,
@@ -360,7 +387,7 @@ impl Interpolation {
 }
 
 impl NearestRounding {
-    /// The neighbour of a coordinate.
+    /// Returns the neighbour of a coordinate.
     pub fn rounded(self, at: f64) -> f64 {
         match self {
             Self::RoundPreferFloor => (at - 0.5).ceil(),
@@ -372,7 +399,7 @@ impl NearestRounding {
 }
 
 impl Resize {
-    /// The coordinate along an axis of `input` elements for an index of the output, which has `output` elements there.
+    /// Returns the input coordinate for an index of the output, along an axis of `input` and `output` elements.
     pub fn coordinate(&self, axis: usize, index: usize, input: usize, output: usize) -> f64 {
         let (x, scale) = (index as f64, self.scales[axis]);
         match self.coordinates {
@@ -384,13 +411,13 @@ impl Resize {
     }
 }
 
-/// The cell of a recurrent layer, with ONNX's gate orders.
+/// Cell of a recurrent layer, with ONNX's gate orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecurrentKind {
     /// Gates z, r, h.
     Gru {
-        /// The reset gate is applied after the product with the recurrent weights.
+        /// Applies the reset gate after the product with the recurrent weights.
         linear_before_reset: bool,
     },
     /// Gates i, o, f, c.
@@ -398,26 +425,28 @@ pub enum RecurrentKind {
 }
 
 impl RecurrentKind {
-    /// The number of gates.
+    /// Returns the number of gates.
     pub const fn gates(self) -> usize {
         if matches!(self, Self::Lstm) { 4 } else { 3 }
     }
 
-    /// The number of tensors that go from one time step to the next: h, and for an LSTM c.
+    /// Returns the number of tensors that pass from one time step to the next: h, and for an LSTM c.
     pub const fn states(self) -> usize {
         self.gates() - 2
     }
 }
 
-/// One direction of a recurrent layer; the product of the inputs with the weights is done ahead, as a [`MatMul`]. With `g` =
-/// 3 (GRU) or 4 (LSTM) gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the
-/// recurrent bias `[g·u]`, h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for
-/// an LSTM the last c `[b, u]`. Floats. Sigmoid and tanh activations.
+/// One direction of a recurrent layer, with sigmoid and tanh activations.
+///
+/// The product of the inputs with the weights is computed before, as a [`MatMul`]. There are `g` = 3 (GRU) or 4 (LSTM)
+/// gates and `u` units. Inputs: P `[t, b, g·u]` (`X·Wᵀ` plus the input bias), R `[g·u, u]`, the recurrent bias `[g·u]`,
+/// h₀ `[b, u]`, and for an LSTM c₀ `[b, u]`. Outputs: Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c
+/// `[b, u]`. Floats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrent {
-    /// The cell.
+    /// Kind of the cell.
     pub kind: RecurrentKind,
-    /// Run from the last time step to the first; Y stays in input order.
+    /// Runs from the last time step to the first; Y stays in input order.
     pub reverse: bool,
 }
 
@@ -428,15 +457,15 @@ pub struct Transpose {
     pub permutation: Vec<usize>,
 }
 
-/// Concatenation of one or more inputs along an axis. Any type, all the same.
+/// Concatenation of one or more inputs along an axis. Any type, the same for all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concat {
-    /// The axis along which sizes add up.
+    /// Axis along which sizes add up.
     pub axis: usize,
 }
 
 /// Strided sub-tensor: output index `i` along an axis reads input index `start + i · step`. Any type. Both lists have
-/// the input's rank; every index read is within the input.
+/// the input's rank; every index that is read is within the input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// First index along each axis.
@@ -445,15 +474,15 @@ pub struct Slice {
     pub steps: Vec<isize>,
 }
 
-/// What stands in a border.
+/// Content of a border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PadMode {
     /// One value, converted to the tensor's type.
     Constant(Literal),
-    /// The elements mirrored at the edge, which itself is not repeated.
+    /// Elements mirrored at the edge; the edge itself is not repeated.
     Reflect,
-    /// The edge's element.
+    /// Element at the edge.
     Edge,
 }
 
@@ -465,9 +494,10 @@ impl PadMode {
 /// Border around a tensor: output index `i` along an axis stands for input index `i − before`. Any type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pad {
-    /// What stands in the border.
+    /// Content of the border.
     pub mode: PadMode,
-    /// Elements added before the first along each axis; negative cuts. The output's shape gives what is added after.
+    /// Number of elements added before the first along each axis; a negative number cuts. The output's shape gives what
+    /// is added after.
     pub before: Vec<isize>,
 }
 
@@ -475,8 +505,8 @@ pub struct Pad {
 /// Output: X's shape with `axis` replaced by the indices' shape (only element counts before and after it matter).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gather {
-    /// The axis that the indices choose along.
+    /// Axis along which the indices choose.
     pub axis: usize,
-    /// ONNX GatherElements instead: indices have X's rank, and choose one element each.
+    /// ONNX GatherElements instead: indices have X's rank, and each chooses one element.
     pub elementwise: bool,
 }

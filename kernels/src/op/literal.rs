@@ -1,7 +1,7 @@
-//! Constants of expressions and borders: compared by their bits, and written to text without the loss of one.
+//! Constants of expressions and borders: compared by their bits, and written to text without losing a bit.
 //!
-//! Two constants are equal if their bits are. So NaN equals itself, and −0 is not 0: a plan, a cache or a checker that
-//! compares nodes must never take one for the other, or find a node unequal to itself.
+//! Two constants are equal if their bits are. NaN therefore equals itself, and −0 is not 0. A plan, a cache or a
+//! checker that compares nodes must never confuse the two zeros, or find a node unequal to itself.
 
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -12,18 +12,19 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Literal {
-    /// A floating-point number, for the float domains. [`Literal::as_f32`] says what is left of it in 32 bits.
+    /// A floating-point number, for the float domains. [`Literal::as_f32`] rounds it to 32 bits.
     Float(#[serde(with = "exact")] f64),
     /// An integer for [`Domain::I64`](super::Domain::I64), or the bits of one for [`Domain::U64`](super::Domain::U64).
     Int(i64),
 }
 
-/// The bits of a 64-bit float's fraction, and how many more these are than those of a 32-bit float.
+/// Bits of a 64-bit float's fraction, and how many more they are than those of a 32-bit float.
 const FRACTION: u32 = 52;
 const NARROWER: u32 = 29;
 
 impl Literal {
-    /// The float of 32 bits, with all bits of a NaN: no processor's conversion is asked, which would make a signalling NaN quiet.
+    /// Converts a float of 32 bits, and keeps all bits of a NaN. A processor's conversion would make a signalling NaN
+    /// quiet, so none is used.
     pub fn of_f32(value: f32) -> Self {
         let bits = u64::from(value.to_bits());
         Self::Float(match value.is_nan() {
@@ -32,8 +33,8 @@ impl Literal {
         })
     }
 
-    /// The nearest float of 32 bits. Of a NaN the sign and the upper 23 bits of its fraction are kept; if these are all 0, it becomes the
-    /// quiet NaN of its sign.
+    /// Returns the nearest float of 32 bits. A NaN keeps its sign and the upper 23 bits of its fraction; if these bits
+    /// are all 0, it becomes the quiet NaN of its sign.
     pub fn as_f32(self) -> f32 {
         match self {
             Self::Float(value) if value.is_nan() => {
@@ -45,7 +46,7 @@ impl Literal {
         }
     }
 
-    /// The nearest float of 64 bits.
+    /// Returns the nearest float of 64 bits.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Float(value) => value,
@@ -53,7 +54,7 @@ impl Literal {
         }
     }
 
-    /// The integer; of a float, what is before its point, or the nearest there is.
+    /// Returns the integer; a float is truncated, and saturates.
     pub fn as_i64(self) -> i64 {
         match self {
             Self::Float(value) => value as i64,
@@ -61,8 +62,8 @@ impl Literal {
         }
     }
 
-    /// The unsigned integer of the same bits; of a float, what is before its point, or the nearest there is. A negative float has the bits of
-    /// the signed integer.
+    /// Returns the unsigned integer of the same bits; a float is truncated, and saturates. A negative float has the
+    /// bits of the signed integer.
     pub fn as_u64(self) -> u64 {
         match self {
             Self::Float(value) if value < 0.0 => value as i64 as u64,
@@ -71,7 +72,7 @@ impl Literal {
         }
     }
 
-    /// Whether it is a float, and its bits.
+    /// Returns whether the constant is a float, and its bits.
     fn bits(self) -> (bool, u64) {
         match self {
             Self::Float(value) => (true, value.to_bits()),
@@ -107,7 +108,7 @@ impl From<i64> for Literal {
 }
 
 impl fmt::Display for Literal {
-    /// The number; a NaN with its bits, so that texts of different constants differ.
+    /// Writes the number, and a NaN with its bits, so that texts of different constants differ.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Float(value) if value.is_nan() => write!(f, "NaN({:#x})", value.to_bits()),
@@ -126,7 +127,8 @@ impl fmt::Debug for Literal {
     }
 }
 
-/// A float as a number, or as its bits in hexadecimal digits if JSON or its readers have no such number: NaN, infinities, −0.
+/// A float as a number, or as the hexadecimal digits of its bits if JSON or its readers lack the number: NaN,
+/// infinities, −0.
 mod exact {
     use super::{Bits, Deserializer, Serializer};
 
@@ -180,7 +182,7 @@ mod tests {
 
     const QUIET: u64 = 0x7FF8_0000_0000_0000;
 
-    /// Floats that a comparison or a text of numbers takes for others, each with other bits.
+    /// Returns floats with different bits that comparisons or decimal texts confuse.
     fn odd() -> Vec<Literal> {
         let bits = [QUIET, QUIET | 1, 1 << 63 | QUIET, 0x7FF0_0000_0000_0001, 0, 1 << 63, 1, 0x7FF << 52, 0xFFF << 52];
         bits.into_iter().map(|bits| Literal::Float(f64::from_bits(bits))).chain([Literal::Int(0)]).collect()

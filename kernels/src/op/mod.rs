@@ -1,8 +1,8 @@
 //! The operator set after lowering: few ops, each on dense row-major tensors of known shapes.
 //!
-//! What the set leaves out is as telling as what it has. There is no reshape: a node reads a value under whatever
-//! shape it likes ([`NodeSpec::inputs`]). There is no broadcast, cast, select or activation: each is a [`Map`]. There is
-//! no bias: it is an epilogue, a [`Map`]'s expression applied to the result while that is still in cache.
+//! Several common operators are missing on purpose. There is no reshape: a node reads a value under any shape
+//! ([`NodeSpec::inputs`]). There is no broadcast, cast, select or activation: each is a [`Map`]. There is no bias: it
+//! is an epilogue, a [`Map`]'s expression that is applied to the result while the result is still in cache.
 
 mod block;
 mod check;
@@ -39,7 +39,7 @@ use crate::tensor::TensorSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One lowered operation. The order of the inputs is documented at each kind.
+/// One lowered operation. Each kind documents the order of its inputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Op {
@@ -63,13 +63,13 @@ pub enum Op {
     Reduce(Reduce),
     /// Index of the greatest or least element along an axis.
     ArgReduce(ArgReduce),
-    /// The greatest or least elements along an axis, in order.
+    /// Greatest or least elements along an axis, in order.
     TopK(TopK),
     /// Running sums or products along an axis.
     Running(Running),
     /// Discrete Fourier transforms of lines.
     Fourier(Fourier),
-    /// Slices replaced by, or combined with, others.
+    /// Slices replaced by, or combined with, updates.
     Scatter(Scatter),
     /// Softmax along one axis.
     Softmax(Softmax),
@@ -95,19 +95,21 @@ pub enum Op {
     Block(Block),
 }
 
-/// An expression over corresponding elements of inputs of any shapes that broadcast to the output's.
+/// Expression over corresponding elements of inputs of any shapes that broadcast to the output's.
 ///
 /// Inputs: as many as the expression has. Output: one, of any type; it is converted on the way out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Map {
-    /// The type in which every register is held.
+    /// Type in which every register is held.
     pub domain: Domain,
-    /// What is computed.
+    /// Expression that is computed.
     pub expression: Expression,
 }
 
-/// The class of an op in a canonical task graph (De Matteis 2023, section 3): how its output volume follows from its
-/// input volume, and whether it can start before its whole input is there.
+/// Class of an op in a canonical task graph (De Matteis 2023, section 3).
+///
+/// It says how the output volume follows from the input volume, and whether the op can start before its whole input is
+/// available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -124,7 +126,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// The name as reports show it.
+    /// Returns the name that reports show.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ElementWise => "element-wise",
@@ -142,7 +144,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// An op with the tensors that one node applies it to: all that a kernel needs to know ahead of the data.
+/// An op and the tensors of one node: all that a kernel needs to know before the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// The operation.
@@ -154,7 +156,7 @@ pub struct NodeSpec {
 }
 
 impl Op {
-    /// The op's name as reports show it: `matmul`, `conv`.
+    /// Returns the op's name that reports show: `matmul`, `conv`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Map(_) => "map",
@@ -185,9 +187,9 @@ impl Op {
         }
     }
 
-    /// The expression applied to each element of the result before it is stored, where the op has one. Register 0 is
-    /// the element; the registers after it are the node's inputs from [`Self::epilogue_inputs_start`] on, each broadcast
-    /// to the output's shape, all `f32`.
+    /// Returns the expression applied to each element of the result before it is stored, if the op has one. Register 0
+    /// is the element. The registers after it are the node's inputs from [`Self::epilogue_inputs_start`] on, each
+    /// broadcast to the output's shape, all `f32`.
     pub const fn epilogue(&self) -> Option<&Expression> {
         match self {
             Self::MatMul(op) => op.epilogue.as_ref(),
@@ -199,13 +201,13 @@ impl Op {
         }
     }
 
-    /// Whether it is an op that can have an [epilogue](Self::epilogue).
+    /// Whether the op can have an [epilogue](Self::epilogue).
     pub const fn has_epilogue(&self) -> bool {
         use Op::{Conv, ConvTranspose, MatMul, NarrowMatMul, Normalize};
         matches!(self, MatMul(_) | NarrowMatMul(_) | Conv(_) | ConvTranspose(_) | Normalize(_))
     }
 
-    /// The place that holds the epilogue, for the ops that can have one.
+    /// Returns the field that holds the epilogue, for the ops that can have an epilogue.
     pub const fn epilogue_mut(&mut self) -> Option<&mut Option<Expression>> {
         match self {
             Self::MatMul(op) => Some(&mut op.epilogue),
@@ -217,7 +219,7 @@ impl Op {
         }
     }
 
-    /// How many of a node's inputs the op itself reads; the inputs after them belong to the epilogue.
+    /// Returns how many of a node's inputs the op itself reads; the inputs after them belong to the epilogue.
     pub const fn epilogue_inputs_start(&self) -> usize {
         match self {
             Self::Normalize(_) => 1,
@@ -228,8 +230,8 @@ impl Op {
 }
 
 impl NodeSpec {
-    /// A key under which a node's time can be looked up again: the op with all its parameters and tensors. Two nodes
-    /// with equal keys take equal time on equal devices.
+    /// Returns a key for looking up a node's time: the op with all its parameters and tensors. Two nodes with equal
+    /// keys take equal time on equal devices.
     pub fn key(&self) -> String {
         let tensors = |specs: &[TensorSpec]| specs.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let parameters = match &self.op {

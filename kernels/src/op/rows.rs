@@ -1,33 +1,35 @@
-//! Which nodes can be computed piece by piece: rows of the output from the same rows of the inputs.
+//! Nodes that can be computed piece by piece: rows of the output from the same rows of the inputs.
 
 use super::{NodeSpec, Op, ReduceKind};
 use crate::dtype::DType;
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
 
-/// Most outputs of a reduction that takes its input row by row.
+/// Maximum outputs of a reduction that takes its input row by row.
 const MOST_ACCUMULATED: usize = 256;
-/// Most elements of such a row.
+/// Maximum elements of a row of its input.
 const LONGEST_ROW: usize = 16_384;
 
-/// A node seen as independent rows: row `r` of every output depends on row `r` of the windowed inputs and on the whole
-/// of the others. A kernel can then be run for any range of rows, given only that range of each windowed input.
+/// A node seen as independent rows.
 ///
-/// A tensor windowed in `rows` rows is its elements in order, cut into `rows` equal pieces.
+/// Row `r` of every output depends on row `r` of the windowed inputs and on the whole of the other inputs. A kernel can
+/// then run on any range of rows, given only that range of each windowed input.
+///
+/// A tensor that is windowed in `rows` rows is its elements in order, cut into `rows` equal pieces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowPlan {
-    /// The number of rows, ≥ 1.
+    /// Number of rows, ≥ 1.
     pub rows: usize,
-    /// For each input, whether only the rows at hand are given rather than the whole tensor.
+    /// Whether each input is given as the rows at hand only, instead of the whole tensor.
     pub windowed: Vec<bool>,
 }
 
 impl NodeSpec {
-    /// How the node divides into rows, if it does into more than one.
+    /// Returns the division of the node into rows, if there is more than one.
     ///
-    /// Element-wise nodes divide at every leading axis that no other operand is broadcast along in part; reductions,
-    /// softmax and normalisation divide at the axes before those that they work on, as far as an epilogue's operands allow;
-    /// matrix products divide at leading batch dimensions along which B varies.
+    /// Element-wise nodes divide at every leading axis along which no other operand is broadcast in part. Reductions,
+    /// softmax and normalisation divide at the axes before those that they work on, as far as an epilogue's operands
+    /// allow. Matrix products divide at leading batch dimensions along which B varies.
     pub fn row_plan(&self) -> Option<RowPlan> {
         if let Op::Block(block) = &self.op {
             return Some(block.row_plan(self.inputs.len()));
@@ -56,8 +58,8 @@ impl NodeSpec {
         }
     }
 
-    /// Cuts products at leading batch dimensions, unless B is the same for all: then they are one product of all their rows,
-    /// whose bits depend on how many there are.
+    /// Cuts products at leading batch dimensions, unless B is the same for all. In that case they are one product of
+    /// all their rows, and the bits of its result depend on the number of rows.
     fn batch_rows(&self, output: &Shape) -> Option<RowPlan> {
         let batch = |shape: &Shape| Shape::new(&shape.dims()[..shape.rank().checked_sub(2)?]).ok();
         let ([a, b, ..], whole) = (&self.inputs[..], batch(output)?) else { return None };
@@ -70,16 +72,16 @@ impl NodeSpec {
         divided(output.dims(), whole.rank(), &strides, |_| true)
     }
 
-    /// The strides of the inputs from `first` on, which are broadcast to the output.
+    /// Returns the strides of the inputs from `first` on, which are broadcast to the output.
     fn strides(&self, first: usize, output: &Shape) -> Option<Vec<Vec<usize>>> {
         self.inputs[first..].iter().map(|input| input.shape.broadcast_strides(output).ok()).collect()
     }
 
-    /// The rows in which a reduction over leading axes can take its input, one after the other, if there is more than one.
-    /// Its few outputs are there after the last. Rows may be joined, or cut between elements, into others.
+    /// Returns the number of rows in which a reduction over leading axes can take its input in order, if there is more
+    /// than one. Its few outputs are complete after the last row. Rows may be joined, or cut between elements.
     ///
-    /// Not where parts of the input cannot be joined (integers' [`ReduceKind::LogSumExp`] and [`ReduceKind::Mean`]), nor where what is kept of each
-    /// part would be much beside the part.
+    /// Returns `None` if parts of the input cannot be joined (integers' [`ReduceKind::LogSumExp`] and
+    /// [`ReduceKind::Mean`]), or if what is kept of each part would be large compared with the part.
     pub fn accumulated_rows(&self) -> Option<usize> {
         let (Op::Reduce(op), [input], [output]) = (&self.op, &self.inputs[..], &self.outputs[..]) else { return None };
         let dims = input.shape.dims();
@@ -93,8 +95,8 @@ impl NodeSpec {
     }
 }
 
-/// The rows of a tensor of `dims`, cut at the deepest of its first `most` axes such that every operand either has its own
-/// element for each combination of them or does not vary along them at all, and their number is `possible`.
+/// Divides a tensor of `dims` into rows at the deepest possible of its first `most` axes. Each operand must either have
+/// its own element for each row, or not vary over rows at all. The number of rows must be `possible`.
 fn divided(dims: &[usize], most: usize, strides: &[Vec<usize>], possible: impl Fn(usize) -> bool) -> Option<RowPlan> {
     let full = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] != 0);
     let fixed = |s: &[usize], depth: usize| (0..depth).all(|axis| dims[axis] == 1 || s[axis] == 0);
@@ -105,7 +107,7 @@ fn divided(dims: &[usize], most: usize, strides: &[Vec<usize>], possible: impl F
     (rows(depth) > 1).then(|| RowPlan { rows: rows(depth), windowed })
 }
 
-/// Whether `axes` are all of `first..rank`.
+/// Whether `axes` are exactly `first..rank`.
 fn is_tail(first: usize, axes: &[usize], rank: usize) -> bool {
     axes.iter().copied().eq(first..rank)
 }
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(normalized(&[6, 4], 1, &[4], &[6, 4]), plan(6, false));
         assert_eq!(normalized(&[6, 4], 1, &[6, 1], &[6, 4]), plan(6, true));
         assert_eq!(normalized(&[2, 3, 4], 2, &[3, 1], &[2, 3, 4]), plan(2, false));
-        // Read under another shape: an output's row is a multiple of those that are normalised.
+        // Read under another shape: an output's row is a multiple of the normalised rows.
         assert_eq!(normalized(&[6, 4], 1, &[12], &[2, 12]), plan(2, false));
         assert_eq!(normalized(&[6, 4], 1, &[8], &[3, 8]), plan(3, false));
         assert_eq!(normalized(&[3, 8], 1, &[4], &[6, 4]), None);

@@ -1,43 +1,46 @@
-//! Which convolutions CPUs compute from rows where they are, because writing their windows would cost much beside the products: a function of
-//! their shapes.
+//! Convolutions that CPUs compute from rows in place, because writing their windows would cost much compared with the
+//! products: a function of their shapes.
 
 use super::{Conv, NodeSpec};
 use crate::tensor::TensorSpec;
 
-/// Most channels where there is one group, …
+/// Maximum channels of a convolution with one group, …
 const MOST_CHANNELS: usize = 4;
 
-/// … of each of several groups, …
+/// … channels of each of several groups, …
 const MOST_GROUPED: usize = 8;
 
-/// … and of those whose maps fill vectors, …
+/// … and channels of groups whose output channels fill vectors, …
 const MOST_ACROSS_MAPS: usize = 32;
 
-/// … for rows of outputs that mostly fill blocks of these, and are no longer than what near caches hold beside a tile's other rows.
+/// … for rows of this many outputs: they mostly fill blocks, and the core's own caches hold them with a tile's other
+/// rows.
 const WIDE_ACROSS_MAPS: std::ops::RangeInclusive<usize> = 4..=256;
 
-/// Maps of a panel of weights.
+/// Output channels of a panel of weights.
 pub(crate) const PANEL: usize = 8;
 
 /// Outputs of a vector.
 const LANES: usize = 16;
 
-/// Greatest distance of columns for which rows taken apart are not mostly empty.
+/// Greatest distance of columns at which rows that are split by column are not mostly empty.
 const MOST_STRIDE: usize = 4;
 
-/// What neighbours along vectors.
+/// Elements that lie along a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Across {
     /// Outputs of a row.
     Pixels,
-    /// Maps of a group.
+    /// Output channels of a group.
     Maps,
 }
 
 impl Conv {
-    /// Whether it has few channels, as the first of a network or each of many groups, or few maps and one group, as the last of one that makes
-    /// images; and outputs that are near each other. Along the vectors lie maps of groups where these fill them; else outputs, of rows that
-    /// mostly fill vectors, and maps that mostly fill panels if there are several.
+    /// Returns the elements along a vector if this convolution is shallow and its windows are close to each other. It
+    /// is shallow if it has few channels (the first of a network, or many groups). It is also shallow if it has one
+    /// group of few output channels (the last of a network that makes images). Vectors hold the output channels of a
+    /// group if these fill them. Otherwise they hold outputs, whose rows must mostly fill vectors; if there are several
+    /// output channels, these must mostly fill panels.
     pub(crate) fn shallow(&self, node: &NodeSpec) -> Option<Across> {
         let dims = |spec: Option<&TensorSpec>| <[usize; 4]>::try_from(spec?.shape.dims()).ok();
         let ([maps, channels, rows, columns], [.., wide]) = (dims(node.inputs.get(1))?, dims(node.outputs.first())?);

@@ -1,14 +1,14 @@
-//! Which elements of an axis a resized one is made from, and with what weights: the definition that all kernels share.
+//! Elements of an axis from which a resized element is made, and their weights: the definition that all kernels share.
 
 use super::{Interpolation, Resize};
 use std::ops::Sub;
 
-/// Neighbours along an axis, at most.
+/// Maximum neighbours along an axis.
 pub(crate) const NEIGHBOURS: usize = 4;
 
-/// The type of the weights: that of the elements.
+/// Type of the weights: that of the elements.
 pub(crate) trait Weight: Copy + PartialEq + From<f32> + Sub<Output = Self> {
-    /// A number of this type.
+    /// Converts a number to this type.
     fn rounded(number: f64) -> Self;
 }
 
@@ -24,7 +24,7 @@ impl Weight for f64 {
     }
 }
 
-/// The neighbours of one output index along an axis, with their weights.
+/// Neighbours of one output index along an axis, with their weights.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Taps<W = f32> {
     pub(crate) indices: [usize; NEIGHBOURS],
@@ -33,12 +33,12 @@ pub(crate) struct Taps<W = f32> {
 }
 
 impl<W: Weight> Taps<W> {
-    /// An element as it is.
+    /// Returns the tap of a single element as it is.
     fn only(index: usize) -> Self {
         Self { indices: [index, 0, 0, 0], weights: [1.0, 0.0, 0.0, 0.0].map(W::from), count: 1 }
     }
 
-    /// The same weights, of neighbours so much further.
+    /// Returns taps with the same weights, and neighbours that lie `by` elements further.
     pub(crate) fn moved(&self, by: usize) -> Self {
         let mut moved = self.clone();
         moved.indices[..self.count].iter_mut().for_each(|index| *index += by);
@@ -47,7 +47,8 @@ impl<W: Weight> Taps<W> {
 }
 
 impl Resize {
-    /// The neighbours of an output's index. One without weight is none: were it infinite, its product would be no number.
+    /// Returns the neighbours of an output's index. A neighbour of weight 0 is left out: if it were infinite, its
+    /// product would be NaN.
     pub(crate) fn taps<W: Weight>(&self, axis: usize, index: usize, input: usize, output: usize) -> Taps<W> {
         let x = self.coordinate(axis, index, input, output);
         let last = input.saturating_sub(1);
@@ -74,8 +75,8 @@ impl Resize {
     }
 }
 
-/// The weights of the four neighbours in cubic convolution (Keys 1981) with coefficient `a`, at a fraction between the two
-/// middle ones.
+/// Returns the weights of the four neighbours in cubic convolution (Keys 1981) with coefficient `a`, at a fraction
+/// between the two middle neighbours.
 pub(crate) fn cubic_weights(a: f64, fraction: f64) -> [f64; 4] {
     let near = |d: f64| ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0;
     let far = |d: f64| ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a;

@@ -1,73 +1,78 @@
-//! Forests of decision trees: what the op computes, and the flat form in which its nodes are stored.
+//! Forests of decision trees: their definition, and the flat form in which their nodes are stored.
 //!
-//! A node is four words, so that a step from a node to a child reads one quarter of a cache line. The children of a branch are
-//! neighbours, so that a step is an addition: the left child, or the one behind it.
+//! A node is four words, so that a step from a node to a child reads a quarter of a cache line. The children of a
+//! branch are neighbours, so that a step is an addition: the left child, or the child after it.
 
 use super::NodeSpec;
 use crate::dtype::DType;
 use crate::error::KernelError;
 use serde::{Deserialize, Serialize};
 
-/// How the weights of the leaves that a row reaches become a score.
+/// Function that makes a score from the weights of the leaves that a row reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeAggregate {
-    /// Their sum.
+    /// Sum of the weights.
     Sum,
-    /// Their sum divided by the number of trees.
+    /// Sum of the weights divided by the number of trees.
     Average,
-    /// The least; 0 if there is none.
+    /// Least weight; 0 if there is none.
     Min,
-    /// The greatest; 0 if there is none.
+    /// Greatest weight; 0 if there is none.
     Max,
 }
 
 /// Scores of rows by a forest of decision trees, each summed in `f64` in the order of the trees.
 ///
-/// Inputs: X `[rows, features]`, `f32` or `f64`; nodes `[nodes, 4]` and roots `[trees, 2]`, both `u32`, of [`TreeNode`]s and of each tree
-/// its first node and the steps from there to a leaf at most; the leaves' entries, as targets `u32` and weights `f64`; and an `f64` for
-/// each target that is added in the end. Output: `[rows, targets]`, `f32` or `f64`.
+/// Inputs:
+/// - X `[rows, features]`, `f32` or `f64`.
+/// - Nodes `[nodes, 4]`, `u32`: [`TreeNode`]s.
+/// - Roots `[trees, 2]`, `u32`: the first node of each tree, and the maximum steps from there to a leaf.
+/// - The leaves' entries: targets, `u32`, and weights, `f64`.
+/// - One `f64` for each target, which is added in the end.
 ///
-/// The entries of a leaf follow each other; the target of the last has [`TreeNode::LAST`] added.
+/// Output: `[rows, targets]`, `f32` or `f64`.
+///
+/// The entries of a leaf follow each other; [`TreeNode::LAST`] is added to the target of the last entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trees {
-    /// How weights are joined.
+    /// Function that joins weights.
     pub aggregate: TreeAggregate,
 }
 
-/// A node of a tree.
+/// Node of a tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TreeNode {
     /// A row goes to node `left + 1` if its feature is greater than the threshold, else to node `left`.
     Branch {
         /// The feature's index, less than 2³¹.
         feature: u32,
-        /// A number of X's type, or NaN: no number is greater than that.
+        /// A number of X's type, or NaN: no number is greater than NaN.
         threshold: f64,
-        /// A row whose feature is not a number goes to node `left + 1`.
+        /// Whether a row whose feature is NaN goes to node `left + 1`.
         missing_right: bool,
-        /// The first of two neighbours.
+        /// First of the two children.
         left: u32,
     },
-    /// The end of a row's way.
+    /// End of a row's path.
     Leaf {
-        /// The first of its entries, or [`TreeNode::NO_ENTRY`].
+        /// First of its entries, or [`TreeNode::NO_ENTRY`].
         entry: u32,
     },
 }
 
 impl TreeNode {
-    /// Marks the target of a leaf's last entry.
+    /// Bit that marks the target of a leaf's last entry.
     pub const LAST: u32 = 1 << 31;
 
-    /// Stands for the entry of a leaf without any.
+    /// Entry of a leaf that has no entries.
     pub const NO_ENTRY: u32 = u32::MAX;
 
-    /// Marks the feature of a branch that sends what is not a number to the right.
+    /// Bit that marks the feature of a branch that sends NaN to the right.
     pub(crate) const MISSING: u32 = 1 << 31;
 
-    /// The node's words among nodes of thresholds of type `dtype`, as node `at`. A leaf is a branch from which every row goes to the
-    /// leaf itself, so that rows that are there already wait for others.
+    /// Returns the node's words as node `at`, with thresholds of type `dtype`. A leaf is a branch from which every row
+    /// goes to the leaf itself, so that rows that have arrived wait for others.
     pub fn words(self, dtype: DType, at: u32) -> [u32; 4] {
         match (self, dtype) {
             (Self::Branch { feature, threshold, missing_right, left }, _) => {
@@ -80,7 +85,7 @@ impl TreeNode {
                     _ => [(threshold as f32).to_bits(), 0, feature, left],
                 }
             }
-            // The entry is in what of a quiet NaN's bits is free.
+            // The entry is in the free bits of a quiet NaN.
             (Self::Leaf { entry }, DType::F64) => [entry, 0x7ff8_0000, 0, at],
             (Self::Leaf { entry }, _) => [f32::NAN.to_bits(), entry, 0, at],
         }
@@ -107,7 +112,8 @@ impl NodeSpec {
         self.require(fits, "each weight has a target, and each target a base")
     }
 
-    /// Steps that the rows of a forest's input take, about: as many as in trees of equal depth for all leaves.
+    /// Returns the approximate steps of all rows of a forest's input: as many as in trees whose leaves have equal
+    /// depth.
     pub(super) fn tree_steps(&self) -> f64 {
         let (rows, nodes, trees) = (self.size(0, 0), self.size(1, 0), self.size(2, 0));
         rows * trees * (1.0 + nodes / trees.max(1.0)).log2()

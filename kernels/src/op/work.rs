@@ -1,29 +1,29 @@
-//! How much work a node is: floating-point operations and bytes moved, from its shapes alone.
+//! Work of a node: floating-point operations and bytes moved, from its shapes alone.
 
 use super::{Class, Map, NodeSpec, Op};
 use crate::tensor::TensorSpec;
 use serde::{Deserialize, Serialize};
 
-/// The work of one execution of a node, independent of the device: what a roofline model divides by peak rates.
+/// Work of one execution of a node, independent of the device: a roofline model divides it by peak rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Arithmetic operations; a multiply-add counts two, a transcendental function one.
     pub flops: f64,
-    /// Bytes read: of each input what the kernel touches, once; of recurrent weights, all at every time step.
+    /// Bytes read: each input's part that the kernel touches, once; recurrent weights whole, at every time step.
     pub bytes_read: f64,
     /// Bytes written, each output once.
     pub bytes_written: f64,
 }
 
 impl Work {
-    /// Bytes read and written.
+    /// Returns the bytes read and written.
     pub fn bytes(&self) -> f64 {
         self.bytes_read + self.bytes_written
     }
 }
 
 impl NodeSpec {
-    /// The node's work. O(number of tensors).
+    /// Returns the node's work. O(number of tensors).
     pub fn work(&self) -> Work {
         let bytes = |specs: &[TensorSpec]| specs.iter().map(|s| s.bytes() as f64).sum::<f64>();
         let mut others = bytes(self.inputs.get(1..).unwrap_or_default());
@@ -38,12 +38,13 @@ impl NodeSpec {
         }
     }
 
-    /// Bytes of the first input that are read: of a table what is chosen, of an image what windows cover.
+    /// Returns the bytes of the first input that are read: the chosen slices of a table, the pixels of an image that
+    /// windows cover.
     fn touched_bytes(&self) -> f64 {
         self.inputs.first().map_or(0.0, |input| (input.bytes() as f64).min(self.covered() * input.dtype.size() as f64))
     }
 
-    /// Elements of the first input that are read at most, counted as often as they are.
+    /// Returns the maximum elements of the first input that are read, each counted as often as it is read.
     fn covered(&self) -> f64 {
         let written = self.outputs.first().map_or(0.0, |output| output.shape.elements() as f64);
         match &self.op {
@@ -59,7 +60,7 @@ impl NodeSpec {
         }
     }
 
-    /// Bytes that are read again: a recurrent layer's weights, after the first time step.
+    /// Returns the bytes that are read again: a recurrent layer's weights, after the first time step.
     fn repeated_bytes(&self) -> f64 {
         match (&self.op, self.recurrent_sizes(), self.inputs.get(1)) {
             (Op::Recurrent(_), Some(([steps, ..], _)), Some(weights)) => {
@@ -69,7 +70,7 @@ impl NodeSpec {
         }
     }
 
-    /// The op's class as a canonical task.
+    /// Returns the op's class as a canonical task.
     pub fn class(&self) -> Class {
         let read = self.inputs.iter().map(|s| s.shape.elements()).max().unwrap_or(0);
         let written = self.outputs.first().map_or(0, |s| s.shape.elements());
@@ -118,7 +119,7 @@ impl NodeSpec {
             Op::ConvTranspose(_) => 2.0 * read * dim(1, 3) * dim(1, 2) * dim(1, 1),
             Op::Pool(op) => written * (op.window[0] * op.window[1]) as f64,
             Op::Reduce(_) | Op::ArgReduce(_) => read,
-            // A selection, and the sorting of what each group kept.
+            // A selection, and then each group's kept elements are sorted.
             Op::TopK(op) => {
                 let kept = self.outputs.first().and_then(|to| to.shape.dims().get(op.axis)).copied().unwrap_or(0);
                 4.0 * read + written * (kept as f64).max(2.0).log2()
@@ -153,7 +154,7 @@ mod tests {
         TensorSpec::new(dtype, Shape::new(dims).expect("small"))
     }
 
-    /// The work of an op on floats.
+    /// Returns the work of an op on floats.
     fn work(op: Op, inputs: &[&[usize]], output: &[usize]) -> Work {
         let inputs = inputs.iter().map(|dims| spec(DType::F32, dims)).collect();
         NodeSpec { op, inputs, outputs: vec![spec(DType::F32, output)] }.work()
@@ -202,7 +203,7 @@ mod tests {
     fn transposed_convolutions_spread_every_element() {
         let op = ConvTranspose { strides: [2, 2], pads: [0; 4], dilations: [1, 1], group: 2, epilogue: None };
         let got = work(Op::ConvTranspose(op), &[&[1, 4, 5, 5], &[4, 3, 2, 2]], &[1, 6, 10, 10]);
-        // Each of 100 elements to 3 maps through 4 taps.
+        // Each of 100 elements to 3 output channels through 4 taps.
         assert_eq!(got, Work { flops: 2.0 * 100.0 * 12.0, bytes_read: 4.0 * (100.0 + 48.0), bytes_written: 2400.0 });
     }
 

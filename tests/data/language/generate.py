@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 HERE = pathlib.Path(__file__).parent
 F32, I64, I32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 VOCABULARY, LAYERS, PROMPT, STEPS = 128, 2, 9, 200
-# Chosen for many different tokens, each of which leads by more than rounding.
+# Chosen so that there are many different tokens, and each leads by more than rounding.
 SEEDS = {"llama": 1, "gpt2": 8}
 
 

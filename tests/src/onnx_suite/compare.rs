@@ -1,11 +1,11 @@
-//! The tolerance of a test, and values within it.
+//! Tolerance of a test, and comparison of values.
 
 use anabranch::Item;
 use anabranch::compare::Tolerance;
 use std::fs;
 use std::path::Path;
 
-/// The tolerance that a test's file gives.
+/// Returns the tolerance in a test's file.
 pub(super) fn tolerance(path: &Path) -> Tolerance {
     let text = fs::read_to_string(path).expect("each test has a tolerance");
     let fields: serde_json::Value = serde_json::from_str(&text).expect("written by the script");

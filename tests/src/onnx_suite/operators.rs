@@ -1,29 +1,29 @@
-//! What the tests of one operator each show of it: how many pass, of which types, and whether GPUs have kernels for what they compute.
+//! Results of an operator's tests: how many pass, the types that pass, and whether GPUs have kernels for the nodes.
 
 use super::{Case, Outcome, one_cpu};
 use anabranch::session::{Inputs, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// What is shown of one operator.
+/// Results of one operator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Tests that pass on a CPU.
+    /// Number of tests that pass on a CPU.
     pub passed: usize,
-    /// Of these, tests of which GPUs have kernels for every node.
+    /// Number of passing tests for whose nodes GPUs have kernels.
     pub on_gpu: usize,
-    /// Tests that are refused.
+    /// Number of tests that are refused.
     pub refused: usize,
-    /// The types of the first inputs of tests that pass.
+    /// Types of the first inputs of tests that pass.
     pub types: BTreeSet<String>,
-    /// Why tests are refused.
+    /// Reasons for which tests are refused.
     pub reasons: BTreeSet<String>,
 }
 
 /// Tallies by domain and operator.
 pub type Tallies = BTreeMap<(String, String), Tally>;
 
-/// What the tests of one node each show of their operators.
+/// Returns the results of operators from their tests of a single node.
 pub fn tallies(cases: &[Case], outcomes: &[Outcome]) -> Tallies {
     let mut tallies = Tallies::new();
     for (case, outcome) in cases.iter().zip(outcomes) {
@@ -47,14 +47,14 @@ pub fn tallies(cases: &[Case], outcomes: &[Outcome]) -> Tallies {
     tallies
 }
 
-/// Whether GPUs have kernels for all that the test's model becomes.
+/// Whether GPUs have kernels for all nodes of the test's lowered model.
 fn has_gpu_kernels(case: &Case, session: &Session) -> bool {
     let inputs = case.inputs(&case.folder.join("test_data_set_0"), session).unwrap_or_default();
     let planned = session.fill_random(inputs, 0).and_then(|inputs: Inputs| session.plan(&inputs));
     planned.is_ok_and(|planned| session.gpu_refusals(&planned.program).iter().all(Option::is_none))
 }
 
-/// One operator a line: its domain and name, the counts of [`Tally`], types, and reasons behind a bar.
+/// Writes one operator per line: its domain and name, the counts of [`Tally`], types, and reasons after a bar.
 pub fn write(tallies: &Tallies) -> String {
     tallies.iter().fold(String::new(), |mut text, ((domain, operator), tally)| {
         let Tally { passed, on_gpu, refused, types, reasons } = tally;
@@ -65,7 +65,7 @@ pub fn write(tallies: &Tallies) -> String {
     })
 }
 
-/// What [`write()`] has written; lines that it has not are passed over.
+/// Reads the text of [`write()`]; other lines are skipped.
 pub fn read(text: &str) -> Tallies {
     let tally = |line: &str| {
         let (facts, reasons) = line.split_once(" |")?;

@@ -1,15 +1,16 @@
-//! What a run of the suite shows: counts by kind, refusals by operator and reason, and what differs from a list of tests that pass.
+//! Report of a run of the suite: counts by kind, refusals by operator and reason, and differences from a list of
+//! passing tests.
 
 use super::{Case, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The outcomes of tests.
+/// Outcomes of tests.
 pub struct Report<'a> {
     outcomes: Vec<(&'a Case, &'a Outcome)>,
 }
 
-/// Of one kind of tests: all, and those with each outcome.
+/// Number of all tests of one kind, and of those with each outcome.
 #[derive(Default)]
 struct Counts {
     all: usize,
@@ -32,18 +33,18 @@ impl Counts {
 }
 
 impl<'a> Report<'a> {
-    /// A report of these tests and what became of each.
+    /// Creates a report of these tests and their outcomes.
     pub fn new(cases: &'a [Case], outcomes: &'a [Outcome]) -> Self {
         Self { outcomes: cases.iter().zip(outcomes).collect() }
     }
 
-    /// Names of the tests that pass, one a line.
+    /// Returns the names of the tests that pass, one per line.
     pub fn passing(&self) -> String {
         let passed = self.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Passed);
         passed.map(|(case, _)| format!("{}\n", case.name)).collect()
     }
 
-    /// What is refused: how many tests, the operator, the reason, and the first of the tests, one reason a line.
+    /// Returns the refusals, one reason per line: number of tests, operator, reason, and the first of the tests.
     pub fn refused(&self) -> String {
         let line = |(count, operator, reason, first): (usize, &str, &str, &str)| {
             format!("{count:5}  {operator:24} {reason}  ({first})\n")
@@ -51,7 +52,7 @@ impl<'a> Report<'a> {
         self.refusals().into_iter().map(line).collect()
     }
 
-    /// Why the run is no success: tests that are wrong or panic, and tests of the list that do not pass.
+    /// Returns the reasons why the run fails: tests that are wrong or panic, and tests of the list that do not pass.
     pub fn faults(&self, passing: &str) -> Vec<String> {
         let listed: BTreeSet<&str> = passing.lines().collect();
         let fault = |(case, outcome): &(&Case, &Outcome)| match outcome {
@@ -77,7 +78,7 @@ impl<'a> Report<'a> {
         counts
     }
 
-    /// Refusals by operator and reason, with the first test of each; the most frequent first.
+    /// Returns the refusals by operator and reason, with the first test of each; the most frequent first.
     fn refusals(&self) -> Vec<(usize, &str, &str, &str)> {
         let mut refusals: BTreeMap<(&str, &str), (usize, &str)> = BTreeMap::new();
         for (case, outcome) in &self.outcomes {

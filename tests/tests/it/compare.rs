@@ -1,4 +1,4 @@
-//! Ways that are compared give the same outputs, planned or scheduled at run time, and what is reported of them is consistent.
+//! Compared configurations give the same outputs, planned or scheduled at run time, and their reports are consistent.
 
 use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, SeriesOptions, compare, measure};
@@ -83,7 +83,7 @@ fn a_comparison_is_consistent() {
     let of = |place: &str| comparison.outcomes.iter().find(|outcome| outcome.way.place == place).expect("was compared");
     assert!(of("cpu").outputs.same_bits, "a way gives its own bits");
     assert!(of("gpu").traffic_bytes > 0 && of("gpu").predicted_traffic_bytes == Some(of("gpu").traffic_bytes));
-    // One round of learning has measured every node on the devices that the ways used.
+    // One round of learning has measured every node on the devices that the configurations used.
     assert!(of("cpu").node_error_percent.is_some());
     let ratio = comparison.against_others("cpu").expect("there are others");
     let best = comparison.best().expect("there are outcomes");
@@ -109,7 +109,7 @@ fn a_way_without_a_plan_fails_alone() {
     assert_eq!(comparison.outcomes.len(), 2);
 }
 
-/// Where a plan that streams has exactly what it needs there is too little for a scheduler that keeps whole values.
+/// Memory that is enough for a plan that streams is too little for a scheduler that keeps whole values.
 #[test]
 fn a_dynamic_scheduler_that_does_not_fit_fails_alone() {
     let limited = |bytes: Option<u64>| {
@@ -155,7 +155,7 @@ fn a_series_tells_cold_runs_from_warm_ones_and_profiles_apart() {
 
 #[test]
 fn what_cpu_devices_read_in_place_is_no_traffic() {
-    // Devices in turn, and a node on the GPU however many cores come before it.
+    // Devices in turn, and one node on the GPU, independent of the number of cores before it.
     let constraints = anabranch::planning::Constraints::default().with_pin("/MaxPool", "gpu0");
     let session = session("convnet", options("hash").with_constraints(constraints));
     let (inputs, _) = reference("convnet");
@@ -196,7 +196,7 @@ fn a_refined_plan_is_no_slower_than_a_single_device() {
     let (series, planned) = (&refined.series, &refined.planned);
     assert!(std::sync::Arc::ptr_eq(series.run.prepared.planned(), planned));
     assert_eq!((series.warmup, series.samples_ms.len(), series.cold), (2, 5, false));
-    // What is shown at the end is what is known at the end.
+    // The report at the end shows the knowledge at the end.
     let again = session.predict(&inputs, planned, &session.choice().plan).expect("it still fits");
     assert_eq!(again.plan().predicted(), planned.plan().predicted());
     for node in planned.program.node_ids() {

@@ -1,4 +1,5 @@
-//! Inputs that decide shapes by their elements: each set of elements has a plan of its own, and no plan runs with others.
+//! Inputs that decide shapes by their elements: each set of elements has its own plan, and no plan runs with other
+//! elements.
 
 use anabranch::execute::RunOptions;
 use anabranch::import::proto::{
@@ -15,7 +16,7 @@ fn session(nodes: Vec<NodeProto>, deciding: ValueInfoProto) -> Session {
     Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), one_cpu()).expect("a sound model")
 }
 
-/// `y = r + r` with `r` the input in the shape that is given.
+/// Returns a session of `y = r + r`, in which `r` is the input in the given shape.
 fn reshaping() -> Session {
     let shape = ValueInfoProto::tensor("shape", data_type::INT64, vec![DimensionProto::known(2)]);
     session(vec![NodeProto::of("Reshape", &["x", "shape"], &["r"]), NodeProto::of("Add", &["r", "r"], &["y"])], shape)

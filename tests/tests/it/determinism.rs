@@ -1,4 +1,4 @@
-//! The same plan and inputs give the same bits, run after run.
+//! Equal plans and inputs give equal bits in every run.
 
 use anabranch::execute::{ComputeDevice, CpuTeam, DevicePool, Executor, Kernels, RunOptions};
 use anabranch::plan::{ChunkRule, PlanOptions, StreamMode, Transfer};
@@ -22,7 +22,7 @@ fn twenty_runs_give_the_same_bits() {
     }
 }
 
-/// Nodes all over the devices, whose values pass chunk by chunk from those that run at the same time.
+/// Nodes are spread over all devices, and values stream in chunks between nodes that run at the same time.
 #[test]
 fn streaming_changes_no_bits() {
     let mut streams = 0;
@@ -45,7 +45,7 @@ fn streaming_changes_no_bits() {
     assert!(streams > 0, "nothing was streamed by its producer");
 }
 
-/// One plan, run by teams of different sizes, which this machine may not have the cores for.
+/// Teams of different sizes run one plan; this machine may have fewer cores.
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     for name in ["convnet", "mobile", "encoder", "unet", "lstm"] {

@@ -1,4 +1,5 @@
-//! Every small input that once failed gives its right outputs, however it is run. `tests/data/faults/README.md` says where they come from.
+//! Every small input that once failed gives its right outputs in all configurations. `tests/data/faults/README.md`
+//! describes their origin.
 
 use anabranch::Tensor;
 use anabranch::device::{CpuGranularity, DetectOptions};
@@ -11,7 +12,7 @@ use anabranch_tests::{one_cpu, options};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-/// A pair: the model's file, what it is given, and the right outputs.
+/// A pair: the model's file, its inputs, and the right outputs.
 struct Pair {
     name: String,
     model: PathBuf,
@@ -19,7 +20,7 @@ struct Pair {
     outputs: Vec<(String, Tensor)>,
 }
 
-/// The most by which a float may differ, relative to the right one. Integers and truth values differ by nothing.
+/// Returns the maximum relative difference of a float. Integers and booleans must be equal.
 fn tolerance(name: &str) -> f64 {
     match name {
         // Sums of 64 bits, whose order is not NumPy's.
@@ -57,7 +58,7 @@ impl Pair {
         Session::open(&self.model, options).unwrap_or_else(|error| panic!("{}: {error}", self.name))
     }
 
-    /// Requires that a session gives the right outputs, twice.
+    /// Checks that a session gives the right outputs, twice.
     fn require(&self, way: &str, session: &Session) {
         for _ in 0..2 {
             match session.run(&self.inputs) {
@@ -84,13 +85,13 @@ impl Pair {
     }
 }
 
-/// Whether a float is the right one: of its bits, any NaN for NaN, or near enough.
+/// Whether a float is right: it has the same bits, both are NaN, or it is near enough.
 fn is_right(found: f64, want: f64, tolerance: f64) -> bool {
     let same = found.to_bits() == want.to_bits() || (found.is_nan() && want.is_nan());
     same || (tolerance > 0.0 && (found - want).abs() <= tolerance * want.abs())
 }
 
-/// The elements of a tensor of floats.
+/// Returns the elements of a tensor of floats.
 fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
     if let Some(elements) = tensor.elements::<f32>() {
         return Some(elements.iter().map(|element| f64::from(*element)).collect());

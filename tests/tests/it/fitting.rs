@@ -1,4 +1,5 @@
-//! What does not fit the devices as it was placed is planned so that it does, on machines that are not there.
+//! Models that do not fit their devices as placed are planned again so that they fit. The machines of these tests do
+//! not exist.
 
 use anabranch::planning::Planned;
 use anabranch::session::{Session, SessionError};
@@ -9,7 +10,7 @@ use serde_json::json;
 /// Floating-point operations per second of the GPU: slower and faster than the CPU.
 const GPUS: [f64; 2] = [2e9, 8e10];
 
-/// A CPU of 1e10 operations per second and a GPU, with so many bytes each.
+/// Returns a machine with a CPU of 1e10 operations per second and a GPU, with these bytes of memory.
 fn machine(gpu: f64, bytes: [u64; 2]) -> PlatformFile {
     let device = |name: &str, kind: &str, flops: f64, bytes: u64| {
         json!({"name": name, "kind": kind, "memory": bytes, "rates": {"matmul_flops": flops, "conv_flops": flops,

@@ -1,4 +1,4 @@
-//! Runs in memory that stays a caller's: nothing of a run is left there, and nothing reaches there after it.
+//! Runs in borrowed memory of a caller: nothing of a run stays there, and nothing accesses it after the run.
 
 use anabranch::session::Outputs;
 use anabranch::{DType, Inputs, Shape, Tensor, TensorSpec};
@@ -7,7 +7,7 @@ use anabranch_tests::{model, one_cpu, reference, same};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory of a caller's, aligned for any element.
+/// Memory of a caller, aligned for any element.
 struct Caller(Vec<f64>);
 
 impl Caller {
@@ -26,12 +26,12 @@ impl Caller {
     }
 }
 
-/// A tensor over a caller's memory.
+/// Returns a tensor over a caller's memory.
 ///
 /// # Safety
-/// As [`Buffer::foreign`].
+/// The demands of [`Buffer::foreign`].
 unsafe fn over(caller: &mut Caller, spec: &TensorSpec) -> Tensor {
-    // SAFETY: as this function's; there are at least as many bytes.
+    // SAFETY: this function makes the same demands; there are at least as many bytes.
     let buffer = unsafe { Buffer::foreign(caller.start(), spec.bytes()) }.expect("aligned");
     Tensor::new(spec.clone(), Arc::new(buffer)).expect("of that size")
 }
@@ -53,10 +53,10 @@ fn inputs_and_outputs_stay_a_callers_from_run_to_run() {
                 .collect();
             let mut inputs = Inputs::new();
             for (name, spec, caller) in &mut lent {
-                // SAFETY: `lent` outlives `inputs` and is not touched before that is gone.
+                // SAFETY: `lent` outlives `inputs` and is not touched before `inputs` is gone.
                 inputs = inputs.tensor(name, unsafe { over(caller, spec) });
             }
-            // SAFETY: `rooms` outlives `outputs` and is not touched before that is gone.
+            // SAFETY: `rooms` outlives `outputs` and is not touched before `outputs` is gone.
             let room = rooms.iter_mut().map(|(spec, caller)| unsafe { over(caller, spec) }).collect();
             let mut outputs = Outputs::over(room);
             session.run_into(&inputs, &mut outputs).expect("runs");
@@ -68,7 +68,7 @@ fn inputs_and_outputs_stay_a_callers_from_run_to_run() {
                 assert_eq!(caller.bytes(spec.bytes()), tensor.bytes(), "{name}: written where the caller wanted it");
                 caller.0.fill(-1.0);
             }
-            // A run without such memory has its own.
+            // A run without such memory uses its own memory.
             assert!(same(&session.run(&given).expect("runs"), &expected), "{name}");
             assert!(
                 rooms.iter().all(|(_, caller)| caller.0.iter().all(|element| *element == -1.0)),
@@ -85,7 +85,7 @@ fn memory_of_another_size_is_left_alone() {
     let expected = session.run(&given).expect("runs");
     let mut caller = Caller::of(&[7; 8]);
     let spec = TensorSpec::new(DType::F64, Shape::new([1]).expect("small"));
-    // SAFETY: `caller` outlives `outputs` and is not touched before that is gone.
+    // SAFETY: `caller` outlives `outputs` and is not touched before `outputs` is gone.
     let mut outputs = Outputs::over(vec![unsafe { over(&mut caller, &spec) }]);
     session.run_into(&given, &mut outputs).expect("runs");
     assert!(same(&outputs, &expected));

@@ -1,13 +1,13 @@
-//! Whatever bytes a file has, it is read or refused: damaged copies of sound files, for a second a kind.
+//! Files with arbitrary bytes are read or rejected: damaged copies of sound files, for a second per kind.
 
 use anabranch_tests::fuzz::TARGETS;
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// Words that change what a text means.
+/// Words that change the meaning of a text.
 const WORDS: [&[u8]; 12] =
     [b"0", b"-1", b"1e999", b"18446744073709551615", b"null", b"[", b"{", b"\"", b"\\u0000", b",", b"\xff", b"\n"];
 
-/// A seed with some bytes changed, cut out, repeated or replaced by a word.
+/// Returns a seed with some bytes changed, cut out, repeated or replaced by a word.
 fn damaged(u: &mut Unstructured<'_>, seeds: &[Vec<u8>]) -> Result<Vec<u8>> {
     let mut bytes = u.choose(seeds)?.clone();
     for _ in 0..u.int_in_range(1..=6)? {
@@ -27,7 +27,7 @@ fn damaged(u: &mut Unstructured<'_>, seeds: &[Vec<u8>]) -> Result<Vec<u8>> {
 
 #[test]
 fn damaged_files_of_every_kind_are_read_or_refused() {
-    // How long and from where, for longer searches: `ANABRANCH_FUZZ_MS=60000 ANABRANCH_FUZZ_TARGET=onnx`.
+    // Time and target, for longer searches: `ANABRANCH_FUZZ_MS=60000 ANABRANCH_FUZZ_TARGET=onnx`.
     let budget = std::env::var("ANABRANCH_FUZZ_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(800);
     let only = std::env::var("ANABRANCH_FUZZ_TARGET").ok();
     for target in TARGETS.iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name)) {

@@ -1,4 +1,4 @@
-//! The bundled models load, and are what the script that made them says.
+//! The bundled models load, and match the script that made them.
 
 use anabranch::import::{self, Dim, Model};
 use anabranch_report::npy::read_npz;

@@ -1,5 +1,6 @@
-//! Under memory limits from what a model takes without any down to the smallest that any strategy manages, `auto` plans wherever another
-//! strategy does, and is forecast to take no longer: on machines that are not there, for bundled models and for graphs of other shapes.
+//! Under memory limits, `auto` finds a plan whenever another strategy does, and its forecast is at least as fast.
+//! Limits range from a model's unlimited need down to the smallest that any strategy manages. The machines do not
+//! exist; the graphs are bundled models and graphs of other shapes.
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::Weights;
@@ -12,13 +13,13 @@ use anabranch_tests::programs::{branches, bundled, few_bytes, many_weights, skip
 use serde_json::json;
 use std::sync::Arc;
 
-/// Limits are tried down to this part of the greatest.
+/// Smallest limit that is tried, relative to the greatest.
 const FINEST: f64 = 1.0 / 16.0;
 
-/// A device that is not there: its kind, its floating-point operations per second, and the part of a limit that holds for it.
+/// Device that does not exist: its kind, its floating-point operations per second, and its share of a limit.
 type Described = (&'static str, f64, f64);
 
-/// One CPU; a CPU and a faster GPU; two CPU devices and a slower GPU.
+/// Machines: one CPU; a CPU and a faster GPU; two CPU devices and a slower GPU.
 const MACHINES: [&[Described]; 3] = [
     &[("cpu", 1e10, 1.0)],
     &[("cpu", 1e10, 1.0), ("gpu", 8e10, 0.5)],
@@ -53,7 +54,7 @@ fn peaks(planned: &Planned) -> Vec<u64> {
     planned.plan().memory().devices().iter().map(|memory| memory.peak()).collect()
 }
 
-/// The strategies that have a plan, and what each is forecast to take, in seconds. All plans keep the limits.
+/// Returns the strategies that have a plan, and the forecast time of each, in seconds. All plans keep the limits.
 fn fitting(name: &str, lowered: &Lowered, machine: &Machine) -> Vec<(&'static str, f64)> {
     let has_gpu = machine.devices.iter().any(|device| device.name.starts_with("gpu"));
     let algorithms = Strategy::algorithms().map(|(algorithm, _)| algorithm).filter(|name| has_gpu || *name != "gpu");
@@ -72,7 +73,7 @@ fn fitting(name: &str, lowered: &Lowered, machine: &Machine) -> Vec<(&'static st
     algorithms.filter_map(fits).collect()
 }
 
-/// Asserts that `auto` is as good as any strategy within a limit. Whether any has a plan.
+/// Checks that `auto` is as good as any strategy within a limit. Returns whether any strategy has a plan.
 fn auto_is_best(name: &str, lowered: &Lowered, machine: &Machine) -> bool {
     let fitting = fitting(name, lowered, machine);
     let least = fitting.iter().map(|(_, makespan)| *makespan).reduce(f64::min);
@@ -81,7 +82,7 @@ fn auto_is_best(name: &str, lowered: &Lowered, machine: &Machine) -> bool {
     auto.is_some()
 }
 
-/// From the peak of the CPU alone to the smallest limit that any strategy manages.
+/// Checks limits from the peak of the CPU alone to the smallest that any strategy manages.
 fn down_to_the_smallest(name: &str, program: Program) {
     let lowered = lowered(program);
     for devices in MACHINES {
@@ -114,7 +115,8 @@ fn no_strategy_is_better_than_auto_with_other_shapes() {
         .for_each(|(name, made)| down_to_the_smallest(name, made));
 }
 
-/// A GPU that is worth sending weights to, with less and less memory: the plan with staged weights is taken only where it is the shorter one.
+/// A GPU that is worth uploading weights to, with less and less memory: the plan with streamed weights is chosen only
+/// if it is shorter.
 #[test]
 fn weights_are_staged_where_that_is_forecast_to_be_shorter() {
     let lowered = lowered(many_weights());
@@ -163,7 +165,7 @@ fn no_strategy_refuses_where_a_gpu_has_room() {
         let devices = [("cpu", 1e10, 1.0), ("gpu", flops, 1e6)];
         let lowered = lowered(bundled(name));
         let on_host = |strategy| peaks(&plan(&lowered, &machine(&devices, 1e12), strategy).expect("no limit"))[0];
-        // What a GPU that does all leaves on the CPU.
+        // Memory on the CPU if a GPU runs all nodes.
         let (peak, least) = (on_host("cpu"), on_host("gpu"));
         for limit in [0.99, 0.6, 0.25].map(|part| peak as f64 * part).into_iter().filter(|limit| *limit >= least as f64)
         {

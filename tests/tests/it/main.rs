@@ -1,4 +1,5 @@
-//! The promises across crates, in one executable: `cargo test -p anabranch-tests --test it NAME` runs a part.
+//! Tests of promises that involve several crates, in one executable: `cargo test -p anabranch-tests --test it NAME`
+//! runs a part.
 
 mod compare;
 mod deciding;

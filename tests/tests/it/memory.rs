@@ -1,11 +1,11 @@
-//! Memory limits bind before anything runs, and a run never takes more than its plan.
+//! Memory limits hold before anything runs, and a run never takes more than its plan.
 
 use anabranch::device::CpuGranularity;
 use anabranch::execute::RunOptions;
 use anabranch::session::{Session, SessionOptions};
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
-/// One CPU device and the GPU, with these limits.
+/// Returns options for one CPU device and the GPU, with these limits.
 fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
     let mut options = options(place);
     options.devices.cpu_granularity = CpuGranularity::Machine;
@@ -13,7 +13,7 @@ fn limited(place: &str, limits: &[(String, u64)]) -> SessionOptions {
     options
 }
 
-/// The peaks of a session's plan, by device.
+/// Returns the peaks of a session's plan, by device.
 fn peaks(session: &Session, name: &str) -> Vec<(String, u64)> {
     let prepared = session.prepare(&reference(name).0).expect("unlimited");
     let devices = prepared.plan().devices().iter().zip(prepared.plan().memory().devices());
@@ -46,7 +46,7 @@ fn a_limit_at_the_peak_passes_and_one_byte_less_is_refused() {
         session("unet", limited(place, &limits)).run(&inputs).expect("a limit at the peak passes");
         let mut less = limits;
         less.iter_mut().filter(|(name, _)| name == device).for_each(|(_, bytes)| *bytes -= 1);
-        // Nowhere else to go for what is on the CPU: the GPU is too small for anything.
+        // No other device can take the values of the CPU: the GPU is too small for anything.
         if place == "cpu" {
             less.iter_mut().filter(|(name, _)| name == "gpu0").for_each(|(_, bytes)| *bytes = 0);
         }
@@ -56,7 +56,7 @@ fn a_limit_at_the_peak_passes_and_one_byte_less_is_refused() {
                 let message = refused.to_string();
                 assert!(message.contains(device) && message.contains("node"), "{message}");
             }
-            // What moved off the device makes the plan fit.
+            // The plan fits because values moved off the device.
             Ok(prepared) => {
                 assert_eq!(place, "gpu", "one byte is missing on the only device that is left");
                 let peaks = prepared.plan().memory().devices().iter().map(|memory| memory.peak());

@@ -1,4 +1,4 @@
-//! Every bundled model gives its reference outputs wherever its nodes are placed.
+//! Every bundled model gives its reference outputs for all placements of its nodes.
 
 use anabranch::lower::Rewrites;
 use anabranch::plan::StreamMode;

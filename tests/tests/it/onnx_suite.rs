@@ -1,4 +1,4 @@
-//! A selection of the backend tests of the package `onnx` passes: those in `onnx/selection`, which need no Python.
+//! A selection of the backend tests of the package `onnx` passes: the tests in `onnx/selection`, which need no Python.
 
 use anabranch_tests::onnx_suite::{Outcome, Target, cases, run};
 use std::num::NonZeroUsize;

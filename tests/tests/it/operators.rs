@@ -1,4 +1,4 @@
-//! The page of operators is of the code that it is beside.
+//! The page of operators matches the code.
 
 use anabranch_tests::operators::page;
 

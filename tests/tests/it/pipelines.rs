@@ -1,4 +1,4 @@
-//! Pipelines give what runs one after the other give, bit for bit, however they are mapped; and they say what they hold before they run.
+//! Pipelines give the bits of sequential runs for all mappings, and report their memory before they run.
 
 use anabranch::device::CpuGranularity;
 use anabranch::device::DetectOptions;
@@ -34,7 +34,7 @@ fn open(model: &str, software_gpu: bool) -> Session {
     session(model, symbols.fold(options(software_gpu), |options, symbol| options.with_dim(symbol, 2)))
 }
 
-/// Data sets that differ.
+/// Returns inputs that differ.
 fn sets(session: &Session, count: u64) -> Vec<Inputs> {
     (0..count).map(|seed| session.fill_random(Inputs::new(), seed).expect("known shapes")).collect()
 }
@@ -65,7 +65,7 @@ fn assert_same(found: &[Outputs], expected: &[Outputs], what: &str) {
     }
 }
 
-/// Stages of about as many nodes each, on these devices.
+/// Returns stages of about equally many nodes, on these devices.
 fn stages(session: &Session, costs: &StageCosts, on: &[&[&str]]) -> StageMapping {
     let whole = PipelineOptions::default().with_among(Among::Replicated(NonZeroUsize::new(1)));
     let whole = Pipeline::with_costs(session, costs, &whole).expect("one core");
@@ -130,7 +130,7 @@ fn a_group_of_cores_is_a_device_of_a_stage_by_its_name() {
     assert_eq!((&plan.stages[0].devices[..], plan.stages[0].in_turn), (&[group.clone()][..], false));
     assert_eq!((&measured.stages[0].devices[0].device, measured.stages[0].devices[0].data_sets), (&group, 9));
     assert!(plan.handover > 0.0 && plan.period >= plan.stages[0].seconds[0] + plan.handover * (1.0 - 1e-9));
-    // What it was measured to take is what it is predicted to take the next time.
+    // The measured time becomes the next prediction.
     costs.learn_from(plan, &measured);
     drop(pipeline);
     let again = Pipeline::with_costs(&session, &costs, &options).expect("a mapping");
@@ -154,7 +154,7 @@ fn a_group_holds_its_memory_once() {
     let two = NonZeroUsize::new(2);
     let (one, group, copies) =
         (held(Among::Replicated(NonZeroUsize::new(1))), held(Among::DataParallel(two)), held(Among::Replicated(two)));
-    // A team's threads have room of their own for what they pack, which is little beside a copy of the values.
+    // A team's threads have their own workspaces for packing, which are small compared with a copy of the values.
     assert!(one.0 <= group.0 && group.0 < copies.0, "{one:?} {group:?} {copies:?}");
     assert!(group.1 < copies.1);
 }
@@ -170,7 +170,7 @@ fn a_stage_may_be_on_a_gpu() {
     let two = stages(&session, &costs, &[&[gpu.as_str()], &[core.as_str()]]);
     let whole = run(&session, &costs, &sets, Among::Given(one));
     let half = run(&session, &costs, &sets, Among::Given(two.clone()));
-    // Kernels of a GPU and of a core round differently: the same stages on the same devices are what is the same.
+    // Kernels of a GPU and of a core round differently, so only equal stages on equal devices give equal bits.
     assert_same(&run(&session, &costs, &sets, Among::Given(two)), &half, "twice the same");
     for (whole, half) in whole.iter().zip(&half) {
         for ((_, a), (_, b)) in whole.iter().zip(half.iter()) {
@@ -248,12 +248,12 @@ fn what_does_not_fit_is_refused_and_does_not_end_the_pipeline() {
 
 #[test]
 fn memory_is_known_before_and_limits_hold_for_all_together() {
-    // Bytes that copies on all cores hold where so many are allowed.
+    // Returns the bytes that copies on all cores hold under a limit.
     let held = |limit: u64| -> Result<u64, SessionError> {
         let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Machine);
         let options = SessionOptions::default().with_devices(devices.with_memory("cpu0", limit));
         let session = session("convnet", options);
-        // Where latency counts data sets are handed on one at a time: so no measured time decides on bytes.
+        // If latency is the goal, inputs are passed one at a time, so no measured time affects the bytes.
         let options = PipelineOptions::default().with_measuring(false).with_among(Among::Replicated(None));
         let pipeline = Pipeline::open(&session, &sets(&session, 1)[0], &options.with_goal(Goal::Latency))?;
         let (plan, held) = (pipeline.plan(), session.held_bytes());

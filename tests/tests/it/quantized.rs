@@ -1,4 +1,5 @@
-//! Models in which tools put QuantizeLinear and DequantizeLinear around products: those are computed in integers, as exactly.
+//! Models in which tools put QuantizeLinear and DequantizeLinear around products: these are computed in integers, as
+//! exactly.
 
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{
@@ -15,7 +16,7 @@ const FILTERS: usize = 3;
 const SIZE: [usize; 2] = [5, 6];
 const MAPS: usize = 4;
 
-/// Scales are powers of two, so that nothing but the quantisation is ever rounded.
+/// Scales are powers of two, so that only the quantisation rounds.
 const X: (f64, f64) = (1.0 / 16.0, 3.0);
 const MIDDLE: (f64, f64) = (1.0 / 8.0, 10.0);
 
@@ -91,12 +92,12 @@ fn model() -> Vec<u8> {
     ModelProto::of(GraphProto { node, initializer, input, output, ..GraphProto::default() }, 17).to_bytes()
 }
 
-/// The value of the nearest number on a grid of bytes.
+/// Returns the value of the nearest number on a grid of bytes.
 fn rounded(x: f64, (scale, zero): (f64, f64)) -> f64 {
     (((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) - zero) * scale
 }
 
-/// What the standard says of the model, in `f64`.
+/// Returns the outputs that the ONNX specification defines, in `f64`.
 fn expected(x: &[f32]) -> [Vec<f64>; 2] {
     let [high, wide] = SIZE;
     let plane = high * wide;
@@ -163,7 +164,7 @@ fn products_whose_sums_are_not_exact_in_32_bits_stay_in_floats() {
         let outputs = session.run(&Inputs::new().tensor("x", x)).expect("runs");
         let y = outputs.tensor("y").expect("made").elements::<f32>().expect("floats")[0];
         let want = 255.0 * 255.0 * depth as f32;
-        // 32-bit floats round the sum of so many equal terms, integers beyond 32 bits change its sign.
+        // 32-bit floats round the sum of so many equal terms; integers beyond 32 bits would change its sign.
         assert!((y - want).abs() <= 1e-4 * want, "{depth}: {y} rather than {want}");
     }
 }

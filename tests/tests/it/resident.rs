@@ -1,4 +1,5 @@
-//! Inputs and outputs that stay on a device from run to run give what tensors of the host give, and do not travel.
+//! Inputs and outputs that stay on a device between runs give the same results as host tensors, and are not
+//! transferred.
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::plan::HOST;
@@ -7,7 +8,7 @@ use anabranch_tests::{one_cpu, options};
 
 const WIDTH: usize = 16;
 
-/// `state' = relu(state · W + x)`, and `-state'` beside it for the host.
+/// Returns a model of `state' = relu(state · W + x)`, and of `-state'` for the host.
 fn model() -> Vec<u8> {
     let width = WIDTH as i64;
     let weights: Vec<f32> = (0..WIDTH * WIDTH).map(|at| ((at * 7) % 13) as f32 * 0.02 - 0.1).collect();
@@ -35,7 +36,7 @@ fn session(options: SessionOptions) -> Session {
     Session::from_bytes(&model(), options).expect("a sound model")
 }
 
-/// The state after five steps, and the last `y`. It stays on `device`, or on the host.
+/// Returns the state after five steps, and the last `y`. The state stays on `device`, or on the host.
 fn five_steps(session: &Session, device: &str) -> [Tensor; 2] {
     let first = tensor(|at| at as f32 * 0.1);
     let mut state = session.upload(device, &first).expect("the device is there");
@@ -49,7 +50,7 @@ fn five_steps(session: &Session, device: &str) -> [Tensor; 2] {
     [state.read().expect("the device is there"), y]
 }
 
-/// All nodes on the GPU.
+/// Returns options with all nodes on the GPU.
 fn on_gpu() -> SessionOptions {
     options("gpu0")
 }

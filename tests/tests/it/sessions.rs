@@ -1,5 +1,5 @@
-//! One session over many input shapes: what it keeps is bounded and within the devices' limits in sum, and runs of different shapes
-//! do not disturb each other.
+//! One session over many input shapes. The memory that it keeps is bounded, and within the devices' limits in total.
+//! Runs of different shapes do not disturb each other.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::session::Prepared;
@@ -13,7 +13,7 @@ fn encoder(options: SessionOptions) -> Session {
     Session::open(model("encoder"), options).expect("a bundled model opens")
 }
 
-/// Bytes that the plan for these inputs takes of the first device.
+/// Returns the bytes of the first device that the plan for these inputs takes.
 fn peak(prepared: &Arc<Prepared>) -> u64 {
     prepared.plan().memory().devices()[0].peak()
 }
@@ -58,7 +58,7 @@ fn the_limit_of_a_device_holds_for_all_plans_together() {
             assert_eq!(session.ready_plans(), 1);
         }
     }
-    // What the caller holds counts, and is not taken away.
+    // Plans that the caller holds count, and are not removed.
     let held = session.prepare(&small).expect("is planned");
     let refused = session.run(&large).expect_err("no room beside the plan that is held");
     assert_eq!((refused.kind(), refused.device()), (ErrorKind::Memory, Some("cpu0")), "{refused}");
@@ -131,7 +131,7 @@ fn threads_change_no_bits() {
     }
 }
 
-/// Run by the test below in a process of its own, whose threads and files nobody else opens.
+/// The test below runs this test in a separate process, whose threads and files nobody else opens.
 #[test]
 fn a_hundred_shapes() {
     if std::env::var_os("ANABRANCH_TEST_ALONE").is_none() {
@@ -156,7 +156,7 @@ fn a_hundred_shapes() {
         }
         most
     };
-    // The largest come first, so that all after it has seen as much memory.
+    // The largest shapes come first, so that all later shapes find that much memory in use.
     let most = run(&[(5, 20), (5, 19), (4, 20), (5, 18), (5, 17)]);
     run(&shapes[..20]);
     let warm = Process::now();
@@ -181,7 +181,7 @@ fn a_hundred_shapes_leave_threads_files_and_memory_as_they_were() {
     assert!(String::from_utf8_lossy(&child.stdout).contains("1 passed"), "the test has another name");
 }
 
-/// Every plan is made on a machine that is calibrated: nothing that is known is measured again.
+/// Every plan is made on a calibrated machine: known costs are not measured again.
 #[test]
 fn a_machine_is_calibrated_once() {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();

@@ -1,4 +1,5 @@
-//! The work is split where the cost model says so: on a forced platform, the run's own events show which node ran where.
+//! The work is split as the cost model predicts: on a forced platform, the run's events show which node ran on which
+//! device.
 
 use anabranch::device::{CpuGranularity, DeviceRef};
 use anabranch::execute::RunOptions;
@@ -6,7 +7,8 @@ use anabranch::profile::{CostStore, DeviceCosts, LinkCosts, MachineCosts, Rates}
 use anabranch::session::Session;
 use anabranch_tests::{options, reference, session};
 
-/// Costs in which the GPU computes `speed` times as fast as a CPU of 10 GFLOP/s, over links of `rate` bytes per second.
+/// Returns costs in which the GPU computes `speed` times as fast as a CPU of 10 GFLOP/s, over links of `rate` bytes per
+/// second.
 fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
     let rates = |factor: f64| Rates {
         matmul_flops: 1e10 * factor,
@@ -29,7 +31,7 @@ fn forced(session: &Session, speed: f64, rate: f64) -> CostStore {
     store
 }
 
-/// Names of the devices, with the floating-point work that each did in a run of the convnet.
+/// Returns the names of the devices, with the floating-point work that each did in a run of the convnet.
 fn work_by_device(place: &str, speed: f64, rate: f64) -> Vec<(String, f64)> {
     let machine = |costs| {
         let mut options = options(place).with_costs(costs);

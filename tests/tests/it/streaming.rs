@@ -1,11 +1,12 @@
-//! Streaming changes when things are computed, never what: bit for bit, but on GPUs whose drivers contract products and sums.
+//! Streaming changes the order of computation, never the result: bit for bit, except on GPUs whose drivers contract
+//! products and sums.
 
 use anabranch::device::GpuKind;
 use anabranch::lower::Rewrites;
 use anabranch::plan::{ChunkRule, StreamMode};
 use anabranch_tests::{MODELS, assert_close, options, reference, session};
 
-/// Runs every bundled model with and without streaming on all devices of a kind; returns how many blocks there were.
+/// Runs every bundled model with and without streaming on all devices of a kind; returns the number of blocks.
 fn compare(place: &str, fuse: Rewrites, chunk: ChunkRule) -> usize {
     let mut blocks = 0;
     for name in MODELS {

@@ -1,15 +1,16 @@
-//! Tests of the repository's structure: the crates beneath others, that each file is compiled, and that documents name tests that exist.
+//! Tests of the repository's structure: dependencies between crates, that each file is compiled, and that documents
+//! name tests that exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// All files beneath a folder with this ending, but for what builds make.
+/// Returns all files under a folder with this ending, without build outputs.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -31,7 +32,7 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The file that has to name a module, of those that could.
+/// Whether a file that declares modules names this file as one.
 fn is_named(file: &Path) -> bool {
     let (mut name, mut folder) = (file.with_extension(""), file.parent().expect("in a folder").to_owned());
     if file.file_name().is_some_and(|name| name == "mod.rs") {

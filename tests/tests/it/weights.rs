@@ -1,4 +1,4 @@
-//! The weights of a model stand in memory once, also while it is opened, in the plan and in the process.
+//! The weights of a model are in memory once, also while it is opened, in the plan and in the process.
 
 use anabranch::execute::RunOptions;
 use anabranch::import::proto::{
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// Names the model's file to the child process.
+/// Environment variable that passes the model's file to the child process.
 const CHILD: &str = "ANABRANCH_TEST_WEIGHTS";
 
-/// What the process may take beside the model: threads, their stacks, the plan. Bytes.
+/// Bytes that the process may take besides the model: threads, their stacks, the plan.
 const PROCESS: u64 = 8 << 20;
 
 const WIDE: usize = 512;
@@ -24,7 +24,7 @@ const WORDS: usize = 8192;
 /// Bytes of all weights: 64 MiB.
 const WEIGHTS: u64 = ((WORDS * WIDE + LAYERS * 2 * WIDE * WIDE) * 4) as u64;
 
-/// An embedding and layers of two products, `words` words and `layers` layers.
+/// Returns a model of an embedding and layers of two products, with `words` words and `layers` layers.
 fn model(words: usize, layers: usize) -> Vec<u8> {
     let weights = |name: &str, rows: usize, columns: usize| {
         let elements: Vec<f32> = (0..rows * columns).map(|at| ((at * 7919) % 1001) as f32 * 1e-4 - 0.05).collect();
@@ -57,7 +57,7 @@ fn inputs(rows: usize) -> Inputs {
     Inputs::new().tensor("ids", Tensor::from_elements(Shape::new([rows]).expect("small"), &ids).expect("as many"))
 }
 
-/// A line of `/proc/self/status`, in bytes.
+/// Returns a line of `/proc/self/status`, in bytes.
 fn status(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = text.lines().find_map(|line| line.strip_prefix(key)).expect("Linux has it");
@@ -65,8 +65,8 @@ fn status(key: &str) -> u64 {
     digits.parse::<u64>().expect("a number of KiB") << 10
 }
 
-/// Opens the model and runs it, and prints the planned peak and what the process took at most, and in the end, more than a
-/// process that has run a small model.
+/// Opens the model and runs it. Prints the planned peak and the process's memory, at most and in the end, minus that of
+/// a process that has run a small model.
 fn child(path: &Path) {
     let mut options = options("cpu");
     options.devices.software_gpu = false;
@@ -100,7 +100,7 @@ fn weights_take_their_own_size_once() {
     let line = text.lines().find_map(|line| line.split_once("memory ")).map(|(_, figures)| figures);
     let line = line.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
     let figures: Vec<u64> = line.split(' ').map(|figure| figure.parse().expect("a number")).collect();
-    // The working set, two activations of 8 rows, is next to nothing.
+    // The working set, two activations of 8 rows, is negligible.
     let most = WEIGHTS + WEIGHTS / 10;
     assert!(figures[0] >= WEIGHTS && figures[0] <= most, "a planned peak of {} for {WEIGHTS}", figures[0]);
     assert!(figures[1] <= most + PROCESS, "{} bytes while opening and running {WEIGHTS}", figures[1]);

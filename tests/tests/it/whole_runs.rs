@@ -35,7 +35,7 @@ fn model(nodes: Vec<NodeProto>, outputs: &[&str]) -> Vec<u8> {
     ModelProto::of(graph, 17).to_bytes()
 }
 
-/// `out` is what six products make of a column.
+/// Returns nodes that compute `out` from a column by six products.
 fn products(column: &str, out: &str) -> Vec<NodeProto> {
     let name = |at: usize| format!("{out}_{at}");
     let mut nodes = vec![
@@ -49,7 +49,7 @@ fn products(column: &str, out: &str) -> Vec<NodeProto> {
     nodes
 }
 
-/// A comparison, then products of the positive elements: their number is computed.
+/// Returns a model of a comparison, then products of the positive elements: their number is computed.
 fn picked() -> Vec<u8> {
     let nodes = vec![
         NodeProto::of("Greater", &["x", "zero"], &["is"]),
@@ -58,7 +58,7 @@ fn picked() -> Vec<u8> {
     model([nodes, products("p", "y")].concat(), &["y"])
 }
 
-/// A sum, then one of two branches that are all of the work.
+/// Returns a model of a sum, then one of two branches that contain all the work.
 fn branches() -> Vec<u8> {
     let branch = |out: &str| GraphProto { node: products("x", out), output: vec![value(out)], ..GraphProto::default() };
     let nodes = vec![
@@ -71,7 +71,7 @@ fn branches() -> Vec<u8> {
     model(nodes, &["y"])
 }
 
-/// As many products as the greatest element says.
+/// Returns a model with as many products as the greatest element says.
 fn loops() -> Vec<u8> {
     let body = GraphProto {
         node: vec![
@@ -100,7 +100,7 @@ fn session(model: &[u8]) -> Session {
     Session::from_bytes(model, one_cpu()).expect("a sound model")
 }
 
-/// 500 elements: every second is 5, the others are −1.
+/// Returns 500 elements, alternating between 5 and −1.
 fn inputs() -> Inputs {
     let x: Vec<f32> = (0..500).map(|at| if at % 2 == 0 { 5.0 } else { -1.0 }).collect();
     Inputs::new().tensor("x", Tensor::from_elements(Shape::new([500]).expect("small"), &x).expect("as many"))
@@ -110,7 +110,7 @@ fn profiled(session: &Session) -> Run {
     session.run_with(&inputs(), &RunOptions::default().with_profile(true)).expect("it runs in phases")
 }
 
-/// The number of runs of products, alone or in blocks.
+/// Returns the number of runs of products, alone or in blocks.
 fn products_in(run: &Run) -> usize {
     let parts = run.parts();
     let products = parts.iter().flat_map(|part| {
@@ -189,7 +189,7 @@ fn series_and_comparisons_measure_whole_runs() {
     let Series { run, samples_ms, measured_ms, predicted, first_ms, .. } = series.expect("it runs in phases");
     let plain: Vec<f64> = seen.iter().filter(|(_, profiled)| !profiled).map(|(ms, _)| *ms).collect();
     assert_eq!((first_ms, &samples_ms[..]), (plain[0], &plain[1..]));
-    // The run shown is the profiled one that is nearest to the median.
+    // The run shown is the profiled run nearest to the median.
     let distance = |ms: f64| (ms - measured_ms.median).abs();
     let shown = run.took().as_secs_f64() * 1e3;
     assert!(seen.iter().filter(|(_, profiled)| *profiled).all(|(ms, _)| distance(shown) <= distance(*ms)), "{seen:?}");
@@ -232,7 +232,7 @@ fn a_choice_holds_for_the_plans_of_all_phases() {
     }
     let [one, other, _] = &ways;
     assert!(!one.1.planned().is_same_plan(other.1.planned()), "later phases differ");
-    // One plan for each way: the second round made none.
+    // One plan per configuration: the second round made none.
     assert_eq!(session.ready_phases(), ways.len());
 }
 

@@ -1,8 +1,8 @@
-//! ONNX Runtime without Python: the questions in which Python would be most of what is measured, through the C API (the `ort`
-//! crate) of the library that the Python package brings along.
+//! ONNX Runtime without Python, for questions in which Python would dominate the measurement. It uses the C API (the
+//! `ort` crate) of the library in the Python package.
 //!
-//! `bench/peers/run` builds and calls it: `peers-c-api LIBRARY chain|one DIRECTORY SECONDS`. It prints all samples as one line
-//! of JSON.
+//! `bench/peers/run` builds and calls it: `peers-c-api LIBRARY chain|one DIRECTORY SECONDS`. It prints all samples as
+//! one line of JSON.
 
 #[path = "../../../src/turns.rs"]
 mod turns;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A node of a chain: the difference of two lengths.
+/// Measures a node of a chain: the difference of two lengths.
 fn chain(environment: &Environment, directory: &Path, seconds: f64) -> Result<Samples, Failure> {
     let mut calls: Vec<Call<'_>> = Vec::new();
     for length in [1000, 100] {
@@ -48,7 +48,7 @@ fn chain(environment: &Environment, directory: &Path, seconds: f64) -> Result<Sa
     Ok(vec![("node", node), ("chain1000", long), ("chain100", short)])
 }
 
-/// A run of one node, with a new output each time and with bound tensors.
+/// Measures a run of one node, with a new output each time and with bound tensors.
 fn one(environment: &Environment, directory: &Path, seconds: f64) -> Result<Samples, Failure> {
     let (mut plain, _) = open(environment, directory, 1)?;
     let (mut session, bound) = open(environment, directory, 1)?;
@@ -71,7 +71,7 @@ fn zeros() -> Result<Tensor<f32>, Failure> {
     Ok(Tensor::from_array(([16], vec![0.0; 16]))?)
 }
 
-/// A chain on one thread, and tensors bound to it.
+/// Opens a chain on one thread, and binds tensors to it.
 fn open(environment: &Environment, directory: &Path, length: u32) -> Result<(Session, IoBinding), Failure> {
     let file = directory.join(format!("chain{length}.onnx"));
     let builder = Session::builder(environment)?.with_intra_threads(1).map_err(|error| error.to_string())?;

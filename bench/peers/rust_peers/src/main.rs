@@ -1,9 +1,10 @@
-//! The sides of other Rust runtimes, rten and tract: from opening a model to its first result, the peak of memory until then, and
-//! further runs.
+//! Measurements of other Rust runtimes, rten and tract: from opening a model to its first result, the peak of memory
+//! until then, and further runs.
 //!
-//! `bench/peers/run` builds and calls it: `rust-peers rten|tract MODEL THREADS SECONDS DIRECTORY NAME:TYPE:SIZES:FILE…`, an
-//! argument at the end for each input: f32 or i64, sizes such as `1x80`, and a file of its elements. It prints all samples as one
-//! line of JSON, and writes each output's elements, as f32, into a file of the directory named by its position.
+//! `bench/peers/run` builds and calls it: `rust-peers rten|tract MODEL THREADS SECONDS DIRECTORY
+//! NAME:TYPE:SIZES:FILE…`, with one argument at the end per input. The argument has f32 or i64, sizes such as `1x80`,
+//! and a file of its elements. It prints all samples as one line of JSON. It writes each output's elements, as f32,
+//! into a file of the directory named by its position.
 
 #[path = "../../../src/turns.rs"]
 mod turns;
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use turns::{Failure, in_turn};
 
-/// An input.
+/// Input of a model.
 pub struct Input {
     name: String,
     sizes: Vec<usize>,
@@ -30,12 +31,12 @@ pub enum Elements {
     I64(Vec<i64>),
 }
 
-/// A model that is open, with its inputs.
+/// Open model with its inputs.
 pub trait Opened {
     /// Runs it, and drops the outputs.
     fn run(&mut self) -> Result<(), Failure>;
 
-    /// The outputs of one more run.
+    /// Returns the outputs of one more run.
     fn outputs(&mut self) -> Result<Vec<Vec<f32>>, Failure>;
 }
 
@@ -82,7 +83,7 @@ fn measure() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The input that an argument describes.
+/// Returns the input that an argument describes.
 fn read(text: &str) -> Result<Input, Failure> {
     let parts: Vec<&str> = text.splitn(4, ':').collect();
     let [name, kind, sizes, file] = parts[..] else {
@@ -98,7 +99,7 @@ fn read(text: &str) -> Result<Input, Failure> {
     Ok(Input { name: name.to_owned(), sizes, elements })
 }
 
-/// The most bytes that this process has had in memory so far.
+/// Returns the maximum bytes that this process has had in memory so far.
 fn peak_memory() -> Result<u64, Failure> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("/proc/self/status has no VmHWM")?;

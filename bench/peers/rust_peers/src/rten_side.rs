@@ -1,4 +1,4 @@
-//! rten, with weights packed when the model is opened: its fastest way for many runs.
+//! rten, with weights packed when the model is opened, which is fastest for many runs.
 
 use crate::turns::Failure;
 use crate::{Elements, Input, Opened};
@@ -8,7 +8,7 @@ use rten_tensor::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An open model, with its inputs.
+/// Open model with its inputs.
 pub struct Rten {
     model: Model,
     inputs: Vec<(NodeId, Value)>,
@@ -16,7 +16,7 @@ pub struct Rten {
 }
 
 impl Rten {
-    /// Opens a model for so many threads.
+    /// Opens a model for `threads` threads.
     pub fn open(file: &Path, threads: usize, inputs: Vec<Input>) -> Result<Self, Failure> {
         let model = ModelOptions::with_all_ops().prepack_weights(true).load_file(file)?;
         let value = |input: Input| -> Result<(NodeId, Value), Failure> {
@@ -47,7 +47,7 @@ impl Opened for Rten {
     }
 }
 
-/// rten has no 64-bit integers: it takes 32-bit ones where a model has those.
+/// Converts elements to a tensor. rten has no 64-bit integers: it takes 32-bit ones if a model has 64-bit ones.
 fn tensor(sizes: &[usize], elements: Elements) -> Result<Value, Failure> {
     Ok(match elements {
         Elements::F32(elements) => Tensor::from_data(sizes, elements).into(),

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_core::tract_linalg::multithread::{Executor, set_default_executor};
 
-/// An open model, with its inputs.
+/// Open model with its inputs.
 pub struct Tract {
     plan: Arc<TypedRunnableModel>,
     inputs: TVec<TValue>,
 }
 
 impl Tract {
-    /// Opens a model for so many threads.
+    /// Opens a model for `threads` threads.
     pub fn open(file: &Path, threads: usize, inputs: Vec<Input>) -> Result<Self, Failure> {
         if threads > 1 {
             set_default_executor(Executor::multithread(threads));
         }
-        // Shapes are inferred from those of the inputs: what a file says of them in symbols would contradict.
+        // Shapes are inferred from those of the inputs: the symbolic shapes in the file would contradict them.
         let reader = tract_onnx::onnx().with_ignore_value_info(true).with_ignore_output_shapes(true);
         let mut model = reader.model_for_path(file)?;
         let mut values = tvec!();

@@ -1,9 +1,9 @@
-//! Where what passes between members lies: buffers are reused as soon as they were read for the last time, so that all of
-//! them stay in a near cache.
+//! Positions of the buffers that pass between members. A buffer's memory is reused as soon as it has been read for the
+//! last time, so that all buffers stay in the core's own caches.
 
 use crate::tensor::ALIGNMENT;
 
-/// A buffer: when it is written, when it is read for the last time, and its size.
+/// Lifetime of a buffer: when it is written, when it is read for the last time, and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     pub(super) written: usize,
@@ -11,9 +11,9 @@ pub(super) struct Lifetime {
     pub(super) bytes: usize,
 }
 
-/// Gives each buffer, in the order in which they are written, the lowest place where no other lies that is alive at the
-/// same time, and tells how many bytes are needed in all. A buffer is alive from when it is written to when it is read
-/// last, both included. O(n² log n).
+/// Gives each buffer, in the order in which they are written, the lowest free position, and returns the total number of
+/// bytes. Buffers that are alive at the same time do not overlap. A buffer is alive from its write to its last read,
+/// both included. O(n² log n).
 pub(super) fn places(lifetimes: &[Lifetime]) -> (Vec<usize>, usize) {
     let mut placed: Vec<(usize, Lifetime)> = Vec::new();
     for lifetime in lifetimes {

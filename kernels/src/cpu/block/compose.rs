@@ -1,18 +1,19 @@
-//! Element-wise members that follow each other, as one member: a pass over a chunk in cache still costs more than the steps of most
-//! expressions, and an expression's steps share one.
+//! Joins consecutive element-wise members into one member. A pass over a chunk in cache costs more than the steps of
+//! most expressions, and the steps of one expression share a pass.
 //!
-//! Both members compute in `f32` and what passes between them is `f32`, so that the joined expression rounds where they do.
+//! Both members compute in `f32`, and so does the tensor between them, so that the joined expression rounds where they
+//! do.
 
 use crate::dtype::DType;
 use crate::op::{Block, Domain, Map, Member, NodeSpec, Op, Operand};
 
-/// Steps of a joined expression at most: a block of elements is held for each.
+/// Maximum steps of a joined expression: a block of elements is held for each.
 const MOST_STEPS: usize = 64;
 
-/// Operands of a joined expression at most: each is a stream of its own from memory.
+/// Maximum operands of a joined expression: each is a separate stream from memory.
 const MOST_OPERANDS: usize = 8;
 
-/// The block with as many members joined as can be. O(members² · inputs).
+/// Returns the block with as many members joined as possible. O(members² · inputs).
 pub(super) fn composed(block: &Block) -> Block {
     let mut block = block.clone();
     let mut at = 0;
@@ -28,7 +29,7 @@ pub(super) fn composed(block: &Block) -> Block {
     block
 }
 
-/// A member that only member `at` reads, and both in one.
+/// Returns a member that only member `at` reads, and the join of both.
 fn joined(block: &Block, at: usize) -> Option<(usize, Member)> {
     let member = &block.members[at];
     (0..member.inputs.len()).find_map(|input| {
@@ -41,7 +42,8 @@ fn joined(block: &Block, at: usize) -> Option<(usize, Member)> {
     })
 }
 
-/// `earlier`, whose output is input `at` of `next`, and `next` in one, if both are expressions of the same elements.
+/// Returns the join of `earlier` and `next`, if both are expressions of the same elements. The output of `earlier` is
+/// input `at` of `next`.
 fn join(earlier: &Member, next: &Member, at: usize) -> Option<Member> {
     let (Op::Map(first), Op::Map(second)) = (&earlier.spec.op, &next.spec.op) else { return None };
     let (made, output) = (&earlier.spec.outputs[0], &next.spec.outputs[0]);
@@ -62,7 +64,8 @@ fn join(earlier: &Member, next: &Member, at: usize) -> Option<Member> {
     Some(Member { spec: NodeSpec { op, inputs: specs, outputs: next.spec.outputs.clone() }, inputs })
 }
 
-/// Whether the joined member divides into the block's rows, and reads row by row what the two read so.
+/// Whether the joined member divides into the block's rows, and reads row by row the inputs that the two members read
+/// row by row.
 fn as_windowed(joined: &Member, earlier: &Member, next: &Member, (at, rows): (usize, usize)) -> bool {
     let plans = (joined.spec.row_plan(), earlier.spec.row_plan(), next.spec.row_plan());
     let (Some(whole), Some(first), Some(second)) = plans else { return false };
@@ -70,7 +73,7 @@ fn as_windowed(joined: &Member, earlier: &Member, next: &Member, (at, rows): (us
     whole.rows.is_multiple_of(rows) && whole.windowed.iter().eq(first.windowed.iter().chain(rest))
 }
 
-/// Puts `member` in the place of members `earlier` and `at`.
+/// Replaces members `earlier` and `at` by `member`.
 fn replace(block: &mut Block, earlier: usize, at: usize, member: Member) {
     block.members[at] = member;
     block.members.remove(earlier);
@@ -94,7 +97,7 @@ mod tests {
         Op::Map(Map { domain: Domain::F32, expression })
     }
 
-    /// `relu(x + bias)`, times itself where `square`, and its sum by rows.
+    /// Returns a block of `relu(x + bias)`, squared if `square`, and its sum by rows.
     fn block(square: bool, outputs: Vec<usize>) -> Block {
         let (wide, bias) = ([4, 6], [6]);
         let sum = Op::Reduce(Reduce { kind: ReduceKind::Sum, axes: vec![1] });

@@ -1,8 +1,8 @@
-//! Blocks: all members on one chunk of rows before the next, so that what passes between them stays in cache.
+//! Blocks: all members run on one chunk of rows before the next, so that the tensors between them stay in cache.
 //!
-//! The rows of a call are cut into stripes, which the team's threads take; each goes through its stripe chunk by chunk, in
-//! memory of its own. Members are run as they are outside of blocks, for a range of their rows, so a block's results have
-//! the bits that its members have one after the other. All cuts follow from the shapes and the block's chunk.
+//! The rows of a call are cut into stripes for the team's threads. Each thread computes its stripe chunk by chunk, in
+//! private memory. Members run as they do outside of blocks, for a range of their rows, so a block's results have the
+//! bits of its members' results one after the other. The shapes and the block's chunk determine all cuts.
 
 mod arena;
 mod compose;
@@ -22,22 +22,22 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use stripe::Stripe;
 
-/// Stripes of a call, at most: what a large machine keeps busy.
+/// Maximum stripes of a call: enough to keep a large machine busy.
 const MOST_STRIPES: usize = 64;
 
-/// A block, ready to be run.
+/// Kernel of a block, ready to run.
 struct BlockKernel {
     members: Vec<Prepared>,
-    /// The reduction at the end, if there is one.
+    /// Reduction at the end, if there is one.
     reduction: Option<Reduction>,
     rows: usize,
     chunk_rows: usize,
-    /// Bytes of each row of each output; 0 of the reduction's.
+    /// Bytes of each row of each output; 0 for the reduction's output.
     output_rows: Vec<usize>,
     memory: Memory,
 }
 
-/// Bytes of a thread's memory: what passes between members, their scratch, and the part of a reduction that is not whole.
+/// Bytes of a thread's memory: the tensors between members, their scratch, and the unfinished part of a reduction.
 #[derive(Clone, Copy, Default)]
 struct Memory {
     arena: usize,
@@ -64,13 +64,15 @@ pub(crate) fn prepare(node: &NodeSpec, block: &Block, constants: &[bool]) -> Res
 }
 
 impl BlockKernel {
-    /// Cuts rows into stripes of whole chunks' length or less, nearly equal; tells where they begin, and where the last ends.
+    /// Cuts rows into nearly equal stripes of at most a chunk, if there are not too many. Returns their starts and the
+    /// end of the last.
     fn stripes(&self, rows: &Range<usize>) -> Vec<usize> {
         let count = rows.len().div_ceil(self.chunk_rows).min(MOST_STRIPES).min(self.most_stripes(rows.len())).max(1);
         (0..=count).map(|stripe| rows.start + rows.len() * stripe / count).collect()
     }
 
-    /// Stripes of which each is a part of the reduction, at least: only then are shared parts shared by two.
+    /// Returns the number of stripes of which each has at least one part of the reduction: only then do at most two
+    /// stripes share a part.
     fn most_stripes(&self, rows: usize) -> usize {
         match &self.reduction {
             Some(reduction) => rows / reduction.kernel.part_bytes().div_ceil(self.reduced_row()).max(1),
@@ -78,7 +80,7 @@ impl BlockKernel {
         }
     }
 
-    /// Bytes of a row of what is reduced.
+    /// Returns the bytes of a row of the reduction's input.
     fn reduced_row(&self) -> usize {
         self.reduction.as_ref().map_or(0, |reduction| reduction.kernel.input_bytes() / self.rows)
     }
@@ -151,7 +153,7 @@ impl CpuKernel for BlockKernel {
             let mut stripe = outcomes[index].lock().unwrap_or_else(PoisonError::into_inner);
             stripe.1 = self.run_stripe(&mut stripe.0, call.rows.start, call.inputs);
         });
-        // The first undefined value by rows, whichever thread came upon it.
+        // Returns the first undefined value by rows, independent of the thread that found it.
         outcomes.into_iter().try_for_each(|o| o.into_inner().unwrap_or_else(PoisonError::into_inner).1)?;
         if let (Some(reduction), Some(output)) = (&self.reduction, reduced) {
             reduce::close(reduction.kernel.as_ref(), &bytes, call.scratch, output);
@@ -160,7 +162,7 @@ impl CpuKernel for BlockKernel {
     }
 }
 
-/// The outputs that are windowed, and the reduction's.
+/// Returns the windowed outputs, and the reduction's output.
 fn split_last<'a, 'b>(outputs: &'a mut [&'b mut [u8]]) -> (&'a mut [&'b mut [u8]], Option<&'a mut &'b mut [u8]>) {
     match outputs.split_last_mut() {
         Some((last, rest)) => (rest, Some(last)),

@@ -1,4 +1,4 @@
-//! The members of a block with their kernels, and where each reads and writes.
+//! Members of a block with their kernels, and the positions of their data.
 
 use super::arena::{self, Lifetime};
 use crate::cpu::reduce::{self, Streamed};
@@ -9,16 +9,16 @@ use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Where a member's output lies.
+/// Position of a member's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// In this output of the block.
+    /// Output of the block with this index.
     Output(usize),
-    /// In the thread's memory, from this byte on.
+    /// The thread's memory, from this byte on.
     Arena(usize),
 }
 
-/// One input of a member.
+/// Source of one input of a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source {
     from: From,
@@ -28,29 +28,29 @@ pub(super) struct Source {
 
 #[derive(Clone, Copy, Debug)]
 enum From {
-    /// An input of the block, of which a call has only its rows if it is windowed.
+    /// Input of the block; if it is windowed, a call has only its own rows of it.
     Input { index: usize, windowed: bool },
-    /// The output of an earlier member.
+    /// Output of an earlier member.
     Member(Place),
 }
 
-/// What can be read while a chunk is computed.
+/// Data that can be read while a chunk is computed.
 pub(super) struct Readable<'a> {
-    /// The chunk's rows.
+    /// Rows of the chunk.
     pub(super) rows: &'a Range<usize>,
-    /// The first row of the call, with which windowed inputs begin.
+    /// First row of the call, with which windowed inputs begin.
     pub(super) first_row: usize,
     pub(super) inputs: &'a [&'a [u8]],
-    /// The first row of the stripe, with which outputs begin.
+    /// First row of the stripe, with which outputs begin.
     pub(super) stripe_row: usize,
     pub(super) outputs: &'a [&'a mut [u8]],
-    /// The thread's memory, but for what lies between these two.
+    /// The thread's memory, without the part between these two.
     pub(super) below: &'a [u8],
     pub(super) above: (usize, &'a [u8]),
 }
 
 impl Source {
-    /// The block's input that it is.
+    /// Returns the index of the block's input, if the source is one.
     pub(super) fn input(&self) -> Option<usize> {
         match self.from {
             From::Input { index, .. } => Some(index),
@@ -58,7 +58,7 @@ impl Source {
         }
     }
 
-    /// The bytes that are read of it.
+    /// Returns the bytes that a member reads of it.
     pub(super) fn bytes<'a>(&self, readable: &Readable<'a>) -> &'a [u8] {
         let rows = |bytes: &'a [u8], first: usize, row: usize| {
             &bytes[(readable.rows.start - first) * row..(readable.rows.end - first) * row]
@@ -82,18 +82,18 @@ impl Source {
     }
 }
 
-/// A member that divides into rows.
+/// Member that divides into rows.
 pub(super) struct Prepared {
     pub(super) kernel: Box<dyn CpuKernel>,
     sources: Vec<Source>,
     target: Place,
     /// Bytes of its output in each of the block's rows.
     row: usize,
-    /// Its own rows in each of the block's.
+    /// Number of its own rows in each of the block's rows.
     rows: usize,
 }
 
-/// The members that divide into rows, and the bytes that pass between them at a time.
+/// Prepares the members that divide into rows. Also returns the bytes that pass between them at a time.
 pub(super) fn members(
     node: &NodeSpec,
     block: &Block,
@@ -111,7 +111,7 @@ pub(super) fn members(
         let constants: Vec<_> = member.inputs.iter().map(constant).collect();
         let kernel = crate::cpu::prepare(&member.spec, &constants)?;
         let mut sources = sources(node, block, at, &places);
-        // Of what the member keeps packed, a call may give nothing, so no rows of it are looked for.
+        // A call may pass nothing for inputs that the member keeps packed, so no rows of them are looked up.
         let kept = sources.iter_mut().enumerate().filter(|(input, _)| !kernel.reads(*input));
         kept.for_each(|(_, source)| source.row = None);
         members.push(Prepared {
@@ -125,14 +125,14 @@ pub(super) fn members(
     Ok((members, arena))
 }
 
-/// A reduction at a block's end.
+/// Reduction at the end of a block.
 pub(super) struct Reduction {
     pub(super) kernel: Box<dyn Streamed>,
-    /// What it reads.
+    /// Source of its input.
     pub(super) source: Source,
 }
 
-/// The reduction at the block's end, if there is one.
+/// Returns the reduction at the block's end, if there is one.
 pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<Reduction>, KernelError> {
     let Some(last) = block.members.last().filter(|_| block.ends_in_reduction()) else { return Ok(None) };
     let Op::Reduce(op) = &last.spec.op else { return Ok(None) };
@@ -141,7 +141,7 @@ pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<Reducti
     Ok(Some(Reduction { kernel: reduce::prepare(&last.spec, op)?, source }))
 }
 
-/// Where each member's output lies, for chunks of `chunk_rows` rows, and the bytes of the thread's memory.
+/// Returns the position of each member's output, for chunks of `chunk_rows` rows, and the bytes of the thread's memory.
 fn places(block: &Block, chunk_rows: usize) -> (Vec<Place>, usize) {
     let output = |at: usize| block.outputs.iter().position(|output| *output == at);
     let last_read = |at: usize| {
@@ -176,12 +176,12 @@ fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<S
 }
 
 impl Prepared {
-    /// The block's input that the member's input is.
+    /// Returns the block's input that is the member's input, if there is one.
     fn given(&self, input: usize) -> Option<usize> {
         self.sources.get(input)?.input()
     }
 
-    /// The block's constants that the member wants packed.
+    /// Returns the block's constants that the member needs packed.
     pub(super) fn packings(&self) -> impl Iterator<Item = Packing> {
         let of_block = |packing: Packing| Some(Packing { input: self.given(packing.input)?, ..packing });
         self.kernel.packings().into_iter().filter_map(of_block)
@@ -194,13 +194,13 @@ impl Prepared {
         *packed = rest;
     }
 
-    /// Whether the member reads an input of the block as it is.
+    /// Whether the member reads an input of the block unpacked.
     pub(super) fn reads(&self, input: usize) -> bool {
         (0..self.sources.len()).any(|own| self.given(own) == Some(input) && self.kernel.reads(own))
     }
 
-    /// Computes the member's rows in the chunk `rows`. `stripe_row` and `outputs` are of the stripe, `first_row` and `inputs`
-    /// of the call.
+    /// Computes the member's rows in the chunk `rows`. `stripe_row` and `outputs` belong to the stripe, `first_row` and
+    /// `inputs` to the call.
     pub(super) fn run(
         &self,
         rows: &Range<usize>,
@@ -213,7 +213,7 @@ impl Prepared {
         let mut taken: &mut [u8] = &mut [];
         let (below, target, above) = match self.target {
             Place::Output(output) => {
-                // Taken out while it is written: what is read are others.
+                // Taken out while it is written: the member reads other outputs.
                 taken = std::mem::take(&mut outputs[output]);
                 (&*arena, &mut taken[start..start + length], (usize::MAX, &[][..]))
             }

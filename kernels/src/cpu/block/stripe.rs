@@ -1,4 +1,4 @@
-//! What one thread writes of a call: consecutive rows of the outputs, and a piece of what is reduced.
+//! Memory that one thread writes in a call: consecutive rows of the outputs, and a piece of the reduction's input.
 
 use crate::cpu::reduce::Piece;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub(super) struct Stripe<'a> {
     pub(super) piece: Option<Piece<'a>>,
 }
 
-/// Cuts the outputs, which have `output_rows` bytes a row, at the rows `bounds`.
+/// Cuts the outputs, which have `output_rows` bytes per row, at the rows `bounds`.
 pub(super) fn cut<'a>(
     bounds: &[usize],
     outputs: &'a mut [&mut [u8]],

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 static TEAMS: LazyLock<[Team; 3]> = LazyLock::new(|| [1, 2, 3].map(|threads| Team::new(threads, |_| {})));
 
-/// A block under construction, with the tensors that its inputs are.
+/// Block under construction, with its input tensors.
 struct Maker {
     inputs: Vec<Tensor>,
     members: Vec<Member>,
@@ -29,7 +29,7 @@ impl Maker {
         Operand::Member(self.members.len() - 1)
     }
 
-    /// The block whose outputs are what nothing reads, and `also`.
+    /// Returns the block whose outputs are the members that nothing reads, and `also`.
     fn node(&self, rows: usize, chunk_rows: usize, also: &[usize]) -> NodeSpec {
         let read = |at| self.members.iter().any(|member| member.inputs.contains(&Operand::Member(at)));
         let outputs: Vec<usize> = (0..self.members.len()).filter(|at| also.contains(at) || !read(*at)).collect();
@@ -40,18 +40,18 @@ impl Maker {
         }
     }
 
-    /// The outputs of the node, by its members one after the other.
+    /// Returns the outputs of the node, computed by its members one after the other.
     fn one_by_one(&self, node: &NodeSpec) -> Vec<Tensor> {
         one_by_one(node, &self.inputs, |spec, inputs| run(spec, inputs).expect("a sound member").remove(0))
     }
 
-    /// The outputs of the node, in consecutive calls for the rows between `bounds`.
+    /// Returns the outputs of the node, computed in consecutive calls for the rows between `bounds`.
     fn in_calls(&self, node: &NodeSpec, team: &Team, bounds: &[usize]) -> Vec<Tensor> {
         run_calls(node, &self.inputs, &vec![None; self.inputs.len()], team, bounds).expect("a sound block")
     }
 }
 
-/// Any partition of `0..rows`.
+/// Returns a random partition of `0..rows`.
 fn partition(u: &mut Unstructured<'_>, rows: usize) -> Arbitrary<Vec<usize>> {
     let mut bounds = vec![0, rows];
     for _ in 0..u.int_in_range(0..=4)? {
@@ -68,7 +68,7 @@ fn map(expression: Expression) -> Op {
 const KINDS: [ReduceKind; 5] =
     [ReduceKind::Sum, ReduceKind::Mean, ReduceKind::Max, ReduceKind::SumOfSquares, ReduceKind::LogSumExp];
 
-/// A block of random members over `rows × columns` elements.
+/// Returns a block of random members over `rows × columns` elements.
 fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Maker> {
     let mut maker = Maker { inputs: Vec::new(), members: Vec::new() };
     let whole = [rows, columns];
@@ -77,7 +77,7 @@ fn block(u: &mut Unstructured<'_>, rows: usize, columns: usize) -> Arbitrary<Mak
     for _ in 0..u.int_in_range(0..=6)? {
         let of = *u.choose(&wide)?;
         let made = match u.int_in_range(0..=7)? {
-            // Each row times a matrix of its own.
+            // Each row is multiplied by its own matrix.
             7 if columns <= 8 => {
                 let matrices = maker.input(&[rows, columns, columns]);
                 let (row, matrix) = ([rows, 1, columns], [rows, columns, columns]);

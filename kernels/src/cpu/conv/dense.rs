@@ -1,4 +1,4 @@
-//! Convolutions as products: the weights of a group times the windows of an image.
+//! Convolutions as matrix products: the weights of a group times the windows of an image.
 
 use super::geometry::Geometry;
 use super::image::Coverage;
@@ -15,43 +15,47 @@ use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
+/// Number of tiles of whole columns that keep a team busy: if there are fewer, columns are cut into rows too.
 const ENOUGH_COLUMN_TILES: usize = 16;
 
-/// Pixels below which threads take maps rather than pixels where there are not fewer maps than channels: what they read is less than what
-/// they write, and the depthwise layer behind takes maps too.
+/// Number of pixels below which threads divide the output channels instead of the pixels, if there are at least as many
+/// output channels as input channels. Threads then read less than they write, and the following depthwise layer divides
+/// channels too.
 const FEW_PIXELS: usize = 1024;
 
-/// Least maps of a projection that is [halved](Kernel::upper): each half of them reads the image, which fewer do not make up for.
+/// Minimum output channels of a projection that is [halved](Kernel::upper). Each half of them reads the image, which
+/// does not pay with fewer.
 const LEAST_MAPS: usize = 48;
 
-/// Rows of a panel that are written at a time when all panels are written ahead.
+/// Rows of a panel that are written at a time when all panels are written in advance.
 const PANEL_ROWS: usize = 256;
 
-/// A convolution of which each group is a product.
+/// Convolution in which each group is a matrix product.
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
     coverage: Coverage,
-    /// The weights of each group packed ahead, unless they are given with each call and copied into the order of the windows.
+    /// Packed weights of each group, or `None` if each call provides them and copies them into the order of the
+    /// windows.
     weights: Option<Packed>,
     windows: Windows,
     grid: Grid,
-    /// Of a projection of many channels to few maps, how many maps are the upper half. It is computed in two rounds: in the first the first half
-    /// of the channels is added up for the upper maps and the second half for the lower ones, in the second round the other way round. So each
-    /// thread of two reads the channels that it has mostly written itself, and of the other's what has been added up to few maps.
+    /// Output channels of the upper half, for a projection of many channels to few. It is computed in two rounds. The
+    /// first round sums the first half of the input channels for the upper output channels, and the second half for the
+    /// lower ones; the second round swaps the halves. Each of two threads thus reads the channels that it has mostly
+    /// written itself, and of the other thread only sums for few output channels.
     upper: Option<usize>,
     epilogue: Option<ProductEpilogue>,
 }
 
-/// Where the right-hand matrix comes from.
+/// Source of the right-hand matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Windows {
-    /// The image is the matrix.
+    /// Image that is the matrix itself.
     Image,
-    /// Each tile writes its panels.
+    /// Panels that each tile writes.
     ByTile,
-    /// All panels are written ahead, to be shared by several tiles of rows.
+    /// Panels that are all written in advance, and shared by several tiles of rows.
     Ahead,
 }
 
@@ -67,7 +71,7 @@ impl Kernel {
         let products = geometry.images * geometry.group;
         let (rows, columns) = (geometry.group_maps(), geometry.pixels());
         let depth = geometry.depth();
-        // All that is computed from the sizes below is at most this, which fits the address space.
+        // This bounds all sizes that are computed below, and it fits the address space.
         Shape::new([products, rows.max(columns.next_multiple_of(micro.columns)), depth])?;
         let by_columns = gemm::column_grid(micro, products, rows, columns, depth);
         let (windows, grid) = if geometry.is_pointwise() {
@@ -77,7 +81,7 @@ impl Kernel {
         } else {
             (Windows::Ahead, gemm::grid(micro, products, rows, columns, depth))
         };
-        // Of one slice, half would be read and written once more.
+        // With one slice, halving would read and write the result once more.
         let halved = constant
             && products == 1
             && geometry.is_pointwise()
@@ -92,7 +96,7 @@ impl Kernel {
         Ok(Self { micro, geometry, coverage, weights, windows, grid, upper, epilogue })
     }
 
-    /// Elements of the panels of one product, if they are written ahead.
+    /// Returns the elements of the panels of one product, if they are written in advance.
     fn panel_floats(&self) -> usize {
         match self.windows {
             Windows::Ahead => Panels::floats(self.micro.columns, self.geometry.depth(), self.geometry.pixels()),
@@ -100,7 +104,7 @@ impl Kernel {
         }
     }
 
-    /// Elements of the weights in the order of the windows, if they are not packed.
+    /// Returns the elements of the weights in the order of the windows, if they are not packed.
     fn weight_floats(&self) -> usize {
         if self.weights.is_some() { 0 } else { self.geometry.maps * self.geometry.depth() }
     }
@@ -117,14 +121,15 @@ impl Kernel {
         });
     }
 
-    /// What is added up for a tile of a [halved](Self::upper) product in one of its two rounds.
+    /// Returns the steps that one of the two rounds of a [halved](Self::upper) product sums for a tile.
     fn sweep(&self, is_upper: bool, round: usize) -> Sweep {
         let (depth, begins) = (self.geometry.depth(), round == 0);
         let steps = if is_upper == begins { 0..depth / 2 } else { depth / 2..depth };
         Sweep { steps, begins, ends: !begins }
     }
 
-    /// The tiles of a [halved](Self::upper) product, enough for so many threads: whole blocks of rows, so that sums stay the same.
+    /// Returns the tiles of a [halved](Self::upper) product, enough for the threads. Tiles are whole blocks of rows, so
+    /// that sums stay the same.
     fn halves(&self, upper: usize, threads: usize) -> Grid {
         let height = self.micro.block_height(self.geometry.maps.div_ceil(2));
         let blocks = upper / height;
@@ -133,7 +138,7 @@ impl Kernel {
         grids.find(|grid| grid.tiles() >= threads).unwrap_or(Grid { tile_rows: height, ..self.grid })
     }
 
-    /// Computes a tile, of a [halved](Self::upper) product in these rounds, from the input, weights and panels.
+    /// Computes a tile from the input, weights and panels; of a [halved](Self::upper) product, in these rounds.
     fn compute(
         &self,
         tile: &mut Tile<'_, f32>,

@@ -1,9 +1,9 @@
-//! Sizes of a convolution, checked, and where its window lies.
+//! Sizes of a convolution, checked, and positions of its window.
 
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 
-/// A two-dimensional convolution of images of `channels × size` to images of `maps × output`.
+/// Geometry of a convolution of images of `channels × size` to images of `maps × output`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     pub(crate) images: usize,
@@ -12,12 +12,12 @@ pub(crate) struct Geometry {
     pub(crate) maps: usize,
     pub(crate) output: [usize; 2],
     pub(crate) window: [usize; 2],
-    /// The window's parameters.
+    /// Parameters of the window.
     pub(crate) steps: Steps,
     pub(crate) group: usize,
 }
 
-/// How a window moves and what it covers.
+/// Movement and extent of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Steps {
     /// Rows and columns from one position to the next.
@@ -29,11 +29,11 @@ pub(crate) struct Steps {
 }
 
 impl Geometry {
-    /// The geometry of a convolution from tensor `input` to tensor `output`, both `[n, c, h, w]`, of `node`, whose second
-    /// input are the weights `[maps, channels / group, kh, kw]`.
+    /// Returns the geometry of a convolution from tensor `input` to tensor `output`, both `[n, c, h, w]`. The second
+    /// input of `node` are the weights `[maps, channels / group, kh, kw]`.
     ///
     /// # Errors
-    /// If the shapes or parameters do not go together.
+    /// If the shapes or parameters do not fit together.
     pub(crate) fn new(
         node: &NodeSpec,
         input: &[usize],
@@ -54,7 +54,7 @@ impl Geometry {
         Ok(Self { images, channels, size, maps, output: [oh, ow], window: [rows, columns], steps, group })
     }
 
-    /// One image of these channels and this size, and as many outputs as there is room for.
+    /// Returns the geometry of one image of these channels and this size, with as many outputs as fit.
     #[cfg(test)]
     pub(crate) fn of_image(
         [channels, maps, group]: [usize; 3],
@@ -66,24 +66,24 @@ impl Geometry {
         Self { images: 1, channels, size, maps, output, window, steps, group }
     }
 
-    /// The weights' groups, maps of a group, channels and taps.
+    /// Returns the weights' groups, output channels of a group, input channels of a group, and taps.
     pub(crate) fn weights(&self) -> [usize; 4] {
         [self.group, self.group_maps(), self.group_channels(), self.taps()]
     }
 
-    /// Rows of the product that computes one group: channels of the output.
+    /// Returns the rows of the product that computes one group: channels of the output.
     pub(crate) fn group_maps(&self) -> usize {
         self.maps / self.group
     }
 
-    /// Channels of the input that one group reads.
+    /// Returns the channels of the input that one group reads.
     pub(crate) fn group_channels(&self) -> usize {
         self.channels / self.group
     }
 
-    /// The channel that a map of a [depthwise](Self::is_depthwise) convolution reads.
+    /// Returns the input channel that an output channel of a [depthwise](Self::is_depthwise) convolution reads.
     pub(crate) fn read_by(&self, map: usize) -> usize {
-        // Most channels have one map, and a division takes as long as a short row.
+        // Most input channels have one output channel, and a division takes as long as a short row.
         if self.maps == self.channels { map } else { map / (self.maps / self.channels) }
     }
 
@@ -91,7 +91,7 @@ impl Geometry {
         self.window[0] * self.window[1]
     }
 
-    /// Steps of the product that computes one group: elements of all windows at one place.
+    /// Returns the steps of the product that computes one group: the elements of a window.
     pub(crate) fn depth(&self) -> usize {
         self.taps() * self.group_channels()
     }
@@ -104,7 +104,7 @@ impl Geometry {
         self.output[0] * self.output[1]
     }
 
-    /// Whether each output element is a combination of the input elements at its own place.
+    /// Whether each output element is a combination of the input elements at the same position.
     pub(crate) fn is_pointwise(&self) -> bool {
         self.window == [1, 1] && self.steps.strides == [1, 1] && self.steps.pads == [0; 4]
     }
@@ -116,8 +116,8 @@ impl Geometry {
 }
 
 impl Steps {
-    /// How many positions a window of `window` elements has over `size` elements; `None` if it does not fit or the sizes
-    /// overflow.
+    /// Returns how many positions a window of `window` elements has over `size` elements; `None` if it does not fit or
+    /// the sizes overflow.
     fn positions(&self, axis: usize, size: usize, window: usize) -> Option<usize> {
         let padded = size.checked_add(self.pads[axis])?.checked_add(self.pads[axis + 2])?;
         let extent = (window - 1).checked_mul(self.dilations[axis])?.checked_add(1)?;
@@ -126,12 +126,12 @@ impl Steps {
         Some(padded.checked_sub(extent)? / self.strides[axis] + 1)
     }
 
-    /// For the window's element `tap` along an axis, the positions `first..end` at which it lies inside of `size` elements,
-    /// and the element that it covers at position `first`.
+    /// Returns the positions `first..end` at which the window's element `tap` along an axis lies inside of `size`
+    /// elements, and the element that it covers at position `first`.
     pub(crate) fn inside(&self, axis: usize, tap: usize, size: usize, positions: usize) -> (usize, usize, usize) {
         let (stride, offset, pad) = (self.strides[axis], tap * self.dilations[axis], self.pads[axis]);
         let first = pad.saturating_sub(offset).div_ceil(stride).min(positions);
-        // Position p covers element p · stride + offset − pad, which is to be below `size`.
+        // Position p covers element p · stride + offset − pad, which must be below `size`.
         let end = (size + pad).saturating_sub(offset).div_ceil(stride).clamp(first, positions);
         (first, end, if first < end { first * stride + offset - pad } else { 0 })
     }

@@ -1,7 +1,7 @@
-//! An image as the right-hand matrix of a convolution, written panel by panel without ever being stored whole.
+//! Image as the right-hand matrix of a convolution, written panel by panel without ever being stored whole.
 //!
 //! Row `tap · channels + channel` of the matrix holds, for each output pixel, the input element under that element of
-//! the window (im2col). The channels are innermost, so that what to copy is worked out once for a tap and a panel.
+//! the window (im2col). The channels are innermost, so that the pieces to copy are computed once for a tap and a panel.
 
 use super::geometry::Geometry;
 use super::pieces::{LANES, Piece, write_rows};
@@ -13,8 +13,10 @@ use std::ops::Range;
 /// Columns of the widest panel.
 const WIDEST: usize = 64;
 
-/// Where each element of the window lies inside of the image: for each of the window's rows and columns the first output
-/// position, the position after the last, and the input element at the first.
+/// Positions at which each element of the window lies inside the image.
+///
+/// For each row and column of the window, they are the first output position, the position after the last, and the
+/// input element at the first.
 pub(super) struct Coverage {
     rows: Vec<(usize, usize, usize)>,
     columns: Vec<(usize, usize, usize)>,
@@ -29,24 +31,24 @@ impl Coverage {
         Ok(Self { rows: node.table(along(0))?, columns: node.table(along(1))? })
     }
 
-    /// Bytes of both tables.
+    /// Returns the bytes of both tables.
     pub(super) fn resident_bytes(&self) -> usize {
         size_of_val(&*self.rows) + size_of_val(&*self.columns)
     }
 
-    /// The channels that product `product` reads: those of one group of one image.
+    /// Returns the channels that product `product` reads: those of one group of one image.
     pub(super) fn image<'a>(&'a self, geometry: &'a Geometry, input: &'a [f32], product: usize) -> Image<'a> {
         let length = geometry.group_channels() * geometry.plane();
         Image { geometry, coverage: self, data: &input[product * length..][..length] }
     }
 }
 
-/// The channels of one group of one image.
+/// Channels of one group of one image.
 #[derive(Clone, Copy)]
 pub(super) struct Image<'a> {
     geometry: &'a Geometry,
     coverage: &'a Coverage,
-    /// The group's channels, one after the other.
+    /// Channels of the group, one after the other.
     pub(super) data: &'a [f32],
 }
 
@@ -88,7 +90,8 @@ impl PanelSource for Image<'_> {
 }
 
 impl<'a> Image<'a> {
-    /// What a panel's row holds for one element of the window, the same in each channel: at most one piece for each segment.
+    /// Returns the pieces of a panel's row for one element of the window, which are the same in each channel: at most
+    /// one per segment.
     fn pieces<'b>(&'b self, tap: usize, segments: &'b [Segment]) -> impl Iterator<Item = Piece> + 'b {
         let Geometry { size, window, steps, .. } = self.geometry;
         let (top, bottom, row) = self.coverage.rows[tap / window[1]];
@@ -101,7 +104,7 @@ impl<'a> Image<'a> {
             let start = (row + (segment.y - top) * steps.strides[0]) * size[1] + column;
             let (vector, lane) = (segment.column / LANES, segment.column % LANES);
             let (first, end) = (lane + from - segment.x, lane + to - segment.x);
-            // Where an element at column 0 of the panel would come from; it may lie before the image.
+            // Source of an element at column 0 of the panel; it may lie before the image.
             let shift = (from - left) * steps.strides[1];
             let origin = start.wrapping_add(shift).wrapping_sub((vector * LANES + first) * steps.strides[1]);
             Some(Piece { vector, first, end, origin })
@@ -126,7 +129,7 @@ fn segments(geometry: &Geometry, pixels: Range<usize>) -> impl Iterator<Item = S
     })
 }
 
-/// A short list on the stack, for what is made anew for each panel.
+/// Short list on the stack, which is made again for each panel.
 struct List<T, const MOST: usize> {
     items: [T; MOST],
     count: usize,

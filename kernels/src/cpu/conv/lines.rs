@@ -1,19 +1,20 @@
-//! Rows of an image with the zeros around them, for kernels that read windows where they are.
+//! Rows of an image with the zeros around them, for kernels that read windows in place.
 //!
-//! What neighbouring outputs read through one element of the window lies side by side in a line, whatever the stride: a line holds every
-//! stride-th column from the row's first on, then from its second on, and so forth. Nothing is masked, and no row is missing.
+//! The elements that neighbouring outputs read through one element of the window lie side by side in a line, for every
+//! stride. A line holds every stride-th column from the row's first on, then from its second on, and so forth. No load
+//! is masked, and no row is missing.
 
 use super::geometry::Geometry;
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 use std::ops::Range;
 
-/// How the rows of a convolution's image become lines.
+/// Conversion of the rows of a convolution's image to lines.
 #[derive(Debug)]
 pub(super) struct Lines {
     geometry: Geometry,
-    /// Numbers from the columns from one on to those from the next on.
+    /// Numbers of one part of a line: the columns with the same remainder by the stride.
     part: usize,
-    /// Columns that windows reach from the image's first on, those of zeros on its right among them.
+    /// Number of columns that windows reach from the image's first on, including the zeros on its right.
     end: usize,
 }
 
@@ -23,24 +24,25 @@ impl Lines {
         let (stride, left) = (steps.strides[1], steps.pads[1]);
         let reach = (window[1] - 1) * steps.dilations[1];
         let end = ((wide.max(1) - 1) * stride + reach + 1).saturating_sub(left).max(width);
-        // Zeros are written by vectors, of which the last may go on behind the end, and read by blocks of at most a vector.
+        // Vectors write zeros, and the last vector may continue after the end. Blocks of at most a vector read them.
         let written = left.div_ceil(stride) + end.div_ceil(stride) + LANES;
         let part = written.max(left).next_multiple_of(LANES);
         Self { geometry: *geometry, part, end }
     }
 
-    /// Numbers of a line.
+    /// Returns the numbers of a line.
     pub(super) fn length(&self) -> usize {
         self.part.saturating_mul(self.geometry.steps.strides[1])
     }
 
-    /// Lines that windows of so many rows of outputs reach.
+    /// Returns the number of lines that windows of `rows` rows of outputs reach.
     pub(super) fn count(&self, rows: usize) -> usize {
         let Geometry { window, steps, .. } = self.geometry;
         (rows.max(1) - 1).saturating_mul(steps.strides[0]).saturating_add((window[0] - 1) * steps.dilations[0] + 1)
     }
 
-    /// Where what the window's element in row `tap.0` and column `tap.1` covers for the first output begins, from the first line on.
+    /// Returns the offset from the first line of the elements that the window's element in row `tap.0` and column
+    /// `tap.1` covers, for the first output.
     pub(super) fn offset(&self, tap: (usize, usize)) -> usize {
         let steps = &self.geometry.steps;
         let column = tap.1 * steps.dilations[1];
@@ -48,7 +50,7 @@ impl Lines {
         tap.0 * steps.dilations[0] * self.length() + part * self.part + at
     }
 
-    /// Writes the lines of a channel that begin with the first one of this output row's windows.
+    /// Writes the lines of a channel, beginning with the first line of this output row's windows.
     pub(super) fn fill(&self, plane: &[f32], row: usize, lines: &mut [f32]) {
         vectorised(Fill { shape: self, plane, first: row * self.geometry.steps.strides[0], lines });
     }
@@ -57,7 +59,7 @@ impl Lines {
 struct Fill<'a> {
     shape: &'a Lines,
     plane: &'a [f32],
-    /// The first line's number, counted from the zeros above the image.
+    /// Number of the first line, counted from the zeros above the image.
     first: usize,
     lines: &'a mut [f32],
 }
@@ -71,7 +73,8 @@ impl Loop for Fill<'_> {
         for (at, line) in self.lines.chunks_exact_mut(self.shape.length()).enumerate() {
             let row = (self.first + at).wrapping_sub(steps.pads[0]);
             let row = if row < height { &self.plane[row * width..][..width] } else { &[] };
-            // The first vector by itself: a loop would become a call of `memset` for each line.
+            // The first vector is stored separately: the compiler would turn a loop into a call of `memset` for each
+            // line.
             for part in (0..steps.strides[1]).map(|at| at * self.shape.part) {
                 if steps.pads[1] > 0 {
                     zero::<I>(line, part..part + 1);
@@ -87,12 +90,12 @@ impl Loop for Fill<'_> {
     }
 }
 
-/// A row whose columns are neighbours.
+/// Copies a row whose columns are neighbours.
 #[inline(always)]
 fn copy<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let line = &mut line[shape.geometry.steps.pads[1]..];
     if let Some(last) = row.len().checked_sub(LANES) {
-        // Vectors may overlap: the last ends with the row.
+        // Vectors may overlap: the last one ends with the row.
         for at in (0..last).step_by(LANES) {
             copy_vector::<I>(row, at, line);
         }
@@ -108,7 +111,7 @@ fn copy_vector<I: Isa>(row: &[f32], at: usize, line: &mut [f32]) {
     I::store(I::load(&row[at..].as_chunks().0[0]), &mut line[at..].as_chunks_mut().0[0]);
 }
 
-/// Zeros at these places, and perhaps some behind them.
+/// Writes zeros at these positions, and perhaps some after them.
 #[inline(always)]
 fn zero<I: Isa>(line: &mut [f32], places: Range<usize>) {
     for at in places.step_by(LANES) {
@@ -116,7 +119,7 @@ fn zero<I: Isa>(line: &mut [f32], places: Range<usize>) {
     }
 }
 
-/// A row of which every second column is in one part, the others in the other.
+/// Splits a row: every second column goes to one part, the remaining columns to the other part.
 #[inline(always)]
 fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let left = shape.geometry.steps.pads[1];
@@ -124,7 +127,7 @@ fn halve<I: Isa>(row: &[f32], shape: &Lines, line: &mut [f32]) {
     let (even, odd) = if left.is_multiple_of(2) { (first, second) } else { (second, first) };
     let (even, odd) = (&mut even[left / 2..], &mut odd[left.div_ceil(2)..]);
     let done;
-    // As above; the last pair of vectors begins with an even column.
+    // Vectors may overlap, as in `copy`; the last pair of vectors begins with an even column.
     if let Some(last) = row.len().checked_sub(2 * LANES) {
         let last = last & !1;
         for at in (0..last).step_by(2 * LANES) {
@@ -159,7 +162,7 @@ fn halved<I: Isa>([low, high]: [I::Vector; 2], even: &mut [f32], odd: &mut [f32]
     I::store(I::odd(low, high), &mut odd.as_chunks_mut().0[0]);
 }
 
-/// A row whose columns are far apart.
+/// Copies a row whose columns are far apart.
 fn scatter(row: &[f32], shape: &Lines, line: &mut [f32]) {
     line.fill(0.0);
     let (stride, left) = (shape.geometry.steps.strides[1], shape.geometry.steps.pads[1]);

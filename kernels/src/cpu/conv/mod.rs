@@ -1,8 +1,9 @@
 //! Two-dimensional convolutions, with an epilogue.
 //!
-//! A convolution is a product of the weights with the image's windows. Where every window is one pixel, the image is that
-//! matrix; where each channel is convolved by itself or with few others, there are kernels without products of matrices; windows of 3 × 3 are
-//! filtered with fewer products where that pays; else the windows are written panel by panel as the product needs them.
+//! A convolution is a product of the weights with the image's windows. If every window is one pixel, the image is the
+//! matrix of windows. If each channel is convolved by itself or with few others, there are kernels without matrix
+//! products. Windows of 3 × 3 use the Winograd algorithm if it pays. In all other cases the windows are written panel
+//! by panel as the product needs them.
 
 mod dense;
 mod depthwise;
@@ -23,7 +24,7 @@ use super::gemm::MicroKernel;
 use crate::error::KernelError;
 use crate::op::{Conv, Filtering, NodeSpec};
 
-/// The kernel of a convolution.
+/// Prepares the kernel of a convolution.
 pub(super) fn prepare(op: &Conv, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     prepare_for(MicroKernel::best(), op, node, constants)
 }

@@ -1,4 +1,4 @@
-//! Rows of a panel put together from pieces of an image.
+//! Rows of a panel that are composed of pieces of an image.
 
 #[cfg(target_arch = "x86_64")]
 mod masked;
@@ -11,21 +11,22 @@ pub(super) const LANES: usize = 16;
 /// Part of one vector of a panel's row, whose elements come from equally spaced elements of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The vector's number in the row.
+    /// Number of the vector in the row.
     pub(super) vector: usize,
-    /// The first lane of the vector that is part of the piece.
+    /// First lane of the vector that belongs to the piece.
     pub(super) first: usize,
-    /// The lane after the last.
+    /// Lane after the last.
     pub(super) end: usize,
     /// Column `j` of the panel comes from element `origin + j · stride` of the channel, modulo 2⁶⁴.
     pub(super) origin: usize,
 }
 
-/// Writes consecutive channels to consecutive `rows` of `width` columns: each row is the pieces, which are in the order of
-/// their vectors, and zeros elsewhere. A channel is `distances.0` elements, neighbouring columns are `distances.1` apart.
+/// Writes consecutive channels to consecutive `rows` of `width` columns. Each row is the pieces, which are in the order
+/// of their vectors, and zeros elsewhere. A channel is `distances.0` elements, and neighbouring columns are
+/// `distances.1` apart.
 ///
 /// # Panics
-/// If a piece lies outside of its row or of the source, or does not follow the one before it.
+/// If a piece lies outside of its row or of the source, or does not follow the piece before it.
 pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, usize), rows: &mut [f32], width: usize) {
     let (plane, stride) = distances;
     let channels = rows.len() / width;
@@ -45,14 +46,14 @@ pub(super) fn write_rows(pieces: &[Piece], source: &[f32], distances: (usize, us
     }
     #[cfg(target_arch = "x86_64")]
     if let Some(write) = x86::ways(stride).next() {
-        // SAFETY: the processor has the instruction set; every element of every piece was shown above to lie in the source, for the first
-        // channel and the last and hence for all, and in the row.
+        // SAFETY: the processor has the instruction set. The checks above show that every element of every piece lies
+        // in the row. They also show that it lies in the source for the first and the last channel, and hence for all.
         return unsafe { write(pieces, source, plane, rows, width) };
     }
     plain(pieces, source, distances, rows, width);
 }
 
-/// As [`write_rows`], element by element.
+/// Writes like [`write_rows`], element by element.
 fn plain(pieces: &[Piece], source: &[f32], (plane, stride): (usize, usize), rows: &mut [f32], width: usize) {
     for (channel, row) in rows.chunks_exact_mut(width).enumerate() {
         row.fill(0.0);

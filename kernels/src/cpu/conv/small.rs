@@ -1,8 +1,8 @@
 //! Convolutions to small images, as products of the windows with the weights.
 //!
-//! A vector of neighbouring pixels would be mostly empty in the last layers of a network, so the product is computed
-//! transposed: the output channels, of which these layers have many, lie along the vectors. Each part of the result is brought into
-//! the output's order as soon as it is computed.
+//! A vector of neighbouring pixels would be mostly empty in the last layers of a network. The product is therefore
+//! computed transposed: the output channels, which are many in these layers, lie along the vectors. Each part of the
+//! result is transposed into the output's order as soon as it is computed.
 
 use super::geometry::Geometry;
 use super::image::Coverage;
@@ -18,30 +18,30 @@ use crate::shape::Shape;
 use crate::tensor::Buffer;
 use std::sync::Arc;
 
-/// Most pixels of a small image: the windows of all are one panel.
+/// Maximum pixels of a small image: the windows of all pixels are one panel.
 const MOST_PIXELS: usize = 64;
 
-/// Least output channels for which this order pays.
+/// Minimum output channels for which this order pays.
 const LEAST_MAPS: usize = 32;
 
-/// Panels of maps for each thread that keep a team busy.
+/// Panels of output channels per thread that keep a team busy.
 const PANELS: usize = 4;
 
 /// Rows of the windows' matrix that are written at a time.
 const WINDOW_ROWS: usize = 256;
 
-/// A convolution to a small image, with constant weights.
+/// Convolution to a small image, with constant weights.
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
     coverage: Coverage,
-    /// The weights of each group, transposed.
+    /// Transposed weights of each group.
     weights: Packed,
     epilogue: Option<ProductEpilogue>,
 }
 
 impl Kernel {
-    /// Whether this method suits: the pixels would leave more than a tenth of their vectors empty.
+    /// Whether this method suits: otherwise the pixels would leave more than a tenth of their vectors empty.
     pub(super) fn suits(micro: &MicroKernel, geometry: &Geometry) -> bool {
         let pixels = geometry.pixels();
         let filled = pixels.next_multiple_of(micro.lanes);
@@ -63,19 +63,19 @@ impl Kernel {
         self.geometry.images * self.geometry.group
     }
 
-    /// Parts of the output for so many threads: maps of whole panels, of all pixels if these are enough parts or one thread takes them, since
-    /// each part reads its maps' weights.
+    /// Returns the parts of the output for `threads` threads: output channels of whole panels. A part has all pixels if
+    /// these are enough parts or one thread takes them, since each part reads its channels' weights.
     fn parts(&self, threads: usize) -> Grid {
         let (rows, columns, depth) = (self.geometry.group_maps(), self.geometry.pixels(), self.geometry.depth());
         let few = threads > 1 && rows.div_ceil(self.micro.columns) < PANELS * threads;
-        // What comes behind the product is applied to runs of all pixels.
+        // The epilogue after the product is applied to runs of all pixels.
         let cut = few && self.epilogue.as_ref().is_none_or(ProductEpilogue::suits_transposed);
         let transposed = if cut { gemm::grid } else { gemm::column_grid };
         let Grid { batch, tile_rows, tile_columns, .. } = transposed(self.micro, self.products(), columns, rows, depth);
         Grid { batch, rows, columns, tile_rows: tile_columns, tile_columns: tile_rows }
     }
 
-    /// The windows of all products: matrices of one row for each element of a window, as wide as a panel.
+    /// Returns the windows of all products: matrices of one row for each element of a window, as wide as a panel.
     fn windows(&self) -> Grid {
         let (batch, width) = match self.geometry.is_pointwise() {
             true => (0, self.geometry.pixels()),
@@ -94,7 +94,8 @@ impl Kernel {
         self.coverage.image(&self.geometry, input, tile.matrix).pack(rows, 0, width, tile.whole_rows());
     }
 
-    /// Computes a part of the output: of the transposed product, whose rows are pixels and whose columns are maps.
+    /// Computes a part of the output from the transposed product, whose rows are pixels and whose columns are output
+    /// channels.
     fn compute(&self, part: &mut Tile<'_, f32>, input: &[f32], windows: &[f32], extras: &[&[u8]]) {
         let (depth, pixels, width) = (self.geometry.depth(), self.geometry.pixels(), self.windows().columns);
         let windows = match self.geometry.is_pointwise() {

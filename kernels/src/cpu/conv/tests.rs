@@ -1,4 +1,4 @@
-//! Convolutions against their definition in 64-bit floats, by every method, micro-kernel and number of threads.
+//! Convolutions compared with their definition in 64-bit floats, by every method, micro-kernel and number of threads.
 
 use super::*;
 use crate::cpu::Team;
@@ -8,7 +8,8 @@ use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
-/// A node of this convolution: images, group, channels and maps of a group, size of the image and of the window.
+/// Returns a node of this convolution: images, group, input and output channels of a group, size of the image and of
+/// the window.
 fn node_of(
     op: &Conv,
     images: usize,
@@ -26,7 +27,8 @@ fn node_of(
     Some(NodeSpec { op: Op::Conv(op.clone()), inputs: vec![input, weights], outputs: vec![output] })
 }
 
-/// A convolution whose output is small and has many maps, several images, several groups, or a depth of several slices.
+/// Returns a convolution whose output is small and has many channels, several images, several groups, or a depth of
+/// several slices.
 fn random_small_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let window = *u.choose(&[1, 1, 3])?;
     let op = Conv {
@@ -68,7 +70,7 @@ fn random_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> 
     with_epilogue(u, op, node).map(Some)
 }
 
-/// A depthwise convolution by windows that have kernels of their own, over narrow planes and wide ones.
+/// Returns a depthwise convolution by windows that have their own kernels, over narrow planes and wide ones.
 fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let window = *u.choose(&[3, 5, 5, 7])?;
     let stride = u.int_in_range(1..=4)?;
@@ -86,7 +88,7 @@ fn random_depthwise_node(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, No
     with_epilogue(u, op, node).map(Some)
 }
 
-/// A projection of many channels to few maps, whose channels threads divide, to small images and others.
+/// Returns a projection of many channels to few, whose channels threads divide, to small images and others.
 fn random_projection(u: &mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>> {
     let op = Conv { strides: [1; 2], pads: [0; 4], dilations: [1; 2], group: 1, epilogue: None };
     let maps = u.int_in_range(30..=150)?;
@@ -125,14 +127,14 @@ fn require_correct(op: &Conv, node: &NodeSpec, inputs: &[Tensor], found: &[f32])
     });
 }
 
-/// Runs the node with its weights constant or not, by a micro-kernel where products are used.
+/// Runs the node with its weights constant or not; matrix products use the micro-kernel.
 fn run_as(micro: &'static MicroKernel, op: &Conv, node: &NodeSpec, inputs: &[Tensor], constant: bool) -> Vec<f32> {
     let mut kernel = prepare_for(micro, op, node, &[false, constant]).expect("a sound node");
     keep(&mut *kernel, inputs);
     run_by_teams(&*kernel, node, inputs)
 }
 
-/// Nodes of a kind by all methods, with weights that are constant, or constant or not where not `always`.
+/// Compares nodes of a kind by all methods; unless `always`, weights are constant in some of them only.
 fn agree_with_the_definition(
     node: impl Fn(&mut Unstructured<'_>) -> Arbitrary<Option<(Conv, NodeSpec)>>,
     always: bool,

@@ -1,5 +1,5 @@
-//! Convolutions and transposed ones, row by row of the output: for each channel and element of the window, a multiple of a
-//! row of the image is added. What a window covers beyond the image is left out.
+//! Convolutions and transposed ones, row by row of the output. For each channel and element of the window, a multiple
+//! of a row of the image is added. Elements of windows beyond the image are left out.
 
 use crate::cpu::conv::{Geometry, Steps};
 use crate::cpu::elements::{elements, elements_mut};
@@ -13,16 +13,16 @@ use std::ops::Range;
 /// Multiply-adds that are worth a hand-over to another thread.
 const PIECE: usize = 1 << 16;
 
-/// The indices along an axis of one side at which an element of the window meets the other side.
+/// Indices along an axis at which an element of the window connects the image and the output.
 struct Reach {
-    /// On the side that walks by one: the output, or the image that is spread.
+    /// Range on the side that advances by one: the output, or the image that is spread.
     walked: Range<usize>,
-    /// The index on the other side that goes with the first of them; the next is a stride further.
+    /// Index on the opposite side for the first of them; each next one is a stride further.
     first: usize,
 }
 
 impl Reach {
-    /// The range of `i` below `walked` in which `i · stride + place − pad` is below `other`.
+    /// Returns the range of `i` below `walked` in which `i · stride + place − pad` is below `other`.
     fn new(place: usize, pad: usize, stride: usize, walked: usize, other: usize) -> Self {
         let (place, stride) = (place as i128 - pad as i128, stride as i128);
         let low = ((-place).max(0) + stride - 1) / stride;
@@ -35,7 +35,7 @@ impl Reach {
     }
 }
 
-/// A convolution of one size.
+/// Kernel of a convolution of one size.
 struct Kernel {
     transposed: bool,
     channels: usize,
@@ -44,7 +44,7 @@ struct Kernel {
     image: [usize; 2],
     output: [usize; 2],
     strides: [usize; 2],
-    /// For each row and each column of the window, where it meets the image.
+    /// Reach of each row and each column of the window.
     rows: Vec<Reach>,
     columns: Vec<Reach>,
 }
@@ -53,7 +53,7 @@ struct Kernel {
 pub(super) fn prepare(node: &NodeSpec, op: &Conv) -> Result<Box<dyn CpuKernel>, KernelError> {
     let Conv { strides, pads, dilations, group, .. } = *op;
     let steps = Steps { strides, pads, dilations };
-    // Its sizes are checked there.
+    // `Geometry::new` checks the sizes.
     Geometry::new(node, node.inputs[0].shape.dims(), node.outputs[0].shape.dims(), steps, group)?;
     Ok(Box::new(Kernel::new(node, steps, group, false)?))
 }
@@ -83,7 +83,7 @@ impl Kernel {
         Ok(Self { transposed, channels, maps, group, image, output, strides: steps.strides, rows, columns })
     }
 
-    /// The row of the image that goes with row `y` of the output at this row of the window.
+    /// Returns the row of the image for row `y` of the output at this row of the window.
     #[inline(always)]
     fn image_row(&self, y: usize, reach: &Reach) -> Option<usize> {
         if !self.transposed {
@@ -94,7 +94,7 @@ impl Kernel {
         reach.walked.contains(&row).then_some(row)
     }
 
-    /// The weight of a map and one of its group's channels at element 0 of the window.
+    /// Returns the index of the weight of an output channel and one of its group's channels at element 0 of the window.
     fn weights_at(&self, map: usize, channel: usize) -> usize {
         let (channels, maps) = (self.channels / self.group, self.maps / self.group);
         let matrix = match self.transposed {
@@ -105,10 +105,10 @@ impl Kernel {
     }
 }
 
-/// One row of the output.
+/// Loop for one row of the output.
 struct Row<'a> {
     kernel: &'a Kernel,
-    /// The channels of the map's group.
+    /// Channels of the output channel's group.
     image: &'a [f64],
     weights: &'a [f64],
     map: usize,
@@ -137,7 +137,7 @@ impl Loop for Row<'_> {
     }
 }
 
-/// Adds a multiple of an image's row where this column of the window leads.
+/// Adds a multiple of an image's row at the positions of this column of the window.
 #[inline(always)]
 fn add<I: Isa>(kernel: &Kernel, reach: &Reach, weight: f64, row: &[f64], out: &mut [f64]) {
     if reach.walked.is_empty() {

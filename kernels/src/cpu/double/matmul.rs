@@ -1,6 +1,7 @@
-//! Matrix products: a few rows of A times a panel of B's columns at a time, which is copied so that its rows lie together.
+//! Matrix products: a few rows of A times a panel of B's columns at a time. The panel is copied so that its rows lie
+//! together.
 //!
-//! The sum over each [`DEPTH`] terms is made by itself, and these sums are added in order.
+//! The sum over each [`DEPTH`] terms is computed separately, and these sums are added in order.
 
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::matmul::{Batches, Sizes, sizes};
@@ -16,13 +17,13 @@ const WIDE: usize = 8;
 /// Rows that are multiplied with a panel at once.
 const HIGH: usize = 4;
 
-/// Rows of a panel at most.
+/// Maximum rows of a panel.
 const DEPTH: usize = 256;
 
 /// Rows and columns of a tile.
 const TILE: [usize; 2] = [64, 256];
 
-/// Products of matrices of one size.
+/// Kernel of products of matrices of one size.
 struct Kernel {
     sizes: Sizes,
     op: MatMul,
@@ -35,7 +36,7 @@ pub(super) fn prepare(node: &NodeSpec, op: &MatMul) -> Result<Box<dyn CpuKernel>
     Ok(Box::new(Kernel { sizes, op: op.clone(), batches }))
 }
 
-/// A matrix with the distances of its rows and columns in elements.
+/// Matrix with the strides of its rows and columns in elements.
 #[derive(Clone, Copy)]
 struct Matrix<'a> {
     elements: &'a [f64],
@@ -43,7 +44,7 @@ struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Matrix `number` of a stack of such of `rows × columns`, stored `transposed` or not.
+    /// Returns matrix `number` of a stack of `rows × columns` matrices, stored `transposed` or not.
     fn of(stack: &'a [f64], number: usize, [rows, columns]: [usize; 2], transposed: bool) -> Self {
         let strides = if transposed { [1, rows] } else { [columns, 1] };
         Self { elements: &stack[number * rows * columns..][..rows * columns], strides }
@@ -55,7 +56,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// One tile of a product over `depth` terms.
+/// Loop for one tile of a product over `depth` terms.
 struct Product<'a, 't> {
     left: Matrix<'a>,
     right: Matrix<'a>,
@@ -100,7 +101,8 @@ impl Product<'_, '_> {
         }
     }
 
-    /// Rows of the left matrix from `row` on times the panel, whose first row is `start`. Beyond the last row it stands again.
+    /// Returns the products of rows of the left matrix from `row` on with the panel, whose first row is `start`. Rows
+    /// beyond the last one repeat it.
     #[inline(always)]
     fn sums<I: Isa>(&self, row: usize, start: usize, panel: &[[f64; WIDE]]) -> [[f64; WIDE]; HIGH] {
         let last = self.tile.rows.end - 1;
@@ -129,7 +131,7 @@ impl CpuKernel for Kernel {
         }
         let grid = Grid { batch: c.len() / (m * n), rows: m, columns: n, tile_rows: TILE[0], tile_columns: TILE[1] };
         call.team.run_tiles(c, grid, &|tile| {
-            // Windowed operands begin with the products at hand; for the others it is the same from where products are counted.
+            // Windowed operands begin with the products at hand; for other operands, the first product does not matter.
             let (left, right) = self.batches.operands(tile.matrix);
             let left = Matrix::of(a, left, [m, k], self.op.transpose_a);
             let right = Matrix::of(b, right, [k, n], self.op.transpose_b);

@@ -1,7 +1,7 @@
-//! Kernels of 64-bit floats: one plain path for each op, for any processor and any size.
+//! Kernels of 64-bit floats: one plain implementation for each op, for any processor and any size.
 //!
-//! Models that compute in double want its digits rather than speed. No kernel here has an epilogue: what follows a
-//! product is an expression of its own. All cuts follow from the shapes, and sums have a fixed order.
+//! Models that compute in double need its precision rather than speed. No kernel here has an epilogue: steps after a
+//! product are a separate expression. The shapes determine all cuts, and sums have a fixed order.
 
 mod convolution;
 mod matmul;
@@ -19,10 +19,10 @@ use super::team::with_workspace;
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Op};
 
-/// The kernel of a node whose tensors are all `f64`.
+/// Prepares the kernel of a node whose tensors are all `f64`.
 ///
 /// # Errors
-/// If there is none for the op, the op has an epilogue, or its sizes do not go together.
+/// If there is no kernel for the op, if the op has an epilogue, or if its sizes do not fit together.
 pub(super) fn prepare(node: &NodeSpec) -> Result<Box<dyn CpuKernel>, KernelError> {
     if node.op.epilogue().is_some() {
         return Err(node.unsupported("a node of f64 has no epilogue"));
@@ -45,7 +45,7 @@ fn with_numbers<R>(count: usize, body: impl FnOnce(&mut [f64]) -> R) -> R {
     with_workspace(2 * count, |floats| body(bytemuck::cast_slice_mut(floats)))
 }
 
-/// `Σ a · b`, in a fixed tree.
+/// Returns `Σ a · b`, summed in a fixed tree.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     const SIDE_BY_SIDE: usize = 8;
     let ((a, a_rest), (b, b_rest)) = (a.as_chunks::<SIDE_BY_SIDE>(), b.as_chunks::<SIDE_BY_SIDE>());
@@ -57,7 +57,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sum(&sums, |x| x) + rest
 }
 
-/// `Σ value(x)`, in a fixed tree.
+/// Returns `Σ value(x)`, summed in a fixed tree.
 fn sum(elements: &[f64], value: impl Fn(f64) -> f64 + Copy) -> f64 {
     let add = move |sum: f64, x: f64| sum + value(x);
     lanes::fold(By { empty: 0.0, add, join: |a: f64, b: f64| a + b }, elements)

@@ -1,5 +1,5 @@
-//! Normalisation of rows to zero mean and unit variance. Rows whose squares leave the range of `f64` are scaled by a power of
-//! two first, which changes no digit.
+//! Normalisation of rows to zero mean and unit variance. Rows whose squares leave the range of `f64` are scaled by a
+//! power of two first, which changes no digit.
 
 use super::sum;
 use crate::cpu::elements::{elements, elements_mut};
@@ -10,7 +10,7 @@ use crate::op::{NodeSpec, Normalize};
 /// Elements that are worth a hand-over to another thread.
 const PIECE: usize = 8192;
 
-/// Normalisation of rows of `columns` elements.
+/// Kernel that normalises rows of `columns` elements.
 struct Kernel {
     columns: usize,
     epsilon: f64,
@@ -39,10 +39,12 @@ impl Kernel {
         target.iter_mut().zip(source).for_each(|(to, x)| *to = (x * scale - mean) / deviation);
     }
 
-    /// Mean, if that is subtracted, and the mean of the squares around it, of the row's elements once they are `scaled`.
+    /// Returns the mean, if it is subtracted, and the mean of the squares around it, of the row's elements after
+    /// `scaled`.
     fn moments(&self, source: &[f64], scaled: impl Fn(f64) -> f64 + Copy) -> (f64, f64) {
         let (count, from) = (source.len() as f64, scaled(source[0]));
-        // From the row's first element, or rounding a mean would be as much as what nearly equal elements differ by.
+        // Distances are measured from the row's first element. Otherwise the rounding of the mean could equal the
+        // differences between nearly equal elements.
         let mean = if self.center { from + sum(source, |x| scaled(x) - from) / count } else { 0.0 };
         let square = |x: f64| (scaled(x) - mean) * (scaled(x) - mean);
         (mean, sum(source, square) / count)

@@ -1,4 +1,4 @@
-//! Pooling: each output by itself, from the elements of its window that lie in the image.
+//! Pooling: each output separately, from the elements of its window that lie in the image.
 
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::number::greater;
@@ -10,7 +10,7 @@ use crate::op::{NodeSpec, Pool, PoolKind};
 /// Elements read that are worth a hand-over to another thread.
 const PIECE: usize = 16 * 1024;
 
-/// Pooling of images of one size.
+/// Kernel that pools images of one size.
 struct Kernel(PoolKernel);
 
 /// Prepares a pooling.
@@ -19,7 +19,7 @@ pub(super) fn prepare(node: &NodeSpec, op: &Pool) -> Result<Box<dyn CpuKernel>, 
 }
 
 impl Kernel {
-    /// The element at a row and column of the output.
+    /// Returns the element at a row and column of the output.
     fn pooled(&self, image: &[f64], [y, x]: [usize; 2]) -> f64 {
         let PoolKernel { op, input, .. } = &self.0;
         let ((rows, top), (columns, left)) = (self.0.window(0, y), self.0.window(1, x));

@@ -1,4 +1,4 @@
-//! Recurrent layers, one time step after the other; the entries of the batch are shared out among threads.
+//! Recurrent layers, one time step after the other; threads divide the entries of the batch.
 
 use super::dot;
 use crate::cpu::elements::{elements, elements_mut};
@@ -7,7 +7,7 @@ use crate::cpu::{Call, CpuKernel};
 use crate::error::KernelError;
 use crate::op::{NodeSpec, Recurrent, RecurrentKind};
 
-/// A recurrent layer of one size.
+/// Kernel of a recurrent layer of one size.
 struct Kernel {
     op: Recurrent,
     steps: usize,
@@ -22,7 +22,7 @@ pub(super) fn prepare(node: &NodeSpec, op: &Recurrent) -> Box<dyn CpuKernel> {
     Box::new(Kernel { op: op.clone(), steps, batch, units, gates })
 }
 
-/// The operands of a time step of one entry: projected input, weights and bias of all gates.
+/// Operands of a time step of one entry: projected input, weights and bias of all gates.
 struct Step<'a> {
     input: &'a [f64],
     weights: &'a [f64],
@@ -30,12 +30,12 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// The input's share in a gate of a unit.
+    /// Returns the input's contribution to a gate of a unit.
     fn input(&self, gate: usize, unit: usize, units: usize) -> f64 {
         self.input[gate * units + unit]
     }
 
-    /// The product of a gate's unit with a state, and its bias.
+    /// Returns the product of a gate's unit with a state, plus its bias.
     fn hidden(&self, gate: usize, unit: usize, state: &[f64]) -> f64 {
         let row = gate * state.len() + unit;
         self.bias[row] + dot(&self.weights[row * state.len()..][..state.len()], state)
@@ -43,12 +43,13 @@ impl Step<'_> {
 }
 
 impl Kernel {
-    /// An entry's memory: the state, the next one, and what of a GRU's state passed the reset gate or an LSTM's cell.
+    /// Returns the size of an entry's memory: the state, the next state, and a third vector. The third is the part of a
+    /// GRU's state that passed the reset gate, or an LSTM's cell.
     const fn entry(&self) -> usize {
         3 * self.units
     }
 
-    /// One time step of one entry.
+    /// Computes one time step of one entry.
     fn step(&self, step: &Step<'_>, memory: &mut [f64]) {
         let units = self.units;
         let (state, rest) = memory.split_at_mut(units);

@@ -1,4 +1,4 @@
-//! Resize: each output element a weighted sum of at most 4 × 4 neighbours.
+//! Resize: each output element is a weighted sum of at most 4 × 4 neighbours.
 
 use crate::cpu::elements::{elements, elements_mut};
 use crate::cpu::{Call, CpuKernel};
@@ -8,7 +8,7 @@ use crate::op::{NodeSpec, Resize, Taps};
 /// Elements of the output that are worth a hand-over to another thread.
 const PIECE: usize = 4096;
 
-/// A resampling of planes of one size.
+/// Kernel that resamples planes of one size.
 struct Kernel {
     rows: Vec<Taps<f64>>,
     columns: Vec<Taps<f64>>,
@@ -23,7 +23,7 @@ pub(super) fn prepare(node: &NodeSpec, op: &Resize) -> Result<Box<dyn CpuKernel>
     Ok(Box::new(Kernel { rows: axis(0)?, columns: axis(1)?, input }))
 }
 
-/// `Σ weight · value(index)`; an only neighbour is taken as it is.
+/// Returns `Σ weight · value(index)`; a single neighbour is returned unchanged.
 fn weighted(taps: &Taps<f64>, value: impl Fn(usize) -> f64) -> f64 {
     if taps.count == 1 {
         return value(taps.indices[0]);

@@ -1,4 +1,4 @@
-//! Softmax: exponentials over their sum, both relative to the greatest element so that nothing overflows.
+//! Softmax: exponentials divided by their sum, both relative to the greatest element so that nothing overflows.
 
 use super::{sum, with_numbers};
 use crate::cpu::elements::{elements, elements_mut};
@@ -10,7 +10,7 @@ use crate::op::{NodeSpec, ReduceKind, Softmax};
 /// Elements that are worth a hand-over to another thread.
 const PIECE: usize = 4096;
 
-/// Softmax along an axis of `count` elements that are `inner` apart.
+/// Kernel of a softmax along an axis of `count` elements that are `inner` apart.
 struct Kernel {
     count: usize,
     inner: usize,
@@ -24,13 +24,13 @@ pub(super) fn prepare(node: &NodeSpec, op: &Softmax) -> Box<dyn CpuKernel> {
 }
 
 impl Kernel {
-    /// One distribution whose elements lie side by side. NaN makes all of it NaN.
+    /// Computes one distribution whose elements lie side by side. A NaN makes all results NaN.
     fn row(&self, data: &[f64], out: &mut [f64]) {
         let most = f64::fold(ReduceKind::Max, data);
         out.iter_mut().zip(data).for_each(|(out, x)| *out = (x - most).exp());
         let total = sum(out, |x| x);
         if self.log {
-            // In this order nothing is lost to a great distance of all elements from 0.
+            // This order loses no precision if all elements are far from 0.
             let log = total.ln();
             out.iter_mut().zip(data).for_each(|(out, x)| *out = (x - most) - log);
         } else {
@@ -38,7 +38,7 @@ impl Kernel {
         }
     }
 
-    /// The distributions of one stack, which lie across each other.
+    /// Computes the distributions of one stack, which are interleaved.
     fn across(&self, source: &[f64], target: &mut [f64]) {
         with_numbers(2 * self.count, |space| {
             let (gathered, made) = space.split_at_mut(self.count);

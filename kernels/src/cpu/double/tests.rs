@@ -1,7 +1,7 @@
-//! Kernels of `f64` against sums of twice their precision, over random shapes and magnitudes.
+//! Kernels of `f64` compared with sums of twice their precision, over random shapes and magnitudes.
 //!
-//! A result may differ by some units in the last place of the sum of its terms' magnitudes: a detour by `f32` would be half a
-//! billion of those, and whole where numbers are beyond its range.
+//! A result may differ by some units in the last place of the sum of its terms' magnitudes. Computing in `f32` on the
+//! way would cause an error of half a billion units, or a total loss of numbers beyond its range.
 
 use crate::DType;
 use crate::cpu::testing::{node, run_all_ways, shape};
@@ -13,21 +13,21 @@ use crate::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result, Unstructured};
 use arbtest::arbtest;
 
-/// An unevaluated sum of two numbers, the second of which is less than half a unit of the first (Dekker 1971).
+/// Unevaluated sum of two numbers, the second of which is less than half a unit of the first (Dekker 1971).
 #[derive(Clone, Copy)]
 struct Double(f64, f64);
 
 impl Double {
     const ZERO: Self = Self(0.0, 0.0);
 
-    /// `a + b` exactly (Knuth 1969, theorem 4.2.2 B).
+    /// Returns `a + b` exactly (Knuth 1969, theorem 4.2.2 B).
     fn sum(a: f64, b: f64) -> Self {
         let sum = a + b;
         let part = sum - a;
         Self(sum, (a - (sum - part)) + (b - part))
     }
 
-    /// `a · b` exactly, unless it leaves the range.
+    /// Returns `a · b` exactly, unless it leaves the range.
     fn product(a: f64, b: f64) -> Self {
         let product = a * b;
         Self(product, a.mul_add(b, -product))
@@ -43,7 +43,7 @@ impl Double {
     }
 }
 
-/// `Σ a · b` and the sum of the terms' magnitudes.
+/// Returns `Σ a · b` and the sum of the terms' magnitudes.
 fn dot(terms: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
     let mut sums = (Double::ZERO, 0.0);
     for (a, b) in terms {
@@ -56,7 +56,7 @@ fn close(found: f64, (want, scale): (f64, f64), units: f64) -> bool {
     (found - want).abs() <= units * f64::EPSILON * scale
 }
 
-/// Numbers of either sign around `10^exponent`.
+/// Returns numbers of either sign around `10^exponent`.
 fn numbers(u: &mut Unstructured<'_>, count: usize, exponent: i32) -> Result<Vec<f64>> {
     let mut seed = u64::from(u.arbitrary::<u32>()?) << 1 | 1;
     let scale = 10f64.powi(exponent);
@@ -81,7 +81,7 @@ fn size(u: &mut Unstructured<'_>, most: usize) -> Result<usize> {
     u.int_in_range(1..=most)
 }
 
-/// Two exponents whose numbers' products, some hundred of them added up, stay in the range.
+/// Returns two exponents, such that sums of some hundred products of their numbers stay in the range.
 fn exponents(u: &mut Unstructured<'_>) -> Result<[i32; 2]> {
     let one = u.int_in_range(-140..=140)?;
     Ok([one, if u.arbitrary()? { u.int_in_range(-140..=140)? } else { -one }])
@@ -113,7 +113,7 @@ fn products() {
     .budget_ms(600);
 }
 
-/// A random image, window and parameters of a convolution: sizes of the image and the window, strides, pads, dilations.
+/// Random image, window and parameters of a convolution: sizes of the image and the window, strides, pads, dilations.
 type Window = [[usize; 2]; 4];
 
 fn window(u: &mut Unstructured<'_>) -> Result<(Window, [usize; 4])> {
@@ -421,7 +421,7 @@ fn layers() {
             RecurrentKind::Gru { linear_before_reset: false },
         ])?;
         let (gates, states, reverse): (usize, usize, bool) = (kind.gates(), kind.states(), u.arbitrary()?);
-        // A detour would show in states that are as small as this.
+        // Computing in `f32` would show in states that are this small.
         let exponent = u.int_in_range(-200..=0)?;
         let mut parts = vec![numbers(u, steps * batch * gates * units, exponent)?];
         parts.push(numbers(u, gates * units * units, 0)?);

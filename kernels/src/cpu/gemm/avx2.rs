@@ -1,4 +1,4 @@
-//! The micro-kernel for AVX2 with FMA: blocks of up to 6 × 16, 12 of the 16 vector registers.
+//! Micro-kernel for AVX2 with FMA: blocks of up to 6 × 16 in 12 of the 16 vector registers.
 
 use super::block::{Blocks, compute};
 use super::micro::MicroKernel;
@@ -10,7 +10,7 @@ pub(super) static KERNEL: MicroKernel = MicroKernel { name: "AVX2", rows: 6, col
 
 struct Avx2;
 
-/// The first lanes of a vector.
+/// Mask of the first lanes of a vector.
 #[derive(Clone, Copy)]
 struct First {
     count: usize,
@@ -25,7 +25,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn mask(lanes: usize) -> First {
-        // SAFETY: the caller's, as in all functions below.
+        // SAFETY: the caller's promise, as in all functions below.
         unsafe {
             let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             First { count: lanes, mask: _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes as i32), numbers) }
@@ -82,7 +82,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn clamp(value: __m256, least: __m256, greatest: __m256) -> __m256 {
-        // SAFETY: as above. Of two operands of which one is NaN, both instructions give the second.
+        // SAFETY: as above. If one of two operands is NaN, both instructions return the second.
         unsafe { _mm256_min_ps(greatest, _mm256_max_ps(least, value)) }
     }
 
@@ -100,9 +100,9 @@ impl Simd for Avx2 {
 }
 
 /// # Safety
-/// As [`MicroKernel::run`] says; the processor has AVX2 and FMA.
+/// The promises of [`MicroKernel::run`]; the processor has AVX2 and FMA.
 unsafe fn run(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         match (blocks.columns.div_ceil(Avx2::LANES), blocks.whole) {
             (1, true) => by_rows::<1, true>(blocks),
@@ -114,10 +114,10 @@ unsafe fn run(blocks: &Blocks) {
 }
 
 /// # Safety
-/// As [`run`].
+/// The promises of [`run`].
 unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // Few rows need several chains of sums each, or every multiply-add would wait for the one before.
-    // SAFETY: passed on to the caller.
+    // Few rows need several chains of sums each; otherwise every multiply-add would wait for the last one.
+    // SAFETY: the caller's promise.
     unsafe {
         match blocks.rows {
             1 => on_avx2::<1, VECTORS, 4, WHOLE>(blocks),
@@ -131,9 +131,9 @@ unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
 }
 
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[target_feature(enable = "avx2,fma")]
 unsafe fn on_avx2<const ROWS: usize, const VECTORS: usize, const CHAINS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { compute::<Avx2, ROWS, VECTORS, CHAINS, WHOLE>(blocks) }
 }

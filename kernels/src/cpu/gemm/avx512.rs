@@ -1,4 +1,4 @@
-//! The micro-kernel for AVX-512: blocks of up to 8 × 48, 24 of the 32 vector registers.
+//! Micro-kernel for AVX-512: blocks of up to 8 × 48 in 24 of the 32 vector registers.
 
 use super::block::{Blocks, compute};
 use super::few_columns;
@@ -23,7 +23,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn splat(value: f32) -> __m512 {
-        // SAFETY: the caller's, as in all functions below.
+        // SAFETY: the caller's promise, as in all functions below.
         unsafe { _mm512_set1_ps(value) }
     }
 
@@ -71,7 +71,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn clamp(value: __m512, least: __m512, greatest: __m512) -> __m512 {
-        // SAFETY: as above. Of two operands of which one is NaN, both instructions give the second.
+        // SAFETY: as above. If one of two operands is NaN, both instructions return the second.
         unsafe { _mm512_min_ps(greatest, _mm512_max_ps(least, value)) }
     }
 
@@ -89,9 +89,9 @@ impl Simd for Avx512 {
 }
 
 /// # Safety
-/// As [`MicroKernel::run`] says; the processor has AVX-512F.
+/// The promises of [`MicroKernel::run`]; the processor has AVX-512F.
 unsafe fn run(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         match (blocks.columns.div_ceil(Avx512::LANES), blocks.whole) {
             _ if few_columns::suit::<2>(blocks) => few_columns::run::<2, 8>(blocks),
@@ -107,10 +107,10 @@ unsafe fn run(blocks: &Blocks) {
 }
 
 /// # Safety
-/// As [`run`].
+/// The promises of [`run`].
 unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // Few rows need several chains of sums each, or every multiply-add would wait for the one before.
-    // SAFETY: passed on to the caller.
+    // Few rows need several chains of sums each; otherwise every multiply-add would wait for the last one.
+    // SAFETY: the caller's promise.
     unsafe {
         match blocks.rows {
             1 => on_avx512::<1, VECTORS, 4, WHOLE>(blocks),
@@ -126,9 +126,9 @@ unsafe fn by_rows<const VECTORS: usize, const WHOLE: bool>(blocks: &Blocks) {
 }
 
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[target_feature(enable = "avx512f")]
 unsafe fn on_avx512<const ROWS: usize, const VECTORS: usize, const CHAINS: usize, const WHOLE: bool>(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { compute::<Avx512, ROWS, VECTORS, CHAINS, WHOLE>(blocks) }
 }

@@ -1,26 +1,26 @@
-//! The text of all micro-kernels: blocks of C are accumulated in registers, finished there and stored.
+//! Generic code of all micro-kernels: blocks of C are accumulated in registers, finished there and stored.
 //!
-//! What a processor can look ahead is about a hundred instructions of multiply-adds, so the next block must begin within
-//! few instructions of the end of the last one: a call computes all blocks of a panel.
+//! A processor can look ahead about a hundred multiply-add instructions, so the next block must begin within few
+//! instructions of the end of the last one. One call therefore computes all blocks of a panel.
 
 use super::simd::Simd;
 
-/// How many elements ahead few rows fetch their own panel, which they read faster than it is expected.
+/// Prefetch distance in elements of few rows' own panel, which they read faster than the hardware expects.
 const AHEAD: usize = 1024;
 
-/// Steps from which a block takes long enough for C's lines to come from memory meanwhile.
+/// Number of steps from which a block takes long enough for C's lines to arrive from memory meanwhile.
 const LINGERING: usize = 32;
 
-/// Elements of a line of a cache.
+/// Elements of a cache line.
 pub(super) const LINE: usize = 16;
 
 /// Operands and result of one call of a micro-kernel: blocks of rows below each other. Distances are in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks {
     pub(super) count: usize,
-    /// Number of rows of each block, 1 to the kernel's.
+    /// Number of rows of each block, from 1 to the kernel's.
     pub(super) rows: usize,
-    /// Number of columns, 1 to the kernel's.
+    /// Number of columns, from 1 to the kernel's.
     pub(super) columns: usize,
     pub(super) depth: usize,
     /// Element (i, p) of a block of A is at `i · a_row + p · a_step`, readable for each row and step.
@@ -33,70 +33,72 @@ pub(super) struct Blocks {
     /// Element (p, j) of B is at `p · b_step + j`, readable for each step and column.
     pub(super) b: *const f32,
     pub(super) b_step: usize,
-    /// Whether B is readable up to the end of the last vector of columns too.
+    /// Whether B is also readable up to the end of the last vector of columns.
     pub(super) whole: bool,
-    /// Element (i, j) of C is at `i · c_row + j`, exclusively writable; a block's rows follow those of the block before.
+    /// Element (i, j) of C is at `i · c_row + j`, exclusively writable; a block's rows follow those of the block before
+    /// it.
     pub(super) c: *mut f32,
     pub(super) c_row: usize,
-    /// Whether the product is added to C, which is readable then, rather than stored.
+    /// Whether the product is added to C, which must then be readable, instead of stored.
     pub(super) accumulate: bool,
-    /// What the sums begin with, if not with zero.
+    /// Initial values of the sums, if not zero.
     pub(super) initial: Option<Term>,
-    /// What becomes of the sums before they are stored.
+    /// Function applied to the sums before they are stored.
     pub(super) change: Option<Change>,
     pub(super) ahead: Ahead,
 }
 
-/// Memory that will soon be read: an element of it is fetched with each step, but by blocks of few columns. Any address will do.
+/// Memory that will soon be read. Each step prefetches an element of it, except for blocks of few columns. Any address
+/// is allowed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ahead {
     pub(super) data: *const f32,
     pub(super) step: usize,
-    /// Distance of what the first blocks fetch. All after the block `last` fetch the same.
+    /// Distance of the memory that the first blocks prefetch. All blocks after `last` prefetch the same memory.
     pub(super) block: usize,
     pub(super) last: usize,
-    /// Columns from those of C that are computed to those that are fetched.
+    /// Columns from those of C that are computed to those that are prefetched.
     pub(super) columns: usize,
 }
 
-/// `min(max(x · scale + summand, least), greatest)`.
+/// Function `min(max(x · scale + summand, least), greatest)`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) scale: f32,
-    /// Columns do not share it.
+    /// Term that is added; columns do not share it.
     pub(super) summand: Option<Term>,
     pub(super) least: f32,
     pub(super) greatest: f32,
 }
 
-/// A matrix of which a block is as large as C's.
+/// Matrix that has a block as large as C's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Term {
-    /// Element (i, j) is at `i · row + j`, or at `i · row` if all columns share it; readable for each.
+    /// Element (i, j) is at `i · row + j`, or at `i · row` if all columns share it; readable for all rows and columns.
     pub(super) data: *const f32,
     pub(super) row: usize,
     pub(super) shared: bool,
 }
 
-/// The sums of a block's elements, one vector for each row and [`Simd::LANES`] columns.
+/// Sums of a block's elements, one vector for each row and [`Simd::LANES`] columns.
 pub(super) type Sums<S, const ROWS: usize, const VECTORS: usize> = [[<S as Simd>::Vector; VECTORS]; ROWS];
 
-/// Where the operands of the next step are.
+/// Addresses of the operands of the next step.
 struct Cursor<S: Simd> {
-    /// Each third row of A: the distances to the rows between are address modes.
+    /// Every third row of A: address modes reach the rows between.
     a: [*const f32; 3],
     b: *const f32,
     prefetch: *const f32,
-    /// The columns of the last vector.
+    /// Columns of the last vector.
     last: S::Mask,
 }
 
-/// Computes blocks of `ROWS` rows, at most 9, and `VECTORS` vectors of columns, adding up every `CHAINS`-th step
+/// Computes blocks of `ROWS` rows, at most 9, and `VECTORS` vectors of columns. Every `CHAINS`-th step is summed
 /// separately.
 ///
 /// # Safety
-/// The pointers are valid as [`Blocks`] says, the blocks have `ROWS` rows and end in the last of `VECTORS` vectors, and are
-/// `whole` if `WHOLE`; the processor has the instruction set.
+/// The pointers are valid as [`Blocks`] says, the blocks have `ROWS` rows and end in the last of `VECTORS` vectors, and
+/// are `whole` if `WHOLE`. The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn compute<
     S: Simd,
@@ -110,13 +112,13 @@ pub(super) unsafe fn compute<
     // SAFETY: the last vector has a column.
     let last = unsafe { S::mask(blocks.columns - (VECTORS - 1) * S::LANES) };
     for index in 0..blocks.count {
-        // SAFETY: passed on to the caller; the mask selects the columns of the last vector.
+        // SAFETY: the caller's promise; the mask selects the columns of the last vector.
         unsafe { compute_one::<S, ROWS, VECTORS, CHAINS, WHOLE>(blocks, index, last) };
     }
 }
 
 /// # Safety
-/// As [`compute`]; `index` is the number of a block, and `last` the mask of the last vector's columns.
+/// The promises of [`compute`]; `index` is the number of a block, and `last` the mask of the last vector's columns.
 #[inline(always)]
 unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CHAINS: usize, const WHOLE: bool>(
     block: &Blocks,
@@ -124,8 +126,8 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
     last: S::Mask,
 ) {
     let top = index * ROWS;
-    // SAFETY: `step` is called once for each step of the depth; all else touches elements of the block only, as the mask
-    // selects the columns that the last vector has.
+    // SAFETY: `step` is called once for each step of the depth. Everything else touches elements of the block only, as
+    // the mask selects the columns that the last vector has.
     unsafe {
         let a = block.a.wrapping_add(index * block.a_block);
         let ahead = block.ahead.data.wrapping_add(index.min(block.ahead.last) * block.ahead.block);
@@ -156,17 +158,17 @@ unsafe fn compute_one<S: Simd, const ROWS: usize, const VECTORS: usize, const CH
     }
 }
 
-/// Asks for the lines of C, and of what is added to it, of the block whose first row is `top`, or of those after it.
+/// Prefetches the lines of C, and of the terms added to it, of the block whose first row is `top`, or of later blocks.
 ///
 /// # Safety
 /// The processor has the instruction set.
 #[inline(always)]
 pub(super) unsafe fn fetch<S: Simd, const ROWS: usize, const VECTORS: usize>(block: &Blocks, top: usize) {
     let c = block.c.wrapping_add(top * block.c_row);
-    // SAFETY: any address may be asked for.
+    // SAFETY: any address may be prefetched.
     unsafe {
-        // The lines of a panel after this one: in a network they have left the caches, and so many rows at once are more streams than a processor
-        // foresees.
+        // Prefetches the lines of a later panel: in a network they have left the caches, and this many rows at once are
+        // more streams than a hardware prefetcher follows.
         let soon = |line: usize| block.ahead.columns + line * LINE;
         let lines = (VECTORS * S::LANES).div_ceil(LINE);
         if block.depth >= LINGERING {
@@ -188,10 +190,10 @@ pub(super) unsafe fn fetch<S: Simd, const ROWS: usize, const VECTORS: usize>(blo
     }
 }
 
-/// Stores the sums of the block whose first row is `top`, added to C and changed as the block asks for.
+/// Stores the sums of the block whose first row is `top`, after adding C and applying the change as the block demands.
 ///
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[inline(always)]
 pub(super) unsafe fn complete<S: Simd, const ROWS: usize, const VECTORS: usize>(
     block: &Blocks,
@@ -200,7 +202,7 @@ pub(super) unsafe fn complete<S: Simd, const ROWS: usize, const VECTORS: usize>(
     mut total: Sums<S, ROWS, VECTORS>,
 ) {
     let c = block.c.wrapping_add(top * block.c_row);
-    // SAFETY: all that is touched are elements of the block, as the mask selects the columns that the last vector has.
+    // SAFETY: only elements of the block are touched, as the mask selects the columns that the last vector has.
     unsafe {
         if block.accumulate {
             let sums = Term { data: block.c, row: block.c_row, shared: false };
@@ -222,15 +224,15 @@ pub(super) unsafe fn complete<S: Simd, const ROWS: usize, const VECTORS: usize>(
 /// Adds one outer product to the sums.
 ///
 /// # Safety
-/// As [`compute`]; the cursor has made fewer steps than the block's depth.
+/// The promises of [`compute`]; the cursor has made fewer steps than the block's depth.
 #[inline(always)]
 unsafe fn step<S: Simd, const ROWS: usize, const VECTORS: usize, const WHOLE: bool>(
     block: &Blocks,
     cursor: &mut Cursor<S>,
     sums: &mut Sums<S, ROWS, VECTORS>,
 ) {
-    // SAFETY: this step's row of B has the block's columns, and the rest of the last vector if it is whole; each row of A
-    // has an element at this step.
+    // SAFETY: this step's row of B has the block's columns, and the rest of the last vector if it is whole. Each row of
+    // A has an element at this step.
     unsafe {
         S::prefetch_far(cursor.prefetch);
         let mut row = [S::splat(0.0); VECTORS];
@@ -255,10 +257,10 @@ unsafe fn step<S: Simd, const ROWS: usize, const VECTORS: usize, const WHOLE: bo
     cursor.prefetch = cursor.prefetch.wrapping_add(block.ahead.step);
 }
 
-/// Sets the sums of the block whose first row is `top` to what they begin with.
+/// Sets the sums of the block whose first row is `top` to their initial values.
 ///
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[inline(always)]
 pub(super) unsafe fn begin<S: Simd, const ROWS: usize, const VECTORS: usize>(
     initial: &Term,
@@ -275,10 +277,10 @@ pub(super) unsafe fn begin<S: Simd, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Changes the sums as the block asks for, in the order of the definition, each operation rounded by itself.
+/// Applies the block's change to the sums, in the order of the definition, with a rounding for each operation.
 ///
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[inline(always)]
 unsafe fn apply<S: Simd, const ROWS: usize, const VECTORS: usize>(
     change: &Change,
@@ -309,7 +311,7 @@ unsafe fn apply<S: Simd, const ROWS: usize, const VECTORS: usize>(
 /// Adds a term that columns do not share.
 ///
 /// # Safety
-/// As [`compute`].
+/// The promises of [`compute`].
 #[inline(always)]
 unsafe fn add<S: Simd, const ROWS: usize, const VECTORS: usize>(
     term: &Term,
@@ -326,13 +328,13 @@ unsafe fn add<S: Simd, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Vector `v` of a row of the block.
+/// Loads vector `v` of a row of the block.
 ///
 /// # Safety
-/// As [`compute`]; the row is readable in the block's columns.
+/// The promises of [`compute`]; the row is readable in the block's columns.
 #[inline(always)]
 unsafe fn vector<S: Simd, const VECTORS: usize>(row: *const f32, v: usize, last: S::Mask) -> S::Vector {
     let from = row.wrapping_add(v * S::LANES);
-    // SAFETY: all vectors but the last are of columns of the block, and of the last those that the mask selects.
+    // SAFETY: all vectors before the last cover columns of the block; the mask selects those of the last vector.
     unsafe { if v + 1 < VECTORS { S::load(from) } else { S::load_masked(from, last) } }
 }

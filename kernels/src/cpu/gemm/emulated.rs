@@ -1,10 +1,10 @@
-//! Micro-kernels of the sizes that other processors have, element by element: every kernel cuts its work and its memory by these sizes, so that
-//! tests find on any machine what would go wrong on another.
+//! Micro-kernels with the block sizes of other processors, computed element by element. Every kernel cuts its work and
+//! its memory by these sizes, so tests find on any machine what would go wrong on another.
 
 use super::block::{Blocks, Term};
 use super::micro::MicroKernel;
 
-/// The sizes of AVX-512 and of AVX2, and sizes that no processor has.
+/// Kernels with the sizes of AVX-512 and of AVX2, and with sizes that no processor has.
 pub(super) static KERNELS: [MicroKernel; 3] = [
     MicroKernel { name: "AVX-512's sizes", rows: 8, columns: 48, lanes: 16, run },
     MicroKernel { name: "AVX2's sizes", rows: 6, columns: 16, lanes: 8, run },
@@ -12,15 +12,15 @@ pub(super) static KERNELS: [MicroKernel; 3] = [
 ];
 
 /// # Safety
-/// As [`MicroKernel::run`] says.
+/// The promises of [`MicroKernel::run`].
 unsafe fn run(blocks: &Blocks) {
     for (row, column) in (0..blocks.count * blocks.rows).flat_map(|i| (0..blocks.columns).map(move |j| (i, j))) {
         let (block, i) = (row / blocks.rows, row % blocks.rows);
         let a = blocks.a.wrapping_add(block * blocks.a_block + i * blocks.a_row);
         let b = blocks.b.wrapping_add(column);
         let c = blocks.c.wrapping_add(row * blocks.c_row + column);
-        // SAFETY: the caller's: each row of A and each column of B has an element at each step, the terms have one for each element of the
-        // blocks, and C is readable if the product is added to it.
+        // SAFETY: the caller's promise. Each row of A and each column of B has an element at each step. The terms have
+        // an element for each element of the blocks, and C is readable if the product is added to it.
         unsafe {
             let mut sum = blocks.initial.as_ref().map_or(0.0, |term| element(term, row, column));
             for step in 0..blocks.depth {
@@ -44,7 +44,7 @@ unsafe fn run(blocks: &Blocks) {
 /// The term is readable at this row and column.
 unsafe fn element(term: &Term, row: usize, column: usize) -> f32 {
     let column = if term.shared { 0 } else { column };
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { *term.data.wrapping_add(row * term.row + column) }
 }
 

@@ -1,18 +1,19 @@
-//! The last columns of a product where a panel has up to four, as of the 196 pixels of 14 × 14: a vector holds them for four rows at once, of
-//! which each would fill a quarter.
+//! Last columns of a product, if a panel has up to four, as for the 196 pixels of 14 × 14. A vector holds them for four
+//! rows at once; each row alone would fill a quarter of a vector.
 
 use super::avx512::Avx512;
 use super::block::{Blocks, begin, complete, fetch};
 use super::simd::Simd;
 use std::arch::x86_64::*;
 
-/// Columns, and rows of one vector.
+/// Number of columns, and of rows in one vector.
 const QUAD: usize = 4;
 
-/// Sums of every fourth step are added up separately: with few vectors, every multiply-add would wait for the one before.
+/// Number of chains of sums, one for every fourth step: with few vectors, every multiply-add would wait for the last
+/// one.
 const CHAINS: usize = 4;
 
-/// Whether the blocks are such: of `4 · QUADS` rows, which lie side by side in each step.
+/// Whether [`run`] suits the blocks: they have `4 · QUADS` rows, which lie side by side in each step.
 pub(super) fn suit<const QUADS: usize>(blocks: &Blocks) -> bool {
     blocks.columns <= QUAD && blocks.rows == QUADS * QUAD && blocks.a_row == 1
 }
@@ -26,16 +27,16 @@ pub(super) unsafe fn run<const QUADS: usize, const ROWS: usize>(blocks: &Blocks)
     const { assert!(ROWS == QUADS * QUAD) };
     // SAFETY: there is a column.
     let last = unsafe { Avx512::mask(blocks.columns) };
-    // In which lanes of a vector the columns of a quad's first row are; what further lanes hold is stored nowhere.
+    // Lanes of a vector that hold the columns of a quad's first row; further lanes are not stored.
     let first_row = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
     let columns = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
     for index in 0..blocks.count {
         let top = index * ROWS;
         let (mut a, mut b) = (blocks.a.wrapping_add(index * blocks.a_block), blocks.b);
-        // Element 4 · j + i of a vector is of row i and column j.
+        // Element 4 · j + i of a vector belongs to row i and column j.
         let mut sums = [[_mm512_setzero_ps(); QUADS]; CHAINS];
         let mut step = |sums: &mut [__m512; QUADS]| {
-            // SAFETY: this step's row of B has the block's columns, and each row of A an element.
+            // SAFETY: this step's row of B has the block's columns, and each row of A has an element.
             unsafe {
                 let row = _mm512_permutexvar_ps(columns, Avx512::load_masked(b, last));
                 for (quad, sum) in sums.iter_mut().enumerate() {
@@ -45,7 +46,7 @@ pub(super) unsafe fn run<const QUADS: usize, const ROWS: usize>(blocks: &Blocks)
             }
             (a, b) = (a.wrapping_add(blocks.a_step), b.wrapping_add(blocks.b_step));
         };
-        // SAFETY: any address may be asked for.
+        // SAFETY: any address may be prefetched.
         unsafe { fetch::<Avx512, ROWS, 1>(blocks, top) };
         for _ in 0..blocks.depth / CHAINS {
             sums.iter_mut().for_each(&mut step);
@@ -65,7 +66,7 @@ pub(super) unsafe fn run<const QUADS: usize, const ROWS: usize>(blocks: &Blocks)
                 row[0] = _mm512_add_ps(row[0], _mm512_permutexvar_ps(lanes, sum));
             }
         }
-        // SAFETY: all that is touched are elements of the block, as the mask selects its columns.
+        // SAFETY: only elements of the block are touched, as the mask selects its columns.
         unsafe { complete::<Avx512, ROWS, 1>(blocks, top, last, total) };
     }
 }

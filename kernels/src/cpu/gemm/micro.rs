@@ -1,8 +1,8 @@
 //! Micro-kernels: the product of a few rows and a panel of columns, accumulated in registers.
 //!
-//! A micro-kernel adds up `rows × columns` elements over `k` outer products (Goto 2008, section 5): per step it loads one row
-//! of B as vectors and multiplies it by each of `rows` broadcast elements of A. How large a block the registers hold
-//! depends on the instruction set.
+//! A micro-kernel sums `rows × columns` elements over `k` outer products (Goto 2008, section 5). Per step it loads one
+//! row of B as vectors and multiplies it by each of `rows` broadcast elements of A. The instruction set determines how
+//! large a block the registers hold.
 
 use super::block::Blocks;
 use super::portable;
@@ -12,15 +12,15 @@ use super::{avx2, avx512};
 use crate::cpu::features::has;
 use std::sync::OnceLock;
 
-/// A micro-kernel and the greatest block that it computes.
+/// Micro-kernel and the largest block that it computes.
 #[derive(Debug)]
 pub(crate) struct MicroKernel {
     pub(crate) name: &'static str,
-    /// Greatest number of rows of a block.
+    /// Maximum number of rows of a block.
     pub(crate) rows: usize,
-    /// Greatest number of columns of a block: the width of a panel of packed B.
+    /// Maximum number of columns of a block: the width of a panel of packed B.
     pub(crate) columns: usize,
-    /// Columns of one vector: what a narrow block costs is a multiple of it.
+    /// Columns of one vector: the cost of a narrow block is a multiple of it.
     pub(crate) lanes: usize,
     /// Computes blocks of rows.
     ///
@@ -30,13 +30,13 @@ pub(crate) struct MicroKernel {
 }
 
 impl MicroKernel {
-    /// The fastest kernel that this processor can run.
+    /// Returns the fastest kernel that this processor can run.
     pub(crate) fn best() -> &'static Self {
         static BEST: OnceLock<&MicroKernel> = OnceLock::new();
         BEST.get_or_init(|| Self::available()[0])
     }
 
-    /// All kernels that this processor can run, the fastest first.
+    /// Returns all kernels that this processor can run, the fastest first.
     pub(crate) fn available() -> Vec<&'static Self> {
         let mut kernels = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -52,14 +52,14 @@ impl MicroKernel {
         kernels
     }
 
-    /// All kernels that this processor can run, and kernels of the sizes that others have.
+    /// Returns all kernels that this processor can run, and kernels of other processors' sizes.
     #[cfg(test)]
     pub(crate) fn of_all_sizes() -> Vec<&'static Self> {
         Self::available().into_iter().chain(&super::emulated::KERNELS).collect()
     }
 
-    /// The height of the row blocks into which `rows` rows are cut: as equal as possible, because a low block cannot use
-    /// the arithmetic units fully. Only the last block may be lower.
+    /// Returns the height of the row blocks into which `rows` rows are cut. Heights are as equal as possible, because a
+    /// low block cannot use the arithmetic units fully. Only the last block may be lower.
     pub(crate) fn block_height(&self, rows: usize) -> usize {
         let blocks = rows.div_ceil(self.rows).max(1);
         rows.div_ceil(blocks).max(1)
@@ -109,8 +109,8 @@ mod tests {
                     };
                     assert!((rows - 1) * a_row + (depth - 1) * a_step < a.len());
                     assert!((depth - 1) * b_step + columns <= b.len());
-                    // SAFETY: the greatest offsets into `a` and `b` were checked above, `c` has rows · columns elements,
-                    // and the kernel is available.
+                    // SAFETY: the greatest offsets into `a` and `b` were checked above, `c` has rows · columns
+                    // elements, and the kernel is available.
                     unsafe { (kernel.run)(&block) };
                     let want = (0..rows * columns).map(|at| {
                         let (i, j) = (at / columns, at % columns);

@@ -1,13 +1,14 @@
-//! Products of `f32` matrices: C = A · B with any distances of A's and B's rows and columns, C row-major.
+//! Products of `f32` matrices: C = A · B, with any strides of A and B, and row-major C.
 //!
-//! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Operands that never change are packed
-//! ahead as [`Panels`]. What is in which cache is told in `product`, what is in registers in `micro`, how blocks are computed
-//! in `block`, one text for the instruction sets of `simd`. A product with a vector is limited by memory and has loops of
-//! its own, in `vector`.
+//! [`grid`] cuts C into tiles, which a team computes with [`Product::compute`]. Constant operands are packed in advance
+//! as [`Panels`]. `product` decides what is in which cache, `micro` what is in registers, and `block` computes blocks
+//! with one generic function for the instruction sets of `simd`. A product with a vector is limited by memory and has
+//! its own loops, in `vector`.
 //!
-//! Every element is the sum over consecutive slices of the depth, beginning with a summand if there is one, each slice added up in order in up
-//! to four interleaved chains; where a product is computed in two rounds it is those of one half of the depth and then those of the other. So it
-//! depends on the shape and the processor's instruction set, never on the number of threads.
+//! Every element is the sum over consecutive slices of the depth, beginning with a summand if there is one. Each slice
+//! is summed in order, in up to four interleaved chains. If a product is computed in two rounds, one half of the depth
+//! comes first, then the second half. The result therefore depends on the shape and the processor's instruction set,
+//! never on the number of threads.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -41,38 +42,39 @@ pub(crate) use view::View;
 use crate::cpu::team::Grid;
 pub(crate) use product::even_cut;
 
-/// Greatest number of columns of a tile: its part of B fits half of a second-level cache of 1 MiB.
+/// Maximum columns of a tile: its part of B fits half of an L2 cache of 1 MiB.
 const TILE_COLUMNS: usize = 256;
 
-/// Greatest number of row blocks of a tile.
+/// Maximum row blocks of a tile.
 const TILE_BLOCKS: usize = 16;
 
-/// Elements of A that a tile reads in one sweep, at most, where it packs its part of B: a quarter of a second-level cache of 1 MiB.
+/// Maximum elements of A that a tile reads in one sweep if it packs its part of B: a quarter of an L2 cache of 1 MiB.
 const TILE_LEFT: usize = 1 << 16;
 
 /// Operations below which a tile is not cut further: about ten microseconds of one core.
 const TILE_WORK: usize = 1 << 21;
 
-/// Elements of the matrix that a tile of a product with a vector reads: 256 KiB.
+/// Elements of the matrix that a tile of a matrix-vector product reads: 256 KiB.
 const VECTOR_WORK: usize = 1 << 16;
 
-/// Elements of the result that a tile of a product with a vector has at least: shorter runs of rows come slowly from memory.
+/// Minimum elements of the result in a tile of a matrix-vector product: memory delivers shorter runs of rows slowly.
 const VECTOR_COLUMNS: usize = 512;
 
-/// Tiles beyond which no finer cut is needed to keep a team busy.
+/// Number of tiles from which no finer cut is needed to keep a team busy.
 const ENOUGH_TILES: usize = 32;
 
-/// Rows that take as long to multiply as B takes to be read from memory: fewer rows take as long as so many.
+/// Number of rows that take as long to multiply as B takes to be read from memory. Fewer rows take as long.
 const LEAST_ROWS: usize = 24;
 
-/// The tiles of a stack of `batch` products of these sizes: a function of the sizes alone.
+/// Returns the tiles of a stack of `batch` products of these sizes: a function of the sizes alone.
 pub(crate) fn grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     let height = kernel.block_height(rows);
     let tile_rows = even_cut(rows, TILE_BLOCKS * height, height);
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, height)
 }
 
-/// As [`grid`] of products whose right-hand matrix may be packed tile by tile: tiles are higher, so that little of it is packed again.
+/// Returns the [`grid`] for products whose right-hand matrix may be packed tile by tile. Tiles are higher, so that
+/// little of it is packed again.
 pub(crate) fn given_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     let height = kernel.block_height(rows);
     let least = TILE_BLOCKS * height;
@@ -80,31 +82,31 @@ pub(crate) fn given_grid(kernel: &MicroKernel, batch: usize, rows: usize, column
     refined(kernel, depth, Grid { tile_rows, ..columns_of(kernel, batch, rows, columns) }, least.min(tile_rows))
 }
 
-/// The tiles of a stack of products whose right-hand matrix is costly to write: each is all rows of some columns.
+/// Returns the tiles of products whose right-hand matrix is costly to write: each tile is all rows of some columns.
 pub(crate) fn column_grid(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize, depth: usize) -> Grid {
     refined(kernel, depth, columns_of(kernel, batch, rows, columns), rows.max(1))
 }
 
-/// The tiles of a product that is computed in two rounds, in each of which half of its steps are added up for each half of its rows: none has
-/// rows of both halves, of which the upper has `upper`.
+/// Returns the tiles of a product that is computed in two rounds. Each round sums half of the steps for each half of
+/// the rows. No tile has rows of both halves; the upper half has `upper` rows.
 pub(crate) fn halved_grid(kernel: &MicroKernel, [rows, columns, depth]: [usize; 3], upper: usize) -> Grid {
     let grid = Grid { tile_rows: upper, ..columns_of(kernel, 1, rows, columns) };
     refined(kernel, depth / 2, grid, upper)
 }
 
-/// Whether a product of this depth is added up in several slices.
+/// Whether a product of this depth is summed in several slices.
 pub(crate) fn is_sliced(kernel: &MicroKernel, depth: usize) -> bool {
     product::slice(kernel, depth) < depth
 }
 
-/// Stripes of all rows and as many columns as the cache holds.
+/// Returns stripes of all rows and as many columns as the cache holds.
 fn columns_of(kernel: &MicroKernel, batch: usize, rows: usize, columns: usize) -> Grid {
     let tile_columns = even_cut(columns, TILE_COLUMNS, kernel.columns);
     Grid { batch, rows, columns, tile_rows: rows.max(1), tile_columns }
 }
 
-/// The grid with its tiles halved as long as there are few and each is much work. The longer side is halved, which adds
-/// least to what is read; rows are not cut below `least_rows`, nor fewer columns than two panels have.
+/// Returns the grid with its tiles halved as long as there are few and each is much work. The longer side is halved,
+/// which adds least to the data that is read. Rows are not cut below `least_rows`, and columns not below two panels.
 fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize) -> Grid {
     loop {
         let Grid { tile_rows, tile_columns, .. } = grid;
@@ -124,7 +126,7 @@ fn refined(kernel: &MicroKernel, depth: usize, mut grid: Grid, least_rows: usize
     }
 }
 
-/// The tiles of `batch` products of a matrix of `rows × depth` with a vector, each of whose results is one row.
+/// Returns the tiles of `batch` products of a `rows × depth` matrix with a vector; each result is one row.
 pub(crate) fn vector_grid(batch: usize, rows: usize, depth: usize) -> Grid {
     let most = (VECTOR_WORK / depth.max(1)).max(VECTOR_COLUMNS);
     Grid { batch, rows: 1, columns: rows, tile_rows: 1, tile_columns: even_cut(rows, most, 16) }

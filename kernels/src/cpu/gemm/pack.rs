@@ -1,16 +1,17 @@
 //! Operands copied into the order in which the micro-kernel reads them.
 //!
-//! B is cut into panels as wide as the kernel's blocks and A into blocks of rows as high as them; inside, the elements lie
-//! step by step, so that the kernel reads each with one stream (Goto 2008, section 4). Missing columns are zeros.
+//! B is cut into panels as wide as the kernel's blocks, and A into blocks of rows as high as them. Inside, the elements
+//! lie step by step, so that the kernel reads each with one stream (Goto 2008, section 4). Missing columns are zeros.
 
 use super::transpose::transpose;
 use super::view::View;
 use std::ops::Range;
 
-/// Packed panels to read: panel `p` holds the columns from `p · width` on, step by step. Of a left-hand operand, its rows.
+/// Packed panels for reading. Panel `p` holds the columns from `p · width` on, step by step; for a left-hand operand,
+/// its rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels<'a> {
-    /// The panels, and what lies behind them.
+    /// Panels, and the data after them.
     data: &'a [f32],
     depth: usize,
     columns: usize,
@@ -18,7 +19,8 @@ pub(crate) struct Panels<'a> {
 }
 
 impl<'a> Panels<'a> {
-    /// Panels that were packed into the beginning of `data`; what lies behind them is soon read, as of the next matrix.
+    /// Wraps panels that were packed into the beginning of `data`. The data after them is soon read, for instance as
+    /// the next matrix.
     ///
     /// # Panics
     /// If `data` is too short.
@@ -27,7 +29,7 @@ impl<'a> Panels<'a> {
         Self { data, depth, columns, width }
     }
 
-    /// Elements that the panels of a `depth × columns` matrix take.
+    /// Returns the elements that the panels of a `depth × columns` matrix take.
     pub(crate) fn floats(width: usize, depth: usize, columns: usize) -> usize {
         columns.next_multiple_of(width) * depth
     }
@@ -44,15 +46,16 @@ impl<'a> Panels<'a> {
         self.width
     }
 
-    /// The panel of this column, from this step and this column on, and what follows; nothing beyond the end.
+    /// Returns the panel of this column from this step and this column on, and the data after it; nothing beyond the
+    /// end.
     pub(crate) fn from(&self, step: usize, column: usize) -> &'a [f32] {
         let first = column / self.width * self.width * self.depth + step * self.width + column % self.width;
         &self.data[first.min(self.data.len())..]
     }
 }
 
-/// Copies rows `steps` of the `columns` of `right` into panels of `width` columns, one after the other, each row by row.
-/// Columns are from the first of a panel to the last or to the last of the matrix.
+/// Copies rows `steps` of the `columns` of `right` into panels of `width` columns, panel by panel, each row by row.
+/// Columns reach from the first of a panel to the last of a panel or of the matrix.
 pub(crate) fn pack_panels(
     right: View<'_>,
     steps: Range<usize>,
@@ -80,8 +83,8 @@ pub(crate) fn pack_panels(
     }
 }
 
-/// Copies rows of `columns` elements, of which the first is row `first` of `depth`, into panels of `width` columns. Whole rows one after
-/// the other, because memory gives long runs faster.
+/// Copies rows of `columns` elements into panels of `width` columns; the first is row `first` of `depth`. Whole rows
+/// are copied in order, because memory delivers long runs faster.
 pub(crate) fn pack_rows(rows: &[f32], first: usize, [depth, columns, width]: [usize; 3], panels: &mut [f32]) {
     for (row, step) in rows.chunks_exact(columns).zip(first..) {
         for (part, panel) in row.chunks(width).zip(panels.chunks_mut(depth * width)) {
@@ -92,7 +95,7 @@ pub(crate) fn pack_rows(rows: &[f32], first: usize, [depth, columns, width]: [us
 
 /// Copies `from` and fills the rest with zeros.
 fn copy_padded(from: &[f32], to: &mut [f32]) {
-    // Of a length known ahead, a copy is a few instructions rather than a call.
+    // A copy of constant length is a few instructions instead of a call.
     match (from.len(), to.len()) {
         (48, 48) => to[..48].copy_from_slice(&from[..48]),
         (16, 16) => to[..16].copy_from_slice(&from[..16]),

@@ -1,4 +1,4 @@
-//! The micro-kernel for any processor: blocks of up to 6 × 8, which the compiler turns into the vectors it has.
+//! Micro-kernel for any processor: blocks of up to 6 × 8, which the compiler turns into the vectors of the processor.
 
 use super::block::{Blocks, compute};
 use super::micro::MicroKernel;
@@ -13,7 +13,7 @@ struct Portable;
 
 impl Simd for Portable {
     type Vector = [f32; LANES];
-    /// Their number.
+    /// Number of selected lanes.
     type Mask = usize;
 
     const LANES: usize = LANES;
@@ -30,7 +30,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> [f32; LANES] {
-        // SAFETY: the caller's, as in all functions below.
+        // SAFETY: the caller's promise, as in all functions below.
         unsafe { from.cast::<[f32; LANES]>().read() }
     }
 
@@ -76,7 +76,7 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn multiply_add(a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
-        // One instruction where every processor of the architecture has it; else `mul_add` would be a call.
+        // A single instruction if every processor of the architecture has it; else `mul_add` would be a call.
         if cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
             from_fn(
                 #[inline(always)]
@@ -109,9 +109,9 @@ impl Simd for Portable {
 }
 
 /// # Safety
-/// As [`MicroKernel::run`] says.
+/// The promises of [`MicroKernel::run`].
 unsafe fn run(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         match blocks.whole {
             true => by_rows::<true>(blocks),
@@ -121,9 +121,9 @@ unsafe fn run(blocks: &Blocks) {
 }
 
 /// # Safety
-/// As [`run`].
+/// The promises of [`run`].
 unsafe fn by_rows<const WHOLE: bool>(blocks: &Blocks) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         match blocks.rows {
             1 => compute::<Portable, 1, 1, 1, WHOLE>(blocks),

@@ -1,9 +1,13 @@
-//! One tile of a matrix product, block by block so that every operand is read from a near cache.
+//! One tile of a matrix product, block by block, so that every operand is read from a fast cache.
 //!
-//! Loops, outermost first: slices of the depth; panels of columns, whose parts of B together fill at most half of the
-//! second-level cache; blocks of rows, which all multiply one panel in one call of the micro-kernel (Goto 2008, section
-//! 4, with the two inner loops exchanged). An affine finish enters the sums of the first and of the last slice in registers,
-//! any other is applied to rows when the tile is complete.
+//! The loops, outermost first, are over:
+//! 1. Slices of the depth.
+//! 2. Panels of columns, whose parts of B together fill at most half of the L2 cache.
+//! 3. Blocks of rows, which all multiply one panel in one call of the micro-kernel (Goto 2008, section 4, with the two
+//!    inner loops exchanged).
+//!
+//! An affine finish changes the sums of the first and of the last slice in registers. Any other finish is applied to
+//! rows when the tile is complete.
 
 use super::block::{Ahead, Blocks, LINE};
 use super::finish::Finish;
@@ -13,52 +17,53 @@ use super::view::View;
 use crate::cpu::team::{Tile, with_workspace};
 use std::ops::Range;
 
-/// Most steps of the depth that are added up in one sweep over a tile.
+/// Maximum steps of the depth that are summed in one sweep over a tile.
 const SLICE: usize = 384;
 
-/// Elements of a panel's part of one slice, at most: three quarters of a first-level cache of 48 KiB. A smaller cache was not tried with wide panels.
+/// Maximum elements of a panel's part of one slice: three quarters of an L1 cache of 48 KiB. A smaller cache was not
+/// tried with wide panels.
 const PANEL: usize = 9 << 10;
 
-/// Fewer blocks of rows than this are computed before memory has answered.
+/// Number of row blocks below which a panel is finished before memory has answered.
 const FEW: usize = 4;
 
-/// Sets of the first-level cache over which rows spread so far that they are read as fast as copies of them.
+/// Number of L1 cache sets from which rows are spread widely enough to be read as fast as copies.
 const SPREAD: usize = 4;
 
-/// Steps of each slice of the depth, of which the last may have fewer.
+/// Returns the steps of each slice of the depth; the last slice may have fewer.
 pub(super) fn slice(kernel: &MicroKernel, depth: usize) -> usize {
     even_cut(depth, SLICE.min(PANEL / kernel.columns), 1)
 }
 
-/// The left-hand operand of a product.
+/// Left-hand operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Left<'a> {
-    /// As it lies in memory.
+    /// Matrix in memory.
     View(View<'a>),
     Packed(Panels<'a>),
 }
 
-/// The right-hand operand of a product.
+/// Right-hand operand of a product.
 #[derive(Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// As it lies in memory: read in place, or copied tile by tile.
+    /// Matrix in memory, read in place or copied tile by tile.
     View(View<'a>),
     Packed(Panels<'a>),
     Source(&'a dyn PanelSource),
 }
 
-/// A matrix that writes its panels when they are needed.
+/// Matrix that writes its panels when they are needed.
 pub(crate) trait PanelSource: Sync {
     fn depth(&self) -> usize;
 
     fn columns(&self) -> usize;
 
-    /// Writes rows `steps` and columns `first..first + width` to `panel`, row by row; what lies beyond the matrix is not
-    /// read.
+    /// Writes rows `steps` and columns `first..first + width` to `panel`, row by row; columns beyond the matrix are not
+    /// read later.
     fn pack(&self, steps: Range<usize>, first: usize, width: usize, panel: &mut [f32]);
 }
 
-/// A product of two matrices, of which tiles can be computed.
+/// Product of two matrices whose tiles can be computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Product<'a> {
     kernel: &'static MicroKernel,
@@ -66,7 +71,7 @@ pub(crate) struct Product<'a> {
     right: Right<'a>,
 }
 
-/// Elements at two distances: (i, j) of an operand's part at `i · first + j · second`.
+/// Elements with two strides: (i, j) of an operand's part is at `i · first + j · second`.
 #[derive(Clone, Copy)]
 struct Strided<'a> {
     data: &'a [f32],
@@ -74,30 +79,30 @@ struct Strided<'a> {
     second: usize,
 }
 
-/// What one call of a micro-kernel reads.
+/// Data that one call of a micro-kernel reads.
 struct Operands<'a> {
     /// Element (i, p) of the first block.
     left: Strided<'a>,
-    /// Elements from block to block.
+    /// Distance in elements from block to block.
     distance: usize,
     /// Element (p, j).
     right: Strided<'a>,
-    /// Whether the rows of the right-hand operand's part go on to the end of the panel.
+    /// Whether the rows of the right-hand operand's part continue to the end of the panel.
     padded: bool,
     ahead: Ahead,
 }
 
-/// Some steps of the depth, which are added up slice by slice.
+/// Steps of the depth that are summed slice by slice.
 #[derive(Clone, Debug)]
 pub(crate) struct Sweep {
     pub(crate) steps: Range<usize>,
-    /// Whether the sums begin with them, or are those that a sweep before has left in C.
+    /// Whether the sums begin with these steps, or continue those that an earlier sweep left in C.
     pub(crate) begins: bool,
-    /// Whether the sums are complete then, and finished.
+    /// Whether the sums are complete after these steps, and are finished.
     pub(crate) ends: bool,
 }
 
-/// What is special of the first and the last slice.
+/// Special treatment of the first and the last slice.
 #[derive(Clone, Copy)]
 struct Ends<'a> {
     first: bool,
@@ -107,7 +112,7 @@ struct Ends<'a> {
 
 impl<'a> Product<'a> {
     /// # Panics
-    /// If the operands' depths differ, or one was packed for another kernel.
+    /// If the operands' depths differ, or one of them was packed for another kernel.
     pub(crate) fn new(kernel: &'static MicroKernel, left: Left<'a>, right: Right<'a>) -> Self {
         assert_eq!(left.depth(), right.depth(), "the operands of a product have different depths");
         let fits = match right {
@@ -119,8 +124,8 @@ impl<'a> Product<'a> {
     }
 
     /// Computes the elements of C in `tile` and finishes them. The first row of the tile is a multiple of the
-    /// [block height](MicroKernel::block_height) of the product's rows, its first column one of the kernel's columns, or of its lanes if the
-    /// tile lies within a panel.
+    /// [block height](MicroKernel::block_height) of the product's rows. Its first column is a multiple of the kernel's
+    /// columns, or of its lanes if the tile lies within a panel.
     ///
     /// # Panics
     /// If the tile lies outside of the product, or does not begin at a block.
@@ -128,10 +133,11 @@ impl<'a> Product<'a> {
         self.sweep(tile, &Sweep { steps: 0..self.left.depth(), begins: true, ends: true }, finish);
     }
 
-    /// As [`compute`](Self::compute), for some steps of the depth.
+    /// Computes like [`compute`](Self::compute), for some steps of the depth.
     ///
     /// # Panics
-    /// As there, or if the product has not these steps.
+    /// If the tile lies outside of the product or does not begin at a block, or if the product does not have these
+    /// steps.
     pub(crate) fn sweep(&self, tile: &mut Tile<'_, f32>, sweep: &Sweep, finish: Finish<'_>) {
         let (rows, columns, depth) = (self.left.rows(), self.right.columns(), self.left.depth());
         let Range { start: from, end: to } = sweep.steps;
@@ -146,7 +152,7 @@ impl<'a> Product<'a> {
         let copied = if self.copies_rows(tile.columns.len()) { tile.rows.len() * row_distance(slice) } else { 0 };
         with_workspace(packed + copied, |workspace| {
             let (panels, copies) = workspace.split_at_mut(packed);
-            // A product of no depth is zero, which is finished too.
+            // A product of depth 0 is zero, and is finished too.
             for start in (from..to.max(from + 1)).step_by(slice) {
                 let steps = start..to.min(start + slice);
                 let ends =
@@ -169,7 +175,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Stores the first slice of all steps of a sweep, or adds a later one to what is there.
+    /// Stores the first slice of a sweep, or adds a later slice to C.
     fn add_slice(
         &self,
         tile: &mut Tile<'_, f32>,
@@ -196,12 +202,14 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// What is fetched while the panel of these columns of the tile is multiplied, some of it by each block: of a packed B, which usually comes
-    /// from memory, the next panel, the first one of the next slice, or, behind the last one, that of the matrix that follows; of one that is read where it is the
-    /// rows of the next panel; of one
-    /// that is packed tile by tile a part of what will be packed next. That the next tile is the one to the right is a guess, which is right
-    /// where a tile has all rows.
-    /// C's lines are fetched from further away where a panel has few blocks.
+    /// Returns the memory to prefetch while the panel of these columns is multiplied; each block prefetches a part of
+    /// it.
+    ///
+    /// A packed B usually comes from memory. Its next panel is prefetched, then the first panel of the next slice, and
+    /// after the last slice the panel of the next matrix. If B is read in place, the rows of the next panel are
+    /// prefetched. If B is packed tile by tile, a part of the data that is packed next is prefetched. The next tile is
+    /// assumed to be the one to the right, which is true if a tile has all rows. C's lines are prefetched from further
+    /// away if a panel has few blocks.
     fn ahead(
         &self,
         tile: &mut Tile<'_, f32>,
@@ -212,7 +220,7 @@ impl<'a> Product<'a> {
     ) -> Ahead {
         let (width, end) = (self.kernel.columns, panel.end);
         let columns = width * if blocks < FEW { 3 } else { 1 };
-        // An address that has no page would be looked for with each step.
+        // The address must be in a mapped page: otherwise each step would search for the page.
         let nothing = Ahead { data: tile.as_mut_ptr(), step: 0, block: 0, last: 0, columns };
         let within = end < tile.columns.len();
         let (row, column) = match self.right {
@@ -231,7 +239,7 @@ impl<'a> Product<'a> {
                 }
             }
             Right::View(view) if view.column_stride() == 1 && column < view.columns() => {
-                // One line more than the columns fill, as rows begin within lines.
+                // One more line than the columns fill, as rows begin within lines.
                 let (first, lines) = if in_place {
                     (0, width.div_ceil(LINE) + 1)
                 } else {
@@ -246,7 +254,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Copies the tile's rows of A for some steps, unless they are read where they are.
+    /// Copies the tile's rows of A for some steps, unless they are read in place.
     fn copy_rows(&self, rows: Range<usize>, steps: &Range<usize>, copies: &mut [f32]) {
         if let Left::View(view) = self.left {
             for (row, copy) in rows.zip(copies.chunks_mut(row_distance(steps.len()))) {
@@ -255,7 +263,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Packs the tile's panels of B for some steps, unless B is read where it is.
+    /// Packs the tile's panels of B for some steps, unless B is read in place.
     fn pack_columns(&self, columns: Range<usize>, steps: &Range<usize>, panels: &mut [f32]) {
         let width = self.kernel.columns;
         if panels.is_empty() || steps.is_empty() {
@@ -272,8 +280,8 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// The blocks of A from row `top` of the tile on for some steps: element (i, p) of the first, and the distance to the
-    /// next.
+    /// Returns the blocks of A from row `top` of the tile on for some steps: element (i, p) of the first block, and the
+    /// distance to the next.
     fn left_block<'b>(&self, first: usize, top: usize, steps: &Range<usize>, copies: &'b [f32]) -> (Strided<'b>, usize)
     where
         'a: 'b,
@@ -295,7 +303,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// A panel of the tile's columns of B for some steps: element (p, j).
+    /// Returns a panel of the tile's columns of B for some steps: element (p, j).
     fn right_panel<'b>(&self, start: usize, first: usize, steps: &Range<usize>, panels: &'b [f32]) -> Strided<'b>
     where
         'a: 'b,
@@ -310,8 +318,8 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Whether B is read where it is: it is packed, or its rows are contiguous and packing would not pay, because few
-    /// blocks of rows read it or the rows do not all fall into the same few sets of the first-level cache.
+    /// Whether B is read in place: it is packed, or its rows are contiguous and packing would not pay. Packing does not
+    /// pay if few blocks of rows read B, or if its rows do not all fall into the same few sets of the L1 cache.
     fn in_place(&self, rows: usize) -> bool {
         match self.right {
             Right::Packed(_) => true,
@@ -323,8 +331,7 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Whether blocks of A are copied before use: where many panels read rows that fall into the same sets of the
-    /// first-level cache.
+    /// Whether blocks of A are copied before use: many panels read rows that fall into the same sets of the L1 cache.
     fn copies_rows(&self, columns: usize) -> bool {
         match self.left {
             Left::Packed(_) => false,
@@ -380,8 +387,8 @@ impl Right<'_> {
     }
 }
 
-/// Runs the micro-kernel on blocks of rows and a panel of columns of the tile, having checked that all it touches is
-/// there. Blocks are told by the first row, their number and their height.
+/// Runs the micro-kernel on blocks of rows and a panel of columns of the tile, after checking that all data exists.
+/// `blocks` holds the first row, the number of blocks and their height.
 fn run_blocks(
     kernel: &MicroKernel,
     operands: &Operands<'_>,
@@ -426,29 +433,30 @@ fn run_blocks(
         change: affine.filter(|_| ends.last).map(|affine| affine.change(place, size)),
         ahead,
     };
-    // SAFETY: the last elements read of both operands were shown above to lie in their slices, which were made from
-    // matrices whose extent is known not to overflow, and those of the affine function's operands when these parts of
-    // them were made; the rows and columns of C lie in the tile, to which access is exclusive; the kernel is one of those
-    // that this processor can run, the only ones there are.
+    // SAFETY: the checks above show that the last elements read of both operands lie in their slices, which were made
+    // from matrices whose extent is known not to overflow. The operands of the affine function were checked when these
+    // parts of them were made. The rows and columns of C lie in the tile, to which access is exclusive. This processor
+    // can run the kernel, as it can all kernels that exist.
     unsafe { (kernel.run)(&blocks) };
 }
 
-/// The size of pieces into which `length` is cut: at most about `most`, nearly equal, a multiple of `unit`, not 0.
+/// Returns the size of pieces into which `length` is cut: at most about `most`, nearly equal, a multiple of `unit`, not
+/// 0.
 pub(crate) fn even_cut(length: usize, most: usize, unit: usize) -> usize {
     let pieces = length.div_ceil(most).max(1);
     length.div_ceil(pieces).next_multiple_of(unit).max(unit)
 }
 
-/// The distance of copied rows: such that neighbouring ones fall into different sets of the first-level cache.
+/// Returns the distance of copied rows, such that neighbours fall into different sets of the L1 cache.
 fn row_distance(length: usize) -> usize {
     length.next_multiple_of(16) | 16
 }
 
-/// The number of different sets, of the 64 of a typical first-level cache, into which the first elements of many rows
-/// fall that are `stride` elements apart.
+/// Returns the number of different sets, of the 64 of a typical L1 cache, into which the first elements of rows fall
+/// that are `stride` elements apart.
 fn cache_sets(stride: usize) -> usize {
     let bytes = stride.wrapping_mul(size_of::<f32>());
-    // The largest power of two that divides the distance.
+    // Largest power of two that divides the distance.
     let granularity = 1usize << bytes.trailing_zeros().min(12);
     (4096 / granularity).min(64)
 }

@@ -1,27 +1,27 @@
-//! What micro-kernels ask of an instruction set.
+//! Instructions that micro-kernels need of an instruction set.
 
-/// The vectors of one instruction set. Everything is `#[inline(always)]`, so that it becomes single instructions inside
-/// of functions that enable the set.
+/// Vectors of one instruction set. Everything is `#[inline(always)]`, so that it becomes single instructions inside
+/// functions that enable the set.
 ///
 /// # Safety
-/// All functions: the processor has the instruction set. Those that take a pointer: the elements that they read or write
-/// are valid for that, a masked one's those that the mask selects.
+/// For all functions, the processor must have the instruction set. Functions that take a pointer read or write elements
+/// there, which must be valid for that; a masked function touches only those that the mask selects.
 pub(super) trait Simd {
     type Vector: Copy;
-    /// The first lanes of a vector, at least one.
+    /// Mask of the first lanes of a vector, at least one.
     type Mask: Copy;
 
-    /// Elements of a vector.
+    /// Number of elements of a vector.
     const LANES: usize;
 
-    /// The mask of the first `lanes` lanes.
+    /// Returns the mask of the first `lanes` lanes.
     unsafe fn mask(lanes: usize) -> Self::Mask;
 
     unsafe fn splat(value: f32) -> Self::Vector;
 
     unsafe fn load(from: *const f32) -> Self::Vector;
 
-    /// Lanes beyond the mask are 0.
+    /// Loads the lanes of the mask; lanes beyond the mask are 0.
     unsafe fn load_masked(from: *const f32, mask: Self::Mask) -> Self::Vector;
 
     unsafe fn store(to: *mut f32, vector: Self::Vector);
@@ -32,15 +32,15 @@ pub(super) trait Simd {
 
     unsafe fn multiply(a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
-    /// `a · b + c`, rounded once where the set can.
+    /// Returns `a · b + c`, rounded once if the set can.
     unsafe fn multiply_add(a: Self::Vector, b: Self::Vector, c: Self::Vector) -> Self::Vector;
 
-    /// `value`, or the bound that it lies beyond; NaN stays.
+    /// Returns `value`, or the bound that it exceeds; NaN stays NaN.
     unsafe fn clamp(value: Self::Vector, least: Self::Vector, greatest: Self::Vector) -> Self::Vector;
 
-    /// Asks for the cache line of any address to be brought into the first-level cache.
+    /// Prefetches the cache line of any address into the L1 cache.
     unsafe fn prefetch(address: *const f32);
 
-    /// The same, into the second-level cache.
+    /// Prefetches the cache line of any address into the L2 cache.
     unsafe fn prefetch_far(address: *const f32);
 }

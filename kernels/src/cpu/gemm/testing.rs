@@ -1,4 +1,5 @@
-//! What the tests of products and convolutions share: inputs, a way to run a kernel, an epilogue by its definition.
+//! Shared code of the tests of products and convolutions: inputs, runs of a kernel, and epilogues with their
+//! definition.
 
 use crate::cpu::testing::run_kernel;
 pub(crate) use crate::cpu::testing::spec;
@@ -9,7 +10,7 @@ use crate::tensor::Tensor;
 use arbtest::arbitrary::{Result, Unstructured};
 use std::sync::LazyLock;
 
-/// A tensor of values between −1 and 1 that look random.
+/// Returns a tensor of pseudo-random values between −1 and 1.
 pub(crate) fn tensor(dims: &[usize], seed: usize) -> Tensor {
     let value = |i: usize| ((i + 1).wrapping_mul(seed * 2 + 2_654_435_761) >> 9) as u16 as f32 / 32768.0 - 1.0;
     let spec = spec(dims);
@@ -17,7 +18,7 @@ pub(crate) fn tensor(dims: &[usize], seed: usize) -> Tensor {
     Tensor::from_elements(spec.shape, &values).expect("as many values")
 }
 
-/// Gives a kernel the constants that it wants packed.
+/// Passes a kernel the constants that it needs packed.
 pub(crate) fn keep(kernel: &mut dyn CpuKernel, inputs: &[Tensor]) {
     crate::cpu::pack(kernel, |input| Some(inputs[input].bytes()));
 }
@@ -28,7 +29,7 @@ pub(crate) fn run(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Tensor], te
     made[0].elements().expect("f32").to_vec()
 }
 
-/// As [`run`], by teams of 1, 2 and 4 threads, whose results must be the same bits.
+/// Runs like [`run`], by teams of 1, 2, 3 and 8 threads, whose results must have the same bits.
 pub(crate) fn run_by_teams(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Tensor]) -> Vec<f32> {
     static TEAMS: LazyLock<[Team; 4]> = LazyLock::new(|| [1, 2, 3, 8].map(|threads| Team::new(threads, |_| {})));
     let [alone, others @ ..] = TEAMS.each_ref().map(|team| run(kernel, node, inputs, team));
@@ -39,9 +40,9 @@ pub(crate) fn run_by_teams(kernel: &dyn CpuKernel, node: &NodeSpec, inputs: &[Te
     alone
 }
 
-/// Requires each element to be as near to its definition as the rounding of its terms allows.
+/// Checks that each element is as near to its definition as the rounding of its terms allows.
 ///
-/// `wanted` gives for an element of the output its value before the epilogue and the sum of its terms' magnitudes.
+/// `wanted` returns, for an element of the output, its value before the epilogue and the sum of its terms' magnitudes.
 pub(crate) fn require_close(
     node: &NodeSpec,
     inputs: &[Tensor],
@@ -93,8 +94,8 @@ fn evaluate(expression: &Expression, mut registers: Vec<f64>) -> f64 {
     registers[registers.len() - 1]
 }
 
-/// One of the epilogues that networks have, with the shapes of its operands beside the element: none, a bias, a bias and
-/// a rectifier, a residual, a bias and a clamp, x · sigmoid(x).
+/// Returns an epilogue that networks have, with the shapes of its further operands: none, a bias, a bias and a
+/// rectifier, a residual, a bias and a clamp, or x · sigmoid(x).
 ///
 /// `bias` is the shape of an operand that is broadcast.
 pub(crate) fn epilogue(

@@ -1,7 +1,7 @@
-//! Transposition of a matrix in memory, by blocks of 8 × 8 in vector registers where the processor has them.
+//! Transposition of a matrix in memory, by blocks of 8 × 8 in vector registers if the processor has them.
 
 /// Writes element (i, j) of `source`, at `i · strides.0 + j · strides.1`, for `i < size.0` and `j < size.1`, to
-/// `target[j · width + i]`. Other elements of `target` stay.
+/// `target[j · width + i]`. The remaining elements of `target` stay.
 ///
 /// # Panics
 /// If an element lies outside of its slice.
@@ -21,7 +21,8 @@ pub(crate) fn transpose(
     #[cfg(target_arch = "x86_64")]
     if strides.1 == 1 && rows >= 8 && columns >= 8 && crate::cpu::features::has!("avx") {
         let (whole_rows, whole_columns) = (rows / 8 * 8, columns / 8 * 8);
-        // SAFETY: AVX is there, and the last element of the whole blocks was shown above to lie within both slices.
+        // SAFETY: the processor has AVX, and the check above shows that the last element of the whole blocks lies
+        // within both slices.
         unsafe { x86::blocks(source, strides.0, (whole_rows, whole_columns), target, width) };
         plain(source, strides, (0..whole_rows, whole_columns..columns), target, width);
         plain(source, strides, (whole_rows..rows, 0..columns), target, width);
@@ -32,7 +33,7 @@ pub(crate) fn transpose(
 
 type Ranges = (std::ops::Range<usize>, std::ops::Range<usize>);
 
-/// The part of the transposition at these rows and columns, one element at a time.
+/// Transposes the part at these rows and columns, one element at a time.
 fn plain(source: &[f32], strides: (usize, usize), (rows, columns): Ranges, target: &mut [f32], width: usize) {
     for j in columns {
         for i in rows.clone() {
@@ -59,7 +60,7 @@ mod x86 {
     ) {
         for i in (0..rows).step_by(8) {
             for j in (0..columns).step_by(8) {
-                // SAFETY: the block's last element (i + 7, j + 7) is at most that of all.
+                // SAFETY: the block's last element (i + 7, j + 7) is not after the last element of all.
                 unsafe {
                     block(source.as_ptr().add(i * stride + j), stride, target.as_mut_ptr().add(j * width + i), width)
                 };
@@ -75,7 +76,7 @@ mod x86 {
     #[target_feature(enable = "avx")]
     unsafe fn block(source: *const f32, stride: usize, target: *mut f32, width: usize) {
         for h in 0..2 {
-            // Four elements of four rows, and beside them the same of the four rows below.
+            // Four elements of four rows, and next to them those of the four rows below.
             let mut rows = [_mm256_setzero_ps(); 4];
             for (i, row) in rows.iter_mut().enumerate() {
                 // SAFETY: four elements of row i and of row i + 4, from column 4h on.

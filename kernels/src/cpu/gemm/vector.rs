@@ -1,4 +1,4 @@
-//! The product of a matrix and a vector, which takes as long as the matrix takes to be read.
+//! Product of a matrix and a vector, which takes as long as reading the matrix.
 
 use super::view::View;
 use crate::cpu::vector::{Isa, Loop, vectorised};
@@ -9,7 +9,7 @@ const CHAINS: usize = 32;
 /// Rows of the matrix that are read at once, because memory serves several streams faster than one.
 const TOGETHER: usize = 4;
 
-/// Elements of the result that stay in the first-level cache while the matrix's rows are added to them.
+/// Elements of the result that stay in the L1 cache while the matrix's rows are added to them.
 const RUN: usize = 1024;
 
 /// Whether [`matrix_vector`] can read this matrix.
@@ -20,7 +20,7 @@ pub(crate) fn is_readable(matrix: View<'_>) -> bool {
 /// Computes rows `first..first + out.len()` of `matrix · vector`. One of the matrix's strides is 1.
 ///
 /// # Panics
-/// If the sizes do not go together, or both strides differ from 1.
+/// If the sizes do not fit together, or both strides differ from 1.
 pub(crate) fn matrix_vector(matrix: View<'_>, vector: &[f32], first: usize, out: &mut [f32]) {
     assert!(matrix.columns() == vector.len() && first + out.len() <= matrix.rows(), "sizes of a matrix-vector product");
     assert!(is_readable(matrix), "neither the rows nor the columns are contiguous");
@@ -35,7 +35,7 @@ pub(crate) fn matrix_vector(matrix: View<'_>, vector: &[f32], first: usize, out:
     }
 }
 
-/// The dot products of rows with one vector.
+/// Dot products of rows with one vector.
 struct Dots<'a> {
     rows: View<'a>,
     vector: &'a [f32],
@@ -59,7 +59,8 @@ impl Loop for Dots<'_> {
     }
 }
 
-/// The dot products of four rows with one vector, all of equal length: of whole blocks, of smaller ones, of the rest.
+/// Returns the dot products of four rows with one vector, all of equal length: first whole blocks, then smaller blocks,
+/// then the rest.
 #[inline(always)]
 fn dots<I: Isa>(rows: [&[f32]; TOGETHER], vector: &[f32]) -> [f32; TOGETHER] {
     let (blocks, tail) = vector.split_at(vector.len() / CHAINS * CHAINS);
@@ -71,12 +72,12 @@ fn dots<I: Isa>(rows: [&[f32]; TOGETHER], vector: &[f32]) -> [f32; TOGETHER] {
     std::array::from_fn(|i| sums[i] + small[i] + last[i])
 }
 
-/// The dot products of the first elements of four rows with a vector, whose length is a multiple of `WIDTH`, in as many
-/// chains.
+/// Returns the dot products of the first elements of four rows with a vector, in `WIDTH` chains. The vector's length is
+/// a multiple of `WIDTH`.
 #[inline(always)]
 fn block_dots<I: Isa, const WIDTH: usize>(rows: [&[f32]; TOGETHER], vector: &[f32]) -> [f32; TOGETHER] {
     let [a, b, c, d] = rows.map(|row| row.as_chunks::<WIDTH>().0);
-    // One array a row, which the compiler keeps in registers; it would not keep an array of arrays there.
+    // The compiler keeps one array per row in registers; it would not do so with an array of arrays.
     let [mut of_a, mut of_b, mut of_c, mut of_d] = [[0f32; WIDTH]; TOGETHER];
     for ((((x, a), b), c), d) in vector.as_chunks::<WIDTH>().0.iter().zip(a).zip(b).zip(c).zip(d) {
         for i in 0..WIDTH {
@@ -89,7 +90,7 @@ fn block_dots<I: Isa, const WIDTH: usize>(rows: [&[f32]; TOGETHER], vector: &[f3
     [pairwise_sum(of_a), pairwise_sum(of_b), pairwise_sum(of_c), pairwise_sum(of_d)]
 }
 
-/// The sum of all chains, first of every eighth, then of those pairwise.
+/// Returns the sum of all chains: first of every eighth, then of the results pairwise.
 #[inline(always)]
 fn pairwise_sum<const WIDTH: usize>(sums: [f32; WIDTH]) -> f32 {
     let mut eight = [0.0; 8];
@@ -100,7 +101,7 @@ fn pairwise_sum<const WIDTH: usize>(sums: [f32; WIDTH]) -> f32 {
     (a + c) + (b + d)
 }
 
-/// `out = Σ factor · column`, over a run of elements.
+/// Linear combination `out = Σ factor · column`, over a run of elements.
 struct Combination<'a> {
     columns: View<'a>,
     factors: &'a [f32],

@@ -1,7 +1,7 @@
-//! A matrix inside a slice, with any distance of its rows and columns.
+//! Matrix inside a slice, with any strides of its rows and columns.
 
-/// A matrix to read. Element (i, j) is `data[i · row_stride + j · column_stride]`, which lies within the data for every
-/// row and column.
+/// Matrix for reading. Element (i, j) is `data[i · row_stride + j · column_stride]`, which lies within the data for
+/// every row and column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     data: &'a [f32],
@@ -12,7 +12,7 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// A row-major matrix of `rows × columns`, or its transpose stored row by row if `transposed`.
+    /// Views a row-major matrix of `rows × columns`, or its transpose stored row by row if `transposed`.
     ///
     /// # Panics
     /// If `data` is too short.
@@ -21,7 +21,7 @@ impl<'a> View<'a> {
         Self::with_strides(data, rows, columns, strides)
     }
 
-    /// A matrix whose rows and columns have these distances, in elements.
+    /// Views a matrix whose rows and columns have these strides, in elements.
     ///
     /// # Panics
     /// If `data` is too short.
@@ -48,12 +48,12 @@ impl<'a> View<'a> {
         self.columns
     }
 
-    /// Distance of neighbouring rows in elements.
+    /// Returns the distance of neighbouring rows in elements.
     pub(crate) fn row_stride(&self) -> usize {
         self.row_stride
     }
 
-    /// Distance of neighbouring columns in elements.
+    /// Returns the distance of neighbouring columns in elements.
     pub(crate) fn column_stride(&self) -> usize {
         self.column_stride
     }
@@ -63,7 +63,7 @@ impl<'a> View<'a> {
         Self { data, rows: columns, columns: rows, row_stride: column_stride, column_stride: row_stride }
     }
 
-    /// The data from element (i, j) on; nothing if there is no such element.
+    /// Returns the data from element (i, j) on; nothing if there is no such element.
     pub(crate) fn from(&self, row: usize, column: usize) -> &'a [f32] {
         if row < self.rows && column < self.columns {
             &self.data[row * self.row_stride + column * self.column_stride..]

@@ -1,4 +1,4 @@
-//! Blocks of products of 8-bit integers: B in panels of [`PANEL`] columns, four steps of a column beside each other.
+//! Blocks of products of 8-bit integers: B in panels of [`PANEL`] columns, four steps of a column next to each other.
 
 #[cfg(target_arch = "x86_64")]
 use super::x86;
@@ -11,16 +11,16 @@ pub(super) const ROWS: usize = 8;
 /// Columns of a panel.
 pub(in crate::cpu) const PANEL: usize = 48;
 
-/// The sums of a block.
+/// Sums of a block.
 pub(super) type Block = [[i32; PANEL]; ROWS];
 
-/// Bytes of a panel.
+/// Returns the bytes of a panel.
 pub(in crate::cpu) fn panel_bytes(depth: usize) -> usize {
     depth.next_multiple_of(4) * PANEL
 }
 
-/// Packs whole rows of a matrix of `depth × columns` numbers, the first of which is row `step`; all of them are moved by 128 if `flip`. What
-/// no row fills is left as it is. O(bytes).
+/// Packs whole rows of a matrix of `depth × columns` numbers; the first is row `step`. 128 is added to all numbers if
+/// `flip`. Bytes that no row fills stay unchanged. O(bytes).
 pub(in crate::cpu) fn pack(raw: &[u8], step: usize, [depth, columns]: [usize; 2], flip: bool, packed: &mut [u8]) {
     let mask = if flip { 0x80 } else { 0 };
     for (row, step) in raw.chunks_exact(columns).zip(step..) {
@@ -33,7 +33,7 @@ pub(in crate::cpu) fn pack(raw: &[u8], step: usize, [depth, columns]: [usize; 2]
     }
 }
 
-/// How blocks are computed.
+/// Instructions that compute blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dots {
     /// AVX-512 with dot products of four bytes.
@@ -46,12 +46,12 @@ pub(super) enum Dots {
 }
 
 impl Dots {
-    /// The fastest.
+    /// Returns the fastest instructions of this processor.
     pub(super) fn best() -> Self {
         Self::available()[0]
     }
 
-    /// Those that this processor has, the fastest first.
+    /// Returns all instructions of this processor, the fastest first.
     pub(super) fn available() -> Vec<Self> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -67,14 +67,15 @@ impl Dots {
         all
     }
 
-    /// Rows of A, one or [`ROWS`], whose length is a multiple of 4, times a panel of `width` columns, a multiple of 16: writes as much of the
-    /// block. One of both has numbers with a sign: A if `signed`.
+    /// Multiplies rows of A, one or [`ROWS`], by a panel of `width` columns, and writes this part of the block. The
+    /// length of rows is a multiple of 4, and `width` one of 16. One of the two operands has signed numbers: A if
+    /// `signed`.
     pub(super) fn of(self, rows: &[u8], panel: &[u8], [count, width]: [usize; 2], signed: bool, block: &mut Block) {
         let quads = panel.len() / (4 * width);
         assert!(matches!(count, 1 | ROWS) && matches!(width, 16 | 32 | PANEL), "blocks of whole registers");
         assert!(rows.len() == count * quads * 4 && panel.len() == quads * 4 * width, "rows as deep as their panel");
         match (self, signed) {
-            // SAFETY: only what the processor has is made; the sizes were checked.
+            // SAFETY: only instructions of this processor are constructed; the sizes were checked.
             #[cfg(target_arch = "x86_64")]
             (Self::Vnni, true) => unsafe { x86::vnni::<true>(rows, panel, [count, width, quads], block) },
             // SAFETY: as above.

@@ -1,7 +1,8 @@
 //! Convolutions of 8-bit integers: the filters of a group times the windows of an image.
 //!
-//! With the image's numbers a moved by o to have no sign, and a filter's b moved by −m to have one, `Σ (a − o) (b + m − z)` is
-//! `Σ a b − (z − m) (Σ a − o · depth) − o Σ b`: the last sum is of the filter alone, and the one before it is computed where `z ≠ m`.
+//! The image's numbers a are shifted by o to be unsigned, and a filter's numbers b by −m to be signed. Then
+//! `Σ (a − o) (b + m − z)` is `Σ a b − (z − m) (Σ a − o · depth) − o Σ b`. The last sum depends on the filter alone,
+//! and the sum before it is needed only if `z ≠ m`.
 
 use super::block::{Dots, PANEL, ROWS};
 use super::depthwise;
@@ -19,13 +20,13 @@ use crate::shape::Shape;
 use crate::tensor::Buffer;
 use std::sync::Arc;
 
-/// Products of a tile, about: its windows are packed in much less time.
+/// Approximate products of a tile: its windows are packed in much less time.
 const TILE_PRODUCTS: usize = 1 << 22;
 
-/// Filters of a tile where there are few tiles.
+/// Filters of a tile if there are few tiles.
 const TILE_FILTERS: usize = 8 * ROWS;
 
-/// Tiles that keep a team busy.
+/// Number of tiles that keep a team busy.
 const ENOUGH_TILES: usize = 16;
 
 pub(in crate::cpu) fn prepare(
@@ -54,9 +55,9 @@ pub(super) fn prepare_for(
 struct Kernel {
     dots: Dots,
     geometry: Geometry,
-    /// What the image's numbers are moved by.
+    /// Shift of the image's numbers, o.
     offset: u8,
-    /// What the filters' numbers are moved by, less.
+    /// Negative shift of the filters' numbers, m.
     moved: u8,
     border: u8,
     zero_points: bool,
@@ -74,7 +75,7 @@ impl Kernel {
     ) -> Result<Self, KernelError> {
         let (batch, rows, columns) = (geometry.images * geometry.group, geometry.group_maps(), geometry.pixels());
         let depth = geometry.depth();
-        // All that is computed from the sizes below is at most this, which fits the address space.
+        // This bounds all sizes that are computed below, and it fits the address space.
         Shape::new([batch, rows.max(columns.next_multiple_of(PANEL)), depth.next_multiple_of(4)])?;
         let panels = (TILE_PRODUCTS / (rows * depth * PANEL).max(1)).max(1);
         let tile_columns = panels * PANEL;
@@ -85,7 +86,7 @@ impl Kernel {
             geometry,
             offset: if signed { 128 } else { 0 },
             moved: if filters_signed { 0 } else { 128 },
-            // Its bits, of either type.
+            // Bits of the number, for either type.
             border: op.border as u8,
             zero_points: op.zero_points,
             filters: PackedInput::new(1, Layout::filters_of_integers(geometry.weights(), !filters_signed), constants),
@@ -134,7 +135,7 @@ impl Kernel {
         });
     }
 
-    /// For each output the sum of its window's numbers.
+    /// Returns, for each output, the sum of its window's numbers.
     fn totals(&self, panel: &[u8], width: usize) -> [i32; PANEL] {
         let depth = self.geometry.depth() as i32;
         let mut totals = [depth.wrapping_mul(i32::from(self.offset)).wrapping_neg(); PANEL];

@@ -1,4 +1,5 @@
-//! Convolutions of integers against their definition in 64 bits, by every way of computing blocks and number of threads.
+//! Convolutions of integers compared with their definition in 64 bits, for all block instructions and numbers of
+//! threads.
 
 use super::conv::prepare_for;
 use super::tests::{integers, numbers, wide};
@@ -10,7 +11,7 @@ use crate::tensor::TensorSpec;
 use arbtest::arbitrary::Unstructured;
 use std::time::Duration;
 
-/// Images and their size, groups, channels and maps of each, window.
+/// Images and their size, groups, input and output channels of each, and window.
 #[derive(Clone, Copy, Debug)]
 struct Sizes {
     images: usize,
@@ -21,7 +22,7 @@ struct Sizes {
     window: [usize; 2],
 }
 
-/// The node, if the window fits the image.
+/// Returns the node, if the window fits the image.
 fn node_of(op: &IntegerConv, sizes: Sizes, dtypes: [DType; 2]) -> Option<NodeSpec> {
     let Sizes { images, size, group, channels, maps, window } = sizes;
     let mut output = [0; 2];
@@ -127,7 +128,7 @@ fn images_without_pixels_have_a_border() {
     for (channels, maps) in [(4, 8), (1, 3)] {
         let sizes = Sizes { images: 1, size: [0, 5], group: 1, channels, maps, window: [2, 2] };
         for dots in Dots::available() {
-            // What the thread's workspace held before is not to be seen.
+            // The earlier content of the thread's workspace must not affect results.
             check(dots, &op, Sizes { size: [6, 5], ..sizes }, [DType::U8, DType::I8], true);
             check(dots, &op, sizes, [DType::U8, DType::I8], true);
         }

@@ -1,7 +1,8 @@
-//! Convolutions of 8-bit integers of which each channel is convolved by itself.
+//! Convolutions of 8-bit integers in which each channel is convolved by itself.
 //!
-//! `Σ x · w` over a window that reaches beyond the image is `Σ (x − border) · w` over what lies inside, plus the border times the sum of
-//! all w. So nothing is copied, and what lies outside is never looked at. Vectors lie along a row of outputs.
+//! A window may reach beyond the image. Its `Σ x · w` is `Σ (x − border) · w` over the elements inside, plus the border
+//! times the sum of all w. So nothing is copied, and elements outside are never read. Vectors lie along a row of
+//! outputs.
 
 use crate::cpu::conv::Geometry;
 use crate::cpu::elements::{elements, elements_mut};
@@ -12,14 +13,14 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{IntegerConv, NodeSpec};
 
-/// Products of a tile, about.
+/// Approximate products of a tile.
 const TILE_PRODUCTS: usize = 1 << 16;
 
 pub(super) struct Kernel {
     geometry: Geometry,
     border: i32,
     zero_points: bool,
-    /// Whether the numbers of the image and of the filters have a sign.
+    /// Whether the numbers of the image and of the filters are signed.
     signed: [bool; 2],
     grid: Grid,
 }
@@ -41,7 +42,7 @@ impl Kernel {
         }
     }
 
-    /// Computes whole maps.
+    /// Computes whole output channels.
     fn compute(&self, tile: &mut Tile<'_, i32>, inputs: &[&[u8]]) {
         let Geometry { maps, .. } = self.geometry;
         let parameter = |input: usize, map: usize| elements::<i32>(inputs[input])[map];
@@ -61,7 +62,7 @@ impl Kernel {
     }
 }
 
-/// The outputs of one map.
+/// Outputs of one output channel.
 struct Sums<'a> {
     kernel: &'a Kernel,
     image: &'a [u8],

@@ -1,22 +1,22 @@
 //! Filters of convolutions of 8-bit integers, as rows of a left-hand matrix.
 //!
-//! A filter's numbers lie in the order of the windows, element by element with all its channels, have a sign, and end with zeros where
-//! they are no multiple of four. Behind all filters are their sums.
+//! A filter's numbers are signed and lie in the order of the windows, element by element with all its channels. They
+//! are padded with zeros to a multiple of four. The sums of the filters follow after all filters.
 
 use crate::cpu::elements::{elements, elements_mut};
 
-/// Bytes of a filter's row.
+/// Returns the bytes of a filter's row.
 const fn row_bytes(depth: usize) -> usize {
     depth.next_multiple_of(4)
 }
 
-/// Bytes of packed filters of `depth` numbers.
+/// Returns the bytes of packed filters of `depth` numbers.
 pub(in crate::cpu) const fn filter_bytes(filters: usize, depth: usize) -> usize {
     filters * (row_bytes(depth) + size_of::<i32>())
 }
 
-/// Packs whole filters of `[depth / taps, taps]` numbers, the first of which is filter `first` of so many; all are moved by 128 if `flip`.
-/// O(bytes).
+/// Packs whole filters of `[depth / taps, taps]` numbers; the first is filter `first` of all. 128 is added to all
+/// numbers if `flip`. O(bytes).
 pub(in crate::cpu) fn pack_filters(
     raw: &[u8],
     first: usize,
@@ -54,12 +54,12 @@ impl<'a> Filters<'a> {
         Self { rows, sums: elements(sums), row: row_bytes(depth) }
     }
 
-    /// The rows of `count` filters from `first` on.
+    /// Returns the rows of `count` filters from `first` on.
     pub(super) fn rows(&self, first: usize, count: usize) -> &'a [u8] {
         &self.rows[first * self.row..][..count * self.row]
     }
 
-    /// The sum of a filter's numbers.
+    /// Returns the sum of a filter's numbers.
     pub(super) fn sum(&self, filter: usize) -> i32 {
         self.sums[filter]
     }

@@ -1,7 +1,7 @@
-//! Matrix products of 8-bit integers with exact 32-bit sums, by the dot products of four that processors have.
+//! Matrix products of 8-bit integers with exact 32-bit sums, by the processors' dot products of four bytes.
 //!
-//! Those multiply unsigned by signed numbers. Where both sides are of one kind, B is moved by 128 when it is packed, and the sum of A's
-//! row times 128 makes up for it.
+//! These instructions multiply unsigned by signed numbers. If both sides are of one kind, packing adds 128 to B, and
+//! the sum of A's row times 128 corrects the result.
 
 mod block;
 mod conv;
@@ -28,21 +28,21 @@ use crate::tensor::Buffer;
 use block::{Dots, ROWS};
 use std::sync::Arc;
 
-/// Columns of a tile: B's part of them fits a half of a second-level cache of 1 MiB up to a depth of 2,700.
+/// Columns of a tile: B's part of them fits half of an L2 cache of 1 MiB up to a depth of 2,700.
 const TILE_COLUMNS: usize = 4 * PANEL;
 
-/// Rows of a tile at most.
+/// Maximum rows of a tile.
 const TILE_ROWS: usize = 16 * ROWS;
 
-/// Bytes of A that a thread copies for a tile at most, unless the rows of one block are more.
+/// Maximum bytes of A that a thread copies for a tile, unless the rows of one block are more.
 const TILE_BYTES: usize = 1 << 20;
 
-/// Rows of a tile of this depth: whole blocks.
+/// Returns the rows of a tile of this depth: whole blocks.
 fn tile_rows(depth: usize) -> usize {
     (TILE_BYTES / depth.max(1)).clamp(ROWS, TILE_ROWS) / ROWS * ROWS
 }
 
-/// The kernel of a product of integers.
+/// Prepares the kernel of a product of integers.
 pub(super) fn prepare(
     op: &IntegerMatMul,
     node: &NodeSpec,
@@ -57,9 +57,9 @@ struct Kernel {
     columns: usize,
     depth: usize,
     batches: Batches,
-    /// Whether A's numbers have a sign.
+    /// Whether A's numbers are signed.
     signed: bool,
-    /// What B's numbers were moved by when they were packed.
+    /// Number that packing added to B's numbers.
     moved: i32,
     weights: PackedInput,
     zero_points: bool,
@@ -157,7 +157,7 @@ impl Kernel {
         });
     }
 
-    /// The sum of a row of A, modulo 2³² as all sums are, if anything is to be made up for by it.
+    /// Returns the sum of a row of A, modulo 2³² as all sums are, if a correction needs it.
     fn total(&self, row: &[u8]) -> i32 {
         match (self.zero_points || self.moved != 0, self.signed) {
             (false, _) => 0,

@@ -1,4 +1,4 @@
-//! Products of integers against their definition in 64 bits, by every way of computing blocks and number of threads.
+//! Products of integers compared with their definition in 64 bits, for all block instructions and numbers of threads.
 
 use super::*;
 use crate::cpu::testing::{run_kernel, shape};

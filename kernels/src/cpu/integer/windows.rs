@@ -5,36 +5,36 @@ use crate::cpu::conv::Geometry;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use std::ops::Range;
 
-/// A group's channels of an image, whose windows become panels: for each element of a window and each channel a row, which holds what
-/// that element covers for each output, four rows beside each other.
+/// Channels of a group of an image, whose windows become panels. For each element of a window and each channel there is
+/// a row, which holds the element's input for each output. Four rows lie next to each other.
 pub(super) struct Windows<'a> {
     pub(super) geometry: &'a Geometry,
-    /// The channels, one after the other.
+    /// Channels, one after the other.
     pub(super) image: &'a [u8],
-    /// What is added to each number modulo 2⁸, by its highest bit.
+    /// Number added to each number modulo 2⁸, by its highest bit.
     pub(super) mask: u8,
-    /// What lies around the image, before anything is added.
+    /// Number around the image, before anything is added.
     pub(super) border: u8,
 }
 
-/// Neighbouring outputs for which an element of the window lies inside of the image, in one row.
+/// Neighbouring outputs of one row for which an element of the window lies inside the image.
 #[derive(Clone, Copy, Default)]
 struct Run {
     /// First column of the panel.
     column: usize,
     length: usize,
-    /// The element of a channel that belongs to the first.
+    /// Element of a channel for the first output.
     from: usize,
 }
 
 impl Windows<'_> {
-    /// Writes the panel of these outputs, at most [`PANEL`] of them: `width` quads for each four rows, zeros after the last row. What
-    /// lies beyond the last output is the border.
+    /// Writes the panel of these outputs, at most [`PANEL`]: `width` quads per four rows, zeros after the last row.
+    /// Columns beyond the last output are the border.
     pub(super) fn pack(&self, pixels: Range<usize>, width: usize, panel: &mut [u32]) {
         vectorised(Pack { windows: self, pixels, width, panel });
     }
 
-    /// For the window's element of this number, where the outputs' elements come from; how many runs they are.
+    /// Writes the sources of the outputs' elements for the window's element `tap`; returns the number of runs.
     #[inline(always)]
     fn runs(&self, tap: usize, pixels: &Range<usize>, runs: &mut [Run; PANEL]) -> usize {
         let Geometry { size, output, window, steps, .. } = self.geometry;
@@ -77,7 +77,7 @@ impl Loop for Pack<'_> {
         for tap in 0..geometry.taps() {
             let count = windows.runs(tap, &pixels, &mut runs);
             let runs = &runs[..count];
-            // An image without pixels has a border all the same.
+            // An image without pixels still has a border.
             for channel in (0..geometry.group_channels()).map(|channel| &image[channel * plane..][..plane]) {
                 let row = &mut rows[step % 4];
                 row[..width].fill(border);
@@ -101,7 +101,7 @@ impl Loop for Pack<'_> {
     }
 }
 
-/// Copies a few bytes, without a call for a number that is known only then.
+/// Copies a few bytes, without a call whose length is known only at run time.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8]) {
     match (from.first_chunk::<PANEL>(), to.first_chunk_mut()) {

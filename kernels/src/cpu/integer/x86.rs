@@ -4,8 +4,8 @@ use super::block::{Block, ROWS};
 use std::arch::x86_64::*;
 
 /// # Safety
-/// The processor has the features; `rows` are 1 or [`ROWS`] of `quads` times 4 bytes, `panel` is as many times 4 `width`, which is 16, 32
-/// or 48.
+/// The processor has the features. `rows` are 1 or [`ROWS`] rows of `quads` times 4 bytes. `panel` has `quads` times 4
+/// `width` bytes; `width` is 16, 32 or 48.
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 pub(super) unsafe fn vnni<const SIGNED: bool>(
     rows: &[u8],
@@ -13,7 +13,7 @@ pub(super) unsafe fn vnni<const SIGNED: bool>(
     [count, width, quads]: [usize; 3],
     block: &mut Block,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         match (count, width) {
             (1, 16) => registers::<SIGNED, 1, 1>(rows, panel, quads, block),
@@ -26,10 +26,10 @@ pub(super) unsafe fn vnni<const SIGNED: bool>(
     }
 }
 
-/// Sums of `COUNT` rows and `WIDE` registers of columns.
+/// Computes the sums of `COUNT` rows and `WIDE` registers of columns.
 ///
 /// # Safety
-/// As [`vnni`].
+/// The promises of [`vnni`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
 unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
     rows: &[u8],
@@ -37,7 +37,7 @@ unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
     quads: usize,
     block: &mut Block,
 ) {
-    // SAFETY: all reads are of the quads that the caller promises, all writes are within rows of the block.
+    // SAFETY: all reads are of the quads that the caller promises; all writes are within rows of the block.
     unsafe {
         let mut sums = [[_mm512_setzero_si512(); WIDE]; COUNT];
         for quad in 0..quads {
@@ -64,10 +64,11 @@ unsafe fn registers<const SIGNED: bool, const COUNT: usize, const WIDE: usize>(
     }
 }
 
-/// Sums of pairs of products of 16-bit numbers are exact, unlike those of 8-bit ones, which saturate.
+/// Computes a block with AVX2. Sums of pairs of 16-bit products are exact; sums of pairs of 8-bit products would
+/// saturate.
 ///
 /// # Safety
-/// As [`vnni`].
+/// The promises of [`vnni`].
 #[target_feature(enable = "avx2")]
 pub(super) unsafe fn avx2<const SIGNED: bool>(
     rows: &[u8],
@@ -75,7 +76,7 @@ pub(super) unsafe fn avx2<const SIGNED: bool>(
     [count, width, quads]: [usize; 3],
     block: &mut Block,
 ) {
-    /// Rows whose sums of 16 columns fit the registers beside what they are made of.
+    /// Rows whose sums of 16 columns fit the registers together with their operands.
     const TOGETHER: usize = 2;
     for (top, first) in (0..count).step_by(TOGETHER).flat_map(|top| (0..width).step_by(16).map(move |j| (top, j))) {
         // SAFETY: as in `registers`: 16 columns of quads are read, 16 sums of each row are written.
@@ -88,10 +89,10 @@ pub(super) unsafe fn avx2<const SIGNED: bool>(
     }
 }
 
-/// Sums of `COUNT` rows from `top` on and 16 columns from `first` on.
+/// Computes the sums of `COUNT` rows from `top` on and 16 columns from `first` on.
 ///
 /// # Safety
-/// As [`vnni`]; the rows and columns are among those.
+/// The promises of [`vnni`]; the rows and columns exist.
 #[target_feature(enable = "avx2")]
 unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
     rows: &[u8],
@@ -100,7 +101,7 @@ unsafe fn pairs<const SIGNED: bool, const COUNT: usize>(
     [width, quads]: [usize; 2],
     block: &mut Block,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         // Each register has the sums of both halves of the quads of four columns.
         let mut sums = [[_mm256_setzero_si256(); 4]; COUNT];

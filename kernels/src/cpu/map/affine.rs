@@ -1,12 +1,12 @@
-//! The form with which nearly all epilogues begin, `clamp(x · scale + bias + residual)`: recognised in an expression, and applied to runs
-//! of elements.
+//! Form with which nearly all epilogues begin, `clamp(x · scale + bias + residual)`: recognition in an expression, and
+//! application to runs of elements.
 
 use super::chain::exact_reciprocal;
 use super::source::Source;
 use crate::cpu::vector::{Isa, Loop, vectorised};
 use crate::op::{Binary, Expression, Register, Step, Unary};
 
-/// `min(max(x · scale + bias + residual, least), greatest)`, each of whose operands is there or is neutral.
+/// Affine form `min(max(x · scale + bias + residual, least), greatest)`; missing operands are neutral.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Affine {
     pub(super) scale: Term,
@@ -22,7 +22,7 @@ pub(super) enum Term {
     Extra(usize),
 }
 
-/// Leaves every number as it is when added, −0 too.
+/// Term that leaves every number unchanged when added, −0 too.
 const NEUTRAL: Term = Term::Constant(-0.0);
 
 impl Term {
@@ -32,7 +32,7 @@ impl Term {
 }
 
 impl Affine {
-    /// Leaves every number as it is.
+    /// Form that leaves every number unchanged.
     pub(super) const IDENTITY: Self = Self {
         scale: Term::Constant(1.0),
         bias: NEUTRAL,
@@ -45,8 +45,8 @@ impl Affine {
         self.scale != Term::Constant(1.0)
     }
 
-    /// The affine forms that an expression begins with, the longest last: each with the register that it computes and the
-    /// number of steps that it takes.
+    /// Returns the affine forms with which an expression begins, the longest last. Each comes with the register that it
+    /// computes and the number of steps that it takes.
     pub(super) fn beginnings(expression: &Expression) -> Vec<(Self, Register, usize)> {
         let (mut form, mut stage, mut current) = (Self::IDENTITY, Stage::Scale, Register(0));
         let mut forms = vec![(form, current, 0)];
@@ -62,14 +62,15 @@ impl Affine {
         forms
     }
 
-    /// Adds a step after those before, if the form has room for it there.
+    /// Adds a step after the earlier ones, if the form can still take it.
     fn extend(&mut self, function: Binary, term: Term, stage: Stage) -> Option<Stage> {
         match (function, term, stage) {
             (Binary::Multiply, _, Stage::Scale) => {
                 self.scale = term;
                 Some(Stage::Bias)
             }
-            // Also where a bias is added in the same step, as behind depthwise windows: only a quotient below the normal numbers is rounded.
+            // This also holds if a bias is added in the same step, as after depthwise windows: only a subnormal
+            // quotient is rounded.
             (Binary::Divide, Term::Constant(divisor), Stage::Scale) => {
                 self.scale = Term::Constant(exact_reciprocal(divisor)?);
                 Some(Stage::Bias)
@@ -96,13 +97,13 @@ impl Affine {
         }
     }
 
-    /// Changes elements in place; `extra` gives an operand's elements beside them. O(elements).
+    /// Changes elements in place; `extra` returns an operand's elements for them. O(elements).
     #[inline]
     pub(super) fn apply<'a>(&self, extra: impl Fn(usize) -> Source<'a, f32>, data: &mut [f32]) {
         vectorised(Apply { form: self.beside(extra), data });
     }
 
-    /// The form with its operands' elements beside a run, which `extra` gives.
+    /// Returns the form with its operands' elements for a run, which `extra` returns.
     #[inline]
     pub(super) fn beside<'a>(&self, extra: impl Fn(usize) -> Source<'a, f32>) -> Beside<'a> {
         let source = |term: Term| match term {
@@ -114,7 +115,7 @@ impl Affine {
     }
 }
 
-/// What the form can still take.
+/// Next part that the form can take.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Scale,
@@ -125,7 +126,7 @@ enum Stage {
     Done,
 }
 
-/// A step as a function of the current register and one term.
+/// Returns a step as a function of the current register and one term.
 fn changed(expression: &Expression, step: Step, current: Register) -> Option<(Binary, Term)> {
     let term = |register: Register| match usize::from(register.0) {
         0 => None,
@@ -159,7 +160,7 @@ impl Loop for Apply<'_> {
     }
 }
 
-/// An [`Affine`] form with its operands' elements beside a run of so many.
+/// An [`Affine`] form with its operands' elements for a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beside<'a> {
     scale: Source<'a, f32>,
@@ -222,7 +223,7 @@ mod tests {
                 assert!((x / divisor).to_bits() == (x * factor).to_bits() || x.is_nan(), "{x} / {divisor}");
             }
         }
-        // Others, and those whose reciprocal has fewer digits, are left to what comes behind products.
+        // Other divisors, and those whose reciprocal is rounded, are left to the steps after products.
         for divisor in [3.0f32, 0.0, 2f32.powi(127), 1e-45, f32::INFINITY, f32::NAN] {
             assert!(scale(divisor.into()) == Some(Term::Constant(1.0)), "{divisor}");
         }

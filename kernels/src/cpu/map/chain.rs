@@ -1,27 +1,27 @@
 //! Chains of cheap steps around one function, computed in a single pass.
 //!
-//! A pass over a block costs as much as a dozen instructions an element, so steps that scale, shift, clamp or combine
-//! are worth joining: `x / 2 · (1 + erf(x / √2))` is one pass instead of five. A [`Chain`] is the form that steps are
-//! joined into as long as they fit; what does not fit begins a new pass.
+//! A pass over a block costs as much as a dozen instructions per element, so it pays to join steps that scale, shift,
+//! clamp or combine. `x / 2 · (1 + erf(x / √2))` is one pass instead of five. Steps are joined into a [`Chain`] as long
+//! as they fit; a step that does not fit begins a new pass.
 
 use crate::op::{Binary, Unary};
 
-/// The function in the middle of a chain.
+/// Function in the middle of a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Middle {
     Identity,
-    /// Between two bounds; NaN stays.
+    /// Clamp between two bounds; NaN stays NaN.
     Clamp(f32, f32),
     Square,
     Cube,
-    /// One of the functions of their names.
+    /// Exponential function.
     Exp,
     Sigmoid,
     Tanh,
     Erf,
 }
 
-/// How a chain's second operand enters.
+/// Operation that joins a chain with its second operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Join {
     Nothing,
@@ -29,7 +29,7 @@ pub(crate) enum Join {
     Plus,
 }
 
-/// `join(middle(a · scale + shift) · factor + offset, b) · last`, each operation rounded by itself.
+/// Chain `join(middle(a · scale + shift) · factor + offset, b) · last`, each operation rounded by itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chain {
     pub(crate) scale: f32,
@@ -39,16 +39,16 @@ pub(crate) struct Chain {
     pub(crate) offset: f32,
     pub(crate) join: Join,
     pub(crate) last: f32,
-    /// The first part that is still free.
+    /// First part that is still free.
     pub(crate) stage: Stage,
 }
 
-/// The parts of a chain, in the order in which they are computed.
+/// Parts of a chain, in the order in which they are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
     Scale,
-    /// The scale is a reciprocal that was rounded: only a smooth function may follow, for a step of a staircase may lie between the product
-    /// and the quotient. A chain of this step alone is computed as the step, not as a chain.
+    /// The scale is a rounded reciprocal. Only a smooth function may follow, because a step of a staircase may lie
+    /// between the product and the quotient. A chain of this step alone is computed as the step, not as a chain.
     Quotient,
     Shift,
     Middle,
@@ -61,7 +61,7 @@ pub(crate) enum Stage {
 }
 
 impl Chain {
-    /// The chain that changes nothing, which any first step extends. Adding −0 leaves every number as it is.
+    /// Chain that changes nothing, which any first step extends. Adding −0 leaves every number unchanged.
     pub(crate) const EMPTY: Self = Self {
         scale: 1.0,
         shift: -0.0,
@@ -73,13 +73,13 @@ impl Chain {
         stage: Stage::Scale,
     };
 
-    /// Whether it is only the function in the middle and what joins it.
+    /// Whether the chain is only the function in the middle and its join.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { middle, join, stage, .. } = *self;
         *self == Self { middle, join, stage, ..Self::EMPTY }
     }
 
-    /// The chain followed by a function of one operand, if it has room for that.
+    /// Returns the chain followed by a function of one operand, if the function fits.
     pub(crate) fn then_unary(self, function: Unary) -> Option<Self> {
         match function {
             Unary::Relu if self.stage == Stage::Quotient => None,
@@ -93,7 +93,7 @@ impl Chain {
         }
     }
 
-    /// The chain followed by a function of it and a constant.
+    /// Returns the chain followed by a function of it and a constant, if the function fits.
     pub(crate) fn then_constant(self, function: Binary, constant: f32) -> Option<Self> {
         match function {
             _ if self.stage == Stage::Quotient => None,
@@ -115,7 +115,7 @@ impl Chain {
         }
     }
 
-    /// A function of a constant and the chain, in this order.
+    /// Returns a function of a constant and the chain, in this order, if it fits.
     pub(crate) fn after_constant(self, function: Binary, constant: f32) -> Option<Self> {
         match function {
             Binary::Multiply | Binary::Add => self.then_constant(function, constant),
@@ -124,7 +124,7 @@ impl Chain {
         }
     }
 
-    /// A function of the chain and a second operand, in any order.
+    /// Returns a function of the chain and a second operand, in any order, if it fits.
     pub(crate) fn then_join(self, function: Binary) -> Option<Self> {
         let join = match function {
             Binary::Multiply => Join::Times,
@@ -141,7 +141,7 @@ impl Chain {
 
     fn at_least(self, lower: f32) -> Option<Self> {
         match self.middle {
-            // Of bounds in order either may come first.
+            // If the bounds are in order, either may come first.
             Middle::Clamp(f32::NEG_INFINITY, upper) if self.stage == Stage::Factor && lower <= upper => {
                 Some(Self { middle: Middle::Clamp(lower, upper), ..self })
             }
@@ -180,13 +180,13 @@ impl Chain {
     }
 }
 
-/// `1 / divisor` where multiplying by it is dividing, bit for bit: of powers of two.
+/// Returns `1 / divisor` if multiplying by it equals dividing, bit for bit: for powers of two.
 pub(super) fn exact_reciprocal(divisor: f32) -> Option<f32> {
     const MANTISSA: u32 = (1 << (f32::MANTISSA_DIGITS - 1)) - 1;
     reciprocal(divisor).filter(|_| divisor.to_bits() & MANTISSA == 0)
 }
 
-/// `1 / divisor`, if both are normal numbers: multiplying by it differs from dividing by two roundings at most.
+/// Returns `1 / divisor`, if both are normal numbers. Multiplying by it differs from dividing by at most two roundings.
 pub(super) fn reciprocal(divisor: f32) -> Option<f32> {
     let reciprocal = 1.0 / divisor;
     (divisor.is_normal() && reciprocal.is_normal()).then_some(reciprocal)
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(tanh.then_constant(Binary::Divide, 0.0), None);
         assert_eq!(tanh.then_constant(Binary::Power, 2.0), None);
         assert_eq!(Chain::EMPTY.then_constant(Binary::Power, 2.5), None);
-        // A rounded reciprocal stands before smooth functions alone.
+        // A rounded reciprocal may precede smooth functions only.
         let seventh = Chain::EMPTY.then_constant(Binary::Divide, 7.0).expect("fits");
         assert!(seventh.then_unary(Unary::Erf).is_some());
         assert_eq!(seventh.then_unary(Unary::Relu), None);
@@ -240,7 +240,7 @@ mod tests {
         let joined = tanh.then_join(Binary::Add).expect("fits");
         assert_eq!(joined.then_join(Binary::Add), None);
         assert_eq!(joined.then_constant(Binary::Add, 1.0), None);
-        // min, then max, is another clamp than max, then min, if the bounds are not in order.
+        // If the bounds are not in order, min after max is another clamp than max after min.
         let below = Chain::EMPTY.then_constant(Binary::Min, 1.0).expect("fits");
         assert_eq!(below.then_constant(Binary::Max, 2.0), None);
         assert!(below.then_constant(Binary::Max, 0.0).is_some_and(|c| c.middle == Middle::Clamp(0.0, 1.0)));

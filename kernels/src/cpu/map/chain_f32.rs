@@ -1,4 +1,4 @@
-//! The loops of chains.
+//! Loops of chains.
 
 use super::chain::{Chain, Join, Middle};
 use super::source::Source;
@@ -7,12 +7,12 @@ use crate::cpu::team::Tile;
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 use std::marker::PhantomData;
 
-/// The function in the middle; `bounds` are those of a clamp.
+/// Function in the middle of a chain; `bounds` are those of a clamp.
 trait Function {
     fn at<I: Isa>(x: f32, bounds: (f32, f32)) -> f32;
 }
 
-/// What is done with the function in the middle, once that is known.
+/// Operation that is generic over the function in the middle.
 trait With {
     fn with<F: Function>(self);
 }
@@ -58,7 +58,7 @@ pub(crate) fn run_in_place(chain: &Chain, tile: &mut Tile<'_, f32>) {
     function_of(chain, Within { chain: *chain, tile });
 }
 
-/// A chain whose first operand is one value: so is all of it before the second operand enters.
+/// Computes a chain whose first operand is one value. Everything before the second operand is then one value too.
 fn run_scalar(chain: &Chain, a: f32, b: Source<'_, f32>, out: &mut [f32]) {
     let mut value = [0.0];
     match (chain.join, b) {
@@ -111,7 +111,7 @@ struct Within<'a, 'b> {
 
 impl With for Within<'_, '_> {
     fn with<F: Function>(self) {
-        // Steps that change nothing would take as long as a function's.
+        // Steps that change nothing would take as long as the function itself.
         if self.chain.is_plain() { self.joined::<F, true>() } else { self.joined::<F, false>() }
     }
 }
@@ -127,13 +127,13 @@ impl Within<'_, '_> {
     }
 }
 
-/// The chain up to the second operand.
+/// Returns the chain up to the second operand.
 #[inline(always)]
 fn before_join<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     middle::<F, I>(chain, x * chain.scale + chain.shift) * chain.factor + chain.offset
 }
 
-/// The function in the middle.
+/// Returns the function in the middle.
 #[inline(always)]
 fn middle<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     let bounds = match chain.middle {
@@ -143,7 +143,7 @@ fn middle<F: Function, I: Isa>(chain: &Chain, x: f32) -> f32 {
     F::at::<I>(x, bounds)
 }
 
-/// With a second operand, by which the chain is multiplied (`TIMES`) or to which it is added.
+/// Loop of a chain with a second operand, which multiplies the chain (`TIMES`) or is added to it.
 struct Joined<'a, F, const TIMES: bool> {
     chain: Chain,
     a: &'a [f32],
@@ -165,7 +165,7 @@ impl<F: Function, const TIMES: bool> Loop for Joined<'_, F, TIMES> {
     }
 }
 
-/// Without a second operand, or with one that is the same everywhere.
+/// Loop of a chain without a second operand, or with the same operand everywhere.
 struct Alone<'a, F> {
     chain: Chain,
     a: &'a [f32],
@@ -186,11 +186,11 @@ impl<F: Function> Loop for Alone<'_, F> {
     }
 }
 
-/// Elements of a step: of fewer, each would be computed by itself.
+/// Elements of a step; the compiler would compute the elements of smaller steps one by one.
 const STEP: usize = 2 * LANES;
 
-/// The chain of each element and itself, by which it is multiplied (`TIMES`), or to which it is added (`PLUS`); of the chain only the
-/// function if it is `PLAIN`.
+/// Loop that replaces each element by its chain. The element also multiplies the chain (`TIMES`) or is added to it
+/// (`PLUS`). If `PLAIN`, the chain is only its function.
 struct Replaced<'a, 'b, F, const PLAIN: bool, const TIMES: bool, const PLUS: bool> {
     chain: Chain,
     tile: &'a mut Tile<'b, f32>,
@@ -219,7 +219,7 @@ impl<F: Function, const PLAIN: bool, const TIMES: bool, const PLUS: bool> Replac
             Self::replace::<I>(&chain, step);
         }
         if !rest.is_empty() {
-            // Rows may be so short that copies by length would take longer than the steps.
+            // Rows may be so short that copies of variable length would take longer than the steps.
             let (low, high) = rest.split_at_mut(rest.len().min(LANES));
             let mut step = [0.0; STEP];
             let [first, second] = step.as_chunks_mut().0 else { unreachable!("a step is two vectors") };

@@ -1,7 +1,7 @@
 //! Expressions compiled for the interpreter: registers become slots of a small block of memory, constants operands.
 //!
-//! A slot is one register's values for a block of elements. Slots are reused as soon as their register has been read
-//! for the last time, so that a long expression needs few and its whole working set stays in the innermost cache.
+//! A slot holds one register's values for a block of elements. A slot is free again as soon as its register has been
+//! read for the last time. A long expression thus needs few slots, and its whole working set stays in the L1 cache.
 
 use super::chain::Chain;
 use super::interpret::MOST_SLOTS;
@@ -10,25 +10,25 @@ use crate::dtype::DType;
 use crate::error::KernelError;
 use crate::op::{Binary, Expression, Register, Step, Unary};
 
-/// Where an instruction reads.
+/// Source of an instruction's operand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Operand<T> {
-    /// An input that is read where it lies.
+    /// Input that is read in place.
     Input(u16),
     Slot(u16),
     Constant(T),
 }
 
-/// Where an instruction writes.
+/// Destination of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Place {
-    /// A slot, which no operand of the instruction is.
+    /// Slot that no operand of the instruction uses.
     Slot(u16),
-    /// The expression's result.
+    /// Result of the expression.
     Output,
 }
 
-/// What an instruction computes.
+/// Function that an instruction computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action<T> {
     /// Copies, converts or gathers an input.
@@ -37,9 +37,9 @@ pub(crate) enum Action<T> {
     Fill(T),
     Unary(Unary, Operand<T>),
     Binary(Binary, Operand<T>, Operand<T>),
-    /// The second operand where the first is not 0, else the third.
+    /// The second operand if the first is not 0, else the third.
     Select(Operand<T>, Operand<T>, Operand<T>),
-    /// Several steps in one pass; the second operand does not count if nothing is joined.
+    /// Several steps in one pass; the second operand has no meaning if nothing is joined.
     Chain(Chain, Operand<T>, Operand<T>),
 }
 
@@ -50,10 +50,10 @@ pub(crate) struct Instruction<T> {
     pub(crate) target: Place,
 }
 
-/// An expression, ready to be interpreted.
+/// Expression that is ready for interpretation.
 #[derive(Clone, Debug)]
 pub(crate) struct Code<T> {
-    /// The instructions, in order; the last one writes the result, and only that one writes [`Place::Output`].
+    /// Instructions in order; the last one, and no other, writes [`Place::Output`].
     pub(crate) instructions: Vec<Instruction<T>>,
     pub(crate) slots: usize,
 }
@@ -74,28 +74,28 @@ impl<T: Number> Code<T> {
     }
 }
 
-/// What is known of a register while the steps are visited in order.
+/// State of a register while the steps are visited in order.
 #[derive(Clone, Copy)]
 struct Value<T> {
     state: State<T>,
-    /// Uses that are still to come.
+    /// Number of uses that are still to come.
     uses: u32,
 }
 
 #[derive(Clone, Copy)]
 enum State<T> {
-    /// An input that was not loaded yet, or a step that was not visited yet.
+    /// An input that has not been loaded yet, or a step that has not been visited yet.
     Unread,
     Ready(Operand<T>),
-    /// To be computed when it is needed, unless the step that needs it can be joined to the chain.
+    /// A step that is computed when it is needed, unless the step that needs it can be joined to the chain.
     Pending(Pending<T>),
 }
 
-/// A chain over operands that are ready, and kept until it is emitted.
+/// Chain over operands that are ready, and that are kept until it is emitted.
 #[derive(Clone, Copy)]
 struct Pending<T> {
     chain: Chain,
-    /// What to emit instead as long as the chain is one step.
+    /// Instruction to emit instead as long as the chain is one step.
     single: Option<Action<T>>,
     first: Register,
     second: Option<Register>,
@@ -139,7 +139,7 @@ impl<T: Number> Compiler<T> {
         self.code
     }
 
-    /// Visits one step: remembers its value if that is constant, joins it to a chain if it fits, else emits it.
+    /// Visits one step: stores its value if it is constant, joins it to a chain if it fits, else emits it.
     fn step(&mut self, step: Step, register: Register, is_result: bool) {
         if let Some(value) = self.folded(step) {
             self.set(register, State::Ready(Operand::Constant(value)));
@@ -153,12 +153,12 @@ impl<T: Number> Compiler<T> {
             if let Place::Slot(slot) = place {
                 self.set(register, State::Ready(Operand::Slot(slot)));
             }
-            // After the result's slot is taken: no instruction writes what it reads.
+            // Operands are released after the result's slot is taken, so that no instruction writes what it reads.
             step.operands().for_each(|r| self.release(r));
         }
     }
 
-    /// The step's value over constants, unless that is undefined.
+    /// Returns the step's value over constants, unless it is undefined.
     fn folded(&self, step: Step) -> Option<T> {
         let constant = |r: Register| match self.value(r).state {
             State::Ready(operand @ Operand::Constant(_)) => Some(operand),
@@ -172,7 +172,7 @@ impl<T: Number> Compiler<T> {
         })
     }
 
-    /// The step joined to the chain of an operand, or a new chain of the step alone, if a chain has room for it.
+    /// Returns the step joined to an operand's chain, or a new chain of the step alone, if it fits.
     fn chained(&mut self, step: Step) -> Option<Pending<T>> {
         if T::DTYPE != DType::F32 {
             return None;
@@ -198,7 +198,7 @@ impl<T: Number> Compiler<T> {
         };
         let is_joined = joined.is_some();
         let mut pending = joined.or_else(alone)?;
-        // What the chain reads is computed now, before this step's turn is over, and kept until the chain is emitted.
+        // The chain's operands are computed now, as part of this step, and kept until the chain is emitted.
         if is_joined {
             pending.second.iter().for_each(|r| {
                 self.operand(*r);
@@ -209,7 +209,7 @@ impl<T: Number> Compiler<T> {
         Some(pending)
     }
 
-    /// The chain extended by a step on register `of`, and the register that is joined by it.
+    /// Returns the chain extended by a step on register `of`, and the register that the step joins.
     fn extended(&self, chain: Chain, step: Step, of: Register) -> Option<(Chain, Option<Register>)> {
         let constant = |r: Register| match self.value(r).state {
             State::Ready(Operand::Constant(value)) => bytemuck::try_cast::<T, f32>(value).ok(),
@@ -227,7 +227,7 @@ impl<T: Number> Compiler<T> {
         }
     }
 
-    /// The step as an instruction of its own, with its operands ready.
+    /// Returns the step as a separate instruction, with its operands ready.
     fn action(&mut self, step: Step) -> Action<T> {
         match step {
             Step::Constant(literal) => Action::Fill(T::literal(literal)),
@@ -237,7 +237,7 @@ impl<T: Number> Compiler<T> {
         }
     }
 
-    /// The register's operand, after computing it if it is not ready.
+    /// Returns the register's operand, after computing it if it is not ready.
     fn operand(&mut self, register: Register) -> Operand<T> {
         match self.value(register).state {
             State::Ready(operand) => operand,
@@ -297,7 +297,7 @@ impl<T: Number> Compiler<T> {
     }
 }
 
-/// The value of an action over constants, unless it is undefined (an integer division by zero).
+/// Returns the value of an action over constants, unless it is undefined (an integer division by zero).
 fn folded<T: Number>(action: Action<T>) -> Option<T> {
     use super::source::Source::Scalar;
     use Operand::Constant;

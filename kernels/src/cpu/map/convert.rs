@@ -1,5 +1,5 @@
-//! Elements of any type as numbers of a domain, and back: Rust's `as`, whose float-to-integer conversions saturate; integers of 4 and 2
-//! bits keep the low bits.
+//! Conversion of elements of any type to numbers of a domain, and back. It follows Rust's `as`, whose float-to-integer
+//! conversions saturate. Integers of 4 and 2 bits keep the low bits.
 
 use super::source::Each;
 use crate::cpu::elements::{elements, elements_mut};
@@ -10,17 +10,17 @@ use crate::op::Literal;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-/// `out[i] = convert(values[i])`.
+/// Computes `out[i] = convert(values[i])`.
 fn each<A: Copy, B>(values: &[A], out: &mut [B], convert: impl Fn(A) -> B) {
     vectorised(Each { values, out, function: convert });
 }
 
-/// The low bits of a number, as the byte of a signed one.
+/// Returns the low bits of a number, as the byte of a signed number.
 fn low_signed(x: i64, bits: u32) -> u8 {
     (x << (64 - bits) >> (64 - bits)) as u8
 }
 
-/// The arms of the element types that `as` converts from.
+/// Match arms of the element types from which `as` converts.
 macro_rules! load {
     ($dtype:expr, $bytes:expr, $out:expr, $number:ty, $($half:tt)*) => {
         match $dtype {
@@ -45,7 +45,7 @@ macro_rules! load {
     };
 }
 
-/// The arms of the element types that `as` converts to.
+/// Match arms of the element types to which `as` converts.
 macro_rules! store {
     ($values:expr, $dtype:expr, $bytes:expr, $number:ty, $($half:tt)*) => {
         match $dtype {
@@ -73,8 +73,8 @@ macro_rules! store {
     };
 }
 
-/// The `f32` next to a number, of the two beside it the one whose last bit is 1: rounded again, to fewer bits, it comes to what the
-/// number itself does.
+/// Returns the `f32` next to an inexact number whose last bit is 1 (rounding to odd). Rounding it again, to fewer bits,
+/// gives the same result as rounding the number itself.
 fn odd(x: f64) -> f32 {
     let near = x as f32;
     if f64::from(near) == x || !near.is_finite() {
@@ -84,28 +84,28 @@ fn odd(x: f64) -> f32 {
     f32::from_bits(bits | 1)
 }
 
-/// The nearest `f16`.
+/// Returns the nearest `f16`.
 pub(super) fn f16_of(x: f64) -> f16 {
     f16::from_f32(odd(x))
 }
 
-/// The nearest `bf16`.
+/// Returns the nearest `bf16`.
 pub(super) fn bf16_of(x: f64) -> bf16 {
     bf16::from_f32(odd(x))
 }
 
-/// An integer as `f64`, whose last bit stands for all that were dropped.
+/// Returns an integer as `f64` whose last bit is set if any dropped bit was set.
 fn sticky(x: u64) -> f64 {
     let kept = if x >> 53 == 0 { x } else { x & !0x7FF | u64::from(x & 0x7FF != 0) << 11 };
     kept as f64
 }
 
-/// [`sticky`] of an integer with a sign.
+/// Returns [`sticky`] of a signed integer.
 fn sticky_signed(x: i64) -> f64 {
     sticky(x.unsigned_abs()).copysign(x as f64)
 }
 
-/// Elements of `dtype` as `f32`.
+/// Converts elements of `dtype` to `f32`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
     load!(dtype, bytes, out, f32,
@@ -114,7 +114,7 @@ pub(crate) fn to_f32(dtype: DType, bytes: &[u8], out: &mut [f32]) {
     );
 }
 
-/// Elements of `dtype` as `f64`.
+/// Converts elements of `dtype` to `f64`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
     load!(dtype, bytes, out, f64,
@@ -123,7 +123,7 @@ pub(crate) fn to_f64(dtype: DType, bytes: &[u8], out: &mut [f64]) {
     );
 }
 
-/// Elements of `dtype` as `i64`.
+/// Converts elements of `dtype` to `i64`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
     load!(dtype, bytes, out, i64,
@@ -132,7 +132,7 @@ pub(crate) fn to_i64(dtype: DType, bytes: &[u8], out: &mut [i64]) {
     );
 }
 
-/// Elements of `dtype` as `u64`; negative integers keep their bits.
+/// Converts elements of `dtype` to `u64`; negative integers keep their bits.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
     load!(dtype, bytes, out, u64,
@@ -141,7 +141,7 @@ pub(crate) fn to_u64(dtype: DType, bytes: &[u8], out: &mut [u64]) {
     );
 }
 
-/// `f32` numbers as elements of `dtype`.
+/// Converts `f32` numbers to elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, f32,
@@ -150,7 +150,7 @@ pub(crate) fn from_f32(values: &[f32], dtype: DType, bytes: &mut [u8]) {
     );
 }
 
-/// `f64` numbers as elements of `dtype`.
+/// Converts `f64` numbers to elements of `dtype`.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, f64,
@@ -159,7 +159,7 @@ pub(crate) fn from_f64(values: &[f64], dtype: DType, bytes: &mut [u8]) {
     );
 }
 
-/// `i64` numbers as elements of `dtype`; the narrower integers keep the low bits.
+/// Converts `i64` numbers to elements of `dtype`; narrower integers keep the low bits.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, i64,
@@ -168,7 +168,7 @@ pub(crate) fn from_i64(values: &[i64], dtype: DType, bytes: &mut [u8]) {
     );
 }
 
-/// `u64` numbers as elements of `dtype`; the other integers keep the low bits.
+/// Converts `u64` numbers to elements of `dtype`; narrower integers keep the low bits.
 #[allow(clippy::unnecessary_cast, reason = "one table for all types")]
 pub(crate) fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
     store!(values, dtype, bytes, u64,
@@ -177,7 +177,8 @@ pub(crate) fn from_u64(values: &[u64], dtype: DType, bytes: &mut [u8]) {
     );
 }
 
-/// The bytes of one element of `dtype` that is a constant. Of a float its bits are kept if the type has as many, of an integer the low ones.
+/// Returns the bytes of one constant element of `dtype`. A float keeps its bits if the type has as many; an integer
+/// keeps its low bits.
 pub(crate) fn bytes_of(literal: Literal, dtype: DType) -> Vec<u8> {
     let mut bytes = vec![0; dtype.size()];
     match literal {

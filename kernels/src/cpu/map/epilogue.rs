@@ -1,7 +1,8 @@
-//! Expressions applied to a kernel's result while that is still in cache.
+//! Expressions applied to a kernel's result while the result is still in cache.
 //!
-//! Nearly all epilogues begin with one form, `clamp(x · scale + bias + residual)`, which is recognised when the kernel is
-//! prepared and then takes one pass, and end there or in an activation, which takes another; what else follows is interpreted.
+//! Nearly all epilogues begin with the form `clamp(x · scale + bias + residual)`. Preparing a kernel recognises the
+//! form, which then takes one pass. Most epilogues end there, or in an activation, which takes a second pass. Any
+//! further steps are interpreted.
 
 use super::affine::{Affine, Beside, Term};
 use super::chain::{Chain, Join, reciprocal};
@@ -16,31 +17,31 @@ use crate::error::KernelError;
 use crate::op::{Binary, Expression, Literal, NodeSpec, Register, Step, Unary};
 use crate::shape::Shape;
 
-/// An expression whose register 0 is an element of a result, and whose other inputs are operands broadcast to the
+/// Expression whose register 0 is an element of a result, and whose remaining inputs are operands broadcast to the
 /// result's shape.
 pub(crate) struct Epilogue {
     layout: Layout,
-    /// The length of the output's last dimension.
+    /// Length of the output's last dimension.
     width: usize,
     affine: Affine,
     rest: Rest,
 }
 
-/// What follows the affine form.
+/// Steps after the affine form.
 enum Rest {
     Nothing,
-    /// The chain of the form's value and itself.
+    /// Chain of the form's value and itself.
     Activation(Chain),
-    /// An expression whose input 0 is the form's value.
+    /// Expression whose input 0 is the form's value.
     Interpreted(Code<f32>),
 }
 
 impl Epilogue {
-    /// The epilogue of a checked node, if it changes the result.
+    /// Returns the epilogue of a checked node, if it changes the result.
     ///
     /// # Errors
-    /// If one of its operands cannot be broadcast to the output, or the expression holds more values at once than the
-    /// interpreter has room for.
+    /// If one of its operands cannot be broadcast to the output, or if the expression holds more values at once than
+    /// the interpreter can.
     pub(crate) fn of(node: &NodeSpec) -> Result<Option<Self>, KernelError> {
         let extras: Vec<&Shape> =
             node.inputs[node.op.epilogue_inputs_start()..].iter().map(|spec| &spec.shape).collect();
@@ -48,7 +49,8 @@ impl Epilogue {
         epilogue.map(|expression| Self::new(expression, &node.outputs[0].shape, &extras)).transpose()
     }
 
-    /// An epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the first.
+    /// Creates an epilogue of a result of shape `output`; `extras` are the shapes of the expression's inputs after the
+    /// first.
     fn new(expression: &Expression, output: &Shape, extras: &[&Shape]) -> Result<Self, KernelError> {
         let layout = Layout::new(output, extras)?;
         let mut longest = None;
@@ -66,7 +68,7 @@ impl Epilogue {
         Ok(Self { layout, width, affine, rest })
     }
 
-    /// What comes before the [activation](Self::activate), if nothing is interpreted.
+    /// Returns the affine form before the [activation](Self::activate), if nothing is interpreted.
     pub(super) fn affine(&self) -> Option<&Affine> {
         match self.rest {
             Rest::Nothing | Rest::Activation(_) => Some(&self.affine),
@@ -80,8 +82,8 @@ impl Epilogue {
     }
 
     /// Replaces each element of `data` by the expression's value. `data` are consecutive elements of the output that
-    /// begin at `column` of row `row`, rows being the output's last dimension and counted over all others; they may
-    /// reach over the ends of rows. `extras` are the bytes of the whole `f32` operands. O(elements · steps).
+    /// begin at `column` of row `row`, and may span several rows. Rows are the output's last dimension, counted over
+    /// all other dimensions. `extras` are the bytes of the whole `f32` operands. O(elements · steps).
     #[inline]
     pub(crate) fn apply(&self, row: usize, column: usize, data: &mut [f32], extras: &[&[u8]]) {
         self.layout.runs(row * self.width + column, data.len(), |row, column, run| {
@@ -97,15 +99,15 @@ impl Epilogue {
         self.activate(&mut Tile::of(data));
     }
 
-    /// Applies the activation, if the expression ends in one, to elements of which all before it is computed.
+    /// Applies the activation, if the expression ends in one, to elements for which the steps before it are computed.
     pub(crate) fn activate(&self, tile: &mut Tile<'_, f32>) {
         if let Rest::Activation(chain) = &self.rest {
             chain_f32::run_in_place(chain, tile);
         }
     }
 
-    /// What becomes of rows of `length` elements before they are [activated](Self::activate), if it is the same for each row of the
-    /// output and has this form, and nothing is interpreted.
+    /// Returns the affine form of rows of `length` elements before they are [activated](Self::activate). Returns `None`
+    /// if rows of the output differ, or if steps are interpreted.
     pub(crate) fn beside_rows<'a>(&self, length: usize, extras: &[&'a [u8]]) -> Option<Beside<'a>> {
         let affine = self.affine().filter(|_| self.layout.row() == length && self.layout.rows_are_alike())?;
         Some(affine.beside(|extra| match elements::<f32>(extras[extra]) {
@@ -114,10 +116,11 @@ impl Epilogue {
         }))
     }
 
-    /// What becomes of the elements of each of many runs before they are [activated](Self::activate), where it is the same for all of a run and
-    /// has this form, and nothing is interpreted. Told are where the first run begins, from one to the next, and the length of each.
+    /// Returns scale, bias and clamp of each of many runs before they are [activated](Self::activate), if these are
+    /// constant within a run and nothing is interpreted. The first run begins at `start`, runs are `distance` apart,
+    /// and each has `length` elements.
     pub(crate) fn uniforms<'a>(&'a self, [start, distance, length]: [usize; 3], extras: &[&'a [u8]]) -> Uniforms<'a> {
-        // Divisions once: runs may be short planes.
+        // Divides once in advance, because runs may be short planes.
         let width = self.layout.row();
         let step = if distance < width { (0, distance) } else { (distance / width, distance % width) };
         let affine = self.affine().filter(|affine| affine.residual.is_neutral());
@@ -127,7 +130,7 @@ impl Epilogue {
         Uniforms { terms, clamp, at: (start / width, start % width), step, width, length }
     }
 
-    /// What `term` is beside each row; `None` if it is not the same beside a row's elements.
+    /// Returns the values of `term` per row, or `None` if it varies within rows.
     fn beside<'a>(&'a self, term: Term, extras: &[&'a [u8]]) -> Option<PerRow<'a>> {
         match term {
             Term::Constant(value) => Some(PerRow::Constant(value)),
@@ -137,27 +140,29 @@ impl Epilogue {
     }
 }
 
-/// [What becomes of runs](Epilogue::uniforms), one after the other without end.
+/// Infinite sequence of the [constants of runs](Epilogue::uniforms).
 pub(crate) struct Uniforms<'a> {
-    /// Scale and bias, if they are the same for runs inside of a row.
+    /// Scale and bias, if they are constant within rows.
     terms: Option<[PerRow<'a>; 2]>,
     clamp: (f32, f32),
-    /// Row and column.
+    /// Row and column of the next run.
     at: (usize, usize),
     step: (usize, usize),
     width: usize,
     length: usize,
 }
 
-/// One operand of the rows of an output.
+/// Operand that is constant within each row of an output.
 enum PerRow<'a> {
     Constant(f32),
     Rows(&'a [f32], Rows<'a>),
 }
 
 impl Uniforms<'_> {
-    /// Writes what becomes of the next run, and tells whether it is the same for all of it; if not, nothing is written.
-    // Number by number where it is read from, or processors would wait for what was stored in parts and is copied as a whole.
+    /// Writes the constants of the next run, and returns whether they are constant within it; if not, nothing is
+    /// written.
+    // Each field is written directly where it is read. Building the struct elsewhere and copying it would stall,
+    // because a whole copy waits for stores of its parts.
     #[inline(always)]
     pub(crate) fn next(&mut self, uniform: &mut Uniform) -> bool {
         let (row, column) = self.at;
@@ -175,7 +180,7 @@ impl Uniforms<'_> {
 }
 
 impl PerRow<'_> {
-    /// Beside a run of this row; `None` if it goes on behind the row.
+    /// Returns the value for a run of this row, or `None` if the run continues after the row.
     #[inline(always)]
     fn at(&mut self, row: usize, inside: bool) -> Option<f32> {
         match self {
@@ -186,7 +191,7 @@ impl PerRow<'_> {
     }
 }
 
-/// `min(max(x · scale + bias, least), greatest)`.
+/// Constants of the function `min(max(x · scale + bias, least), greatest)`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Uniform {
     pub(crate) scale: f32,
@@ -202,7 +207,7 @@ impl Default for Uniform {
 }
 
 impl Uniform {
-    /// Leaves every number as it is.
+    /// Constants that leave every number unchanged.
     pub(crate) const IDENTITY: Self =
         Self { scale: 1.0, bias: -0.0, least: f32::NEG_INFINITY, greatest: f32::INFINITY };
 }
@@ -219,7 +224,7 @@ fn interpret(code: &Code<f32>, operands: &Operands<'_>, data: &mut [f32]) {
     });
 }
 
-/// The operands of an epilogue in one run inside a row.
+/// Operands of an epilogue in one run inside a row.
 struct Operands<'a> {
     layout: &'a Layout,
     extras: &'a [&'a [u8]],
@@ -265,7 +270,7 @@ impl Inputs<f32> for Registers<'_> {
 
 impl Rest {
     /// # Errors
-    /// If the expression holds more values at once than the interpreter has room for.
+    /// If the expression holds more values at once than the interpreter can.
     fn of(expression: &Expression) -> Result<Self, KernelError> {
         if *expression == Expression::identity() {
             return Ok(Self::Nothing);
@@ -279,7 +284,7 @@ impl Rest {
         Ok(Self::activation(&code).map_or(Self::Interpreted(code), Self::Activation))
     }
 
-    /// The one chain that all of it is, of the kernel's result alone.
+    /// Returns the chain that is the whole code, if there is one, and if it reads the kernel's result alone.
     fn activation(code: &Code<f32>) -> Option<Chain> {
         match code.instructions[..] {
             [Instruction { action: Action::Chain(chain, Operand::Input(0), second), .. }] => {
@@ -293,8 +298,8 @@ impl Rest {
     }
 }
 
-/// Something times something within bounds over a constant, as hard swish is, with the constant's reciprocal as a factor: a place more is
-/// rounded, and it may be one pass.
+/// Replaces the division of a hard-swish-like expression (a product with a bounded factor, divided by a constant) by a
+/// multiplication with the reciprocal. This adds one rounding, but the expression may then take one pass.
 fn scaled_activation(expression: &Expression) -> Option<Expression> {
     let step = |register: Register| expression.steps().get(usize::from(register.0).checked_sub(expression.inputs())?);
     let (Step::Binary(Binary::Divide, product, divisor), steps) = expression.steps().split_last()? else { return None };
@@ -314,7 +319,8 @@ fn scaled_activation(expression: &Expression) -> Option<Expression> {
     Expression::new(expression.inputs(), [steps, &last].concat()).ok()
 }
 
-/// The expression without its first `done` steps, with register `value` for input 0; `None` if it reads another that is computed there.
+/// Returns the expression without its first `done` steps, with register `value` as input 0. Returns `None` if it reads
+/// another register that these steps compute.
 fn rest(expression: &Expression, value: Register, done: usize) -> Option<Expression> {
     let inputs = expression.inputs();
     let mut names: Vec<_> = (0..inputs).map(|input| Some(Register(input as u16))).collect();
@@ -375,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Every expression over every mix of operands, in runs that begin anywhere, against the scalar definition.
+    /// Returns the constants of a run, if the epilogue is constant within it.
     fn uniform(epilogue: &Epilogue, start: usize, length: usize, extras: &[&[u8]]) -> Option<Uniform> {
         let mut uniform = Uniform::IDENTITY;
         epilogue.uniforms([start, 0, length], extras).next(&mut uniform).then_some(uniform)
@@ -403,7 +409,7 @@ mod tests {
             ],
         )
         .expect("sound");
-        // The same of a line within 0 and 1, the upper bound first.
+        // A line clamped to 0 and 1, the upper bound first.
         let line = Expression::new(
             2,
             vec![
@@ -420,7 +426,7 @@ mod tests {
             ],
         )
         .expect("sound");
-        // What ends an expression is scaled, what goes on is divided.
+        // A division at the end of an expression becomes a scale; a division in the middle stays a division.
         fn swished(x: f32) -> f32 {
             (x + 3.0).clamp(0.0, 6.0) * x * (1.0 / 6.0)
         }

@@ -1,4 +1,4 @@
-//! Epilogues of matrix products: in registers where the expression and its operands allow, else over rows.
+//! Epilogues of matrix products: in registers if the expression and its operands allow it, else over rows.
 
 use super::affine::{Affine, Term};
 use super::epilogue::Epilogue;
@@ -8,14 +8,14 @@ use crate::cpu::team::Tile;
 use crate::error::KernelError;
 use crate::op::NodeSpec;
 
-/// The epilogue of a node whose output is a stack of products, of as many rows and columns each.
+/// Epilogue of a node whose output is a stack of equally large products.
 pub(crate) struct ProductEpilogue {
     epilogue: Epilogue,
     size: [usize; 2],
     registers: Option<InRegisters>,
 }
 
-/// An affine form whose operands are matrices beside each product.
+/// Affine form whose operands are matrices, one for each product.
 struct InRegisters {
     before: Option<Value>,
     scale: Value,
@@ -26,32 +26,32 @@ struct InRegisters {
 
 enum Value {
     Constant(f32),
-    /// An operand of the expression after the first.
+    /// Operand of the expression after the first.
     Extra(usize, Place),
 }
 
-/// Where an operand's elements are.
+/// Positions of an operand's elements.
 #[derive(Debug, PartialEq)]
 struct Place {
     /// Sizes of the dimensions over the products, outermost first, and the operand's strides along them.
     batch: Vec<(usize, usize)>,
     row: usize,
-    /// Whether all columns share an element; else they are consecutive.
+    /// Whether all columns share an element; else elements are consecutive.
     shared: bool,
 }
 
 impl ProductEpilogue {
-    /// As [`Epilogue::of`].
+    /// Returns the epilogue of a checked node, if it changes the result.
     ///
     /// # Errors
-    /// As there.
+    /// The errors of [`Epilogue::of`].
     pub(crate) fn of(node: &NodeSpec, size: [usize; 2]) -> Result<Option<Self>, KernelError> {
         let Some(epilogue) = Epilogue::of(node)? else { return Ok(None) };
         let registers = epilogue.affine().and_then(|affine| InRegisters::new(affine, node, size));
         Ok(Some(Self { epilogue, size, registers }))
     }
 
-    /// Calls `body` with how product `matrix` ends, `extras` being the bytes of the operands after the first.
+    /// Calls `body` with the finish of product `matrix`; `extras` are the bytes of the operands after the first.
     pub(crate) fn with<R>(
         epilogue: Option<&Self>,
         matrix: usize,
@@ -69,7 +69,8 @@ impl ProductEpilogue {
         }
     }
 
-    /// Whether products that are computed transposed, pixels by maps, can end in registers: their epilogue is the same for all pixels.
+    /// Whether transposed products, pixels by output channels, can end in registers: their epilogue is the same for all
+    /// pixels.
     pub(crate) fn suits_transposed(&self) -> bool {
         self.transposed().is_some()
     }
@@ -78,8 +79,8 @@ impl ProductEpilogue {
         self.registers.as_ref().filter(|registers| registers.suits_transposed())
     }
 
-    /// As [`with`](Self::with) for the transposed product, whose sums are left as they are where that does not
-    /// [suit](Self::suits_transposed).
+    /// Calls `body` like [`with`](Self::with), for the transposed product. If that does not
+    /// [suit](Self::suits_transposed), the sums stay unchanged.
     pub(crate) fn with_transposed<R>(
         epilogue: Option<&Self>,
         matrix: usize,
@@ -91,14 +92,14 @@ impl ProductEpilogue {
         };
         let activate = |tile: &mut Tile<'_, f32>| epilogue.epilogue.activate(tile);
         let affine = registers.of_product(matrix, extras);
-        // What columns share is a row now.
+        // A summand that columns share is now a row.
         let before = affine.before.map(|before| Summand { row: 0, shared: before.row == 0, ..before });
         let affine = gemm::Affine { before, ..affine };
         let then = epilogue.epilogue.has_activation().then_some(&activate as gemm::Then<'_>);
         body(Finish::Affine(affine, then))
     }
 
-    /// Applies the epilogue to consecutive elements, the first of which is in this product, row and column.
+    /// Applies the epilogue to consecutive elements; the first is at this product, row and column.
     pub(crate) fn apply(&self, [matrix, row, column]: [usize; 3], run: &mut [f32], extras: &[&[u8]]) {
         let [rows, columns] = self.size;
         self.epilogue.apply(0, (matrix * rows + row) * columns + column, run, extras);
@@ -118,7 +119,8 @@ impl InRegisters {
         };
         let summand = |term: Term| if term.is_neutral() { Some(None) } else { value(term).map(Some) };
         let (scale, bias, residual) = (value(affine.scale)?, summand(affine.bias)?, summand(affine.residual)?);
-        // What columns share, and the more repeated of two, is there before the products are added; a scale does not apply to it.
+        // A summand that columns share must be there before the products are added; of two summands, the more repeated
+        // one is. A scale does not apply to it.
         let (before, after) = match (bias, residual) {
             (None, after) | (after, None) if affine.is_scaled() => (None, after),
             _ if affine.is_scaled() => return None,
@@ -130,7 +132,7 @@ impl InRegisters {
         in_registers.then_some(Self { before, scale, after, least: affine.least, greatest: affine.greatest })
     }
 
-    /// Whether all columns share all operands, whose elements beside neighbouring rows are one or neighbours.
+    /// Whether all columns share all operands, whose elements for neighbouring rows are equal or consecutive.
     fn suits_transposed(&self) -> bool {
         let shared = |value: &Value| match value {
             Value::Constant(_) => true,
@@ -158,7 +160,7 @@ impl InRegisters {
 }
 
 impl Value {
-    /// Whether it is one value for all elements of all products.
+    /// Whether the value is the same for all elements of all products.
     fn is_one(&self) -> bool {
         match self {
             Self::Constant(_) => true,
@@ -168,7 +170,7 @@ impl Value {
         }
     }
 
-    /// Whether rows or columns share it.
+    /// Whether rows or columns share the value.
     fn is_repeated(&self) -> bool {
         match self {
             Self::Constant(_) => true,
@@ -176,7 +178,7 @@ impl Value {
         }
     }
 
-    /// Whether all columns share it.
+    /// Whether all columns share the value.
     fn is_shared(&self) -> bool {
         match self {
             Self::Constant(_) => true,
@@ -186,8 +188,8 @@ impl Value {
 }
 
 impl Place {
-    /// An operand of these strides along the output's dimensions, if it is a matrix beside each product whose columns
-    /// are consecutive or shared.
+    /// Returns the place of an operand with these strides along the output's dimensions. It must be one matrix per
+    /// product, whose columns are consecutive or shared.
     fn new(dims: &[usize], strides: &[usize], [rows, columns]: [usize; 2]) -> Option<Self> {
         let mut axes: Vec<_> = dims.iter().copied().zip(strides.iter().copied()).collect();
         let [column, row] = [columns, rows].map(|size| innermost(&mut axes, size));
@@ -195,7 +197,7 @@ impl Place {
         (column <= 1).then_some(Self { batch: axes, row, shared: column == 0 })
     }
 
-    /// Of the first element beside product `matrix`. O(rank).
+    /// Returns the offset of the first element for product `matrix`. O(rank).
     fn offset(&self, mut matrix: usize) -> usize {
         let mut offset = 0;
         for (size, stride) in self.batch.iter().rev() {
@@ -206,8 +208,8 @@ impl Place {
     }
 }
 
-/// Takes `size` elements of the innermost dimensions away, cutting one where it is needed. Returns their distance, if it
-/// is the same between all.
+/// Removes `size` elements of the innermost dimensions, cutting a dimension if needed. Returns their distance, if it is
+/// the same between all.
 fn innermost(axes: &mut Vec<(usize, usize)>, size: usize) -> Option<usize> {
     let (mut length, mut distance) = (1, 0);
     while length < size {
@@ -235,13 +237,13 @@ mod tests {
     #[test]
     fn operands_are_matrices_beside_each_product_where_their_strides_allow() {
         let place = |batch: &[(usize, usize)], row, shared| Some(Place { batch: batch.to_vec(), row, shared });
-        // Two images of 2 groups of 3 maps of 4 × 5 pixels.
+        // Two images of 2 groups of 3 output channels of 4 × 5 pixels.
         let (dims, size) = ([2, 6, 4, 5], [3, 20]);
         assert_eq!(Place::new(&dims, &[0, 1, 0, 0], size), place(&[(2, 0), (2, 3)], 1, true));
         assert_eq!(Place::new(&dims, &[120, 20, 5, 1], size), place(&[(2, 120), (2, 60)], 20, false));
         assert_eq!(Place::new(&dims, &[0, 0, 0, 1], size), None, "an operand of an image's rows");
         assert_eq!(Place::new(&dims, &[0, 0, 1, 0], size), None, "an operand of an image's columns");
-        // Rows of two matrices as one product's.
+        // Rows of two matrices as those of one product.
         assert_eq!(Place::new(&[2, 3, 5], &[0, 0, 1], [6, 5]), place(&[], 0, false));
         assert_eq!(Place::new(&[2, 3, 5], &[0, 5, 1], [6, 5]), None, "an operand that repeats");
         let residual = Place::new(&dims, &[120, 20, 5, 1], size).expect("a matrix");

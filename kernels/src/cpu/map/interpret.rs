@@ -1,34 +1,34 @@
-//! The interpreter: one vectorised loop an instruction, over a block of elements that stays in the innermost cache.
+//! Interpreter: one vectorised loop per instruction, over a block of elements that stays in the L1 cache.
 
 use super::code::{Action, Code, Operand, Place};
 use super::number::{Number, Undefined};
 use super::source::Source;
 
-/// What an expression's inputs are over the block at hand.
+/// Values of an expression's inputs over the current block.
 pub(crate) trait Inputs<T> {
-    /// An input that is read in place.
+    /// Returns an input that is read in place.
     fn direct(&self, input: usize) -> Source<'_, T>;
 
-    /// Loads an input that is not.
+    /// Loads an input that is not read in place.
     fn load(&self, input: usize, out: &mut [T]);
 }
 
-/// Elements of the memory that a block's registers take up together.
+/// Elements of the memory that all registers of a block share.
 const MEMORY_ELEMENTS: usize = 4096;
-/// The same for calls on few elements, which would otherwise spend their time clearing it.
+/// Smaller memories for calls on few elements, which would otherwise spend their time clearing memory.
 const FEW_ELEMENTS: [usize; 2] = [256, 1024];
-/// More slots than this cannot be interpreted: a block would be shorter than a vector.
+/// Maximum slots: with more, a block would be shorter than a vector.
 pub(crate) const MOST_SLOTS: usize = MEMORY_ELEMENTS / 16 - 1;
-/// Elements of a block, at most: what a few operands and the result leave in a first-level cache.
+/// Maximum elements of a block: an L1 cache holds them for a few operands and the result.
 const LONGEST_BLOCK: usize = 1024;
 
-/// The registers of one block, aligned to a vector.
+/// Registers of one block, aligned to a vector.
 #[repr(align(64))]
 struct Memory<T, const N: usize>([T; N]);
 
 impl<T: Number> Code<T> {
-    /// Runs `body(slots, spare, block)` with memory for the slots of blocks of `block` elements, and for `spare` blocks
-    /// beside them, where `length` elements are to be computed in all.
+    /// Runs `body(slots, spare, block)` with memory for slots of blocks of `block` elements, and for `spare` more
+    /// blocks. `length` is the total number of elements to compute.
     #[inline]
     pub(crate) fn with_slots<R>(
         &self,
@@ -56,8 +56,8 @@ impl<T: Number> Code<T> {
         with(&mut Memory([zero; MEMORY_ELEMENTS]).0, block)
     }
 
-    /// Computes a block's result into `output`, at most as many elements as the block of [`Self::with_slots`] has; `slots`
-    /// are from there too.
+    /// Computes a block's result into `output`, which has at most as many elements as the block of
+    /// [`Self::with_slots`]; that function provides `slots` too.
     #[inline]
     pub(crate) fn run(&self, inputs: &impl Inputs<T>, slots: &mut [T], output: &mut [T]) -> Result<(), Undefined> {
         let length = output.len();
@@ -78,7 +78,7 @@ impl<T: Number> Code<T> {
                     let start = usize::from(slot) * block;
                     let values = match start.checked_sub(below.len()) {
                         None => &below[start..],
-                        // The target's own slot lies between, and is no operand.
+                        // The slot of the target lies between them, and no operand uses it.
                         Some(beyond) => &above[beyond - block..],
                     };
                     Source::Slice(&values[..length])

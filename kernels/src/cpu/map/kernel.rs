@@ -1,4 +1,4 @@
-//! The kernel of an element-wise node.
+//! Kernel of an element-wise node.
 
 use super::code::Code;
 use super::interpret::Inputs;
@@ -12,12 +12,12 @@ use crate::error::KernelError;
 use crate::op::{Domain, Map, NodeSpec, Step};
 use std::sync::{Mutex, PoisonError};
 
-/// Elements of a piece, the unit of work of a thread: enough that handing it over costs nothing beside it.
+/// Elements of a piece, the unit of work of a thread: large enough that the hand-over cost is negligible.
 const PIECE: usize = 32 * 1024;
-/// Rows of the broadcast operands shorter than this are gathered into blocks, longer ones are computed one by one.
+/// Row length of the broadcast operands below which rows are gathered into blocks; longer rows are computed one by one.
 const LONG_ROW: usize = 256;
 
-/// Builds the kernel.
+/// Prepares an element-wise kernel.
 pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, KernelError> {
     match map.domain {
         Domain::F32 => Ok(Box::new(MapKernel::<f32>::new(node, map)?)),
@@ -27,7 +27,7 @@ pub(crate) fn prepare(node: &NodeSpec, map: &Map) -> Result<Box<dyn CpuKernel>, 
     }
 }
 
-/// How an operand is read.
+/// Access to an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
     /// One value along each row.
@@ -43,9 +43,9 @@ enum Access {
 struct Operand {
     dtype: DType,
     access: Access,
-    /// The operand's own layout, where it is gathered.
+    /// Layout of the operand alone, if it is gathered.
     gathered: Option<Layout>,
-    /// Elements in each row of the node's [`RowPlan`](crate::op::RowPlan), if it is windowed; else 0.
+    /// Elements in each row of the node's [`RowPlan`](crate::op::RowPlan), if the operand is windowed; else 0.
     window: usize,
 }
 
@@ -85,14 +85,14 @@ impl<T: Number> MapKernel<T> {
             .collect();
         let direct: Vec<bool> = operands.iter().map(|o| matches!(o.access, Access::Scalar | Access::Slice)).collect();
         let code = Code::new(&map.expression, &direct)?;
-        // Blocks that gather what is short see the output as one row.
+        // Blocks that gather short rows see the output as one row.
         let layout = if whole_rows { layout } else { layout.as_one_row() };
         Ok(Self { code, layout, operands, output: output.dtype, row_elements: output.shape.elements() / rows })
     }
 
     /// Computes the output's elements from `start` on.
     fn piece(&self, start: usize, inputs: &Windows<'_>, out: &mut [u8]) -> Result<(), Undefined> {
-        // Sizes are powers of two, and a division takes as long as a tiny node.
+        // Sizes are powers of two, so a shift suffices; a division takes as long as a tiny node.
         let shift = self.output.size().trailing_zeros();
         let in_place = self.output == T::DTYPE;
         let mut done = Ok(());
@@ -115,7 +115,7 @@ impl<T: Number> MapKernel<T> {
         done
     }
 
-    /// Computes pieces in parallel. Of several undefined values the one in the first piece is reported.
+    /// Computes pieces in parallel. If several values are undefined, the error of the first piece is returned.
     fn pieces(
         &self,
         start: usize,
@@ -137,7 +137,7 @@ impl<T: Number> MapKernel<T> {
     }
 }
 
-/// Whether blocks may be cut at the rows of the layout, because they are long or no operand needs it.
+/// Whether blocks may be cut at the rows of the layout, because rows are long or no operand depends on them.
 fn whole_rows(layout: &Layout, operands: usize) -> bool {
     layout.row() >= LONG_ROW || (0..operands).all(|o| layout.is_scalar(o) || layout.is_linear(o))
 }
@@ -166,13 +166,13 @@ impl<T: Number> CpuKernel for MapKernel<T> {
     }
 }
 
-/// The inputs of a call, from its first row on where they are windowed.
+/// Inputs of a call; windowed inputs begin at its first row.
 struct Windows<'a> {
     inputs: &'a [&'a [u8]],
     first_row: usize,
 }
 
-/// The operands over one block: `length` elements from `column` of a row of the layout.
+/// Operands over one block: `length` elements from `column` of a row of the layout.
 struct Operands<'a, T> {
     kernel: &'a MapKernel<T>,
     windows: &'a Windows<'a>,
@@ -182,7 +182,7 @@ struct Operands<'a, T> {
 }
 
 impl<T: Number> Operands<'_, T> {
-    /// What is given of an input, and the offset in it of the operand's first element in the block.
+    /// Returns the given bytes of an input, and the offset in them of the operand's first element in the block.
     #[inline]
     fn at(&self, input: usize) -> (&Operand, &[u8], usize) {
         let operand = &self.kernel.operands[input];
@@ -217,7 +217,7 @@ impl<T: Number> Inputs<T> for Operands<'_, T> {
     }
 }
 
-/// The element at `index`.
+/// Returns the element at `index`.
 #[inline]
 fn one<T: Number>(dtype: DType, bytes: &[u8], index: usize) -> T {
     let mut value = [T::zeroed()];
@@ -225,7 +225,7 @@ fn one<T: Number>(dtype: DType, bytes: &[u8], index: usize) -> T {
     value[0]
 }
 
-/// The elements from `start` on.
+/// Loads the elements from `start` on.
 #[inline]
 fn consecutive<T: Number>(dtype: DType, bytes: &[u8], start: usize, out: &mut [T]) {
     if dtype == T::DTYPE {
@@ -235,7 +235,7 @@ fn consecutive<T: Number>(dtype: DType, bytes: &[u8], start: usize, out: &mut [T
     }
 }
 
-/// The operand's values for the output's elements from `start` on; `bytes` begin at the operand's element `base`.
+/// Loads the operand's values for the output's elements from `start` on; `bytes` begin at the operand's element `base`.
 fn gather<T: Number>(layout: &Layout, dtype: DType, bytes: &[u8], base: usize, start: usize, out: &mut [T]) {
     let mut rows = layout.rows(0);
     layout.runs(start, out.len(), |row, column, run| {
@@ -265,13 +265,13 @@ mod tests {
         }
     }
 
-    /// A shape, and one that broadcasts to it.
+    /// Returns a shape that broadcasts to `output`.
     fn operand_of(u: &mut Unstructured<'_>, output: &[usize]) -> Arbitrary<Vec<usize>> {
         let skipped = u.int_in_range(0..=output.len())?;
         output[skipped..].iter().map(|dim| Ok(if u.ratio(1, 3)? { 1 } else { *dim })).collect()
     }
 
-    /// The operand's element for the output's element `flat`.
+    /// Returns the index of the operand's element for the output's element `flat`.
     fn index(operand: &Shape, output: &Shape, flat: usize) -> usize {
         let strides = operand.broadcast_strides(output).expect("made to broadcast");
         output.strides().iter().zip(output.dims()).zip(&strides).map(|((s, d), o)| flat / s % d * o).sum()
@@ -290,7 +290,7 @@ mod tests {
                 .iter()
                 .map(|dims| Ok(tensor(*u.choose(&dtypes)?, dims, |i| (i * 7 % 23) as f64)))
                 .collect::<Arbitrary<_>>()?;
-            // (a + b) · c + a: domains without a sign compute it too.
+            // (a + b) · c + a; unsigned domains compute it too.
             let steps = vec![
                 Step::Binary(Binary::Add, Register(0), Register(1)),
                 Step::Binary(Binary::Multiply, Register(3), Register(2)),
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    /// Whether the expression has this value in both float domains, as scalars and in every mix with slices.
+    /// Checks that the expression has this value in both float domains, as scalars and in every mix with slices.
     fn expect(expression: Expression, arguments: &[f64], want: f64) {
         for (domain, dtype, tolerance) in [(Domain::F32, DType::F32, 3e-7), (Domain::F64, DType::F64, 1e-15)] {
             for mix in 0..1 << arguments.len() {

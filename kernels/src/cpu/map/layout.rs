@@ -1,9 +1,11 @@
-//! Where the operands' elements lie for each element of an output that they are broadcast to.
+//! Positions of operands' elements for each element of an output to which they are broadcast.
 
 use crate::shape::{Shape, ShapeError, merged};
 
-/// The output's dimensions, with neighbours joined wherever every operand allows, and each operand's strides in
-/// elements along them. At least one dimension is left.
+/// Dimensions of the output and the operands' strides along them.
+///
+/// Neighbouring dimensions are joined wherever every operand allows it. Strides are in elements. At least one dimension
+/// is left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     dims: Vec<usize>,
@@ -11,17 +13,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The layout of operands of these shapes over an output of shape `output`.
+    /// Returns the layout of operands of these shapes over an output of shape `output`.
     ///
     /// # Errors
-    /// If one cannot be broadcast to it.
+    /// If an operand cannot be broadcast to the output.
     pub(crate) fn new(output: &Shape, operands: &[&Shape]) -> Result<Self, ShapeError> {
         let strides = operands.iter().map(|o| o.broadcast_strides(output)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::joined(output.dims(), &strides))
     }
 
-    /// Drops dimensions of size 1, and joins two neighbours where each operand's stride along the outer one is what a
-    /// step over the whole inner one would be.
+    /// Drops dimensions of size 1, and joins two neighbours if each operand's stride along the outer dimension equals a
+    /// step over the whole inner dimension.
     fn joined(dims: &[usize], strides: &[Vec<usize>]) -> Self {
         let axes = dims.iter().enumerate().map(|(axis, dim)| (*dim, strides.iter().map(|s| s[axis]).collect()));
         let steps = |outer: &Vec<usize>, inner: &Vec<usize>, size| outer.iter().zip(inner).all(|(o, i)| *o == i * size);
@@ -34,34 +36,35 @@ impl Layout {
         Self { dims, strides }
     }
 
-    /// The layout of one operand alone, over fewer dimensions than that of all.
+    /// Returns the layout of one operand alone, which may have fewer dimensions.
     pub(crate) fn of_operand(&self, operand: usize) -> Self {
         Self::joined(&self.dims, &self.strides[operand..=operand])
     }
 
-    /// The layout whose only row is the whole output. Operands that are neither one value nor linear are not in it: their
-    /// strides do not count.
+    /// Returns the layout whose only row is the whole output. It holds no valid strides of operands that are neither
+    /// one value nor linear.
     pub(crate) fn as_one_row(&self) -> Self {
         let stride = |operand| vec![usize::from(!self.is_scalar(operand))];
         Self { dims: vec![self.dims.iter().product()], strides: (0..self.strides.len()).map(stride).collect() }
     }
 
-    /// A cursor that finds the operand's rows, quickest in order.
+    /// Returns a cursor that finds the operand's rows, fastest in order.
     pub(crate) fn rows(&self, operand: usize) -> Rows<'_> {
         Rows { layout: self, operand, row: usize::MAX, offset: 0, left: 0 }
     }
 
-    /// The number of elements of the innermost dimension: a row. Along it every operand is one value or consecutive.
+    /// Returns the number of elements of the innermost dimension: a row. Along it every operand is one value or
+    /// consecutive.
     pub(crate) fn row(&self) -> usize {
         self.dims[self.dims.len() - 1]
     }
 
-    /// Whether the operand is consecutive along a row, rather than one value.
+    /// Whether the operand is consecutive along a row, instead of one value.
     pub(crate) fn varies(&self, operand: usize) -> bool {
         self.strides[operand][self.dims.len() - 1] != 0
     }
 
-    /// Whether each operand has the same elements beside all rows.
+    /// Whether each operand has the same elements for all rows.
     pub(crate) fn rows_are_alike(&self) -> bool {
         self.strides.iter().all(|strides| strides[..strides.len() - 1].iter().all(|stride| *stride == 0))
     }
@@ -81,7 +84,7 @@ impl Layout {
         })
     }
 
-    /// Offset in elements of the operand's first element in row `row`. O(rank).
+    /// Returns the offset in elements of the operand's first element in row `row`. O(rank).
     pub(crate) fn offset(&self, operand: usize, mut row: usize) -> usize {
         let outer = self.dims.len() - 1;
         let mut offset = 0;
@@ -96,8 +99,8 @@ impl Layout {
         offset
     }
 
-    /// Cuts the output's elements `start..start + length` into runs inside rows: `visit(row, column, run)`, where `run`
-    /// counts from `start`.
+    /// Cuts the output's elements `start..start + length` into runs inside rows, and calls `visit(row, column, run)`
+    /// for each. `run` counts from `start`.
     #[inline]
     pub(crate) fn runs(
         &self,
@@ -121,18 +124,18 @@ impl Layout {
     }
 }
 
-/// The offsets of one operand's rows. Neighbouring rows are found by a step of the innermost stride but one.
+/// Offsets of one operand's rows. The next row is found by a step of the second innermost stride.
 pub(crate) struct Rows<'a> {
     layout: &'a Layout,
     operand: usize,
     row: usize,
     offset: usize,
-    /// Rows that follow in the same innermost dimension but one.
+    /// Number of rows left in the same second innermost dimension.
     left: usize,
 }
 
 impl Rows<'_> {
-    /// As [`Layout::offset`].
+    /// Returns [`Layout::offset`] of the operand.
     #[inline]
     pub(crate) fn offset(&mut self, row: usize) -> usize {
         if self.left > 0 && row == self.row + 1 {

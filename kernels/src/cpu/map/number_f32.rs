@@ -12,12 +12,12 @@ use crate::narrowing::Narrowing;
 use crate::op::{Binary, Literal, Unary};
 use std::marker::PhantomData;
 
-/// A function of one number, branch-free so that a loop over it is vectorised.
+/// Function of one number, without branches, so that a loop over it is vectorised.
 trait Function {
     fn at<I: Isa>(x: f32) -> f32;
 }
 
-/// A function of two numbers, likewise.
+/// Function of two numbers, without branches.
 trait Function2 {
     fn at<I: Isa>(x: f32, y: f32) -> f32;
 }
@@ -70,14 +70,14 @@ impl<F: Function2> Loop for Pairs<'_, F> {
     }
 }
 
-/// Functions that only the standard library has, one element at a time.
+/// Computes functions that only the standard library has, one element at a time.
 fn scalar(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
     for (index, out) in out.iter_mut().enumerate() {
         *out = function(a.at(index));
     }
 }
 
-/// Puts the standard library's results where an argument is too large for ours.
+/// Replaces results by those of the standard library if an argument is too large for this crate's function.
 fn correct_large(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) {
     let is_large = |x: f32| x.abs() > math::LARGEST_REDUCED;
     let any = match a {
@@ -89,7 +89,7 @@ fn correct_large(function: fn(f32) -> f32, a: Source<'_, f32>, out: &mut [f32]) 
     }
 }
 
-/// Names a [`Function`] and runs it: `each!(a, out, |x| expression)`.
+/// Defines a [`Function`] and runs it: `each!(a, out, |x| expression)`.
 macro_rules! each {
     ($a:expr, $out:expr, |$x:ident| $body:expr) => {{
         struct This;
@@ -103,7 +103,7 @@ macro_rules! each {
     }};
 }
 
-/// Names a [`Function2`] and runs it: `pairs!(a, b, out, |x, y| expression)`.
+/// Defines a [`Function2`] and runs it: `pairs!(a, b, out, |x, y| expression)`.
 macro_rules! pairs {
     ($a:expr, $b:expr, $out:expr, |$x:ident, $y:ident| $body:expr) => {{
         struct This;
@@ -188,7 +188,7 @@ impl Number for f32 {
             Binary::Subtract => pairs!(a, b, out, |x, y| x - y),
             Binary::Multiply => pairs!(a, b, out, |x, y| x * y),
             Binary::Divide => pairs!(a, b, out, |x, y| x / y),
-            // `x` unless `y` is beyond it or NaN; a NaN in `x` makes both comparisons false.
+            // Returns `x` unless `y` is beyond it or NaN; a NaN in `x` makes both comparisons false.
             Binary::Min => pairs!(a, b, out, |x, y| if y < x || y.is_nan() { y } else { x }),
             Binary::Max => pairs!(a, b, out, |x, y| if y > x || y.is_nan() { y } else { x }),
             Binary::Power => power(a, b, out),
@@ -202,7 +202,7 @@ impl Number for f32 {
             Binary::And => pairs!(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
             Binary::Or => pairs!(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
             Binary::Xor => pairs!(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
-            // Refused when the kernel is prepared.
+            // Preparing the kernel rejects these.
             Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
                 out.fill(f32::NAN);
             }
@@ -227,13 +227,13 @@ impl Number for f32 {
     }
 }
 
-/// Small whole exponents, common in normalisations and polynomials, are products.
+/// Computes powers. Small whole exponents, common in normalisations and polynomials, are products.
 fn power(a: Source<'_, f32>, b: Source<'_, f32>, out: &mut [f32]) {
     match b {
         Source::Scalar(1.0) => a.copy_to(out),
         Source::Scalar(2.0) => each!(a, out, |x| x * x),
         Source::Scalar(3.0) => each!(a, out, |x| x * x * x),
-        // Unlike the root, ½ as a power makes 0 of −0 and ∞ of −∞.
+        // Unlike the square root, the power ½ of −0 is 0 and that of −∞ is ∞.
         Source::Scalar(0.5) => each!(a, out, |x| if x == f32::NEG_INFINITY { f32::INFINITY } else { (x + 0.0).sqrt() }),
         _ => pairs!(a, b, out, |x, y| math::power::<I>(x, y)),
     }

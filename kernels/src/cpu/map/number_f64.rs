@@ -12,7 +12,7 @@ fn truth(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// Squares and cubes are products, as which fusion writes them.
+/// Returns a power; squares and cubes are products, as fusion writes them.
 fn power(x: f64, y: f64) -> f64 {
     match y {
         2.0 => x * x,
@@ -64,7 +64,7 @@ impl Number for f64 {
             Unary::Narrowed(DType::BF16) => each(a, out, |x| convert::bf16_of(x).to_f64()),
             Unary::Narrowed(dtype) => match Minifloat::of(dtype) {
                 Some(format) => each(a, out, |x| format.decoded(format.encoded(x))),
-                // Refused when the kernel is prepared.
+                // Preparing the kernel rejects these.
                 None => out.fill(f64::NAN),
             },
         }
@@ -90,7 +90,7 @@ impl Number for f64 {
             Binary::And => pairs(a, b, out, |x, y| truth((x != 0.0) & (y != 0.0))),
             Binary::Or => pairs(a, b, out, |x, y| truth((x != 0.0) | (y != 0.0))),
             Binary::Xor => pairs(a, b, out, |x, y| truth((x != 0.0) ^ (y != 0.0))),
-            // Refused when the kernel is prepared.
+            // Preparing the kernel rejects these.
             Binary::BitAnd | Binary::BitOr | Binary::BitXor | Binary::ShiftLeft | Binary::ShiftRight => {
                 out.fill(f64::NAN);
             }
@@ -116,7 +116,7 @@ mod tests {
     use super::{Number, Source};
     use crate::op::Unary;
 
-    /// Values that were computed with 120 digits and rounded.
+    /// Values computed with 120 digits and rounded.
     #[test]
     fn functions_are_accurate_to_a_few_last_places() {
         for (function, x, want) in [

@@ -1,4 +1,4 @@
-//! Expressions over 64-bit integers with and without a sign: wrapping arithmetic, and an error where a divisor is zero.
+//! Expressions over signed and unsigned 64-bit integers: wrapping arithmetic, and an error if a divisor is zero.
 
 use super::convert;
 use super::number::{Number, Undefined};
@@ -13,9 +13,10 @@ const NEGATIVE_POWER_OF_ZERO: Undefined = Undefined("the integer zero is raised 
 trait Integer: Copy {
     fn magnitude(self) -> Self;
     fn sign(self) -> Self;
-    /// Wraps; `None` for a negative power of zero. Another negative power is the reciprocal's, towards zero.
+    /// Returns a power, wrapping; `None` for a negative power of zero. Other negative powers are those of the
+    /// reciprocal, rounded towards zero.
     fn power(self, exponent: Self) -> Option<Self>;
-    /// The remainder with the sign of the divisor, which is not zero.
+    /// Returns the remainder with the sign of the divisor, which is not zero.
     fn floor_modulo(self, divisor: Self) -> Self;
     fn shifted_right(self, distance: Self) -> Self;
 }
@@ -71,7 +72,7 @@ impl Integer for u64 {
     }
 }
 
-/// By repeated squaring, modulo 2⁶⁴, where numbers with and without a sign are the same.
+/// Returns a power by repeated squaring, modulo 2⁶⁴, which is the same for signed and unsigned numbers.
 fn wrapping_power(base: u64, exponent: u64) -> u64 {
     let (mut result, mut square, mut left) = (1u64, base, exponent);
     while left > 0 {
@@ -84,7 +85,7 @@ fn wrapping_power(base: u64, exponent: u64) -> u64 {
     result
 }
 
-/// Why a function does not exist in integers, if it does not.
+/// Returns why a function does not exist in integers, if it does not.
 fn missing(function: Unary) -> Option<&'static str> {
     match function {
         Unary::Negate
@@ -128,7 +129,7 @@ macro_rules! integer {
                     Unary::Relu => each(a, out, |x| x.max(0)),
                     Unary::Not => each(a, out, |x| Self::from(x == 0)),
                     Unary::IsNan | Unary::IsInfinite => out.fill(0),
-                    // Rounding: integers are whole. The others are refused when the kernel is prepared.
+                    // Rounding leaves integers unchanged. Preparing the kernel rejects all other functions.
                     _ => each(a, out, |x| x),
                 }
                 Ok(())
@@ -195,7 +196,7 @@ macro_rules! integer {
 integer!(i64, I64, as_i64, to_i64, from_i64);
 integer!(u64, U64, as_u64, to_u64, from_u64);
 
-/// A partial function at each element; `undefined` where it has no value.
+/// Computes a partial function at each element; `undefined` is the error for elements without a value.
 fn checked<T: Copy>(
     a: Source<'_, T>,
     b: Source<'_, T>,

@@ -1,13 +1,13 @@
-//! What one operand of a vectorised loop is: a slice, or one value for all elements.
+//! Operand of a vectorised loop: a slice, or one value for all elements.
 
 use crate::cpu::vector::{Isa, Loop, vectorised};
 
-/// An operand's values over a block.
+/// Values of an operand over a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a, T> {
-    /// One value an element.
+    /// One value per element.
     Slice(&'a [T]),
-    /// The same value everywhere.
+    /// One value for all elements.
     Scalar(T),
 }
 
@@ -28,7 +28,7 @@ impl<T: Copy> Source<'_, T> {
     }
 }
 
-/// `out[i] = function(a[i])`.
+/// Computes `out[i] = function(a[i])`.
 pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T) -> T) {
     match a {
         Source::Slice(values) => vectorised(Each { values, out, function }),
@@ -36,7 +36,7 @@ pub(crate) fn each<T: Copy>(a: Source<'_, T>, out: &mut [T], function: impl Fn(T
     }
 }
 
-/// `out[i] = function(values[i])`.
+/// Loop that computes `out[i] = function(values[i])`.
 pub(super) struct Each<'a, A, B, F> {
     pub(super) values: &'a [A],
     pub(super) out: &'a mut [B],
@@ -52,7 +52,7 @@ impl<A: Copy, B, F: Fn(A) -> B> Loop for Each<'_, A, B, F> {
     }
 }
 
-/// `out[i] = function(a[i], b[i])`.
+/// Computes `out[i] = function(a[i], b[i])`.
 pub(crate) fn pairs<T: Copy>(a: Source<'_, T>, b: Source<'_, T>, out: &mut [T], function: impl Fn(T, T) -> T) {
     match (a, b) {
         (Source::Slice(a), Source::Slice(b)) => vectorised(Pairs { a, b, out, function }),
@@ -77,7 +77,7 @@ impl<T: Copy, F: Fn(T, T) -> T> Loop for Pairs<'_, T, F> {
     }
 }
 
-/// `out[i] = b[i]` where `holds(a[i])`, else `c[i]`.
+/// Computes `out[i] = b[i]` if `holds(a[i])`, else `c[i]`.
 #[inline(always)]
 pub(crate) fn select<T: Copy>(
     a: Source<'_, T>,

@@ -1,9 +1,9 @@
-//! How far the functions are from the true values, over all magnitudes of their arguments and at the special ones.
+//! Errors of the functions, over all magnitudes of their arguments and at special values.
 
 use super::*;
 use crate::cpu::vector::{Loop, vectorised};
 
-/// A function over a slice, compiled as the kernels compile it.
+/// Applies a function to a slice, compiled as the kernels compile it.
 macro_rules! over_slices {
     ($name:ident) => {{
         struct This<'a>(&'a [f32], &'a mut [f32]);
@@ -21,7 +21,7 @@ macro_rules! over_slices {
 type Function = fn(&[f32], &mut [f32]);
 type Reference = fn(f64) -> f64;
 
-/// Distance of `found` from `want` in units of the last place of an `f32` of `want`'s size.
+/// Returns the distance of `found` from `want` in units of the last place of an `f32` of `want`'s size.
 fn units(found: f32, want: f64) -> f64 {
     if f64::from(found) == f64::from(want as f32) || (found.is_nan() && want.is_nan()) {
         return 0.0;
@@ -30,7 +30,7 @@ fn units(found: f32, want: f64) -> f64 {
     (f64::from(found) - want).abs() / (exponent - 23.0).exp2()
 }
 
-/// Every 1021st `f32` whose magnitude is within the bounds, of both signs.
+/// Returns every 1021st `f32` whose magnitude is within the bounds, of both signs.
 fn samples(least: f32, greatest: f32) -> Vec<f32> {
     let magnitudes = (least.to_bits()..=greatest.to_bits()).step_by(1021).map(f32::from_bits);
     magnitudes.flat_map(|x| [x, -x]).collect()

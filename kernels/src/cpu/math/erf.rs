@@ -3,9 +3,9 @@
 use super::exponential::within_one;
 use super::{Isa, polynomial};
 
-/// The error function: at most 6 units in the last place, never beyond ±1.
+/// Returns the error function: at most 6 units in the last place, never beyond ±1.
 ///
-/// A quotient of polynomials, fitted up to where the result is 1 to the last place.
+/// A quotient of polynomials, fitted up to the argument at which the result is 1 to the last place.
 #[inline(always)]
 #[allow(clippy::approx_constant, reason = "a fitted coefficient, which 2/√π is only near to")]
 pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
@@ -21,8 +21,9 @@ pub(crate) fn erf<I: Isa>(x: f32) -> f32 {
     within_one(clamped * numerator / denominator)
 }
 
-/// The error function of a binary64 number to a few units in the last place, in up to 100 steps: by its power series (`2/√π e^−x² Σ 2ⁿ
-/// x²ⁿ⁺¹ / (2n+1)!!`, whose terms are all positive), beyond 3 by the continued fraction of the complement.
+/// Returns the error function of a binary64 number to a few units in the last place, in up to 100 steps. Up to 3 it
+/// sums the power series (`2/√π e^−x² Σ 2ⁿ x²ⁿ⁺¹ / (2n+1)!!`, whose terms are all positive). Beyond 3 it evaluates the
+/// continued fraction of the complement.
 pub(crate) fn erf_f64(x: f64) -> f64 {
     let magnitude = x.abs();
     let value = match magnitude {
@@ -49,7 +50,7 @@ fn complement(x: f64) -> f64 {
     gaussian(x) / (fraction * std::f64::consts::PI.sqrt())
 }
 
-/// `e^−x²`. What rounding takes from the square counts: the exponential multiplies it with the square.
+/// Returns `e^−x²`. The rounding error of the square counts: the exponential multiplies it by the square.
 fn gaussian(x: f64) -> f64 {
     let square = x * x;
     let rest = x.mul_add(x, -square);

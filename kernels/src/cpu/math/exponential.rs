@@ -1,17 +1,17 @@
-//! The exponential function, and the two activations made of it.
+//! Exponential function, and the two activations made of it.
 
 use super::{Isa, polynomial, power_of_two};
 
-/// Adding this rounds a number of magnitude below 2²² to the nearest integer, which then stands in the low bits.
+/// Number whose addition rounds a number of magnitude below 2²² to the nearest integer, which is then in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
-/// The natural logarithm of 2, cut so that its product with an exponent is exact, and the rest.
+/// Natural logarithm of 2, cut so that its product with an exponent is exact, and the rest.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -0.000_212_194_44;
 
-/// `e^x`: at most 1 unit in the last place; subnormal results are rounded like others.
+/// Returns `e^x`: at most 1 unit in the last place; subnormal results are rounded like others.
 #[inline(always)]
 pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
-    // Beyond these the result is infinite or zero, in two steps of scaling. NaN stays.
+    // Beyond these bounds the result is infinite or zero, in two steps of scaling. NaN stays NaN.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let (mantissa, exponent) = reduced::<I>(x);
@@ -19,11 +19,11 @@ pub(crate) fn exp<I: Isa>(x: f32) -> f32 {
     mantissa * power_of_two(half) * power_of_two(exponent.wrapping_sub(half))
 }
 
-/// Below this [`exp_below_one`] is 0: `e^x` would be less than 1.7·10⁻³⁸, and close to the least normal number.
+/// Bound below which [`exp_below_one`] is 0: `e^x` would be less than 1.7·10⁻³⁸, close to the least normal number.
 const LEAST: f32 = -87.0;
 
-/// [`exp`] of a number that is not positive; 0 in the place of subnormal results: a vector of those takes a tenth of a microsecond,
-/// and masks of attention make them by the row.
+/// Returns [`exp`] of a number that is not positive, with 0 instead of subnormal results. A vector of subnormal results
+/// takes a tenth of a microsecond, and attention masks produce whole rows of them.
 #[inline(always)]
 pub(crate) fn exp_below_one<I: Isa>(x: f32) -> f32 {
     let clamped = if x < LEAST { LEAST } else { x };
@@ -32,7 +32,7 @@ pub(crate) fn exp_below_one<I: Isa>(x: f32) -> f32 {
     if x < LEAST { 0.0 } else { made }
 }
 
-/// `e^x` as `mantissa · 2^exponent`, the mantissa in about 0.7…1.5.
+/// Returns `e^x` as `mantissa · 2^exponent`, with a mantissa of about 0.7…1.5.
 #[inline(always)]
 fn reduced<I: Isa>(x: f32) -> (f32, u32) {
     let shifted = I::fused(x, std::f32::consts::LOG2_E, ROUNDER);
@@ -43,7 +43,7 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
     (I::fused(rest * rest, tail, rest) + 1.0, exponent)
 }
 
-/// `1 / (1 + e^−x)`: at most 2.5 units in the last place; 0 below −87.
+/// Returns `1 / (1 + e^−x)`: at most 2.5 units in the last place; 0 below −87.
 #[inline(always)]
 pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     // Both forms are equal; this one's exponential is at most 1.
@@ -52,7 +52,7 @@ pub(crate) fn sigmoid<I: Isa>(x: f32) -> f32 {
     numerator / (1.0 + small)
 }
 
-/// `1 / (1 + e^−x)` of a binary64 number, subnormal results included.
+/// Returns `1 / (1 + e^−x)` of a binary64 number, subnormal results included.
 pub(crate) fn sigmoid_f64(x: f64) -> f64 {
     // Both forms are equal; this one's exponential is at most 1.
     let small = (-x.abs()).exp();
@@ -60,10 +60,10 @@ pub(crate) fn sigmoid_f64(x: f64) -> f64 {
     numerator / (1.0 + small)
 }
 
-/// The hyperbolic tangent: at most 5 units in the last place, never beyond ±1.
+/// Returns the hyperbolic tangent: at most 5 units in the last place, never beyond ±1.
 ///
-/// A quotient of polynomials, fitted up to where the result is 1 to the last place; twice as fast as by way of the
-/// exponential function, which would be exact to 2 units.
+/// A quotient of polynomials, fitted up to the argument at which the result is 1 to the last place. It is twice as fast
+/// as the exponential function, which would be exact to 2 units.
 #[inline(always)]
 pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
     let clamped = if x > 9.02 { 9.02 } else { x };
@@ -74,7 +74,7 @@ pub(crate) fn tanh<I: Isa>(x: f32) -> f32 {
     within_one(clamped * numerator / denominator)
 }
 
-/// At most 1 in magnitude; NaN stays.
+/// Clamps to magnitude 1; NaN stays NaN.
 #[inline(always)]
 pub(super) fn within_one(x: f32) -> f32 {
     let x = if x > 1.0 { 1.0 } else { x };

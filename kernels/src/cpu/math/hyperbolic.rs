@@ -1,21 +1,22 @@
-//! Inverse hyperbolic functions over the whole range: two of the standard library's overflow where twice their argument does.
+//! Inverse hyperbolic functions over the whole range: two of the standard library's overflow if twice their argument
+//! overflows.
 
 use std::f64::consts::LN_2;
 
-/// Where the square of an argument is so large that 1 beside it vanishes: the functions are `ln 2x` there.
+/// Magnitude from which adding 1 to the square of an argument changes nothing: the functions are `ln 2x` there.
 const LARGE: f64 = 1e10;
 
-/// `arsinh x`.
+/// Returns `arsinh x`.
 pub(crate) fn asinh_f64(x: f64) -> f64 {
     if x.abs() < LARGE || !x.is_finite() { x.asinh() } else { (x.abs().ln() + LN_2).copysign(x) }
 }
 
-/// `arcosh x`; NaN below 1.
+/// Returns `arcosh x`; NaN below 1.
 pub(crate) fn acosh_f64(x: f64) -> f64 {
     if x < LARGE || !x.is_finite() { x.acosh() } else { x.ln() + LN_2 }
 }
 
-/// `artanh x`, by the positive one: the standard library's loses the digits of what is left near −1.
+/// Returns `artanh x`, from the positive argument: the standard library's function loses digits near −1.
 pub(crate) fn atanh_f64(x: f64) -> f64 {
     x.abs().atanh().copysign(x)
 }
@@ -27,7 +28,7 @@ mod tests {
     #[test]
     fn the_greatest_arguments_have_finite_values() {
         for x in [1e9, 9.9e9, 1e10, 1e150, 1e200, 1e308, f64::MAX] {
-            // sinh y = x where e^y = 2x, but for a term of 1/4x².
+            // sinh y = x if e^y = 2x, except for a term of 1/4x².
             let want = f64::ln(x / 1e9) + f64::ln(2e9);
             assert!((asinh_f64(x) - want).abs() <= 1e-15 * want && (asinh_f64(-x) + want).abs() <= 1e-15 * want, "{x}");
             assert!((acosh_f64(x) - want).abs() <= 1e-15 * want, "{x}");

@@ -1,14 +1,14 @@
-//! The natural logarithm.
+//! Natural logarithm.
 
 use super::{Isa, polynomial};
 
-/// The square root of ½: mantissas are taken from there to √2, so that their logarithm is about 0.
+/// Bits of √½: mantissas lie from there to √2, so that their logarithm is about 0.
 const SQRT_HALF_BITS: u32 = 0x3f35_04f3;
-/// The natural logarithm of 2, cut so that its product with an exponent is exact, and the rest.
+/// Natural logarithm of 2, cut so that its product with an exponent is exact, and the rest.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -0.000_212_194_44;
 
-/// The natural logarithm: at most 1 unit in the last place, for subnormal numbers too; −∞ at 0, NaN below.
+/// Returns the natural logarithm: at most 1 unit in the last place, for subnormal numbers too; −∞ at 0, NaN below.
 #[inline(always)]
 pub(crate) fn log<I: Isa>(x: f32) -> f32 {
     let subnormal = x < f32::MIN_POSITIVE;
@@ -17,13 +17,13 @@ pub(crate) fn log<I: Isa>(x: f32) -> f32 {
     let mantissa = f32::from_bits((offset & 0x007f_ffff).wrapping_add(SQRT_HALF_BITS));
     let exponent = ((offset as i32) >> 23) as f32 - if subnormal { 23.0 } else { 0.0 };
     let value = of_parts::<I>(mantissa - 1.0, exponent);
-    // Infinity and NaN are their own logarithms.
+    // The logarithms of infinity and NaN are infinity and NaN.
     let value = if x < f32::INFINITY { value } else { x };
     let value = if x < 0.0 { f32::NAN } else { value };
     if x == 0.0 { f32::NEG_INFINITY } else { value }
 }
 
-/// `ln(1 + f) + exponent · ln 2`.
+/// Returns `ln(1 + f) + exponent · ln 2`.
 #[inline(always)]
 fn of_parts<I: Isa>(f: f32, exponent: f32) -> f32 {
     let tail = polynomial::<I, 9>(

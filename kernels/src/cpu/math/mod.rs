@@ -1,10 +1,10 @@
 //! Elementary functions of `f32` without branches, so that loops over them become vector code.
 //!
-//! Each reduces its argument to a short interval and evaluates a polynomial there. The coefficients are minimax fits of
-//! our own (Remez exchange in 40 digits, weighted by the relative error of the result; then rounded to `f32` one after
-//! another from the lowest degree, the rest being fitted again each time). The bounds in the functions' texts are the
-//! greatest errors against `f64` references that the tests allow, in units of the last place, with fused
-//! multiply-add; without it they may be one unit worse.
+//! Each function reduces its argument to a short interval and evaluates a polynomial there. The coefficients are this
+//! project's minimax fits: Remez exchange in 40 digits, weighted by the relative error of the result. They are then
+//! rounded to `f32` one after another from the lowest degree, and the rest is fitted again each time. The bounds in the
+//! functions' texts are the greatest errors against `f64` references that the tests allow. They are in units of the
+//! last place and hold with fused multiply-add; without it errors may be one unit worse.
 
 mod erf;
 mod exponential;
@@ -22,7 +22,7 @@ pub(crate) use trigonometric::{LARGEST_REDUCED, cos, sin};
 
 use super::vector::Isa;
 
-/// `Σ coefficients[i] · x^i`, by Horner's rule.
+/// Returns `Σ coefficients[i] · x^i`, by Horner's rule.
 #[inline(always)]
 fn polynomial<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     let mut value = coefficients[N - 1];
@@ -32,7 +32,7 @@ fn polynomial<I: Isa, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
     value
 }
 
-/// [`polynomial`] of binary64 numbers.
+/// Returns [`polynomial`] of binary64 numbers.
 #[inline(always)]
 fn polynomial_f64<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64 {
     let mut value = coefficients[N - 1];
@@ -42,7 +42,7 @@ fn polynomial_f64<I: Isa, const N: usize>(x: f64, coefficients: [f64; N]) -> f64
     value
 }
 
-/// `2^n` for `n` in −126…127, given as the bits of an integer that may be negative.
+/// Returns `2^n` for `n` in −126…127, given as the bits of an integer that may be negative.
 #[inline(always)]
 fn power_of_two(n: u32) -> f32 {
     f32::from_bits(n.wrapping_add(127) << 23)

@@ -2,12 +2,13 @@
 
 use super::{Isa, polynomial_f64};
 
-/// Adding this rounds a binary64 number of magnitude below 2⁵¹ to the nearest integer, which then stands in the low bits.
+/// Number whose addition rounds a binary64 number of magnitude below 2⁵¹ to the nearest integer, which is then in the
+/// low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
-/// The upper half of √½ as binary64: mantissas are taken from about there to √2.
+/// Upper half of √½ as binary64: mantissas lie from about there to √2.
 const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_0000_0000;
 
-/// `x^y`: at most 1 unit in the last place, with the special values of C's `pow`.
+/// Returns `x^y`: at most 1 unit in the last place, with the special values of C's `pow`.
 #[inline(always)]
 pub(crate) fn power<I: Isa>(x: f32, y: f32) -> f32 {
     let magnitude = x.abs();
@@ -19,17 +20,17 @@ pub(crate) fn power<I: Isa>(x: f32, y: f32) -> f32 {
     let signed = if odd { value.copysign(x) } else { value };
     let undefined = (x < 0.0) & (x > f32::NEG_INFINITY) & !whole;
     let value = if undefined | x.is_nan() | y.is_nan() { f32::NAN } else { signed };
-    // 1 to any power, −1 to an infinite one, and anything to the power 0; the products above are NaN there.
+    // 1 to any power, −1 to an infinite power, and anything to the power 0; the products above are NaN there.
     let value = if (magnitude == 1.0) & y.is_infinite() { 1.0 } else { value };
     if (x == 1.0) | (y == 0.0) { 1.0 } else { value }
 }
 
-/// The binary logarithm of a number that is not negative, to about 1e-13; −∞ at 0, ∞ at ∞.
+/// Returns the binary logarithm of a number that is not negative, to about 1e-13; −∞ at 0, ∞ at ∞.
 #[inline(always)]
 fn log2<I: Isa>(x: f32) -> f64 {
     let offset = f64::from(x).to_bits().wrapping_sub(SQRT_HALF_BITS);
     let mantissa = f64::from_bits((offset & 0x000f_ffff_ffff_ffff).wrapping_add(SQRT_HALF_BITS));
-    // The upper halves suffice, and 32-bit integers are converted by vectors on every processor.
+    // The upper halves suffice, and every processor converts 32-bit integers in vectors.
     let exponent = f64::from(((offset >> 32) as u32 as i32) >> 20);
     let ratio = (mantissa - 1.0) / (mantissa + 1.0);
     let series = polynomial_f64::<I, 6>(
@@ -48,7 +49,7 @@ fn log2<I: Isa>(x: f32) -> f64 {
     if x == f32::INFINITY { f64::INFINITY } else { value }
 }
 
-/// `2^x` to about 2e-9, rounded to zero or infinity as an `f32` where that is so; NaN stays.
+/// Returns `2^x` to about 2e-9. Results that an `f32` rounds to zero or infinity become so; NaN stays NaN.
 #[inline(always)]
 fn exp2<I: Isa>(x: f64) -> f64 {
     let x = if x > 129.0 { 129.0 } else { x };

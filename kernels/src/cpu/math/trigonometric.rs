@@ -2,34 +2,35 @@
 
 use super::{Isa, polynomial};
 
-/// Arguments of greater magnitude need more digits of π than the reduction here has; callers take the standard library's
-/// functions for them.
+/// Maximum magnitude of arguments. Greater arguments need more digits of π than the reduction here has; callers use the
+/// standard library's functions for them.
 pub(crate) const LARGEST_REDUCED: f32 = 1_000_000.0;
 
-/// Adding this rounds a binary64 number of magnitude below 2⁵¹ to the nearest integer, which then stands in the low bits.
+/// Number whose addition rounds a binary64 number of magnitude below 2⁵¹ to the nearest integer, which is then in the
+/// low bits.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// π/2 to 33 bits, so that its product with the quadrant's number is exact, and the rest.
 const HALF_PI_HIGH: f64 = 1.570_796_326_734_125_6;
 const HALF_PI_LOW: f64 = 6.077_100_506_506_192e-11;
 
-/// The sine, for magnitudes up to [`LARGEST_REDUCED`]: at most 1.75 units in the last place; NaN at ±∞.
+/// Returns the sine, for magnitudes up to [`LARGEST_REDUCED`]: at most 1.75 units in the last place; NaN at ±∞.
 #[inline(always)]
 pub(crate) fn sin<I: Isa>(x: f32) -> f32 {
     let (rest, quadrant) = reduced::<I>(x);
     let value = of_quadrant::<I>(rest, quadrant);
-    // The sign of zero is lost in the reduction.
+    // The reduction loses the sign of zero.
     if x == 0.0 { x } else { value }
 }
 
-/// The cosine, for magnitudes up to [`LARGEST_REDUCED`]: at most 1.75 units in the last place; NaN at ±∞.
+/// Returns the cosine, for magnitudes up to [`LARGEST_REDUCED`]: at most 1.75 units in the last place; NaN at ±∞.
 #[inline(always)]
 pub(crate) fn cos<I: Isa>(x: f32) -> f32 {
     let (rest, quadrant) = reduced::<I>(x);
     of_quadrant::<I>(rest, quadrant.wrapping_add(1))
 }
 
-/// `x` less the nearest multiple of π/2, and which multiple (modulo 2³²). In binary64: what is left near a multiple then
-/// still has all of `f32`'s digits.
+/// Returns `x` minus the nearest multiple of π/2, and the number of the multiple (modulo 2³²). It computes in binary64,
+/// so that the difference near a multiple still has all of `f32`'s digits.
 #[inline(always)]
 fn reduced<I: Isa>(x: f32) -> (f32, u32) {
     let x = f64::from(x);
@@ -39,7 +40,7 @@ fn reduced<I: Isa>(x: f32) -> (f32, u32) {
     (rest as f32, shifted.to_bits() as u32)
 }
 
-/// `sin(rest + quadrant · π/2)`.
+/// Returns `sin(rest + quadrant · π/2)`.
 #[inline(always)]
 fn of_quadrant<I: Isa>(rest: f32, quadrant: u32) -> f32 {
     let square = rest * rest;

@@ -1,8 +1,8 @@
-//! Which matrices of two broadcast stacks make each product.
+//! Matrices of two broadcast stacks that each product reads.
 
 use crate::shape::{Shape, ShapeError};
 
-/// The batch dimensions of a product and where along them each operand moves.
+/// Batch dimensions of a product, and the operands' strides along them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::cpu) struct Batches {
     dims: Vec<usize>,
@@ -11,7 +11,7 @@ pub(in crate::cpu) struct Batches {
 }
 
 impl Batches {
-    /// The products of two stacks with these batch dimensions.
+    /// Returns the products of two stacks with these batch dimensions.
     ///
     /// # Errors
     /// If they cannot be broadcast together.
@@ -21,23 +21,23 @@ impl Batches {
         Ok(Self { dims: dims.into(), left, right })
     }
 
-    /// The batch dimensions of the result.
+    /// Returns the batch dimensions of the result.
     pub(in crate::cpu) fn dims(&self) -> &[usize] {
         &self.dims
     }
 
-    /// The number of products.
+    /// Returns the number of products.
     pub(in crate::cpu) fn count(&self) -> usize {
         self.dims.iter().product()
     }
 
-    /// Whether each product has its own left matrix, and all have the same right one: then they are one product.
+    /// Whether each product has its own left matrix, and all have the same right matrix: then they are one product.
     pub(in crate::cpu) fn share_right(&self) -> bool {
         let own_left = (0..self.dims.len()).all(|axis| self.dims[axis] == 1 || self.left[axis] != 0);
         own_left && self.right.iter().all(|stride| *stride == 0)
     }
 
-    /// The numbers of the left and of the right matrix of a product. O(rank).
+    /// Returns the numbers of the left and of the right matrix of a product. O(rank).
     pub(in crate::cpu) fn operands(&self, mut product: usize) -> (usize, usize) {
         let (mut left, mut right) = (0, 0);
         for axis in (0..self.dims.len()).rev() {

@@ -16,7 +16,7 @@ use crate::tensor::Buffer;
 pub(super) use batches::Batches;
 use std::sync::Arc;
 
-/// The kernel of a matrix product.
+/// Prepares the kernel of a matrix product.
 pub(super) fn prepare(op: &MatMul, node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>, KernelError> {
     if modular::fits(node) {
         return modular::prepare(op, node);
@@ -34,7 +34,7 @@ struct Kernel {
     transpose_a: bool,
     transpose_b: bool,
     batches: Batches,
-    /// The right matrices, if they never change and are read in panels.
+    /// Right matrices, if they are constant and read in panels.
     packed: Option<Packed>,
     method: Method,
     grid: Grid,
@@ -50,14 +50,14 @@ pub(super) struct Sizes {
     pub(super) k: usize,
 }
 
-/// How each product is computed.
+/// Method that computes each product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
-    /// Block by block.
+    /// Blocked product.
     Blocked,
-    /// A is one row: Bᵀ times it.
+    /// A is one row: Bᵀ times the row.
     RowVector,
-    /// B is one column: A times it.
+    /// B is one column: A times the column.
     ColumnVector,
 }
 
@@ -91,10 +91,10 @@ impl Kernel {
         Ok(Self { micro, sizes, transpose_a, transpose_b, batches, packed, method, grid, row_products, epilogue })
     }
 
-    /// Computes a tile of the products at hand, the first of which is product `first` of all.
+    /// Computes a tile of the products at hand, the first of which is number `first` of all products.
     fn compute(&self, first: usize, tile: &mut Tile<'_, f32>, a: &[f32], b: &[f32], extras: &[&[u8]]) {
         let Sizes { m, n, k } = self.sizes;
-        // Windowed operands begin with the products at hand; for the others it is the same from where products are counted.
+        // Windowed operands begin with the products at hand; for other operands, the first product does not matter.
         let (left, right) = self.batches.operands(tile.matrix);
         let (_, kept) = self.batches.operands(first + tile.matrix);
         let left = View::new(&a[left * m * k..][..m * k], m, k, self.transpose_a);
@@ -119,7 +119,7 @@ impl Kernel {
         }
     }
 
-    /// A tile of `matrix · vector`, whose first element is at `place` in C.
+    /// Computes a tile of `matrix · vector`, whose first element is at `place` in C.
     fn vector(&self, tile: &mut Tile<'_, f32>, matrix: View<'_>, vector: &[f32], place: [usize; 3], extras: &[&[u8]]) {
         let first = tile.columns.start;
         gemm::matrix_vector(matrix, &vector[..self.sizes.k], first, tile.row(0));
@@ -150,7 +150,7 @@ impl CpuKernel for Kernel {
     }
 }
 
-/// The sizes of each product and the batches, if the node fits the op's definition.
+/// Returns the sizes of each product and the batches, if the node fits the op's definition.
 pub(super) fn sizes(op: &MatMul, node: &NodeSpec) -> Result<(Sizes, Batches), KernelError> {
     let split = |shape: &Shape| -> Result<(Shape, usize, usize), KernelError> {
         match shape.dims() {

@@ -1,7 +1,8 @@
-//! Matrix products of integers of 32 and 64 bits, exactly, modulo 2³² or 2⁶⁴: with and without a sign they have the same bits.
+//! Matrix products of 32-bit and 64-bit integers, exact modulo 2³² or 2⁶⁴; signed and unsigned products have the same
+//! bits.
 //!
-//! Each row of the result is a sum of B's rows, or of products with them if B is stored transposed. Integers' sums have no order, so
-//! that the bits are the same however the work is cut.
+//! Each row of the result is a sum of B's rows, or of products with them if B is stored transposed. The order of
+//! integer sums does not matter, so the bits are the same for every division of the work.
 
 use super::{Batches, Sizes, sizes};
 use crate::cpu::elements::{elements, elements_mut};
@@ -16,7 +17,7 @@ const PIECE: usize = 1 << 16;
 
 /// Unsigned integers, whose arithmetic wraps.
 trait Modular: Element + Default {
-    /// `self + a · b`.
+    /// Returns `self + a · b`.
     fn plus(self, a: Self, b: Self) -> Self;
 }
 
@@ -34,14 +35,14 @@ impl Modular for u64 {
     }
 }
 
-/// Whether the node's tensors are all of one type of integers that has a kernel.
+/// Whether the node's tensors all have one integer type that has a kernel.
 pub(in crate::cpu) fn fits(node: &NodeSpec) -> bool {
     let dtype = node.outputs[0].dtype;
     let wide = matches!(dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64);
     wide && node.inputs.iter().all(|input| input.dtype == dtype)
 }
 
-/// The kernel of a product whose tensors [fit](fits).
+/// Prepares the kernel of a product whose tensors [fit](fits).
 pub(in crate::cpu) fn prepare(op: &MatMul, node: &NodeSpec) -> Result<Box<dyn CpuKernel>, KernelError> {
     if op.epilogue.is_some() {
         return Err(node.unsupported("a product of integers has no epilogue"));
@@ -81,7 +82,7 @@ impl<T: Modular> Kernel<T> {
         }
     }
 
-    /// A part of row `row` of one product, from `column` on.
+    /// Computes a part of row `row` of one product, from `column` on.
     fn row(&self, row: usize, column: usize, a: &[T], b: &[T], c: &mut [T]) {
         let Sizes { m, n, k } = self.sizes;
         let left = |depth: usize| if self.transpose_a { a[depth * m + row] } else { a[row * k + depth] };
@@ -105,7 +106,7 @@ impl<T: Modular> CpuKernel for Kernel<T> {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let (a, b) = (elements::<T>(call.inputs[0]), elements::<T>(call.inputs[1]));
         let length = (PIECE / self.sizes.k.max(1)).max(1);
-        // Windowed operands begin with the products at hand; for the others it is the same from where products are counted.
+        // Windowed operands begin with the products at hand; for other operands, the first product does not matter.
         call.team.run_pieces(elements_mut::<T>(call.outputs[0]), length, &|index, c| {
             self.piece(index * length, c, a, b);
         });
@@ -120,7 +121,7 @@ mod tests {
     use crate::{DType, Tensor, TensorSpec};
     use arbtest::arbitrary::Result as Arbitrary;
 
-    /// A tensor of these bits.
+    /// Returns a tensor of these bits.
     fn of(dtype: DType, dims: &[usize], bits: &[u64]) -> Tensor {
         match dtype.size() {
             4 => {

@@ -1,4 +1,4 @@
-//! Products against their definition in 64-bit floats, by every micro-kernel and number of threads.
+//! Products compared with their definition in 64-bit floats, by every micro-kernel and number of threads.
 
 use super::*;
 use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
@@ -9,7 +9,7 @@ use crate::tensor::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use std::time::Duration;
 
-/// A random node and whether each of its inputs is constant.
+/// Returns a random node, and whether each of its inputs is constant.
 fn node(u: &mut Unstructured<'_>) -> Arbitrary<(MatMul, NodeSpec)> {
     let mut size = || {
         Ok(match u.int_in_range(0..=9)? {
@@ -74,7 +74,7 @@ fn products_agree_with_the_definition() {
 
 #[test]
 fn expressions_behind_products_find_their_operands_in_every_tile() {
-    // Interpreted: an activation of the product, which a row's and an element's operand follow.
+    // Interpreted: an activation of the product, followed by an operand per row and an operand per element.
     let [gate, scaled] = [3, 4].map(Register);
     let steps = vec![
         Step::Unary(Unary::Sigmoid, Register(0)),
@@ -82,7 +82,7 @@ fn expressions_behind_products_find_their_operands_in_every_tile() {
         Step::Binary(Binary::Max, scaled, Register(2)),
     ];
     let epilogue = Some(Expression::new(3, steps).expect("each step reads what is before it"));
-    // Rows of a tile that follow each other, and tiles of some columns.
+    // Tiles of consecutive rows, and tiles of some columns.
     for (m, n, k) in [(300, 20, 9), (90, 400, 70), (6, 6, 4)] {
         let op = MatMul { transpose_a: false, transpose_b: false, epilogue: epilogue.clone() };
         let inputs = [vec![2, m, k], vec![2, k, n], vec![m, 1], vec![2, m, n]];
@@ -161,7 +161,7 @@ fn not_a_number_spreads_along_its_row_only() {
     }
 }
 
-/// 10⁸ + 1 is 10⁸ in 32 bits, 10⁸ + 384 is not.
+/// 10⁸ + 1 is 10⁸ in 32 bits; 10⁸ + 384 is not.
 #[test]
 fn a_matrix_is_added_to_complete_sums() {
     let op = MatMul { epilogue: Some(Expression::binary(Binary::Add)), ..MatMul::default() };

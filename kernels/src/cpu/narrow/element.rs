@@ -1,31 +1,32 @@
-//! Numbers of few bits in packed panels, and how vectors of them are widened.
+//! Numbers of few bits in packed panels, and their conversion to vectors of `f32`.
 
 use crate::cpu::vector::{Isa, LANES};
 use bytemuck::Pod;
 
-/// A kind of numbers. One byte holds the numbers of consecutive steps, from its lowest bits on, or consecutive bytes hold one.
+/// Kind of numbers. One byte holds the numbers of consecutive steps, from its lowest bits on, or consecutive bytes hold
+/// one number.
 pub(super) trait Element: Copy + Send + Sync + 'static {
-    /// The bytes of [`LANES`] columns.
+    /// Bytes of [`LANES`] columns.
     type Bytes: Pod;
-    /// A factor for each of the steps whose numbers share bytes.
+    /// Factors of the steps whose numbers share bytes.
     type Factors: Pod + AsRef<[f32]> + AsMut<[f32]>;
 
-    /// What [`Self::widened`] adds to the numbers, so that it is to be subtracted from them together with a zero point.
+    /// Number that [`Self::widened`] adds to all numbers; it must be subtracted together with the zero point.
     const EXCESS: f32;
-    /// The zero point where none is given.
+    /// Zero point if none is given.
     const MIDDLE: f32;
-    /// Steps whose numbers share bytes.
+    /// Number of steps whose numbers share bytes.
     const STEPS: usize = size_of::<Self::Factors>() / size_of::<f32>();
 
-    /// The numbers of [`LANES`] columns at a step of the [`Self::STEPS`]. Inlined always.
+    /// Returns the numbers of [`LANES`] columns at step `step` of the [`Self::STEPS`]. Inlined always.
     fn widened<I: Isa>(bytes: &Self::Bytes, step: usize) -> I::Vector;
 }
 
-/// Integers without sign.
+/// Unsigned integers.
 #[derive(Clone, Copy)]
 pub(super) struct Bits<const BITS: u32>;
 
-/// [`Element`] of integers of so many bits.
+/// Implements [`Element`] for integers of `$bits` bits.
 macro_rules! bits {
     ($bits:literal) => {
         impl Element for Bits<$bits> {
@@ -64,7 +65,7 @@ impl Element for Bits<8> {
     }
 }
 
-/// IEEE 754 binary16.
+/// IEEE 754 binary16 numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Half;
 
@@ -81,7 +82,7 @@ impl Element for Half {
     }
 }
 
-/// The upper half of a binary32.
+/// Upper halves of binary32 numbers.
 #[derive(Clone, Copy)]
 pub(super) struct UpperHalf;
 

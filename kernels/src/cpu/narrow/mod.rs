@@ -1,7 +1,7 @@
-//! Matrix products with weights of 2 to 16 bits, which stay so in memory and are widened in registers.
+//! Matrix products with weights of 2 to 16 bits, which stay narrow in memory and are widened in registers.
 //!
-//! Of one row the product waits for memory, so that it takes as long as its weights are large. Of many rows it takes little longer than
-//! one with `f32` weights, for a widened vector is multiplied by [`ROWS`] rows before the next is.
+//! A product of one row is limited by memory: its time is in proportion to the size of the weights. A product of many
+//! rows takes little longer than with `f32` weights, because each widened vector is multiplied by [`ROWS`] rows.
 
 mod element;
 mod pack;
@@ -26,7 +26,7 @@ use std::array::from_fn;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// The kernel of a product with narrow weights.
+/// Prepares the kernel of a product with narrow weights.
 pub(super) fn prepare(
     op: &NarrowMatMul,
     node: &NodeSpec,
@@ -42,23 +42,23 @@ pub(super) fn prepare(
     })
 }
 
-/// Rows that are multiplied by a widened vector before the next is widened.
+/// Rows that are multiplied by a widened vector before the next vector is widened.
 const ROWS: usize = 4;
 
-/// Rows of a tile at most: they stay in a near cache while the weights of a panel pass.
+/// Maximum rows of a tile: they stay in the core's own caches while the weights of a panel are read.
 const TILE_ROWS: usize = 64;
 
-/// Multiply-adds of a tile, about: ten microseconds of one core.
+/// Approximate multiply-adds of a tile: ten microseconds of one core.
 const TILE_WORK: usize = 1 << 18;
 
 struct Kernel<E> {
     rows: usize,
     columns: usize,
     depth: usize,
-    /// Steps of the depth that share a scale; all of them if there is none.
+    /// Steps of the depth that share a scale; all steps if there is no scale.
     block: usize,
     weights: PackedInput,
-    /// The scales, and then the zero points.
+    /// Scales, and then the zero points.
     parameters: Vec<PackedInput>,
     grid: Grid,
     operands: usize,
@@ -66,7 +66,7 @@ struct Kernel<E> {
     element: PhantomData<E>,
 }
 
-/// The weights of a call.
+/// Weights of a call.
 #[derive(Clone, Copy)]
 struct Weights<'a> {
     /// Panels of [`PANEL`] columns, step by step.
@@ -77,7 +77,7 @@ struct Weights<'a> {
     zero_points: Option<PackedMatrices<'a>>,
 }
 
-/// The tiles of the product: whole panels.
+/// Returns the tiles of the product: whole panels.
 fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
     let tile_rows = even_cut(rows, TILE_ROWS, ROWS);
     let panels = TILE_WORK / (depth.max(1).saturating_mul(tile_rows * PANEL));
@@ -85,14 +85,15 @@ fn grid([rows, columns, depth]: [usize; 3]) -> Grid {
 }
 
 impl Weights<'_> {
-    /// The panel of a column: the bytes of its columns for each step or steps that share them.
+    /// Returns the panel of a column: the bytes of its columns for each step, or for each group of steps that share
+    /// bytes.
     #[inline(always)]
     fn panel<E: Element>(&self, column: usize) -> &[[E::Bytes; PANEL / LANES]] {
         let groups = self.depth.div_ceil(E::STEPS);
         &elements(self.packed)[column / PANEL * groups..][..groups]
     }
 
-    /// Some rows of A times the panel of a column.
+    /// Returns the products of some rows of A with the panel of a column.
     fn times<E: Element, const ROWS: usize>(&self, a: &[f32], column: usize) -> [[f32; PANEL]; ROWS] {
         let [scales, zero_points] = self.parameters(column);
         vectorised(Panel::<E, ROWS> {
@@ -104,7 +105,7 @@ impl Weights<'_> {
         })
     }
 
-    /// The scales and the zero points of the panel of a column, block by block.
+    /// Returns the scales and the zero points of the panel of a column, block by block.
     fn parameters(&self, column: usize) -> [Option<&[f32]>; 2] {
         [self.scales, self.zero_points].map(|of| of.map(|of| of.panels(0).from(0, column)))
     }

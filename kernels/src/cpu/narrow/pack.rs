@@ -1,19 +1,20 @@
-//! Narrow numbers in panels: for each step, or steps that share bytes, the bytes of [`PANEL`] columns.
+//! Narrow numbers in panels: for each step, or each group of steps that share bytes, the bytes of [`PANEL`] columns.
 
-/// Columns of a panel: four vectors, so that a row's sums do not wait for each other. A function of no instruction set, so that packed
-/// weights are the same on all.
+/// Columns of a panel: four vectors, so that a row's sums do not wait for each other. The number does not depend on the
+/// instruction set, so that packed weights are the same on all processors.
 pub(in crate::cpu) const PANEL: usize = 64;
 
-/// Bytes of a panel.
+/// Returns the bytes of a panel.
 pub(in crate::cpu) fn panel_bytes(depth: usize, bits: usize) -> usize {
     (depth * bits).div_ceil(8).next_multiple_of((bits / 8).max(1)) * PANEL
 }
 
-/// Lines whose bytes are brought into panels together: those of a cache line.
+/// Lines whose bytes are packed together: those of a cache line.
 const TOGETHER: usize = 64;
 
-/// Packs a piece of a matrix of `depth × columns` numbers of `bits` bits, which begins at byte `start` of the whole: whole panels of
-/// columns that are `stride` bytes each, or without a stride whole rows, one after the other. O(bytes).
+/// Packs a piece of a matrix of `depth × columns` numbers of `bits` bits, which begins at byte `start` of the matrix.
+/// The piece is whole panels of columns that are `stride` bytes each. Without a stride, it is whole rows, one after the
+/// other. O(bytes).
 pub(in crate::cpu) fn pack(
     raw: &[u8],
     start: usize,

@@ -1,4 +1,5 @@
-//! Few rows times a panel of narrow weights, which are widened in registers. The sums over each block of the depth are scaled once.
+//! Products of few rows with a panel of narrow weights, which are widened in registers. The sums over each block of the
+//! depth are scaled once.
 
 use super::PANEL;
 use super::element::Element;
@@ -6,18 +7,19 @@ use crate::cpu::vector::{Isa, LANES, Loop};
 use bytemuck::Zeroable;
 use std::ops::Range;
 
-/// How many bytes ahead weights are fetched: few rows read them faster than the processor expects.
+/// Prefetch distance of weights in bytes: few rows read them faster than the processor expects.
 const AHEAD: usize = 4096;
 
-/// Some rows times the columns of a panel.
+/// Loop for some rows times the columns of a panel.
 pub(super) struct Panel<'a, E: Element, const ROWS: usize> {
-    /// All rows are as deep.
+    /// Rows of equal depth.
     pub(super) a: [&'a [f32]; ROWS],
-    /// The weights, for each step or steps that share bytes [`PANEL`] columns.
+    /// Weights of [`PANEL`] columns, for each step or each group of steps that share bytes.
     pub(super) weights: &'a [[E::Bytes; PANEL / LANES]],
     /// Steps that share a scale.
     pub(super) block: usize,
-    /// For each block [`PANEL`] columns; for no scale 1 is meant, for no zero point the middle of the grid.
+    /// Parameters of [`PANEL`] columns for each block. `None` means a scale of 1, or the middle of the grid as zero
+    /// point.
     pub(super) scales: Option<&'a [f32]>,
     pub(super) zero_points: Option<&'a [f32]>,
 }
@@ -37,11 +39,11 @@ impl<E: Element, const ROWS: usize> Loop for Panel<'_, E, ROWS> {
     }
 }
 
-/// The sums of rows, `VECTORS` vectors of columns each.
+/// Sums of rows, `VECTORS` vectors of columns each.
 type Sums<I, const ROWS: usize, const VECTORS: usize> = [[<I as Isa>::Vector; VECTORS]; ROWS];
 
 impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
-    /// All sums, `VECTORS` vectors of columns at a time.
+    /// Computes all sums, `VECTORS` vectors of columns at a time.
     #[inline(always)]
     fn sums<I: Isa, const VECTORS: usize>(&self, sums: &mut [[f32; PANEL]; ROWS]) {
         for at in (0..PANEL).step_by(VECTORS * LANES) {
@@ -81,7 +83,7 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
         total
     }
 
-    /// The sums over steps of which the first begins a byte.
+    /// Returns the sums over steps; the first step begins a byte.
     #[inline(always)]
     fn of_steps<I: Isa, const VECTORS: usize>(
         &self,
@@ -117,7 +119,8 @@ impl<E: Element, const ROWS: usize> Panel<'_, E, ROWS> {
     }
 }
 
-/// Adds the products of the steps that share bytes. Each is written out, so that its place in them is known when it is compiled.
+/// Adds the products of the steps that share bytes. Each call is written out, so that the step's position in the bytes
+/// is a constant.
 #[inline(always)]
 fn add_all<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize>(
     sums: &mut Sums<I, ROWS, VECTORS>,
@@ -132,7 +135,7 @@ fn add_all<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize>(
     add::<I, E, ROWS, VECTORS, 3>(sums, columns, at, factors, shift);
 }
 
-/// Adds the products of one step, if there are as many.
+/// Adds the products of one step, if there are that many steps.
 #[inline(always)]
 fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const STEP: usize>(
     sums: &mut Sums<I, ROWS, VECTORS>,
@@ -155,7 +158,7 @@ fn add<I: Isa, E: Element, const ROWS: usize, const VECTORS: usize, const STEP: 
     }
 }
 
-/// The parameters of a block for vectors of columns.
+/// Returns the parameters of a block for vectors of columns.
 #[inline(always)]
 fn of_block<I: Isa, const VECTORS: usize>(parameters: &[f32], number: usize, at: usize) -> [I::Vector; VECTORS] {
     let row = parameters[number * PANEL..][..PANEL].as_chunks().0;

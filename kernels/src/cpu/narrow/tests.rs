@@ -1,4 +1,5 @@
-//! Products with narrow weights against their definition in 64-bit floats, on every instruction set and by any number of threads.
+//! Products with narrow weights compared with their definition in 64-bit floats, on every instruction set and number of
+//! threads.
 
 use super::*;
 use crate::cpu::gemm::testing::{epilogue, keep, require_close, run, run_by_teams, spec, tensor};
@@ -11,12 +12,12 @@ use arbtest::arbitrary::{Result as Arbitrary, Unstructured};
 use half::{bf16, f16};
 use std::time::Duration;
 
-/// Bytes that look random.
+/// Returns pseudo-random bytes.
 fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|i| ((i + 1).wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
 
-/// A node, its inputs, and its weights `[columns, depth]` widened.
+/// Returns a node, its inputs, and its weights `[columns, depth]` widened.
 fn case(
     op: &NarrowMatMul,
     dtype: DType,
@@ -78,7 +79,8 @@ fn require_correct(node: &NodeSpec, inputs: &[Tensor], wide: &[f64], found: &[f3
     });
 }
 
-/// The op, its weights' type, rows, columns and depth, the padding of a line of weights, and the shapes of what follows the product.
+/// Op, its weights' type, rows, columns and depth, the padding of a line of weights, and the shapes of the epilogue's
+/// inputs.
 type Random = (NarrowMatMul, DType, [usize; 3], usize, Vec<Vec<usize>>);
 
 fn random(u: &mut Unstructured<'_>) -> Arbitrary<Random> {
@@ -129,7 +131,7 @@ fn deep_and_wide_products_agree_with_the_definition() {
     }
 }
 
-/// A panel's product at each level of instructions.
+/// Checks a panel's product at each level of instructions.
 #[test]
 fn every_instruction_set_computes_the_same_integers() {
     fn check<E: Element, const ROWS: usize>(bits: usize, depth: usize) {

@@ -1,18 +1,18 @@
-//! Windows of any kind: the rows of a window are joined to one, and then that one's columns.
+//! Windows of any kind: the rows of a window are joined to one row, and then its columns are joined.
 
 use super::{AHEAD, Join, PoolKernel, TOGETHER};
 use crate::cpu::vector::{Isa, LANES, Loop};
 use crate::op::PoolKind;
 use std::marker::PhantomData;
 
-/// Planes, one after the other: for each row of the output the rows of its windows are joined to one, and then that one's columns;
-/// several rows at once, because what was just stored is slow to load at other places.
+/// Loop over planes. For each row of the output, the rows of its windows are joined to one row, and then its columns.
+/// Several rows are computed at once, because data that was just stored is slow to load at other alignments.
 pub(super) struct Planes<'a, J> {
     pub(super) kernel: &'a PoolKernel,
     pub(super) source: &'a [f32],
     /// Memory for [`TOGETHER`] rows of the input with their padding.
     pub(super) joined: &'a mut [f32],
-    /// For the columns of the output, by how many columns of the input a mean divides.
+    /// Divisors of a mean along the row, one for each column of the output.
     pub(super) counts: &'a [f32],
     pub(super) target: &'a mut [f32],
     pub(super) join: PhantomData<J>,
@@ -56,7 +56,7 @@ impl<J: Join> Loop for Planes<'_, J> {
                 }
             }
             if !J::KEEPS_NAN {
-                // Now, while they are in the first-level cache.
+                // Checks for NaN now, while the elements are in the L1 cache.
                 lost |= source[seen..read].iter().fold(false, |found, x| found | x.is_nan());
                 seen = read;
             }
@@ -77,8 +77,8 @@ impl<J: Join> Loop for Planes<'_, J> {
     }
 }
 
-/// Joins to element `i` of the target the elements of `source` that are `i · stride` after the starts, of which there are so many, at
-/// least one.
+/// Joins to element `i` of the target the elements of `source` that are `i · stride` after each of `count` starts.
+/// There is at least one start.
 #[inline(always)]
 fn join_all<I: Isa, J: Join>(
     (count, start): (usize, &impl Fn(usize) -> usize),
@@ -101,12 +101,12 @@ fn join_all<I: Isa, J: Join>(
     }
 }
 
-/// Joins elements `i` of all sources to element `i` of the target, with what it is if `add`.
+/// Joins elements `i` of all sources to element `i` of the target, and to its old value if `add`.
 #[inline(always)]
 fn join<I: Isa, J: Join, const COUNT: usize>(sources: [&[f32]; COUNT], target: &mut [f32], add: bool) {
     let end = target.len();
     for start in (0..end).step_by(LANES) {
-        // The last vector begins early enough to be whole, where that is possible: partial stores take long.
+        // The last vector begins early enough to be whole, if possible: partial stores take long.
         let start = if add || end < LANES { start } else { start.min(end - LANES) };
         let to = &mut target[start..end.min(start + LANES)];
         let mut all = I::splat(J::NEUTRAL);
@@ -124,9 +124,9 @@ fn join<I: Isa, J: Join, const COUNT: usize>(sources: [&[f32]; COUNT], target: &
     }
 }
 
-/// Joins rows of `width` elements of the source, which begin at these starts, of which there are so many. If `PARTED`, what becomes of
-/// columns with even numbers goes to the first target, and of those with odd numbers to the second; else all goes to the first. It is
-/// filled up to whole vectors.
+/// Joins `count` rows of `width` elements of the source, which begin at these starts. If `PARTED`, columns with even
+/// numbers go to the first target, and those with odd numbers to the second. Otherwise all go to the first. The target
+/// is filled up to whole vectors.
 #[inline(always)]
 fn join_rows<I: Isa, J: Join, const PARTED: bool>(
     (count, start): (usize, &impl Fn(usize) -> usize),
@@ -145,7 +145,7 @@ fn join_rows<I: Isa, J: Join, const PARTED: bool>(
     }
 }
 
-/// Joins rows, with what the targets are if `add`.
+/// Joins rows, and the old values of the targets if `add`.
 #[inline(always)]
 fn join_few<I: Isa, J: Join, const PARTED: bool, const COUNT: usize>(
     rows: [&[f32]; COUNT],
@@ -178,12 +178,12 @@ fn join_few<I: Isa, J: Join, const PARTED: bool, const COUNT: usize>(
     }
 }
 
-/// The first elements, as many as there are.
+/// Returns the first elements, as many as there are; the remaining lanes are `beyond`.
 #[inline(always)]
 fn vector_of<I: Isa>(elements: &[f32], beyond: f32) -> I::Vector {
     match elements.first_chunk() {
         Some(elements) => I::load(elements),
-        // Nothing may be nowhere, and processors take long to find that nothing is read there.
+        // An empty slice may have any address, and processors take long to find that a load there reads nothing.
         None if elements.is_empty() => I::splat(beyond),
         None => I::load_part(elements, I::splat(beyond)),
     }

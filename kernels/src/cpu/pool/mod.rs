@@ -18,17 +18,18 @@ use std::ops::Range;
 /// Elements, read and written, that are worth a hand-over to another thread.
 const PIECE: usize = 16 * 1024;
 
-/// Elements along an axis up to which windows may reach, beside twice the input's: the rows that [`TOGETHER`] rows of the output are made of
-/// are held in memory with their padding, 17 at most.
+/// Maximum elements along an axis that windows may reach, in addition to twice the input's. The rows from which
+/// [`TOGETHER`] rows of the output are made, at most 17, are held in memory with their padding.
 const MOST_PADDED: usize = 1 << 19;
 
-/// Elements ahead of those that are read, which are asked for then: images come from far, row after row.
+/// Prefetch distance in elements: images come from memory, row after row.
 const AHEAD: usize = 1024;
 
 /// Rows of the output that are computed together.
 const TOGETHER: usize = 8;
 
-/// Elements that are joined in one part, at most, where a row of the output has fewer: some milliseconds, after which a run can be left.
+/// Maximum elements that are joined in one part, unless a row of the output has more: some milliseconds, after which a
+/// run can be interrupted.
 const MOST_JOINED: usize = 1 << 24;
 
 /// Pooling of images of one size.
@@ -45,7 +46,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Pool) -> Result<Box<dyn CpuKernel>, 
 }
 
 impl PoolKernel {
-    /// The pooling of a node.
+    /// Creates the pooling of a node.
     ///
     /// # Errors
     /// If its windows reach too far beyond the input.
@@ -67,8 +68,8 @@ impl PoolKernel {
         Ok(Self { op: op.clone(), input: [input[2], input[3]], output: [output[2], output[3]] })
     }
 
-    /// Of the window at an output index along an axis: the window's elements that lie within the input, and the input index
-    /// of element 0.
+    /// Returns, for the window at an output index along an axis, the window's elements that lie within the input, and
+    /// the input index of element 0.
     pub(super) fn window(&self, axis: usize, index: usize) -> (Range<usize>, isize) {
         let (size, dilation) = (self.input[axis] as isize, self.op.dilations[axis]);
         let start = (index * self.op.strides[axis]) as isize - self.op.pads[axis] as isize;
@@ -82,7 +83,7 @@ impl PoolKernel {
         (first.min(behind)..behind, start)
     }
 
-    /// The elements of that window that a mean is taken over.
+    /// Returns the number of the window's elements over which a mean is taken.
     pub(super) fn count(&self, axis: usize, index: usize) -> usize {
         if let PoolKind::Average { count_padding: true } = self.op.kind {
             let size = self.input[axis] + self.op.pads[axis] + self.op.pads[axis + 2];
@@ -92,19 +93,20 @@ impl PoolKernel {
         self.window(axis, index).0.len()
     }
 
-    /// Elements between the windows of neighbouring outputs of a row.
+    /// Returns the elements between the windows of neighbouring outputs of a row.
     fn stride(&self) -> usize {
         if self.output[1] == 1 { 1 } else { self.op.strides[1] }
     }
 
-    /// Whether columns of a joined row are parted into the even and the odd ones: with a stride of 2, what neighbouring windows hold at
-    /// one place then lies side by side.
+    /// Whether the columns of a joined row are parted into even and odd ones. With a stride of 2, the elements at the
+    /// same position of neighbouring windows then lie side by side.
     fn parts(&self) -> bool {
         self.stride() == 2
     }
 
-    /// Numbers of a thread's workspace: a row with its padding, as far as the windows of all outputs reach, of whole vectors where these are
-    /// near; and the counts of a mean, or the columns where NaN is.
+    /// Returns the sizes of a thread's workspace, in numbers. The first is a row with its padding, as far as the
+    /// windows of all outputs reach, in whole vectors if these are near. The second is the counts of a mean, or the
+    /// columns that hold NaN.
     fn workspace(&self) -> [usize; 2] {
         let outputs = self.output[1].next_multiple_of(LANES);
         let (last, [left, width]) = ((self.op.window[1] - 1) * self.op.dilations[1], [self.op.pads[1], self.input[1]]);
@@ -116,7 +118,7 @@ impl PoolKernel {
         [reach, if let PoolKind::Max = self.op.kind { self.input[1] } else { outputs }]
     }
 
-    /// Where the columns of even and of odd numbers of an input row go in a joined one that is parted.
+    /// Returns the positions of an input row's even and odd columns in a joined row that is parted.
     fn parted<'a>(&self, joined: &'a mut [f32]) -> [&'a mut [f32]; 2] {
         let (even, odd) = joined.split_at_mut(joined.len() / 2);
         let left = self.op.pads[1];
@@ -127,20 +129,20 @@ impl PoolKernel {
     }
 }
 
-/// How elements of a window are joined.
+/// Function that joins elements of a window.
 trait Join {
-    /// What joins with a number to that number.
+    /// Number that changes nothing when joined.
     const NEUTRAL: f32;
-    /// Whether NaN joins with a number to NaN.
+    /// Whether NaN joined with a number gives NaN.
     const KEEPS_NAN: bool;
 
     fn join<I: Isa>(a: I::Vector, b: I::Vector) -> I::Vector;
 
-    /// The same of one lane.
+    /// Joins two numbers, as `join` does in each lane.
     fn scalar(a: f32, b: f32) -> f32;
 }
 
-/// The greatest of numbers none of which is NaN.
+/// Greatest of numbers none of which is NaN.
 struct Greatest;
 
 impl Join for Greatest {
@@ -176,7 +178,7 @@ impl Join for Sum {
 }
 
 impl PoolKernel {
-    /// Pools planes with a workspace as [`Self::run`] makes it.
+    /// Pools planes with a workspace from [`pool`](Self::pool).
     fn planes(&self, copied: Option<Copied>, source: &[f32], [rows, beside]: [&mut [f32]; 2], target: &mut [f32]) {
         match self.op.kind {
             PoolKind::Max => {
@@ -192,7 +194,7 @@ impl PoolKernel {
         }
     }
 
-    /// Whether an element that a window may hold is NaN and was lost.
+    /// Pools planes, and returns whether an element that a window may hold is NaN and was lost.
     fn joined<J: Join>(
         &self,
         copied: Option<Copied>,
@@ -207,7 +209,7 @@ impl PoolKernel {
         }
     }
 
-    /// Makes NaN of each output whose window holds NaN, by the columns where it is in each row of windows.
+    /// Sets each output to NaN whose window holds NaN, from the columns that hold NaN in each row of windows.
     fn spread_nan(&self, source: &[f32], columns: &mut [f32], target: &mut [f32]) {
         let place = |start: isize, axis: usize, i: usize| (start + (i * self.op.dilations[axis]) as isize) as usize;
         for (y, target) in target.chunks_exact_mut(self.output[1]).enumerate() {
@@ -228,16 +230,16 @@ impl PoolKernel {
 }
 
 impl PoolKernel {
-    /// Rows of the output that are worth a part.
+    /// Returns the rows of the output that are worth a part.
     fn band(&self) -> usize {
         let joined = [0, 1].map(|axis| self.op.window[axis].saturating_mul([self.input[1], self.output[1]][axis]));
         (MOST_JOINED / joined[0].saturating_add(joined[1]).max(1)).max(1)
     }
 
-    /// The pooling that makes these rows of an image's output, and which rows of the image it reads.
+    /// Returns the pooling that makes these rows of an image's output, and the rows of the image that it reads.
     fn of_rows(&self, rows: &Range<usize>) -> (Self, Range<usize>) {
         let ([top, left, bottom, right], height) = (self.op.pads, self.input[0]);
-        // Of the padded image.
+        // Rows of the padded image.
         let first = rows.start * self.op.strides[0];
         let behind = (rows.end - 1) * self.op.strides[0] + (self.op.window[0] - 1) * self.op.dilations[0] + 1;
         let within = |row: usize| row.saturating_sub(top).min(height);
@@ -247,14 +249,14 @@ impl PoolKernel {
         (Self { op, input: [read.len(), self.input[1]], output: [rows.len(), self.output[1]] }, read)
     }
 
-    /// Pools images that follow each other, with a workspace of this thread.
+    /// Pools consecutive images, with a workspace of this thread.
     fn pool(&self, source: &[f32], target: &mut [f32]) {
         let (copied, [reach, beside]) = (Copied::of(self), self.workspace());
         let rows = copied.map_or(TOGETHER * reach, Copied::elements);
         with_workspace(rows + beside, |memory| {
             let (rows, beside) = memory.split_at_mut(rows);
             if let PoolKind::Average { .. } = self.op.kind {
-                // What is beyond the last output is divided by, too, and not stored.
+                // Columns beyond the last output are divided too, but not stored.
                 let count = |x| if x < self.output[1] { self.count(1, x) as f32 } else { 1.0 };
                 beside.iter_mut().enumerate().for_each(|(x, of)| *of = count(x));
             }
@@ -262,7 +264,7 @@ impl PoolKernel {
         });
     }
 
-    /// Pools all images, each by bands of so many rows of its output if it has more of them.
+    /// Pools all images; an image with more than `band` rows of output is pooled by bands of that many rows.
     fn run_by_bands(&self, call: Call<'_>, band: usize) {
         let source: &[f32] = elements(call.inputs[0]);
         let target: &mut [f32] = elements_mut(call.outputs[0]);
@@ -279,7 +281,7 @@ impl PoolKernel {
                 kernel.pool(&source[read.start * self.input[1]..read.end * self.input[1]], tile.whole_rows());
             });
         }
-        // Small planes go together, so that a part is worth a hand-over.
+        // Small planes are pooled together, so that a part is worth a hand-over.
         let planes = (PIECE / (from + to)).min(band / self.output[0]).max(1);
         call.team.run_pieces(target, planes * to, &|piece, target| {
             self.pool(&source[piece * planes * from..][..target.len() / to * from], target);
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(got, naive(&pool, input.elements().expect("f32"), dims, out));
     }
 
-    /// By the definition, index by index.
+    /// Computes the definition, index by index.
     fn naive(pool: &Pool, x: &[f32], [_, _, h, w]: [usize; 4], [n, c, oh, ow]: [usize; 4]) -> Vec<f32> {
         let mut out = Vec::new();
         for (plane, y, z) in (0..n * c).flat_map(|p| (0..oh).flat_map(move |y| (0..ow).map(move |z| (p, y, z)))) {
@@ -352,14 +354,15 @@ mod tests {
             pooled(pool([2, 3], [1, 2], [0, 1, 1, 0], [2, 1]), [1, 1, 6, 8], [1, 1, 5, 4]);
             pooled(pool([5, 1], [1, 1], [0, 0, 0, 0], [1, 1]), [1, 1, 5, 3], [1, 1, 1, 3]);
             pooled(pool([2, 3], [3, 3], [1, 2, 1, 2], [1, 2]), [1, 2, 8, 11], [1, 2, 3, 4]);
-            // More than a vector, and more rows than go together.
+            // More than a vector, and more rows than are computed together.
             pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 2, 37, 83], [1, 2, 19, 42]);
             pooled(pool([4, 5], [1, 2], [0, 2, 0, 2], [1, 3]), [1, 2, 21, 50], [1, 2, 18, 21]);
             pooled(pool([1, 5], [2, 1], [0, 2, 0, 2], [1, 1]), [1, 1, 21, 50], [1, 1, 11, 50]);
             // Pieces that begin within the images.
             pooled(pool([3, 3], [2, 2], [1, 1, 1, 1], [1, 1]), [1, 40, 30, 30], [1, 40, 15, 15]);
             pooled(pool([2, 2], [2, 2], [0, 0, 0, 0], [1, 1]), [1, 40, 30, 30], [1, 40, 15, 15]);
-            // Small windows: where they are, copied, of a single row or column, and with a last plane that ends with its memory.
+            // Small windows: read in place, copied, of a single row or column, and with a last plane that ends with its
+            // memory.
             for (window, strides, pads) in [2, 3].into_iter().flat_map(|window| {
                 let strides = [[1, 1], [2, 2], [1, 2], [2, 1]];
                 strides.into_iter().flat_map(move |strides| {
@@ -374,7 +377,7 @@ mod tests {
                 }
             }
         }
-        // Windows that lie outside.
+        // Windows that lie outside of the image.
         let outside = Pool { kind: PoolKind::Max, window: [1, 2], strides: [1, 1], pads: [2; 4], dilations: [1, 1] };
         pooled(outside, [1, 1, 3, 3], [1, 1, 7, 6]);
     }
@@ -382,7 +385,8 @@ mod tests {
     #[test]
     fn bands_of_rows_have_the_bits_of_whole_images() {
         let average = |count_padding| PoolKind::Average { count_padding };
-        // Window, strides, dilation, padding, rows beyond it, width. Small windows are read in place in some bands and copied in others.
+        // Window, strides, dilation, padding, rows beyond it, and width. Small windows are read in place in some bands
+        // and copied in others.
         let sizes = [
             ([3, 1, 1, 1], [1, 1, 2, 0], 0, 50),
             ([2, 2, 2, 1], [0, 1, 1, 0], 1, 50),
@@ -419,7 +423,7 @@ mod tests {
 
     #[test]
     fn the_greatest_of_a_window_with_nan_is_nan() {
-        // Of three planes the middle one has NaN: neither neighbour may.
+        // The middle one of three planes has NaN; neither neighbour may have NaN.
         for (window, stride, w, padded) in [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (5, 2), (2, 3)]
             .into_iter()
             .flat_map(|(window, stride)| [5, 14, 35, 64, 65].map(move |w| (window, stride, w)))

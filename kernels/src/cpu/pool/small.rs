@@ -1,28 +1,31 @@
-//! Windows of 2 × 2 and 3 × 3 neighbours, at each or every second place: a vector of outputs is joined in registers, from rows that are read where
-//! they are, or from a copy where windows reach into the padding.
+//! Windows of 2 × 2 and 3 × 3 neighbours, at every position or every second one.
+//!
+//! A vector of outputs is joined in registers. The rows are read in place, or from a copy if windows reach into the
+//! padding.
 
 use super::{Join, PoolKernel, TOGETHER};
 use crate::cpu::vector::{Isa, LANES, Loop};
 use crate::op::PoolKind;
 use std::marker::PhantomData;
 
-/// Widest rows that are copied: of wider ones the rows of a window are joined faster by [`super::general`], as they come from memory.
+/// Maximum width of rows that are copied: [`super::general`] joins wider rows of a window faster, as they come from
+/// memory.
 const MOST_COPIED: usize = 64;
 
-/// How rows with their padding are copied, those together of which [`TOGETHER`] rows of the output are made: a row's elements begin
-/// after [`LANES`] of padding.
+/// Copies of rows with their padding. The rows from which [`TOGETHER`] rows of the output are made are copied together.
+/// A row's elements begin after [`LANES`] of padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copied {
     /// Elements from row to row.
     row: usize,
-    /// None where every window is read where it is.
+    /// Number of rows; 0 if every window is read in place.
     rows: usize,
-    /// Elements from the first that is read of a row to the last.
+    /// Elements from the first to the last that are read of a row.
     needed: usize,
 }
 
 impl Copied {
-    /// For windows of which this file has the loops.
+    /// Returns the copies for windows for which this file has loops.
     pub(super) fn of(kernel: &PoolKernel) -> Option<Self> {
         let PoolKernel { op, input, output } = kernel;
         let (size, stride) = (op.window[0], kernel.stride());
@@ -47,12 +50,12 @@ impl Copied {
     }
 }
 
-/// The first output of a row's last vector, which begins early enough to be whole if that is possible.
+/// Returns the first output of a row's last vector, which begins early enough to be whole if possible.
 fn first_of_last(outputs: usize) -> usize {
     outputs.saturating_sub(LANES)
 }
 
-/// Elements of a row from the first to the last that are loaded for a vector of outputs.
+/// Returns the elements of a row from the first to the last that are loaded for a vector of outputs.
 const fn span(size: usize, stride: usize) -> usize {
     match stride {
         1 => LANES + size - 1,
@@ -60,14 +63,14 @@ const fn span(size: usize, stride: usize) -> usize {
     }
 }
 
-/// Planes, one after the other.
+/// Loop over planes.
 pub(super) struct Small<'a, J> {
     pub(super) kernel: &'a PoolKernel,
     pub(super) copied: Copied,
     pub(super) source: &'a [f32],
     /// Memory for [copied](Copied::elements) rows.
     pub(super) copy: &'a mut [f32],
-    /// For the columns of the output, by how many columns of the input a mean divides.
+    /// Divisors of a mean along the row, one for each column of the output.
     pub(super) counts: &'a [f32],
     pub(super) target: &'a mut [f32],
     pub(super) join: PhantomData<J>,
@@ -101,7 +104,7 @@ impl<J: Join> Small<'_, J> {
             let plane = &self.source[plane * height * width..];
             let mut seen = 0;
             for (block, target) in target.chunks_mut(TOGETHER * wide).enumerate() {
-                // Of the padded input: the first row that is read, and the one behind the last.
+                // First row of the padded input that is read, and the row after the last.
                 let first = block * TOGETHER * step;
                 let behind = first + (target.len() / wide - 1) * step + SIZE;
                 if !J::KEEPS_NAN {
@@ -110,7 +113,7 @@ impl<J: Join> Small<'_, J> {
                     seen = end;
                 }
                 let within = beside && first >= top && behind <= top + height;
-                // What is loaded beyond a row makes outputs that are not stored.
+                // Elements that are loaded beyond a row only affect outputs that are not stored.
                 let (rows, distance) = if within && (behind - 1 - top) * width + copied.needed <= plane.len() {
                     (&plane[(first - top) * width..], *width)
                 } else {
@@ -149,7 +152,8 @@ impl<J: Join> Small<'_, J> {
     }
 }
 
-/// Copies a row to the beginning of a line, whose first vector, if it is longer than the row, ends with `beyond`.
+/// Copies a row to the beginning of a line; if the row is shorter than a vector, the line's first vector is filled with
+/// `beyond`.
 #[inline(always)]
 fn copy_row<I: Isa>(row: &[f32], line: &mut [f32], beyond: f32) {
     let last = first_of_last(row.len());
@@ -163,7 +167,7 @@ fn copy_row<I: Isa>(row: &[f32], line: &mut [f32], beyond: f32) {
     }
 }
 
-/// What a vector of neighbouring windows holds, joined: rows first, then columns.
+/// Joins the windows of a vector of neighbouring outputs: rows first, then columns.
 #[inline(always)]
 fn window<I: Isa, J: Join, const SIZE: usize, const STRIDE: usize>(rows: &[f32], distance: usize) -> I::Vector {
     if STRIDE == 1 {
@@ -186,7 +190,7 @@ fn window<I: Isa, J: Join, const SIZE: usize, const STRIDE: usize>(rows: &[f32],
     J::join::<I>(both, I::shifted(even, next))
 }
 
-/// A vector of columns, joined over the window's rows.
+/// Joins a vector of columns over the window's rows.
 #[inline(always)]
 fn column<I: Isa, J: Join, const SIZE: usize>(rows: &[f32], distance: usize) -> I::Vector {
     let mut all = load::<I>(rows);

@@ -1,7 +1,7 @@
-//! One round of some units of a recurrent layer: their rows of the recurrent weights times the state, then the gates.
+//! One round of some units of a recurrent layer: the product of their recurrent weights with the state, then the gates.
 //!
-//! Each product is a sum in the order of the state's elements; where an entry of the batch is computed alone, of every second or fourth of
-//! them apart, or each multiply-add would wait for the one before.
+//! Each product is a sum in the order of the state's elements. If an entry of the batch is computed alone, every second
+//! or fourth element is summed separately; otherwise each multiply-add would wait for the last one.
 
 use crate::cpu::gemm::Panels;
 use crate::cpu::lanes::LANES;
@@ -13,18 +13,19 @@ use std::marker::PhantomData;
 /// Numbers of neighbouring units.
 type Vector = [f32; LANES];
 
-/// What a round makes of the products, in vectors of units. Functions are inlined always.
+/// Function that a round applies to the products, in vectors of units. Functions are inlined always.
 pub(super) trait Cell<const GATES: usize> {
-    /// The first of its gates.
+    /// Number of its first gate.
     const FIRST: usize;
     /// Vectors that it keeps for the next round.
     const KEPT: usize;
 
-    /// What the round writes, of the gates' inputs, the products with what the round reads, and its own units' part of that.
+    /// Returns the vector that the round writes. Its arguments are the gates' inputs, the products with the state that
+    /// the round reads, and the part of that state for the round's own units.
     fn next<I: Isa>(input: [Vector; GATES], hidden: [Vector; GATES], before: Vector, kept: &mut [Vector]) -> Vector;
 }
 
-/// The gates i, o, f, c. Keeps the cell state.
+/// LSTM cell with the gates i, o, f, c. Keeps the cell state.
 pub(super) struct Lstm;
 
 impl Cell<4> for Lstm {
@@ -46,7 +47,7 @@ impl Cell<4> for Lstm {
     }
 }
 
-/// The gates z, r, h, the reset gate after the product.
+/// GRU cell with the gates z, r, h, whose reset gate is applied after the product.
 pub(super) struct Gru;
 
 impl Cell<3> for Gru {
@@ -66,7 +67,7 @@ impl Cell<3> for Gru {
     }
 }
 
-/// What of the state passes the reset gate. Keeps z and the state.
+/// First round of a GRU: the part of the state that passes the reset gate. Keeps z and the state.
 pub(super) struct Reset;
 
 impl Cell<2> for Reset {
@@ -85,7 +86,8 @@ impl Cell<2> for Reset {
     }
 }
 
-/// The state after a step, of the products with what passed the reset gate and of what [`Reset`] kept.
+/// Second round of a GRU: the state after a step, from the products with the part that passed the reset gate, and the
+/// vectors that [`Reset`] kept.
 pub(super) struct Candidate;
 
 impl Cell<1> for Candidate {
@@ -103,22 +105,22 @@ impl Cell<1> for Candidate {
     }
 }
 
-/// A round of the units of a tile.
+/// Round of the units of a tile.
 pub(super) struct Units<'a, 't, C, const GATES: usize> {
-    /// The recurrent weights of the cell's gates.
+    /// Recurrent weights of the cell's gates.
     pub(super) weights: [Panels<'a>; GATES],
-    /// The recurrent bias, `[g, u]`.
+    /// Recurrent bias, `[g, u]`.
     pub(super) bias: &'a [f32],
-    /// The step's inputs, `[b, g, u]`.
+    /// Inputs of the step, `[b, g, u]`.
     pub(super) input: &'a [f32],
-    /// What the round reads, `[b, u]`.
+    /// State that the round reads, `[b, u]`.
     pub(super) state: &'a [f32],
     pub(super) tile: &'a mut Tile<'t, f32>,
-    /// For each block of units and each entry of the batch, the cell's vectors.
+    /// Vectors that the cell keeps, for each block of units and each entry of the batch.
     pub(super) kept: &'a mut [f32],
     /// Units of the layer.
     pub(super) units: usize,
-    /// Entries of the batch that the registers hold the sums of.
+    /// Entries of the batch whose sums the registers hold at once.
     pub(super) together: usize,
     pub(super) cell: PhantomData<C>,
 }
@@ -156,7 +158,7 @@ impl<C: Cell<GATES>, const GATES: usize> Units<'_, '_, C, GATES> {
         ENTRIES
     }
 
-    /// Takes the products of one entry of the batch through the cell.
+    /// Applies the cell to the products of one entry of the batch.
     #[inline(always)]
     fn finish<I: Isa>(&mut self, unit: usize, entry: usize, mut hidden: [Vector; GATES]) {
         let (units, batch, columns) = (self.units, self.tile.rows.len(), self.tile.columns.clone());
@@ -182,8 +184,8 @@ impl<C: Cell<GATES>, const GATES: usize> Units<'_, '_, C, GATES> {
     }
 }
 
-/// The products of vectors of units with the states of some entries: of each panel, which holds a vector for each of a state's elements,
-/// and each state.
+/// Returns the products of vectors of units with the states of some entries, for each panel and each state. A panel
+/// holds a vector for each of a state's elements.
 #[inline(always)]
 fn products<I: Isa, const GATES: usize, const ENTRIES: usize, const CHAINS: usize>(
     panels: [&[f32]; GATES],
@@ -215,7 +217,7 @@ fn products<I: Isa, const GATES: usize, const ENTRIES: usize, const CHAINS: usiz
     all
 }
 
-/// Adds what one element of the states contributes.
+/// Adds the contribution of one element of the states.
 #[inline(always)]
 fn add<I: Isa, const GATES: usize, const ENTRIES: usize>(
     sums: &mut [[Vector; GATES]; ENTRIES],
@@ -225,7 +227,7 @@ fn add<I: Isa, const GATES: usize, const ENTRIES: usize>(
 ) {
     let factors = states.map(|state| state[step]);
     let weights = panels.map(|panel| &panel[step]);
-    // Lanes go outermost: the compiler then keeps the sums in registers.
+    // The loop over lanes is outermost: the compiler then keeps the sums in registers.
     for u in 0..LANES {
         for entry in 0..ENTRIES {
             for gate in 0..GATES {
@@ -235,7 +237,7 @@ fn add<I: Isa, const GATES: usize, const ENTRIES: usize>(
     }
 }
 
-/// At most a vector's numbers, filled up with zeros.
+/// Returns at most a vector's numbers, padded with zeros.
 #[inline(always)]
 fn padded(numbers: &[f32]) -> Vector {
     numbers.first_chunk().copied().unwrap_or_else(|| {

@@ -1,9 +1,10 @@
 //! Recurrent layers: a product of the recurrent weights with the state at each time step, then the cell's gates.
 //!
-//! The weights are packed so that the rows of [`LANES`] units lie side by side: the products of a step come as whole vectors of
-//! units, and go through the gates as such (`cell`). Units are shared out among the team in parts that stay with their threads
-//! from step to step, and with them the weights. A GRU whose reset gate comes before the product takes two rounds a step: one for
-//! what passes the gate, of which each unit's product needs all, and one for the state.
+//! The weights are packed so that the rows of [`LANES`] units lie side by side. The products of a step are then whole
+//! vectors of units, which pass through the gates as vectors (`cell`). The team divides the units into parts that stay
+//! with their threads from step to step, and so do the weights. If the reset gate of a GRU comes before the product,
+//! each step has two rounds. The first computes the part of the state that passes the gate, which each unit's product
+//! needs completely; the second computes the state.
 
 mod cell;
 
@@ -22,24 +23,24 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Multiply-adds of a part of a step, about: half a microsecond, of which taking up the part is a small share.
+/// Approximate multiply-adds of a part of a step: half a microsecond, which is long compared with starting the part.
 const PART: usize = 32 << 10;
 
 /// Multiply-adds of a step that are worth waiting for another thread.
 const SHARED: usize = 32 << 10;
 
-/// A recurrent layer of one size.
+/// Kernel of a recurrent layer of one size.
 struct RecurrentKernel {
     op: Recurrent,
     steps: usize,
     batch: usize,
     units: usize,
     gates: usize,
-    /// Units of a part, but the last: whole vectors.
+    /// Units of a part, except the last: whole vectors.
     part: usize,
-    /// Entries of the batch of which the registers hold the sums.
+    /// Entries of the batch whose sums the registers hold at once.
     together: usize,
-    /// The recurrent weights, a matrix for each gate.
+    /// Recurrent weights, one matrix per gate.
     weights: PackedInput,
 }
 
@@ -62,7 +63,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Recurrent, constants: &[bool]) -> Bo
 }
 
 impl RecurrentKernel {
-    /// Vectors that a vector of units keeps from round to round.
+    /// Returns the vectors that a vector of units keeps from round to round.
     fn kept(&self) -> usize {
         match self.op.kind {
             RecurrentKind::Lstm => <Lstm as Cell<_>>::KEPT,
@@ -71,36 +72,37 @@ impl RecurrentKernel {
         }
     }
 
-    /// Rounds of each step.
+    /// Returns the rounds of each step.
     fn phases(&self) -> usize {
         if matches!(self.op.kind, RecurrentKind::Gru { linear_before_reset: false }) { 2 } else { 1 }
     }
 
-    /// The units, shared out.
+    /// Returns the parts into which the units are divided.
     fn grid(&self) -> Grid {
         Grid { batch: 1, rows: self.batch, columns: self.units, tile_rows: self.batch, tile_columns: self.part }
     }
 
-    /// Scratch memory, in numbers: what parts keep, what passed the reset gates in a round, and the weights if a call has to pack them.
+    /// Returns the sizes of the scratch memory, in numbers: vectors that parts keep, the state that passed the reset
+    /// gates in a round, and the weights if a call must pack them.
     fn scratch(&self) -> [usize; 3] {
         let kept = (self.grid().tiles() * self.part).saturating_mul(self.batch).saturating_mul(self.kept());
         [kept, (self.phases() - 1) * self.batch * self.units, self.weights.scratch_floats()]
     }
 
-    /// The place in time of a round's step.
+    /// Returns the time index of a round's step.
     fn time(&self, round: usize) -> usize {
         let step = round / self.phases();
         if self.op.reverse { self.steps - 1 - step } else { step }
     }
 
-    /// A round, over the states after each step and the matrix of what passed the reset gates.
+    /// Returns a round, over the states after each step and the matrix of the state that passed the reset gates.
     fn round(&self, round: usize) -> Round {
         let writes =
             |round: usize| if (round + 1).is_multiple_of(self.phases()) { self.time(round) } else { self.steps };
         Round { reads: round.checked_sub(1).map(writes), writes: writes(round) }
     }
 
-    /// The cell state's runs of elements, and where parts keep each.
+    /// Returns the cell state's runs of elements, and the positions at which parts keep them.
     fn cells(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let Self { batch, units, .. } = *self;
         (0..units).step_by(LANES).flat_map(move |unit| {
@@ -195,7 +197,7 @@ mod tests {
         1.0 / (1.0 + (-x).exp())
     }
 
-    /// By the definition, in f64, for batch entry `b`: the states after each step.
+    /// Computes the definition in `f64`, for batch entry `b`: the states after each step.
     fn naive(kind: RecurrentKind, reverse: bool, tensors: &[Tensor], b: usize) -> Vec<Vec<f64>> {
         let at = |tensor: usize, i: usize| f64::from(tensors[tensor].elements::<f32>().expect("f32")[i]);
         let [steps, batch, wide] = *tensors[0].shape().dims() else { panic!("three dimensions") };

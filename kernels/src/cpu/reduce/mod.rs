@@ -1,9 +1,9 @@
 //! Reductions over axes.
 //!
-//! Outputs whose elements lie side by side in the input are computed together, row by row of the input; the others one by
-//! one, each along its own elements. Where there are few outputs, the elements of each are cut into parts that threads
-//! share; where these parts follow each other in the input, it can be taken window by window (see `stream`). All cuts
-//! follow from the shapes, and partial results are joined in a fixed tree.
+//! Outputs whose elements lie side by side in the input are computed together, row by row of the input; all other
+//! outputs one by one, each along its own elements. If there are few outputs, the elements of each are cut into parts
+//! that threads share. If these parts are consecutive in the input, it can be taken window by window (see `stream`).
+//! The shapes determine all cuts, and partial results are joined in a fixed tree.
 
 mod stream;
 
@@ -21,41 +21,41 @@ use std::ops::Range;
 
 /// Elements read that are worth a hand-over to another thread.
 const PIECE: usize = 16_384;
-/// Fewer outputs, or blocks of [`COLUMNS`] of them, than this may leave threads idle, so the elements of each are cut into
-/// parts.
+/// Number of outputs, or of blocks of [`COLUMNS`] outputs, below which threads could be idle. The elements of each
+/// output are then cut into parts.
 const FEW: usize = 16;
-/// Parts at most: what a large machine keeps busy.
+/// Maximum number of parts: enough to keep a large machine busy.
 const MOST_PARTS: usize = 64;
 /// Elements of a part of an input that is taken window by window, if there are few outputs.
 const PART: usize = 4096;
-/// Elements of such a part for each output, at least: folds are to be few beside what is folded.
+/// Minimum elements of such a part for each output, so that folds are few compared with elements.
 const PART_PER_OUTPUT: usize = 64;
-/// Pieces of several parts into which such an input is cut between threads, at most.
+/// Maximum pieces of several parts into which such an input is cut between threads.
 const MOST_PIECES: usize = 256;
 /// Elements that are gathered before they are folded.
 const GATHERED: usize = 1024;
-/// Outputs that are computed together.
+/// Number of outputs that are computed together.
 const COLUMNS: usize = 256;
 /// Rows that are accumulated one after the other, before results are joined in a tree.
 const ROWS: usize = 64;
 
-/// A reduction of numbers of one type.
+/// Kernel of a reduction of numbers of one type.
 struct ReduceKernel<T> {
     kind: ReduceKind,
-    /// For each kept axis, then for each reduced axis: size and distance in elements.
+    /// For each kept axis, then for each reduced axis: size and stride in elements.
     kept: Vec<(usize, usize)>,
     reduced: Vec<(usize, usize)>,
     /// Elements of each output.
     count: usize,
-    /// Elements of each part into which they are cut, but the last.
+    /// Elements of each part of an output, except the last.
     part: usize,
     outputs: usize,
-    /// Whether parts follow each other in the input.
+    /// Whether parts are consecutive in the input.
     streamed: bool,
     number: PhantomData<T>,
 }
 
-/// Prepares a reduction. Those of [`NodeSpec::accumulated_rows`] can take their input window by window.
+/// Prepares a reduction. Reductions with [`NodeSpec::accumulated_rows`] can take their input window by window.
 pub(crate) fn prepare(node: &NodeSpec, op: &Reduce) -> Result<Box<dyn Streamed>, KernelError> {
     Ok(match node.inputs[0].dtype {
         DType::F64 => Box::new(ReduceKernel::<f64>::new(node, op)?),
@@ -70,7 +70,7 @@ fn size(axes: &[(usize, usize)]) -> usize {
     axes.iter().map(|(size, _)| size).product()
 }
 
-/// The element offset of an index over these axes.
+/// Returns the element offset of an index over these axes.
 fn offset(axes: &[(usize, usize)], mut index: usize) -> usize {
     let mut offset = 0;
     for (size, stride) in axes.iter().rev() {
@@ -101,7 +101,7 @@ impl<T: Number> ReduceKernel<T> {
         Ok(kernel)
     }
 
-    /// Elements of each output in a part, a function of the shapes alone.
+    /// Returns the elements of each output in a part, a function of the shapes alone.
     fn part_length(&self) -> usize {
         let Self { count, outputs, .. } = *self;
         if count == 0 || outputs == 0 {
@@ -119,7 +119,7 @@ impl<T: Number> ReduceKernel<T> {
         count.div_ceil(parts)
     }
 
-    /// Elements of each output at one index of the outermost reduced axis.
+    /// Returns the elements of each output at one index of the outermost reduced axis.
     fn row(&self) -> usize {
         self.reduced.first().map_or(1, |(size, _)| self.count / size)
     }
@@ -128,7 +128,7 @@ impl<T: Number> ReduceKernel<T> {
         self.count.div_ceil(self.part.max(1)).max(1)
     }
 
-    /// Outputs that lie side by side in the input as they do in the output; 1 if none do.
+    /// Returns the number of outputs that lie side by side in the input as they do in the output; 1 if none do.
     fn width(&self) -> usize {
         match self.kept.last() {
             // The logarithm of a sum of exponentials needs an output's greatest element first.
@@ -137,7 +137,7 @@ impl<T: Number> ReduceKernel<T> {
         }
     }
 
-    /// The elements of part `part` of each output.
+    /// Returns the elements of part `part` of each output.
     fn part(&self, part: usize) -> Range<usize> {
         part * self.part..self.count.min((part + 1) * self.part)
     }
@@ -158,7 +158,7 @@ impl<T: Number> ReduceKernel<T> {
         }
     }
 
-    /// One output's elements `range`, of which the first is at the start of `source`.
+    /// Folds one output's elements `range`; the first is at the start of `source`.
     fn along(&self, source: &[T], range: Range<usize>) -> T {
         let run = self.reduced.last().map_or(1, |(size, stride)| if *stride == 1 { *size } else { 1 });
         let [first, last] = [range.start / run, range.end.saturating_sub(1) / run];
@@ -182,7 +182,7 @@ impl<T: Number> ReduceKernel<T> {
         T::join(self.kind, self.along(source, range.start..middle), self.along(source, middle..range.end))
     }
 
-    /// The elements `range` of neighbouring outputs, at most [`COLUMNS`] of them.
+    /// Folds the elements `range` of neighbouring outputs, at most [`COLUMNS`].
     fn across(&self, source: &[T], range: Range<usize>, target: &mut [T]) {
         if range.len() <= ROWS {
             T::fold_rows(self.kind, source, range.map(|index| offset(&self.reduced, index)), target);
@@ -250,7 +250,7 @@ impl<T: Number> CpuKernel for ReduceKernel<T> {
     fn run(&self, call: Call<'_>) -> Result<(), KernelError> {
         let output = &mut *call.outputs[0];
         if self.streamed && self.parts() > 1 {
-            // Pieces of whole parts, as far as a large machine can use them.
+            // Pieces of whole parts, as many as a large machine can use.
             let piece = (PIECE / self.part).max(self.parts().div_ceil(MOST_PIECES));
             stream::take_all(self, call.inputs[0], piece, call.scratch, output, call.team);
             return Ok(());
@@ -296,7 +296,7 @@ mod tests {
         numbers(&run_all_ways(&node, &inputs)[0])
     }
 
-    /// By the definition.
+    /// Computes the definition.
     fn naive(kind: ReduceKind, dims: &[usize], axes: &[usize]) -> Vec<f64> {
         let strides = shape(dims).strides();
         let kept: Vec<_> = (0..dims.len()).filter(|axis| !axes.contains(axis)).collect();

@@ -1,9 +1,9 @@
-//! Reductions that take their input window by window, as it comes.
+//! Reductions that take their input window by window, as it becomes available.
 //!
-//! The input is a stream of bytes, cut into parts of a fixed length, each of which is folded on its own; the folds are
-//! joined after the last. Windows may end anywhere, and a window may be shared by threads that cut it into pieces
-//! anywhere: the elements of a part that lies in several windows or pieces are staged until it is whole. So the bits of
-//! the result depend on no cut.
+//! The input is a stream of bytes, cut into parts of a fixed length. Each part is folded separately, and the folds are
+//! joined after the last part. Windows may end anywhere, and threads that share a window may cut it into pieces
+//! anywhere. If a part lies in several windows or pieces, its elements are staged until it is complete. The bits of the
+//! result therefore do not depend on cuts.
 //!
 //! The scratch memory holds the folds of all parts, then slots of one part each. Between calls the first slot holds the
 //! elements of the part that the last call left unfinished.
@@ -11,12 +11,12 @@
 use crate::cpu::{CpuKernel, Team};
 use crate::tensor::ALIGNMENT;
 
-/// A reduction as folds of parts of its input.
+/// Reduction as folds of parts of its input.
 pub(crate) trait Streamed: CpuKernel {
-    /// Bytes of each part but the last, which may be shorter.
+    /// Returns the bytes of each part except the last, which may be shorter.
     fn part_bytes(&self) -> usize;
 
-    /// Bytes of the whole input, more than 0.
+    /// Returns the bytes of the whole input, more than 0.
     fn input_bytes(&self) -> usize;
 
     fn fold_bytes(&self) -> usize;
@@ -27,32 +27,32 @@ pub(crate) trait Streamed: CpuKernel {
     fn finish(&self, folds: &[u8], output: &mut [u8]);
 }
 
-/// Bytes of the folds of all parts, with which the scratch memory begins.
+/// Returns the bytes of the folds of all parts, with which the scratch memory begins.
 fn folds_bytes(reduction: &dyn Streamed) -> usize {
     (reduction.input_bytes().div_ceil(reduction.part_bytes()) * reduction.fold_bytes()).next_multiple_of(ALIGNMENT)
 }
 
-/// Bytes of scratch memory for windows of which at most `boundaries` boundaries of pieces, the ends included, lie inside
-/// parts.
+/// Returns the bytes of scratch memory for windows in which at most `boundaries` boundaries of pieces, ends included,
+/// lie inside parts.
 pub(crate) fn scratch_bytes(reduction: &dyn Streamed, boundaries: usize) -> usize {
     folds_bytes(reduction) + boundaries * reduction.part_bytes()
 }
 
-/// One piece of a window, taken by one thread from its first byte to its last.
+/// Piece of a window, which one thread takes from its first byte to its last.
 pub(crate) struct Piece<'a> {
     reduction: &'a dyn Streamed,
-    /// The folds of parts that lie in the piece as a whole.
+    /// Folds of parts that lie completely in the piece.
     folds: &'a mut [u8],
-    /// Where the elements of other parts go: those before the first whole part, then those after the last.
+    /// Memory for the elements of other parts: those before the first whole part, then those after the last.
     staged: &'a mut [u8],
-    /// Bytes of the part in which the piece begins that are still to come.
+    /// Bytes that are still missing of the part in which the piece begins.
     head: usize,
     /// Bytes that wait for the rest of their part.
     held: usize,
 }
 
-/// The pieces of a window that is cut at `bounds`: its first byte in the stream, those where pieces end, and its last.
-/// Only a window of one piece may begin and end in the same part.
+/// Returns the pieces of a window that is cut at `bounds`: its first byte in the stream, the ends of pieces, and its
+/// last byte. Only a window of one piece may begin and end in the same part.
 pub(crate) fn cut<'a>(reduction: &'a dyn Streamed, bounds: &[usize], scratch: &'a mut [u8]) -> Vec<Piece<'a>> {
     let part = reduction.part_bytes();
     let (folds, mut slots) = scratch.split_at_mut(folds_bytes(reduction));
@@ -66,7 +66,7 @@ pub(crate) fn cut<'a>(reduction: &'a dyn Streamed, bounds: &[usize], scratch: &'
         let head = begin.next_multiple_of(part) - begin;
         let whole = (end / part).saturating_sub(begin.div_ceil(part));
         let (own, rest) = std::mem::take(&mut folds).split_at_mut(whole * reduction.fold_bytes());
-        // The part in which the piece ends is nobody's: its elements are staged.
+        // The part in which the piece ends belongs to no piece: its elements are staged.
         let shared = if end % part > 0 { reduction.fold_bytes().min(rest.len()) } else { 0 };
         folds = &mut rest[shared..];
         let (staged, rest) = std::mem::take(&mut slots).split_at_mut(head + end % part);
@@ -77,7 +77,7 @@ pub(crate) fn cut<'a>(reduction: &'a dyn Streamed, bounds: &[usize], scratch: &'
 }
 
 impl Piece<'_> {
-    /// Takes the next bytes of the piece. `pending` has room for a part and is the same at every call.
+    /// Takes the next bytes of the piece. `pending` can hold a part and is the same at every call.
     pub(crate) fn take(&mut self, mut input: &[u8], pending: &mut [u8]) {
         let part = self.reduction.part_bytes();
         if self.head > 0 {
@@ -122,8 +122,8 @@ impl Piece<'_> {
     }
 }
 
-/// Folds the parts that several pieces of the window share, and keeps what the window leaves unfinished for the next. After
-/// the last window writes the result.
+/// Folds the parts that several pieces of the window share, and keeps the unfinished rest of the window for the next.
+/// After the last window it writes the result.
 pub(crate) fn close(reduction: &dyn Streamed, bounds: &[usize], scratch: &mut [u8], output: &mut [u8]) {
     let (part, fold, input) = (reduction.part_bytes(), reduction.fold_bytes(), reduction.input_bytes());
     let (folds, slots) = scratch.split_at_mut(folds_bytes(reduction));
@@ -149,7 +149,7 @@ pub(crate) fn close(reduction: &dyn Streamed, bounds: &[usize], scratch: &mut [u
     }
 }
 
-/// Takes the whole input at once, in pieces of `piece_parts` parts, none of which is staged.
+/// Takes the whole input at once, in pieces of `piece_parts` parts; no part is staged.
 pub(super) fn take_all(
     reduction: &dyn Streamed,
     input: &[u8],

@@ -1,8 +1,9 @@
-//! The helpers of a team and the protocol by which they join a job.
+//! Helpers of a team, and the protocol by which they join a job.
 //!
-//! One word, [`Shared::state`], says whether a job is open, which one, and how many helpers are in it. The caller
-//! publishes a job, works on it until no part is left, closes it so that nobody can join any more, and waits for the
-//! helpers that are still in it. A helper that sleeps through a job thus costs the caller nothing but the wake-up call.
+//! One word, [`Shared::state`], says whether a job is open, which job it is, and how many helpers are in it. The caller
+//! publishes a job and works on it until no part is left. Then it closes the job so that nobody can join any more, and
+//! waits for the helpers that are still in it. A helper that sleeps through a job therefore costs the caller only the
+//! wake-up call.
 
 use super::SPIN;
 use std::any::Any;
@@ -14,11 +15,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// In the state: helpers may join the job. The bits below count the helpers in it.
+/// Bit of the state: helpers may join the job. The bits below count the helpers in it.
 const OPEN: u64 = 1 << 32;
-/// In the state: helpers shall end.
+/// Bit of the state: helpers must end.
 const ENDING: u64 = 1 << 33;
-/// In the state: the first bit of the job's number.
+/// First bit of the job's number in the state.
 const JOB: u64 = 1 << 34;
 
 type Body<'a> = &'a (dyn Fn(usize) + Sync);
@@ -30,49 +31,49 @@ pub(super) struct Crew {
     handles: Vec<JoinHandle<()>>,
 }
 
-/// What is to be done: a pointer to the caller's [`Body`] without its lifetime, and the number of parts.
+/// Work to do: a pointer to the caller's [`Body`] without its lifetime, and the number of parts.
 #[derive(Clone, Copy)]
 struct Job {
     body: *const (),
     parts: usize,
 }
 
-/// A word on a cache line of its own (two, because processors fetch lines in pairs).
+/// Word on a cache line of its own (two lines, because processors fetch lines in pairs).
 #[repr(align(128))]
 struct Padded<T>(T);
 
 struct Shared {
     state: Padded<AtomicU64>,
-    /// For each member, which of its share of the job's parts nobody has claimed.
+    /// Unclaimed parts in the share of each member.
     shares: Vec<Padded<Share>>,
     /// Whether a call is in progress.
     busy: AtomicBool,
     job: UnsafeCell<Job>,
-    /// The panic of the lowest part that panicked.
+    /// Panic of the lowest-numbered part that panicked.
     panic: Mutex<Option<(usize, Payload)>>,
     berths: Vec<Padded<Berth>>,
-    /// How long a helper looks for a job before it sleeps, in nanoseconds.
+    /// Time in nanoseconds for which a helper looks for a job before it sleeps.
     linger: AtomicU64,
 }
 
-/// Consecutive parts of a job, counted from the first of them: `next` in the upper half, `end` in the lower one.
+/// Consecutive parts of a job, counted from the first of them: `next` in the upper half, `end` in the lower half.
 struct Share(AtomicU64);
 
-/// Where one helper sleeps.
+/// Sleeping state of one helper.
 struct Berth {
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-// SAFETY: `job` is the only field that is not `Sync` by itself. It is written only by the caller that holds `busy`, while
-// the state is closed with no helper in it, and read only by helpers that joined while it was open: joining and
-// publishing are ordered by `state`. The body that it points to is `Sync`.
+// SAFETY: `job` is the only field that is not `Sync` by itself. Only the caller that holds `busy` writes it, while the
+// state is closed with no helper in it. Only helpers that joined while the state was open read it, and `state` orders
+// joining and publishing. The body that it points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; a `Job` is a pointer to a `Sync` body and a number.
 unsafe impl Send for Shared {}
 
 impl Crew {
-    /// Starts `helpers` threads; fewer if the system refuses, none gives `None`.
+    /// Starts `helpers` threads, or fewer if the system refuses; `None` if no thread starts.
     pub(super) fn new(helpers: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Option<Self> {
         let berth = |_| Padded(Berth { asleep: AtomicBool::new(false), thread: OnceLock::new() });
         let shared = Arc::new(Shared {
@@ -96,7 +97,7 @@ impl Crew {
         };
         let handles: Vec<_> = (0..helpers).map_while(start).collect();
         for (berth, handle) in shared.berths.iter().zip(&handles) {
-            // The berth was empty: only this loop sets it.
+            // Cannot fail: only this loop sets the thread of a berth.
             let _ = berth.0.thread.set(handle.thread().clone());
         }
         (!handles.is_empty()).then_some(Self { shared, handles })
@@ -115,7 +116,7 @@ impl Crew {
     /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
     pub(super) fn run(&self, parts: usize, body: Body<'_>) {
         let shared = &*self.shared;
-        // A share counts in 32 bits; nobody lives to see more parts end.
+        // A share counts in 32 bits; a job with more parts could never end.
         if u32::try_from(parts).is_err() || shared.busy.swap(true, Ordering::Acquire) {
             return (0..parts).for_each(body);
         }
@@ -135,7 +136,7 @@ impl Drop for Crew {
         self.shared.state.0.fetch_or(ENDING, Ordering::SeqCst);
         for handle in self.handles.drain(..) {
             handle.thread().unpark();
-            // A helper catches the panics of its parts; `on_start` may have panicked, which has been reported.
+            // A helper catches the panics of its parts; a panic of `on_start` has been reported already.
             let _ = handle.join();
         }
     }
@@ -144,21 +145,21 @@ impl Drop for Crew {
 impl Shared {
     /// Opens a job and wakes the first helpers, which wake the others.
     fn publish(&self, job: Job) {
-        // SAFETY: the caller holds `busy`, and the job before was closed and left by all helpers (`close`), so nobody
+        // SAFETY: the caller holds `busy`, and all helpers left the last job before it was closed (`close`). Nobody
         // reads the cell until the state is opened below.
         unsafe { *self.job.get() = job };
         for (member, share) in self.shares.iter().enumerate() {
             share.0.fill(self.share(member, job.parts).len());
         }
         let closed = self.state.0.load(Ordering::Relaxed);
-        // Sequentially consistent, as are the accesses in `sleep`: either this thread sees the helper asleep or the helper
-        // sees the job. Only `ENDING` could be set meanwhile, and then `Crew` is being dropped and nobody calls.
+        // Sequentially consistent, as are the accesses in `sleep`: either this thread sees that the helper sleeps, or
+        // the helper sees the job. Only `ENDING` could be set meanwhile; then `Crew` is being dropped and nobody calls.
         self.state.0.store(closed.wrapping_add(JOB) | OPEN, Ordering::SeqCst);
         self.wake(0, job.parts);
         self.wake(1, job.parts);
     }
 
-    /// Wakes a helper if it sleeps and there is a part for it beside the caller and the helpers before it.
+    /// Wakes a helper if it sleeps and there is a part left for it after the caller and the helpers before it.
     fn wake(&self, helper: usize, parts: usize) {
         if let Some(Padded(berth)) = self.berths.get(helper)
             && helper + 1 < parts
@@ -170,14 +171,16 @@ impl Shared {
         }
     }
 
-    /// The parts of a job that fall to a member: one each to the first members if there are fewer than members, as those are woken.
+    /// Returns the parts of a job in a member's share. If there are fewer parts than members, the first members get one
+    /// each, because they are woken first.
     fn share(&self, member: usize, parts: usize) -> Range<usize> {
         let sharers = self.shares.len().min(parts).max(1);
         let first = |member: usize| (member.min(sharers) as u64 * parts as u64 / sharers as u64) as usize;
         first(member)..first(member + 1)
     }
 
-    /// Claims and runs parts until none is left: the member's own, then those that the others have not come to, from the last on.
+    /// Claims and runs parts until none is left: the member's own, then unclaimed parts of other members, from the last
+    /// on.
     fn work(&self, member: usize, body: Body<'_>, parts: usize) {
         let members = self.shares.len();
         for owner in (member..members).chain(0..member) {
@@ -191,7 +194,8 @@ impl Shared {
         }
     }
 
-    /// Keeps the panic of the lowest part, so that it does not depend on the threads' timing which is reported.
+    /// Keeps the panic of the lowest-numbered part, so that the reported panic does not depend on the timing of
+    /// threads.
     fn keep_panic(&self, part: usize, payload: Payload) {
         let mut kept = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
         let loser = match kept.take() {
@@ -204,22 +208,22 @@ impl Shared {
                 earlier.map(|(_, payload)| payload)
             }
         };
-        // Dropping a payload could panic again, here where nothing catches it.
+        // Dropping a payload could panic again, and nothing would catch that panic here.
         std::mem::forget(loser);
     }
 
-    /// Lets nobody join any more and waits until the helpers in the job have left it.
+    /// Prevents further helpers from joining and waits until the helpers in the job have left it.
     fn close(&self) {
         let mut state = self.state.0.fetch_and(!OPEN, Ordering::Acquire);
         let mut spinner = Spinner::new();
         while state as u32 != 0 {
-            // Gives the core away after a while: a helper in the job that has lost its own needs one to finish.
+            // Yields the core after a while: a helper in the job that has lost its core needs one to finish.
             spinner.spin();
             state = self.state.0.load(Ordering::Acquire);
         }
     }
 
-    /// The life of a helper.
+    /// Main loop of a helper.
     fn help(&self, helper: usize) {
         let mut last = 0;
         let mut spinner = Spinner::new();
@@ -240,13 +244,13 @@ impl Shared {
         }
     }
 
-    /// Joins the job of `state`, works on it and leaves it; `false` if the state has changed meanwhile.
+    /// Joins the job of `state`, works on it and leaves it. Returns `false` if the state has changed meanwhile.
     fn join(&self, helper: usize, state: u64) -> bool {
         if self.state.0.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
-        // SAFETY: the exchange found the job open and counted this helper in, so the caller neither changes the cell nor
-        // returns, which keeps `body` alive, until the helper has left.
+        // SAFETY: the exchange found the job open and counted this helper in. Until the helper has left, the caller
+        // neither changes the cell nor returns, which keeps `body` alive.
         let (body, parts) = unsafe {
             let job = *self.job.get();
             (*job.body.cast::<Body<'_>>(), job.parts)
@@ -272,12 +276,12 @@ impl Shared {
 }
 
 impl Share {
-    /// Makes `count` parts, fewer than 2³², claimable. They are nobody's yet: the job that has them is published later.
+    /// Makes `count` parts, fewer than 2³², claimable. The job that has them is published later.
     fn fill(&self, count: usize) {
         self.0.store(count as u64, Ordering::Relaxed);
     }
 
-    /// The first or the last part that nobody has claimed. What the part reads is ordered by the job's state.
+    /// Claims the first or the last unclaimed part. The job's state orders the data that the part reads.
     fn claim(&self, first: bool) -> Option<usize> {
         let parts = |share: u64| (share >> 32, share & u64::from(u32::MAX));
         let take = |share| match parts(share) {
@@ -290,7 +294,7 @@ impl Share {
     }
 }
 
-/// Waits: at first in a loop, after [`SPIN`] with the core given to whoever else wants it.
+/// Waits in a loop at first; after [`SPIN`] it also yields the core to other threads.
 struct Spinner {
     rounds: u32,
     since: Option<Instant>,
@@ -301,8 +305,9 @@ impl Spinner {
         Self { rounds: 0, since: None }
     }
 
-    /// Waits for a moment, and says how long all of them took; mostly none, because a look at the clock takes longer than one at the
-    /// state. Forever, where another thread took the core: waiting on would take its time, and who never sleeps is late when there is work.
+    /// Waits for a moment and returns the total time of waiting. Most calls return zero, because reading the clock
+    /// takes longer than reading the state. Returns the maximum if another thread took the core. The helper should then
+    /// sleep: spinning on would take the other thread's time, and a busy core would make the helper late for new work.
     fn spin(&mut self) -> Duration {
         std::hint::spin_loop();
         self.rounds += 1;
@@ -356,7 +361,7 @@ mod tests {
         let takers = Mutex::new(vec![None; 10]);
         crew.run(10, &|part| {
             takers.lock().expect("no part panics")[part] = Some(thread::current().id());
-            // Each waits until the other has begun, or one could take all.
+            // Each thread waits until the other has begun, because one thread could take all parts.
             while takers
                 .lock()
                 .expect("no part panics")

@@ -1,10 +1,12 @@
-//! A team of threads that work on one kernel at a time: fork and join over numbered parts.
+//! Team of threads that work on one kernel at a time: fork and join over numbered parts.
 //!
-//! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Each member has a share of consecutive
-//! parts, so that from kernel to kernel it reads what it wrote before, which is in its core's cache; who has done its own takes the
-//! last parts of the others' shares, so a slow or late helper delays nobody: a call returns when all parts are done, whoever did them.
-//! A helper that has nothing to do looks for more for a while ([`Team::linger`]), because the next kernel of a graph usually follows
-//! within microseconds and waking a sleeping thread costs about 20 µs, and sleeps after that.
+//! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Each member has a share of
+//! consecutive parts, so that from kernel to kernel it reads what it wrote before, which is in its core's cache. A
+//! member that has finished its share takes the last parts of other shares, so a slow or late helper delays nobody. A
+//! call returns when all parts are done.
+//!
+//! An idle helper looks for more work for a while ([`Team::linger`]) and then sleeps. The next kernel of a graph
+//! usually follows within microseconds, and waking a sleeping thread costs about 20 µs.
 
 mod crew;
 mod rounds;
@@ -20,24 +22,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long an idle helper spins before it lets others have its core.
+/// Time for which an idle helper spins before it yields its core to other threads.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Threads that run the parts of one kernel. The thread that calls is a member.
+/// Threads that run the parts of one kernel. The calling thread is a member.
 ///
-/// A team may be shared between threads, but works for one call at a time: a call that finds the team busy, in
-/// particular one made from inside a part, does all its parts itself.
+/// Threads may share a team, but it works for one call at a time. A call that finds the team busy, for instance because
+/// it comes from inside a part, runs all its parts itself.
 pub struct Team {
     crew: Option<Crew>,
-    /// Whether there is an interrupt: asked before each kernel, without a lock.
+    /// Whether there is an interrupt; read before each kernel, without a lock.
     watched: AtomicBool,
     interrupt: Mutex<Option<Interrupt>>,
 }
 
-/// Tells whether the work at hand is to be left. Once it has said so, it always does.
+/// Function that returns whether the current work should stop. Once it has returned true, it always does.
 pub type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A team whose work may be interrupted until this is dropped.
+/// Guard during which the team's work may be interrupted.
 pub struct Watched<'a>(&'a Team);
 
 impl Drop for Watched<'_> {
@@ -48,57 +50,59 @@ impl Drop for Watched<'_> {
 }
 
 impl Team {
-    /// A team of `threads` threads: the calling one and `threads − 1` helpers. Helper `i` (from 1) first calls
-    /// `on_start(i)`, where it can be given a name in a profile or a core of its own.
+    /// Creates a team of `threads` threads: the calling thread and `threads − 1` helpers. Helper `i` (from 1) first
+    /// calls `on_start(i)`, which can give it a name in a profile or a core of its own.
     ///
-    /// If the system refuses further threads the team is smaller; [`Self::threads`] tells. Results do not depend on it.
+    /// If the system refuses further threads, the team is smaller; [`Self::threads`] returns its size. Results do not
+    /// depend on the size.
     pub fn new(threads: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Self {
         Self { crew: Crew::new(threads.saturating_sub(1), on_start), ..Self::solo() }
     }
 
-    /// A team of the calling thread alone.
+    /// Creates a team of the calling thread alone.
     pub fn solo() -> Self {
         Self { crew: None, watched: AtomicBool::new(false), interrupt: Mutex::new(None) }
     }
 
-    /// Asks `interrupt` before each part of what is run in several from now on until the returned value is dropped. Once that says that the
-    /// work is to be left, none of these is begun any more: calls return as if all were done, and what the missing parts would have written
-    /// is as it was. So who watches a team has to ask `interrupt` after each kernel, and to believe nothing that was computed if it says so.
-    /// There is one watch at a time, which holds for whoever calls the team: a later one replaces it, and either's drop ends both.
+    /// Calls `interrupt` before each part of multi-part runs until the returned guard is dropped. Once `interrupt`
+    /// returns true, no further parts start. Calls still return as if all parts were done, and the memory that the
+    /// missing parts would have written is unchanged. A watcher must therefore call `interrupt` after each kernel and
+    /// discard all results if it returns true. There is only one watch at a time, which holds for all callers of the
+    /// team: a later watch replaces it, and dropping either guard ends both.
     pub fn watch(&self, interrupt: Interrupt) -> Watched<'_> {
         *self.interrupt.lock().unwrap_or_else(PoisonError::into_inner) = Some(interrupt);
         self.watched.store(true, Ordering::Relaxed);
         Watched(self)
     }
 
-    /// What is to be asked before each part.
+    /// Returns the function to call before each part.
     fn interrupt(&self) -> Option<Interrupt> {
-        // Set and asked for by the thread that runs kernels, or by parts that it has started since.
+        // Relaxed: only the thread that runs kernels sets and reads it, or parts that this thread has started since.
         let watched = self.watched.load(Ordering::Relaxed);
         if watched { self.interrupt.lock().unwrap_or_else(PoisonError::into_inner).clone() } else { None }
     }
 
-    /// The number of threads, the calling one included.
+    /// Returns the number of threads, including the calling thread.
     pub fn threads(&self) -> usize {
         1 + self.crew.as_ref().map_or(0, Crew::helpers)
     }
 
-    /// Sets for how long idle helpers look for more work before they sleep; 50 µs if never set. Beyond those they give their core to
-    /// any other thread that wants it.
+    /// Sets how long idle helpers look for more work before they sleep (default: 50 µs). After the first 50 µs they
+    /// yield their core to any other thread that wants it.
     pub fn linger(&self, time: Duration) {
         if let Some(crew) = &self.crew {
             crew.linger(time);
         }
     }
 
-    /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done; fewer, if the
-    /// team is [watched](Self::watch) and interrupted.
+    /// Runs `body(0)`, …, `body(parts - 1)`, each once, in any order and on any thread, and returns when all are done.
+    /// If the team is [watched](Self::watch) and interrupted, it runs fewer.
     ///
     /// # Panics
-    /// If a part panics: the others are done first where the team has helpers, then the panic of the part with the
-    /// lowest number goes on in the calling thread.
+    /// If a part panics. If the team has helpers, the remaining parts run first; then the panic of the part with the
+    /// lowest number continues in the calling thread.
     pub fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        // Between kernels whoever watches asks: one part alone is worth no further look.
+        // Watchers check between kernels, so a single part needs no further check.
         let interrupt = if parts > 1 { self.interrupt() } else { None };
         match interrupt {
             None => self.run_all(parts, body),
@@ -129,15 +133,15 @@ impl Team {
     /// Cuts `data`, a stack of row-major matrices, into the tiles of `grid` and runs `body` on each tile.
     ///
     /// # Panics
-    /// If `data` has not as many elements as `grid` says.
+    /// If the number of elements in `data` differs from the grid's.
     pub(crate) fn run_tiles<T: Send>(&self, data: &mut [T], grid: Grid, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
         self.run_in_order(data, grid, Order::Columns, body);
     }
 
-    /// As [`run_tiles`](Self::run_tiles), with this order of the tiles, of which each thread takes neighbours.
+    /// Runs tiles like [`run_tiles`](Self::run_tiles), in this order; each thread takes neighbouring tiles.
     ///
     /// # Panics
-    /// As there.
+    /// If the number of elements in `data` differs from the grid's.
     pub(crate) fn run_in_order<T: Send>(
         &self,
         data: &mut [T],
@@ -148,11 +152,11 @@ impl Team {
         tiles::run(self, data, grid, order, body);
     }
 
-    /// Runs `body` on each tile of `grid`, which is one matrix, in each of so many `rounds`, one after the other. A tile is computed by the
-    /// same thread in each round as far as threads are not interrupted.
+    /// Runs `body` on each tile of `grid`, which is one matrix, in each of the `rounds`, one round after the other. The
+    /// same thread computes a tile in each round, as far as the system does not suspend threads.
     ///
     /// # Panics
-    /// If a round reads what it writes or a matrix that there is not, or the memory does not fit the grid.
+    /// If a round reads the matrix that it writes or one that does not exist, or if the memory does not fit the grid.
     pub(crate) fn run_rounds<T: Send + Sync>(
         &self,
         grid: Grid,
@@ -232,7 +236,7 @@ mod tests {
             let members = std::sync::Mutex::new(std::collections::HashSet::new());
             team.run(2, &|_| {
                 members.lock().expect("no part panics").insert(std::thread::current().id());
-                // Each part waits for the other to have begun, so the helper must take one of the two.
+                // Each part waits until the other has begun, so the helper must take one of the two.
                 while members.lock().expect("no part panics").len() < 2 {
                     std::thread::yield_now();
                 }

@@ -1,53 +1,53 @@
-//! The same parts in round after round, where each round needs the whole of the one before.
+//! Rounds of the same parts, in which each round needs the whole result of the one before.
 //!
-//! The threads stay from the first round to the last and take the same neighbouring parts in each, so that what a part reads
-//! again and again stays in its core's cache. Nobody waits for a thread that has not begun: its parts are taken over after
-//! a short time, and a thread that comes late joins in the round that it finds.
+//! Threads stay from the first round to the last and take the same neighbouring parts in each. The data that a part
+//! reads repeatedly therefore stays in its core's cache. No thread waits for one that has not begun: its parts are
+//! taken over after a short time, and a late thread joins in the current round.
 
 use super::Team;
 use super::tiles::{Grid, Tile, Tiles};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Looks at whether a round has ended, before parts that nobody has begun are taken over: some microseconds.
+/// Number of checks whether a round has ended before parts that nobody has begun are taken over: some microseconds.
 const PATIENCE: usize = 256;
 
-/// Shares of parts that are begun and counted together, at most.
+/// Maximum shares of parts, which are begun and counted together.
 const SHARES: usize = 64;
 
-/// The matrices of a round, by their numbers.
+/// Matrices of a round, by their numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// What all parts may read, if anything.
+    /// Matrix that all parts may read, if any.
     pub(crate) reads: Option<usize>,
-    /// What the parts write, each its tile: another matrix.
+    /// Matrix that the parts write, each its tile; it differs from the one that they read.
     pub(crate) writes: usize,
 }
 
-/// What rounds read and write.
+/// Memory that rounds read and write.
 pub(crate) struct Memory<'a, T> {
-    /// Matrices of one size; those of the second slice are counted on from those of the first.
+    /// Matrices of equal size; the numbers of the second slice continue those of the first.
     pub(crate) matrices: [&'a mut [T]; 2],
-    /// Divided equally among the parts.
+    /// Memory that is divided equally among the parts.
     pub(crate) kept: &'a mut [T],
 }
 
 /// One part of a round.
 pub(crate) struct Part<'a, T> {
-    /// The round's number.
+    /// Number of the round.
     pub(crate) round: usize,
-    /// The matrix that the round reads, if any.
+    /// Matrix that the round reads, if any.
     pub(crate) before: Option<&'a [T]>,
-    /// The part's tile of the matrix that the round writes.
+    /// Tile of the written matrix that belongs to the part.
     pub(crate) tile: Tile<'a, T>,
-    /// Memory that is the part's own, as it left it in the round before.
+    /// Private memory of the part, which keeps its content between rounds.
     pub(crate) kept: &'a mut [T],
 }
 
 /// Runs `body` on each tile of `grid`, which is one matrix, in each of `count` rounds.
 ///
 /// # Panics
-/// If a round reads what it writes or a matrix that there is not, or the memory does not fit the grid.
+/// If a round reads the matrix that it writes or one that does not exist, or if the memory does not fit the grid.
 pub(super) fn run<T: Send + Sync>(
     team: &Team,
     grid: Grid,
@@ -75,8 +75,8 @@ pub(super) fn run<T: Send + Sync>(
         let Round { reads, writes } = rounds(round);
         let before = reads.map(place);
         let (stack, matrix) = place(writes);
-        // SAFETY: `in_turn` runs each part at most once in each round and begins a round when the one before has ended. So nobody
-        // else has this tile or the part's memory, and what is read is not written in this round.
+        // SAFETY: `in_turn` runs each part at most once in each round and begins a round when the last one has ended.
+        // So nobody else has this tile or the part's memory, and the matrix that is read is not written in this round.
         let (before, tile, mut kept) = unsafe {
             let before = before.map(|(stack, matrix)| stack.matrix(matrix));
             (before, stack.claim(matrix * parts + part), (share > 0).then(|| kept.claim(part)))
@@ -85,8 +85,8 @@ pub(super) fn run<T: Send + Sync>(
     });
 }
 
-/// Runs `body(round, part)` for each part of each round, no round before the one before has ended. Once the team is interrupted, rounds
-/// go on without the body.
+/// Runs `body(round, part)` for each part of each round, and starts a round only when the last one has ended. Once the
+/// team is interrupted, rounds continue without the body.
 fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize) + Sync)) {
     let interrupt = team.interrupt();
     let body = &|round: usize, part: usize| {
@@ -112,20 +112,20 @@ fn in_turn(team: &Team, rounds: usize, parts: usize, body: &(dyn Fn(usize, usize
     });
 }
 
-/// How far rounds have come.
+/// Progress of the rounds.
 struct Progress {
-    /// Of each share, the rounds in which it was begun.
+    /// Number of rounds in which each share was begun.
     begun: [AtomicUsize; SHARES],
-    /// Shares that there are.
+    /// Number of shares.
     shares: usize,
-    /// Shares that have ended, of all rounds. Whoever sees the last of a round (acquiring) sees what the round wrote, because
-    /// each is counted after its writes (releasing).
+    /// Number of shares that have ended, over all rounds. Each share is counted (release) after its writes, so a thread
+    /// that sees the last share of a round (acquire) sees what the round wrote.
     done: AtomicUsize,
-    /// Threads that have come.
+    /// Number of threads that have joined.
     members: AtomicUsize,
 }
 
-/// Shares that a thread has begun and not counted; counted when dropped, so that a panic leaves nobody waiting.
+/// Shares that a thread has begun and not yet counted. Dropping counts them, so that a panic leaves no thread waiting.
 struct Begun<'a>(&'a AtomicUsize, usize);
 
 impl Drop for Begun<'_> {
@@ -135,7 +135,7 @@ impl Drop for Begun<'_> {
 }
 
 impl Progress {
-    /// Takes part in all rounds from the one at hand on.
+    /// Takes part in all rounds from the current one on.
     fn join(&self, rounds: usize, body: &(dyn Fn(usize, usize) + Sync)) {
         let (member, shares) = (self.members.fetch_add(1, Ordering::Relaxed), self.shares);
         let mut patience = PATIENCE;
@@ -148,7 +148,7 @@ impl Progress {
             self.take(round, member * shares / members..(member + 1) * shares / members, body);
             patience = PATIENCE.min(2 * patience);
             while !self.has_ended(round, patience) {
-                // Whoever they belong to may be asleep, and then is so for many rounds.
+                // The threads that own these shares may sleep, and then they sleep for many rounds.
                 match self.take(round, 0..shares, body) {
                     true => patience = PATIENCE / 32,
                     false => std::thread::yield_now(),
@@ -157,11 +157,12 @@ impl Progress {
         }
     }
 
-    /// Runs those of these shares that nobody has begun, and says whether there were any.
+    /// Runs all shares of the range that nobody has begun, and returns whether there were any.
     fn take(&self, round: usize, shares: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
         let mut begun = Begun(&self.done, 0);
         for share in shares {
-            // Relaxed: it only decides who runs the share; what that needs was seen with the end of the round before.
+            // Relaxed: it only decides who runs the share. The data that the share needs became visible with the end of
+            // the last round.
             let own = self.begun[share].compare_exchange(round, round + 1, Ordering::Relaxed, Ordering::Relaxed);
             if own.is_ok() {
                 begun.1 += 1;
@@ -171,7 +172,7 @@ impl Progress {
         begun.1 > 0
     }
 
-    /// Waits for the end of the round by so many looks, and says whether it has come.
+    /// Checks up to `looks` times whether the round has ended, and returns whether it has.
     fn has_ended(&self, round: usize, looks: usize) -> bool {
         let end = (round + 1) * self.shares;
         (0..looks).any(|_| {
@@ -189,7 +190,7 @@ mod tests {
     use std::sync::Mutex;
     use std::time::Duration;
 
-    /// Every round adds up what the one before wrote; every part also counts its rounds.
+    /// Every round sums what the last round wrote; every part also counts its rounds.
     fn sums(threads: usize, rounds: usize, [rows, columns, width]: [usize; 3]) -> Vec<u64> {
         let team = Team::new(threads, |_| {});
         let grid = Grid { batch: 1, rows, columns, tile_rows: rows, tile_columns: width };

@@ -1,4 +1,4 @@
-//! Rectangular tiles of row-major matrices, which the parts of a run write at once.
+//! Rectangular tiles of row-major matrices, which the parts of a run write concurrently.
 //!
 //! A [`Grid`] cuts a stack of matrices into tiles that do not overlap; each part of a run claims one. Only this file knows
 //! that the tiles alias one slice.
@@ -7,8 +7,10 @@ use super::Team;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// How a stack of `batch` matrices of `rows × columns` elements, one after the other, is cut into tiles of
-/// `tile_rows × tile_columns`. Tiles at the right and lower edges may be smaller. A tile never spans two matrices.
+/// Division of a stack of `batch` matrices of `rows × columns` elements into tiles.
+///
+/// The matrices are consecutive, and tiles have `tile_rows × tile_columns` elements. Tiles at the right and lower edges
+/// may be smaller. A tile never spans two matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     /// Number of matrices.
@@ -24,13 +26,13 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// The number of tiles; none if there is no element.
+    /// Returns the number of tiles; 0 if there are no elements.
     pub(crate) fn tiles(&self) -> usize {
         let across = self.columns.div_ceil(self.tile_columns.max(1));
         self.batch * self.rows.div_ceil(self.tile_rows.max(1)) * across
     }
 
-    /// The number of the tile that is this one if those of each matrix are counted from the left to the right within a stripe of rows.
+    /// Returns the number of the tile that is number `tile` if each stripe of rows is counted from left to right.
     fn by_rows(&self, tile: usize) -> usize {
         let (down, across) =
             (self.rows.div_ceil(self.tile_rows.max(1)), self.columns.div_ceil(self.tile_columns.max(1)));
@@ -38,8 +40,9 @@ impl Grid {
         (matrix * across + within % across) * down + within / across
     }
 
-    /// Matrix, rows and columns of a tile. Tiles are numbered matrix by matrix, within one from the left to the right, and
-    /// within a stripe of columns downwards: neighbours in time read the same columns of a right-hand operand.
+    /// Returns the matrix, rows and columns of a tile. Tiles are numbered matrix by matrix, stripes of columns from
+    /// left to right, and downwards within a stripe. Tiles that are computed one after the other thus read the same
+    /// columns of a right-hand operand.
     fn place(&self, tile: usize) -> (usize, Range<usize>, Range<usize>) {
         let (height, width) = (self.tile_rows.max(1), self.tile_columns.max(1));
         let (down, across) = (self.rows.div_ceil(height), self.columns.div_ceil(width));
@@ -49,21 +52,21 @@ impl Grid {
     }
 }
 
-/// In which order tiles are numbered parts of a run: neighbours are computed by the same thread.
+/// Order in which tiles are numbered as parts of a run; the same thread computes neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Stripes of columns from the left to the right, each downwards.
+    /// Stripes of columns from left to right, each downwards.
     Columns,
-    /// Stripes of rows downwards, each from the left to the right.
+    /// Stripes of rows downwards, each from left to right.
     Rows,
-    /// The same from the last to the first.
+    /// Reverse of [`Self::Rows`].
     RowsBackwards,
 }
 
 /// Cuts `data` into the tiles of `grid` and runs `body` on each.
 ///
 /// # Panics
-/// If `data` has not exactly the grid's elements.
+/// If the number of elements in `data` differs from the grid's.
 pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, order: Order, body: &(dyn Fn(Tile<'_, T>) + Sync)) {
     let (tiles, count) = (Tiles::new(data, grid), grid.tiles());
     let tile = |part: usize| match order {
@@ -71,31 +74,32 @@ pub(super) fn run<T: Send>(team: &Team, data: &mut [T], grid: Grid, order: Order
         Order::Rows => grid.by_rows(part),
         Order::RowsBackwards => grid.by_rows(count - 1 - part),
     };
-    // SAFETY: `Team::run` runs each part at most once, and each part has another tile, so each tile is claimed at most once.
+    // SAFETY: `Team::run` runs each part at most once, and each part has a different tile, so each tile is claimed at
+    // most once.
     team.run(count, &|part| body(unsafe { tiles.claim(tile(part)) }));
 }
 
-/// A slice together with its grid, whose tiles can be claimed.
+/// Slice with its grid, whose tiles can be claimed.
 pub(super) struct Tiles<'a, T> {
     start: *mut T,
     grid: Grid,
     data: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a shared `Tiles` hands out exclusive access to disjoint elements (see `claim`), which moves elements between threads as
-// `T: Send` allows, and shared access only where `T: Sync`.
+// SAFETY: a shared `Tiles` gives exclusive access to disjoint elements (see `claim`), which moves elements between
+// threads as `T: Send` allows. It gives shared access only if `T: Sync`.
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
     /// # Panics
-    /// If `data` has not exactly the grid's elements.
+    /// If the number of elements in `data` differs from the grid's.
     pub(super) fn new(data: &'a mut [T], grid: Grid) -> Self {
         let elements = grid.rows.checked_mul(grid.columns).and_then(|n| n.checked_mul(grid.batch));
         assert_eq!(elements, Some(data.len()), "the grid {grid:?} does not fit the data");
         Self { start: data.as_mut_ptr(), grid, data: PhantomData }
     }
 
-    /// The tile of this number.
+    /// Claims tile number `tile`.
     ///
     /// # Safety
     /// While the tile is used, nobody may claim it again, or [read](Self::matrix) its matrix.
@@ -109,72 +113,74 @@ impl<'a, T> Tiles<'a, T> {
         Tile { start, stride: self.grid.columns, matrix, rows, columns, data: PhantomData }
     }
 
-    /// A whole matrix, to read.
+    /// Returns a whole matrix for reading.
     ///
     /// # Safety
-    /// While it is used, nobody may claim one of its tiles.
+    /// While the matrix is used, nobody may claim one of its tiles.
     pub(super) unsafe fn matrix(&self, matrix: usize) -> &'a [T]
     where
         T: Sync,
     {
         assert!(matrix < self.grid.batch, "matrix {matrix} of {}", self.grid.batch);
         let size = self.grid.rows * self.grid.columns;
-        // SAFETY: the slice has `batch` matrices, as was checked against the grid; that nobody writes is the caller's part.
+        // SAFETY: `new` checked against the grid that the slice has `batch` matrices; the caller ensures that nobody
+        // writes.
         unsafe { std::slice::from_raw_parts(self.start.add(matrix * size), size) }
     }
 }
 
-/// A rectangle of one matrix, to which its owner has exclusive access.
+/// Rectangle of one matrix, to which its owner has exclusive access.
 pub(crate) struct Tile<'a, T> {
     start: *mut T,
     stride: usize,
-    /// The matrix's number in the stack.
+    /// Number of the matrix in the stack.
     pub(crate) matrix: usize,
-    /// The tile's rows in the matrix.
+    /// Rows of the tile in the matrix.
     pub(crate) rows: Range<usize>,
-    /// The tile's columns in the matrix.
+    /// Columns of the tile in the matrix.
     pub(crate) columns: Range<usize>,
     data: PhantomData<&'a mut [T]>,
 }
 
 impl<'a, T> Tile<'a, T> {
-    /// A matrix of rows of `columns` elements as one tile, to which access is exclusive without a team.
+    /// Creates a tile of a whole matrix with rows of `columns` elements, to which the caller has exclusive access.
     ///
     /// # Panics
-    /// If the matrix is not of whole rows.
+    /// If the matrix does not consist of whole rows.
     pub(crate) fn whole(matrix: &'a mut [T], columns: usize) -> Self {
         assert!(matrix.len().is_multiple_of(columns), "{} elements are not rows of {columns}", matrix.len());
         let rows = 0..matrix.len() / columns;
         Self { start: matrix.as_mut_ptr(), stride: columns, matrix: 0, rows, columns: 0..columns, data: PhantomData }
     }
 
-    /// The same elements as the tile of another matrix that begins at this row and column.
+    /// Returns the same elements as the tile of another matrix that begins at this row and column.
     pub(crate) fn at(self, [row, column]: [usize; 2]) -> Self {
         let (rows, columns) = (row..row + self.rows.len(), column..column + self.columns.len());
         Self { rows, columns, ..self }
     }
 
-    /// A slice as a tile of one row.
+    /// Creates a tile of one row from a slice.
     pub(crate) fn of(row: &'a mut [T]) -> Self {
         let columns = row.len();
         Self { start: row.as_mut_ptr(), stride: columns, matrix: 0, rows: 0..1, columns: 0..columns, data: PhantomData }
     }
 
-    /// Row `index` of the tile, counted from its first.
+    /// Returns row `index` of the tile, counted from its first.
     ///
     /// # Panics
     /// If the tile has fewer rows.
-    // Loops of vectors write row by row.
+    // Always inlined, because loops of vectors write row by row.
     #[inline(always)]
     pub(crate) fn row(&mut self, index: usize) -> &mut [T] {
         assert!(index < self.rows.len(), "row {index} of a tile of {} rows", self.rows.len());
-        // SAFETY: the tile's rectangle lies within the slice it was cut from, no other tile shares an element with it,
-        // each tile is handed out once, and the borrow of `self` keeps rows of one tile from being held twice.
+        // SAFETY: the tile's rectangle lies within the slice that it was cut from, and no other tile shares an element
+        // with it. Each tile is handed out once, and the borrow of `self` keeps rows of one tile from being held twice.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(index * self.stride), self.columns.len()) }
     }
 
-    /// What the tile's columns are if each row of the matrix is an image whose rows have `wide` elements: rectangles of rows and columns of
-    /// the image, in order, whose elements follow each other. A tile of whole rows is one; others have one for each row.
+    /// Returns the tile's columns as rectangles of an image, if each row of the matrix is an image whose rows have
+    /// `wide` elements. The rectangles are in order, and the elements of each are consecutive. A tile of whole rows is
+    /// one rectangle; other tiles have one for each row.
     pub(crate) fn rectangles(&self, wide: usize) -> impl Iterator<Item = [Range<usize>; 2]> + use<T> {
         let Range { start: mut at, end } = self.columns;
         let whole = at.is_multiple_of(wide) && end.is_multiple_of(wide);
@@ -186,23 +192,23 @@ impl<'a, T> Tile<'a, T> {
         })
     }
 
-    /// All rows of a tile that is as wide as its matrix, one after the other.
+    /// Returns all rows of a tile that is as wide as its matrix, in order.
     ///
     /// # Panics
-    /// If it is narrower.
+    /// If the tile is narrower.
     pub(crate) fn whole_rows(&mut self) -> &mut [T] {
         assert_eq!(self.columns.len(), self.stride, "a tile whose rows are not consecutive");
         // SAFETY: as for `row`; rows as long as their distance are consecutive.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.rows.len() * self.stride) }
     }
 
-    /// Where the tile's first element is. Row `i` begins [`Self::stride`]` · i` elements later; only the `columns.len()`
-    /// elements from each row's beginning belong to the tile.
+    /// Returns the address of the tile's first element. Row `i` begins [`Self::stride`]` · i` elements later; only the
+    /// `columns.len()` elements from each row's beginning belong to the tile.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut T {
         self.start
     }
 
-    /// The distance of the tile's rows in elements.
+    /// Returns the distance of the tile's rows in elements.
     pub(crate) fn stride(&self) -> usize {
         self.stride
     }

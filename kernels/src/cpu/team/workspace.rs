@@ -1,7 +1,7 @@
 //! Memory that a part of a kernel works in, private to its thread and reused from kernel to kernel.
 //!
-//! How many parts run at once depends on the number of threads, which a kernel's scratch memory must not. Each thread
-//! therefore keeps one buffer, which stays in its core's cache.
+//! The number of parts that run at once depends on the number of threads, but a kernel's scratch memory must not. Each
+//! thread therefore keeps one buffer, which stays in its core's cache.
 
 use crate::tensor::Buffer;
 use std::cell::Cell;
@@ -11,7 +11,7 @@ thread_local! {
 }
 
 /// Runs `body` on `floats` numbers of undefined content, aligned as a [`Buffer`]. The thread keeps the largest buffer
-/// that it ever needed, so only the first calls allocate; a call from inside `body` gets memory of its own.
+/// that it ever needed, so only the first calls allocate. A call from inside `body` gets its own memory.
 pub(crate) fn with_workspace<R>(floats: usize, body: impl FnOnce(&mut [f32]) -> R) -> R {
     let bytes = floats * size_of::<f32>();
     let kept = WORKSPACE.take().filter(|buffer| buffer.len() >= bytes);

@@ -1,7 +1,8 @@
 //! Many elements of a row, found by the digits of their pairs: a radix selection on a team.
 //!
-//! Each pass counts the next digit of the pairs whose digits so far are those of the pair that is sought. Passes end as soon as few more
-//! pairs than are wanted are up to the greatest pair with these digits; those pairs are collected, and sorted.
+//! Each pass counts the next digit of the pairs whose earlier digits equal those of the pair that is sought. Passes end
+//! as soon as there are only few more pairs than needed up to the greatest pair with these digits. These pairs are
+//! collected and sorted.
 
 use super::super::Team;
 use super::super::sorted::Ranked;
@@ -13,16 +14,16 @@ use std::sync::{Mutex, PoisonError};
 /// Bits of a digit.
 const DIGIT: u32 = 11;
 
-/// Pairs that may be collected beyond those that are wanted.
+/// Maximum pairs that are collected beyond those that are needed.
 const BEYOND: usize = PART / 4;
 
 impl TopKernel {
-    /// Pairs that [`by_digits`](Self::by_digits) works with.
+    /// Returns the number of pairs that [`by_digits`](Self::by_digits) works with.
     pub(super) fn digits_pairs(&self) -> usize {
         2 * (self.kept + BEYOND)
     }
 
-    /// The first pairs of a row, in order. O(count), and the sorting of what is kept.
+    /// Returns the first pairs of a row, in order. O(count), plus sorting of the kept pairs.
     pub(super) fn by_digits<'p, R: Ranked>(
         &self,
         team: &Team,
@@ -58,7 +59,7 @@ impl TopKernel {
         self.sorted_first(team, &mut pairs[..found], spare)
     }
 
-    /// A pair up to which there are as many as are wanted, or at most `BEYOND` more.
+    /// Returns a pair up to which there are as many pairs as needed, or at most `BEYOND` more.
     fn bound<R: Ranked>(&self, team: &Team, source: &[u8], group: usize) -> R {
         let bits = 8 * size_of::<R>() as u32;
         let (mut first, mut known, mut wanted) = (R::new(0, 0), 0, self.kept);
@@ -81,7 +82,8 @@ impl TopKernel {
         if known < bits { first | R::LAST >> known } else { first }
     }
 
-    /// Counts each value of a digit, which is `shift` bits from the end, among the pairs in `range`, whose end is in it.
+    /// Counts each value of a digit, which is `shift` bits from the end, among the pairs in `range`, whose end is
+    /// included.
     fn digits<R: Ranked>(
         &self,
         team: &Team,
@@ -100,7 +102,7 @@ impl TopKernel {
                 }
             });
             let counted = all.iter().zip(counts).filter(|(_, count)| *count > 0);
-            // Relaxed: sums of integers have no order, and the end of the run publishes them.
+            // Relaxed: the order of integer sums does not matter, and the end of the run publishes them.
             counted.for_each(|(all, count)| _ = all.fetch_add(count as usize, Ordering::Relaxed));
         });
         all.map(AtomicUsize::into_inner)

@@ -1,8 +1,8 @@
 //! Top-k: the greatest or least elements along an axis, in order, with their indices.
 //!
-//! Short rows are parts of a run of the team, and a long row is cut into parts. Few elements are found by the least of each block
-//! (`tournament`), more by the digits of their keys (`digits`); most of a row are found by sorting all of it. An index makes every
-//! pair of key and index different, so the order is one whatever the algorithm does.
+//! Short rows are parts of a run of the team, and a long row is cut into parts. Few elements are found by the least of
+//! each block (`tournament`), more elements by the digits of their keys (`digits`), and most of a row by sorting it.
+//! The index makes every pair of key and index different, so every algorithm gives the same order.
 
 mod digits;
 mod tournament;
@@ -22,7 +22,7 @@ const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 /// Elements whose pairs are made at a time, on the stack.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
-/// The algorithm for a row.
+/// Algorithm for a row.
 #[derive(Clone, Copy, PartialEq)]
 enum Method {
     Sort,
@@ -30,7 +30,7 @@ enum Method {
     Digits,
 }
 
-/// Selects along one axis of `count` elements the first `kept` in order.
+/// Kernel that selects the first `kept` of `count` elements along one axis, in order.
 struct TopKernel {
     largest: bool,
     count: usize,
@@ -58,7 +58,7 @@ impl TopKernel {
         self.count > PART
     }
 
-    /// The algorithm that takes least: most of a row are sorted with the rest; few are in few blocks.
+    /// Returns the fastest algorithm: most of a row is sorted with the rest; few elements are in few blocks.
     fn method(&self) -> Method {
         let few = self.kept.saturating_mul(4);
         match few > self.count {
@@ -68,7 +68,7 @@ impl TopKernel {
         }
     }
 
-    /// Pairs in the scratch memory.
+    /// Returns the number of pairs in the scratch memory.
     fn scratch_pairs(&self) -> usize {
         match self.method() {
             _ if !self.is_long() => 0,
@@ -148,7 +148,7 @@ impl TopKernel {
         });
     }
 
-    /// The first pairs of a row that is not cut, in order.
+    /// Returns the first pairs of a row that is not cut, in order.
     fn first_of_short<'p, R: Ranked>(&self, team: &Team, source: &[u8], group: usize, pairs: &'p mut [R]) -> &'p [R] {
         if self.method() == Method::Tournament {
             return self.by_tournament(team, source, group, pairs);
@@ -157,7 +157,7 @@ impl TopKernel {
         self.sorted_first(team, pairs, &mut [])
     }
 
-    /// The first pairs of a row that is cut into parts, in order.
+    /// Returns the first pairs of a row that is cut into parts, in order.
     fn first_of_long<'p, R: Ranked>(&self, team: &Team, source: &[u8], group: usize, scratch: &'p mut [R]) -> &'p [R] {
         match self.method() {
             Method::Tournament => self.by_tournament(team, source, group, scratch),
@@ -170,7 +170,8 @@ impl TopKernel {
         }
     }
 
-    /// The first of these pairs, in order. `spare` is as long if they are more than a part. An interruption may have left too few.
+    /// Returns the first of these pairs, in order. `spare` has the same length if there is more than a part. After an
+    /// interruption there may be too few.
     fn sorted_first<'p, R: Ranked>(&self, team: &Team, pairs: &'p mut [R], spare: &mut [R]) -> &'p [R] {
         let kept = self.kept.min(pairs.len());
         if pairs.len() > PART {
@@ -190,7 +191,7 @@ impl TopKernel {
         let (source, row) = (elements::<T>(source), self.kept * self.inner);
         team.run_pieces(elements_mut::<T>(values), PART, &|piece, values| {
             for (at, value) in (piece * PART..).zip(values) {
-                // After an interruption an index may be of no element.
+                // After an interruption an index may be invalid.
                 let index = (at / row * self.count).wrapping_add(indices[at] as usize);
                 let from = index.wrapping_mul(self.inner).wrapping_add(at % self.inner);
                 source.get(from).into_iter().for_each(|element| *value = *element);
@@ -278,7 +279,8 @@ mod tests {
         assert_eq!(top(&unsigned, 0, true, &[1])[1].elements::<i64>(), Some(&[1][..]));
     }
 
-    /// Indices of the first `kept` elements in order: NaN is the greatest, and the first of equals comes first.
+    /// Returns the indices of the first `kept` elements in order: NaN is the greatest, and equal elements keep their
+    /// order.
     fn first(values: &[f64], largest: bool, kept: usize) -> Vec<i64> {
         let mut order: Vec<usize> = (0..values.len()).collect();
         let compared = |a: &usize, b: &usize| {
@@ -292,7 +294,7 @@ mod tests {
 
     #[test]
     fn any_share_of_a_row_of_any_order_agrees_with_a_stable_sort() {
-        // With parts of 32 and blocks of 4 elements: one part, several, and blocks that are larger.
+        // With parts of 32 and blocks of 4 elements: one part, several parts, and blocks that are larger.
         for count in [13usize, 32, 33, 100, 300, 1000] {
             let orders: [(&str, &dyn Fn(usize) -> f64); 6] = [
                 ("mixed", &|i| ((i * 7919) % 1009) as f64 - 500.0),

@@ -1,35 +1,37 @@
 //! Few elements of a row, found through the least of each block.
 //!
-//! Let `k` elements be wanted. Order blocks by their least key, and blocks of equal least keys by position. The first `k` blocks hold the
-//! first `k` elements: each of these blocks has an element that comes before all elements of any other block. So one pass over the row
-//! finds the least keys, and only `k` blocks are looked at element by element.
+//! Let `k` elements be wanted. Order blocks by their least key, and blocks of equal least keys by position. The first
+//! `k` blocks hold the first `k` elements: each of these blocks has an element that comes before all elements of any
+//! other block. One pass over the row therefore finds the least keys, and only `k` blocks are searched element by
+//! element.
 
 use super::super::sorted::Ranked;
 use super::super::vector::{Isa, Loop, vectorised};
 use super::super::{Team, order};
 use super::{BLOCK, PART, TopKernel};
 
-/// Candidates of a part, at most, unless one block has more.
+/// Maximum candidates of a part, unless one block has more.
 const CANDIDATES: usize = PART / 16;
 
 impl TopKernel {
-    /// Elements of a block: so many that the blocks are not more than one part's work.
+    /// Returns the elements of a block: enough that all blocks are at most one part's work.
     fn block(&self) -> usize {
         BLOCK.max(self.count.div_ceil(PART))
     }
 
-    /// Blocks of a row.
+    /// Returns the number of blocks of a row.
     pub(super) fn blocks(&self) -> usize {
         self.count.div_ceil(self.block())
     }
 
-    /// Pairs that [`by_tournament`](Self::by_tournament) works with: blocks, candidates, and as many again if they may be sorted.
+    /// Returns the number of pairs that [`by_tournament`](Self::by_tournament) works with: blocks, candidates, and as
+    /// many again if they may be sorted.
     pub(super) fn tournament_pairs(&self) -> usize {
         let candidates = self.kept * self.block();
         self.blocks() + if candidates > PART { 2 * candidates } else { candidates }
     }
 
-    /// The first pairs of a row, in order. The least keys take one pass over the row, the rest O(kept · block).
+    /// Returns the first pairs of a row, in order. The least keys take one pass over the row, the rest O(kept · block).
     pub(super) fn by_tournament<'p, R: Ranked>(
         &self,
         team: &Team,
@@ -55,7 +57,7 @@ impl TopKernel {
         self.sorted_first(team, &mut candidates[..found], spare)
     }
 
-    /// Writes the pairs of these blocks whose keys are at most `bound`, and the last of all pairs behind them if there is room.
+    /// Writes the pairs of these blocks whose keys are at most `bound`, followed by [`Ranked::LAST`] if there is space.
     fn candidates<'r, R: Ranked>(
         &self,
         source: &[u8],
@@ -82,7 +84,7 @@ impl TopKernel {
     }
 }
 
-/// Moves what stands before the first [`Ranked::LAST`] of each piece together, and returns how many these are.
+/// Moves the pairs before the first [`Ranked::LAST`] of each piece together, and returns their number.
 fn joined<R: Ranked>(pairs: &mut [R], length: usize) -> usize {
     let mut found = 0;
     for start in (0..pairs.len()).step_by(length) {
@@ -94,7 +96,7 @@ fn joined<R: Ranked>(pairs: &mut [R], length: usize) -> usize {
     found
 }
 
-/// Finds the least key of each block from the block `first` on.
+/// Loop that finds the least key of each block from the block `first` on.
 struct Least<'a, R> {
     kernel: &'a TopKernel,
     source: &'a [u8],

@@ -1,8 +1,9 @@
-//! Forests of decision trees: blocks of rows, and spans of trees where rows are few.
+//! Forests of decision trees: blocks of rows, and spans of trees if rows are few.
 //!
-//! Each tree is applied to all rows of a block before the next, so that its nodes stay in cache; eight rows take their way at a time, with
-//! their features side by side. What is left of a block takes eight trees at a time, row by row. How rows and trees are divided
-//! follows from their numbers alone, and weights are added in the trees' order, so that a score's bits do not depend on threads.
+//! Each tree is applied to all rows of a block before the next, so that its nodes stay in cache. Eight rows are
+//! computed at a time, with their features side by side. The remaining rows of a block use eight trees at a time, row
+//! by row. The numbers of rows and trees determine the division of work, and weights are added in the trees' order, so
+//! that a score's bits do not depend on threads.
 
 mod walk;
 
@@ -17,19 +18,19 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use walk::{Feature, LANES, walk};
 
-/// Bytes of a block's features and scores, which stay in a core's cache while all trees pass.
+/// Bytes of a block's features and scores, which stay in a core's cache while all trees are applied.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Rows of a block at most.
+/// Maximum rows of a block.
 const BLOCK_ROWS: usize = 1024;
 
-/// Parts into which the work is divided at least, as far as there are trees.
+/// Minimum parts into which the work is divided, as far as there are trees.
 const PARTS: usize = 16;
 
-/// Trees of a part at least, unless it has all.
+/// Minimum trees of a part, unless it has all.
 const SPAN: usize = 16;
 
-/// Bytes of the sums of all spans at most.
+/// Maximum bytes of the sums of all spans.
 const SCRATCH_BYTES: usize = 64 << 20;
 
 struct TreesKernel {
@@ -45,10 +46,10 @@ struct TreesKernel {
     types: [DType; 2],
 }
 
-/// The constant inputs of a call.
+/// Constant inputs of a call.
 struct Forest<'a> {
     nodes: &'a [[u32; 4]],
-    /// The first node of each tree and the steps to a leaf at most.
+    /// First node of each tree, and the maximum steps to a leaf.
     roots: &'a [[u32; 2]],
     targets: &'a [u32],
     weights: &'a [f64],
@@ -69,7 +70,7 @@ pub(crate) fn prepare(node: &NodeSpec, op: &Trees) -> Box<dyn CpuKernel> {
 }
 
 impl CpuKernel for TreesKernel {
-    /// The sums of each span.
+    /// Returns the size of the sums of each span.
     fn scratch_bytes(&self) -> usize {
         match self.spans {
             1 => 0,
@@ -108,7 +109,7 @@ impl TreesKernel {
                 wrong.store(true, Ordering::Relaxed);
             }
         };
-        // The features of whole groups of rows, side by side.
+        // Size of the features of whole groups of rows, side by side.
         let room = self.block.min(self.rows) / LANES * LANES * self.features * size_of::<T>() / size_of::<f32>();
         let output: &mut [S] = elements_mut(outputs[0]);
         if self.spans == 1 {
@@ -124,7 +125,7 @@ impl TreesKernel {
             let blocks = self.rows.div_ceil(self.block);
             let all = self.rows * self.targets;
             let sums: &mut [f64] = elements_mut(&mut scratch[..self.spans * all * size_of::<f64>()]);
-            // Pieces of one block each: those of a span follow each other, and its last may be shorter.
+            // Pieces of one block each: those of a span are consecutive, and the last one may be shorter.
             let mut pieces: Vec<_> =
                 sums.chunks_mut(all.max(1)).flat_map(|span| span.chunks_mut(width.max(1))).collect();
             team.run_pieces(&mut pieces, 1, &|at, piece| {
@@ -146,12 +147,12 @@ impl TreesKernel {
         }
     }
 
-    /// The trees of a span.
+    /// Returns the trees of a span.
     fn span(&self, span: usize) -> Range<usize> {
         span * self.trees / self.spans..(span + 1) * self.trees / self.spans
     }
 
-    /// The number that the first weight is joined with.
+    /// Returns the number with which the first weight is joined.
     fn identity(&self) -> f64 {
         match self.aggregate {
             TreeAggregate::Sum | TreeAggregate::Average => 0.0,
@@ -163,7 +164,7 @@ impl TreesKernel {
     fn join(&self, sum: &mut f64, weight: f64) {
         match self.aggregate {
             TreeAggregate::Sum | TreeAggregate::Average => *sum += weight,
-            // These take the number if the other operand is NaN.
+            // These functions return the number if the other operand is NaN.
             TreeAggregate::Min => *sum = sum.min(weight),
             TreeAggregate::Max => *sum = sum.max(weight),
         }
@@ -184,7 +185,7 @@ impl TreesKernel {
         }
     }
 
-    /// Whole groups of rows by each tree, then the other rows by groups of trees.
+    /// Adds whole groups of rows tree by tree, then the remaining rows by groups of trees.
     fn add_rows<T: Feature, const MISSING: bool>(
         &self,
         forest: &Forest<'_>,
@@ -243,7 +244,7 @@ impl TreesKernel {
         }
     }
 
-    /// The scores of whole rows.
+    /// Writes the scores of whole rows.
     fn finish<S: Score>(&self, sums: &[f64], base: &[f64], scores: &mut [S]) {
         let rows = sums.chunks_exact(self.targets.max(1)).zip(scores.chunks_exact_mut(self.targets.max(1)));
         for (sums, scores) in rows {
@@ -265,7 +266,7 @@ impl TreesKernel {
     }
 }
 
-/// The type of scores.
+/// Type of scores.
 trait Score: Pod + Send {
     fn of(sum: f64) -> Self;
 }

@@ -1,11 +1,11 @@
-//! Forests against the definition of a tree, applied row by row.
+//! Forests compared with the definition of a tree, applied row by row.
 
 use crate::cpu::testing::{computed, node, run, shape, tensor};
 use crate::op::{Op, TreeAggregate, TreeNode, Trees};
 use crate::{DType, Tensor};
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// A tree as it is defined.
+/// Tree as it is defined.
 enum Tree {
     Leaf(Vec<(u32, f64)>),
     Branch { feature: usize, threshold: f64, missing_right: bool, sides: Box<[Tree; 2]> },
@@ -54,7 +54,7 @@ fn number(u: &mut Unstructured<'_>) -> Result<f64> {
     })
 }
 
-/// The op's constants.
+/// Constants of the op.
 #[derive(Default)]
 struct Flat {
     nodes: Vec<[u32; 4]>,
@@ -112,7 +112,7 @@ impl Flat {
     }
 }
 
-/// The scores of a row by the definition.
+/// Returns the scores of a row by the definition.
 fn scores(trees: &[Tree], row: &[f64], base: &[f64], aggregate: TreeAggregate) -> Vec<f64> {
     let mut joined: Vec<Option<f64>> = vec![None; base.len()];
     for (target, weight) in trees.iter().flat_map(|tree| tree.leaf(row)) {

@@ -1,23 +1,23 @@
-//! The way of rows through trees: eight ways at a time, which do not wait for each other.
+//! Paths of rows through trees: eight paths at a time, which do not wait for each other.
 //!
-//! A step of one way depends on the step before, through two reads and a comparison of some 15 cycles. Eight ways of different rows, or
-//! of one row through different trees, fill that time.
+//! A step of one path depends on the step before, through two reads and a comparison of some 15 cycles. Eight paths, of
+//! different rows or of one row through different trees, fill that time.
 
 use crate::op::TreeNode;
 use bytemuck::Pod;
 
-/// Ways at a time.
+/// Number of paths at a time.
 pub(super) const LANES: usize = 8;
 
-/// Steps between two looks whether all ways have ended.
+/// Steps between two checks whether all paths have ended.
 const STRIDE: u32 = 4;
 
-/// The type of features and thresholds.
+/// Type of features and thresholds.
 pub(super) trait Feature: Pod + PartialOrd + Send + Sync {
-    /// The threshold of a node.
+    /// Returns the threshold of a node.
     fn threshold(node: &[u32; 4]) -> Self;
 
-    /// The first entry of a leaf.
+    /// Returns the first entry of a leaf.
     fn entry(node: &[u32; 4]) -> u32;
 
     fn is_missing(self) -> bool;
@@ -57,8 +57,9 @@ impl Feature for f64 {
     }
 }
 
-/// The first entries of the leaves where ways of at most `depth` steps end that begin at `roots`. The features of a way's row are
-/// `x[..][lane % ROWS]`. Where `MISSING` is not set no feature is NaN. `None` if a node or a feature is not there.
+/// Returns the first entries of the leaves at which paths of at most `depth` steps end that begin at `roots`. The
+/// features of a path's row are `x[..][lane % ROWS]`. If `MISSING` is not set, no feature is NaN. Returns `None` if a
+/// node or a feature does not exist.
 #[inline(always)]
 pub(super) fn walk<T: Feature, const ROWS: usize, const MISSING: bool>(
     nodes: &[[u32; 4]],
@@ -87,7 +88,7 @@ pub(super) fn walk<T: Feature, const ROWS: usize, const MISSING: bool>(
     Some(entries)
 }
 
-/// One step of each way.
+/// Makes one step of each path.
 #[inline(always)]
 fn step<T: Feature, const ROWS: usize, const MISSING: bool>(
     nodes: &[[u32; 4]],

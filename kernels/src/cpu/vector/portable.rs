@@ -1,9 +1,9 @@
-//! Instruction sets that the compiler alone knows: a vector is an array.
+//! Instruction sets that only the compiler knows: a vector is an array.
 
 use super::{Isa, LANES};
 use half::{bf16, f16};
 
-/// An instruction set of arrays, by how it multiplies and adds.
+/// Defines an instruction set of arrays from its functions for multiply-add.
 macro_rules! portable_isa {
     ($(#[$attribute:meta])* $name:ident, $fused:expr, $fused_f64:expr) => {
         $(#[$attribute])*
@@ -113,7 +113,7 @@ macro_rules! portable_isa {
 }
 
 portable_isa!(
-    /// The hardware multiplies and adds in one instruction.
+    /// Instruction set for hardware that multiplies and adds in one instruction.
     #[cfg(target_arch = "aarch64")]
     Fused,
     f32::mul_add,
@@ -121,7 +121,7 @@ portable_isa!(
 );
 
 portable_isa!(
-    /// It does not, and `mul_add` would be a library call.
+    /// Instruction set for other hardware, for which `mul_add` would be a library call.
     #[cfg_attr(target_arch = "aarch64", allow(dead_code, reason = "all such processors have fused instructions"))]
     Separate,
     |a: f32, b: f32, c: f32| a * b + c,

@@ -1,12 +1,12 @@
 //! Vectors in the registers of x86 processors.
 //!
-//! The types here are named in `vector::run_at` alone, inside functions that enable the instruction set and that are called only where
-//! the processor has it: that is why their functions may use it.
+//! Only `vector::run_at` names the types here, inside functions that enable the instruction set and that are called
+//! only if the processor has it. Their functions may therefore use the instruction set.
 
 use super::{Isa, LANES};
 use std::arch::x86_64::*;
 
-/// AVX-512: a vector is a register.
+/// AVX-512: a vector is one register.
 pub(super) struct Avx512;
 
 impl Isa for Avx512 {
@@ -117,7 +117,7 @@ impl Isa for Avx512 {
         unsafe {
             let wide = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(u16::MAX, from.as_ptr().cast()));
             let shifted = _mm512_sll_epi32(wide, _mm_cvtsi32_si128(mantissa_shift(SHIFT, BITS)));
-            // Where one, or shifted and mask are set.
+            // Result: `one`, or `shifted` and `mask`.
             let (mask, one) = mantissa(BITS);
             _mm512_castsi512_ps(_mm512_ternarylogic_epi32::<0xF8>(
                 _mm512_set1_epi32(one),
@@ -144,24 +144,25 @@ impl Isa for Avx512 {
 
     #[inline(always)]
     fn prefetch(address: *const f32) {
-        // SAFETY: it reads nothing that the program sees, wherever it points.
+        // SAFETY: a prefetch reads nothing that the program sees, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
 }
 
-/// How far left bits from bit `shift` of a byte on are from the top of a binary32's mantissa.
+/// Returns the left shift that moves bits from bit `shift` of a byte on to the top of a binary32's mantissa.
 #[inline(always)]
 const fn mantissa_shift(shift: u32, bits: u32) -> i32 {
     23 - (bits + shift) as i32
 }
 
-/// The top bits of a binary32's mantissa, and the bits of 2^`bits`, to which they add their number.
+/// Returns the mask of the top bits of a binary32's mantissa, and the bits of 2^`bits`; together they stand for
+/// 2^`bits` plus a number.
 #[inline(always)]
 const fn mantissa(bits: u32) -> (i32, i32) {
     (((1 << bits) - 1) << (23 - bits), ((127 + bits) << 23) as i32)
 }
 
-/// The mask of the first lanes.
+/// Returns the mask of the first lanes.
 #[inline(always)]
 fn first(count: usize) -> u16 {
     if count >= LANES { u16::MAX } else { (1 << count) - 1 }
@@ -265,7 +266,7 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn shifted([low, high]: Self::Vector, last: f32) -> Self::Vector {
-        // The first lane of the second goes behind the others of the first.
+        // Moves the first lane of the second register behind the last lanes of the first.
         let with_first = |half: __m256, next: __m256| {
             // SAFETY: as for `splat`.
             unsafe {
@@ -292,7 +293,8 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn halves(from: &[u8; 2 * LANES]) -> Self::Vector {
-        // SAFETY: as for `splat`, and it has conversions of 16-bit floats; both halves of the array are readable.
+        // SAFETY: as for `splat`, and the processor has conversions of 16-bit floats; both halves of the array are
+        // readable.
         [0, LANES].map(|start| unsafe { _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().add(start).cast())) })
     }
 
@@ -307,18 +309,19 @@ impl Isa for Avx2 {
 
     #[inline(always)]
     fn prefetch(address: *const f32) {
-        // SAFETY: it reads nothing that the program sees, wherever it points.
+        // SAFETY: a prefetch reads nothing that the program sees, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
 }
 
-/// Stores the first `count` lanes, at most all eight. Masked stores take a dozen cycles on processors that have no registers for masks.
+/// Stores the first `count` lanes, at most eight. Masked stores take a dozen cycles on processors without mask
+/// registers.
 ///
 /// # Safety
-/// The processor has AVX2, and so many elements from `to` on are writable.
+/// The processor has AVX2, and `count` elements from `to` on are writable.
 #[inline(always)]
 pub(crate) unsafe fn store_first(mut to: *mut f32, count: usize, vector: __m256) {
-    // SAFETY: passed on to the caller; the parts stored are of 8, or of 4, 2 and 1 elements, whose sum is `count`.
+    // SAFETY: the caller's promise; the parts stored have 8, or 4, 2 and 1 elements, whose sum is `count`.
     unsafe {
         if count >= 8 {
             return _mm256_storeu_ps(to, vector);
@@ -340,7 +343,7 @@ pub(crate) unsafe fn store_first(mut to: *mut f32, count: usize, vector: __m256)
     }
 }
 
-/// Lanes 0, 2, … of 16, or 1, 3, …: of each four those that `PAIR` selects.
+/// Returns lanes 0, 2, … of 16, or 1, 3, …: those that `PAIR` selects of each four.
 #[inline(always)]
 fn half<const PAIR: i32>([low, high]: [__m256; 2]) -> __m256 {
     // SAFETY: as for `splat`.

@@ -9,8 +9,8 @@ fn map(expression: Expression, inputs: &[(Operand, &[usize])], output: &[usize])
     member(Op::Map(Map { domain: Domain::F32, expression }), inputs, output)
 }
 
-/// `tanh(x · scale) + shift` over rows and columns, and `max(that, −x) · row`, of which the first leaves the block too;
-/// then the reduction.
+/// Returns a block of `v = tanh(x · scale) + shift` over rows and columns, then `max(v, −x) · row`, then the reduction.
+/// The value `v` leaves the block too.
 fn block(rows: usize, columns: usize, reduction: Option<(ReduceKind, &[usize])>) -> NodeSpec {
     let whole: &[usize] = &[rows, columns];
     let scaled = Expression::binary(Binary::Multiply).then(&Expression::unary(Unary::Tanh), 0).expect("fits");
@@ -38,7 +38,7 @@ fn block(rows: usize, columns: usize, reduction: Option<(ReduceKind, &[usize])>)
     NodeSpec { op: Op::Block(Block { members, outputs, rows, chunk_rows: 1 }), inputs, outputs: specs }
 }
 
-/// The block's outputs by its members one after the other on the same device.
+/// Returns the block's outputs, computed by its members one after the other on the same device.
 fn one_by_one(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Vec<f32>> {
     let run = |spec: &NodeSpec, inputs: &[Tensor]| {
         let values = Run::new(spec).outputs(inputs).expect("runs").remove(0);
@@ -48,8 +48,8 @@ fn one_by_one(node: &NodeSpec, inputs: &[Tensor]) -> Vec<Vec<f32>> {
     made.iter().map(|tensor| tensor.elements::<f32>().expect("f32").to_vec()).collect()
 }
 
-/// The same bits on the software adapter. Another driver may contract a product and a sum within a function of `math.wgsl` or a reduction
-/// (WGSL, "Reassociation and Fusion"), which rounds once less.
+/// Checks that the bits are the same on the software adapter. Another driver may contract a product and a sum within a
+/// function of `math.wgsl` or a reduction (WGSL, "Reassociation and Fusion"), which rounds once less.
 fn assert_same(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
     let bits = |values: &[Vec<f32>]| -> Vec<Vec<u32>> {
         values.iter().map(|values| values.iter().map(|v| v.to_bits()).collect()).collect()

@@ -1,8 +1,8 @@
-//! Random expressions on a GPU: each step is computed as it is written, independent of its neighbours.
+//! Random expressions on a GPU: each step is computed as written, independent of its neighbours.
 //!
-//! A fused map, a block and an epilogue must have the bits of the same steps in dispatches of their own. Each step by itself must be what the
-//! CPU's kernel computes, up to what `docs/accuracy.md` lets a GPU change: last bits of inexact functions, numbers below the
-//! normal ones, the sign of a zero that two zeros compete for, and the payload of NaN.
+//! A fused map, a block and an epilogue must have the bits of the same steps in separate dispatches. Each separate step
+//! must equal that of the CPU's kernel, except for the changes that `docs/accuracy.md` allows. These are last bits of
+//! inexact functions, subnormal numbers, the sign of a zero that two zeros compete for, and the payload of NaN.
 
 use super::super::corpus::Expected;
 use super::super::testing::{Run, node, tensor};
@@ -36,7 +36,7 @@ const CONSTANTS: [f64; 17] = [
     f64::NAN,
 ];
 
-/// Types that a cast rounds to.
+/// Types to which a cast rounds.
 const NARROW: [DType; 5] = [DType::F16, DType::BF16, DType::F8E4M3Fn, DType::F8E5M2, DType::F8E5M2Fnuz];
 
 /// Some numbers of each kind.
@@ -63,7 +63,7 @@ const VALUES: [f32; 20] = [
     f32::NAN,
 ];
 
-/// The error that a step may have, relative to its result.
+/// Returns the error that a step may have, relative to its result.
 fn tolerance(step: &Step, operand: f32, want: f32) -> f64 {
     let found = match step {
         Step::Unary(Unary::Narrowed(_), _) => Some(0.0),
@@ -74,7 +74,7 @@ fn tolerance(step: &Step, operand: f32, want: f32) -> f64 {
     let own = found.expect("a function of the tables");
     let (operand, want) = (f64::from(operand.abs()), f64::from(want.abs()));
     match step {
-        // The error of the angle, which a pole magnifies.
+        // Error of the angle, which a pole magnifies.
         Step::Unary(Unary::Tan, _) => own + 3e-7 * want,
         // Half a unit of the exponent.
         Step::Unary(Unary::Sinh | Unary::Cosh, _) => own + 1e-7 * operand.min(90.0),
@@ -83,7 +83,7 @@ fn tolerance(step: &Step, operand: f32, want: f32) -> f64 {
     }
 }
 
-/// Whether a step has the bits that IEEE 754 says.
+/// Whether a step has the bits that IEEE 754 specifies.
 fn is_exact(step: &Step) -> bool {
     match step {
         Step::Constant(_) | Step::Select(..) | Step::Unary(Unary::Narrowed(_), _) => true,
@@ -95,7 +95,7 @@ fn is_exact(step: &Step) -> bool {
     }
 }
 
-/// Whether the sign of a zero is the step's own. Of two zeros `Min` and `Max` may take either, and `Relu` is one of them.
+/// Whether the step determines the sign of a zero. `Min` and `Max` may return either of two zeros, and so may `Relu`.
 const fn has_sign_of_zero(step: &Step) -> bool {
     !matches!(
         step,
@@ -107,7 +107,8 @@ const fn has_sign_of_zero(step: &Step) -> bool {
     )
 }
 
-/// Near their zeros these are as accurate as the reduction of their argument.
+/// Returns the absolute error of functions that are, near their zeros, only as accurate as the reduction of their
+/// argument.
 const fn absolute(step: &Step) -> f64 {
     match step {
         Step::Unary(Unary::Sin | Unary::Cos | Unary::Tan | Unary::Acos | Unary::Log, _) => 3e-7,
@@ -147,7 +148,7 @@ fn map(expression: &Expression, operands: &[Tensor]) -> NodeSpec {
 }
 
 fn on_gpu(expression: &Expression, operands: &[Tensor]) -> Tensor {
-    // Another device may treat numbers below the normal ones in another way, step for step.
+    // Another device may treat subnormal numbers differently, in each step.
     expected_on_gpu(expression, operands, None)
 }
 
@@ -164,7 +165,7 @@ fn numbers(tensor: &Tensor) -> &[f32] {
     tensor.elements().expect("f32")
 }
 
-/// One step as an expression of its operands; none for a constant. A constant exponent belongs to its power.
+/// Returns one step as an expression of its operands; `None` for a constant. A constant exponent belongs to its power.
 fn alone(expression: &Expression, step: &Step) -> Option<(Expression, Vec<Register>)> {
     let sound = |inputs, steps| Expression::new(inputs, steps).expect("steps over their inputs");
     let exponent = match step {
@@ -186,7 +187,8 @@ fn alone(expression: &Expression, step: &Step) -> Option<(Expression, Vec<Regist
     Some((single, step.operands().collect()))
 }
 
-/// The registers of an expression, each step in a dispatch of its own, which must be as near to the CPU's as is promised.
+/// Returns the registers of an expression, with each step in a separate dispatch, and checks that each is as near to
+/// the CPU's as is promised.
 fn step_by_step(expression: &Expression, inputs: &[Tensor]) -> Vec<Tensor> {
     let mut registers = inputs.to_vec();
     let dims = inputs[0].shape().dims();
@@ -214,7 +216,7 @@ fn require_near(step: &Step, single: &Expression, operands: &[Tensor], made: &Te
             tensor(operand.shape().dims(), &numbers(operand).iter().map(|x| flushed(*x)).collect::<Vec<_>>())
         })
         .collect();
-    // A GPU may take numbers below the normal ones for zeros.
+    // A GPU may flush subnormal numbers to zero.
     let wants = [on_cpu(single, operands), on_cpu(single, &without)];
     for (at, got) in numbers(made).iter().enumerate() {
         let given: Vec<f32> = operands.iter().map(|operand| numbers(operand)[at]).collect();
@@ -224,7 +226,7 @@ fn require_near(step: &Step, single: &Expression, operands: &[Tensor], made: &Te
     }
 }
 
-/// Asserts the same bits, up to the payload of NaN.
+/// Checks that the bits are the same, up to the payload of NaN.
 #[track_caller]
 fn require_same(got: &[f32], want: &[f32], what: &str) {
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
@@ -234,12 +236,12 @@ fn require_same(got: &[f32], want: &[f32], what: &str) {
 }
 
 fn register(u: &mut Unstructured<'_>, registers: usize) -> Arbitrary<Register> {
-    // The latest ones often, so that steps feed each other.
+    // Often one of the latest registers, so that steps feed each other.
     let first = if u.ratio(1, 2)? { registers.saturating_sub(2) } else { 0 };
     Ok(Register(u.int_in_range(first..=registers - 1)? as u16))
 }
 
-/// One to eight steps over so many inputs, sums and products more often than others.
+/// Returns one to eight steps over `inputs` inputs; sums and products are more frequent than other steps.
 fn expression(u: &mut Unstructured<'_>, inputs: usize, is_wanted: fn(&Step) -> bool) -> Arbitrary<Expression> {
     let (mut steps, count) = (Vec::new(), u.int_in_range(1..=8)?);
     while steps.len() < count {

@@ -1,4 +1,4 @@
-//! Whether a block fits its definition: what every family of kernels relies on.
+//! Checks that a block fits its definition, on which the kernels of all devices rely.
 
 use super::{Block, Operand};
 use crate::error::KernelError;
@@ -6,11 +6,12 @@ use crate::op::{NodeSpec, Op};
 use crate::tensor::TensorSpec;
 
 impl Block {
-    /// Checks that `node`, whose op this is, fits the definition: operands exist and agree in type and size, each member
-    /// has one output that is read, and all but a last reduction divide into the block's rows. O(members · inputs).
+    /// Checks that `node`, whose op is this block, fits the definition. Operands exist and agree in type and size. Each
+    /// member has one output, which is read. All members except a final reduction divide into the block's rows.
+    /// O(members · inputs).
     ///
     /// # Errors
-    /// The first of these that does not hold, and at which member.
+    /// The first condition that does not hold, and the member that violates it.
     pub(crate) fn check(&self, node: &NodeSpec) -> Result<(), KernelError> {
         if self.members.is_empty() || self.rows < 2 || self.chunk_rows == 0 {
             let reason = "it has at least one member, two rows, and one row a chunk";
@@ -91,7 +92,7 @@ impl Block {
         }
     }
 
-    /// The tensor that an operand of member `at` is.
+    /// Returns the tensor that an operand of member `at` refers to.
     fn operand<'a>(&'a self, node: &'a NodeSpec, at: usize, operand: Operand) -> Option<&'a TensorSpec> {
         match operand {
             Operand::Input(input) => node.inputs.get(input),
@@ -101,7 +102,8 @@ impl Block {
     }
 }
 
-/// Whether the data of one tensor can be read as the other: under any shape, but with the same elements.
+/// Whether the data of one tensor can be read as the other tensor: shapes may differ, but the number of elements may
+/// not.
 fn same_data(a: &TensorSpec, b: &TensorSpec) -> bool {
     a.dtype == b.dtype && a.shape.elements() == b.shape.elements()
 }

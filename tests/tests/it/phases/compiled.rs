@@ -1,4 +1,4 @@
-//! Compiled models that run in phases: the bits of their sources without these, and refused like other compiled models.
+//! Compiled models that run in phases give the bits of their sources, and are rejected like other compiled models.
 
 use super::*;
 use anabranch::Strategy;
@@ -12,7 +12,8 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// Rows of a table that the positive elements choose, times a large weight of the last phase and a folded one, by a constant of many kinds of bits.
+/// Returns a model whose positive elements choose rows of a table. The rows are multiplied by a large weight of the
+/// last phase and a folded weight, and by a constant with many bit patterns.
 fn weighing() -> Vec<u8> {
     let large =
         |name: &str| TensorProto::f32s(name, &[32, 1024], &(0..32768).map(|at| at as f32 / 1e4).collect::<Vec<_>>());
@@ -35,7 +36,7 @@ fn weighing() -> Vec<u8> {
     model(nodes, constants, &["y", "bits", "is"])
 }
 
-/// Nothing is computed before the first step.
+/// Returns a model that computes nothing before the first host operator.
 fn stepping() -> Vec<u8> {
     let nodes = vec![NodeProto::of("NonZero", &["x"], &["at"]), NodeProto::of("Neg", &["at"], &["y"])];
     model(nodes, vec![], &["y", "x"])
@@ -52,7 +53,7 @@ fn made(session: &Session, x: &[f32]) -> Result<Vec<(String, Tensor)>, String> {
     Ok(outputs.iter().map(|(name, tensor)| (name.to_owned(), tensor.clone())).collect())
 }
 
-/// A model compiled for inputs like these.
+/// Compiles a model for inputs like these.
 fn compiled(model: &[u8], x: &[f32], file: &Path) {
     let about = session(model).compile(&inputs(x), file, "a test").expect("it can be compiled");
     assert!(about.later > 0 && about.source.is_none());
@@ -62,7 +63,7 @@ fn in_folder(folder: &TempDir) -> PathBuf {
     folder.path().join("m.anabranch")
 }
 
-/// A model with its name, and the elements of its input in each run.
+/// Model with its name, and the elements of its input in each run.
 type Case = (&'static str, Vec<u8>, Vec<Vec<f32>>);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Ranges whose ends, and regions whose points, are known only in a run.
+//! Ranges whose ends, and regions whose points, are known only at run time.
 
 use super::{number, scalar, session, value};
 use anabranch::import::proto::{
@@ -8,12 +8,12 @@ use anabranch::session::Inputs;
 use anabranch::{Shape, Tensor};
 use anabranch_kernels::dtype::Element;
 
-/// A scalar.
+/// Returns a scalar.
 fn one<T: Element>(value: T) -> Tensor {
     Tensor::from_elements(Shape::scalar(), &[value]).expect("one element")
 }
 
-/// The range up to an end that a caller gives, and up to the greatest element of what a caller gives.
+/// Checks the range up to an end that a caller gives, and up to the greatest element of a tensor that a caller gives.
 fn ranges<T: Element + PartialEq + std::fmt::Debug>(code: i64, [start, delta]: [T; 2], ends: [T; 3], want: [&[T]; 3]) {
     let bytes = |value: T| bytemuck::bytes_of(&value).to_vec();
     let constants =
@@ -33,7 +33,7 @@ fn ranges<T: Element + PartialEq + std::fmt::Debug>(code: i64, [start, delta]: [
         for (given, want) in ends.iter().zip(want) {
             let given = match end {
                 "e" => one(*given),
-                // More elements than those that are taken to decide shapes by themselves.
+                // More elements than a tensor may have to decide shapes by itself.
                 _ => Tensor::from_elements(Shape::new([20]).expect("small"), &[*given; 20]).expect("as many"),
             };
             let outputs = session.run(&Inputs::new().tensor("e", given)).unwrap_or_else(|error| panic!("{error}"));
@@ -53,7 +53,7 @@ fn a_range_ends_where_the_run_says() {
         [0, (1 << 60) + 1, (1 << 60) + 2],
         [&[], &[1 << 60], &[1 << 60, (1 << 60) + 1]],
     );
-    // 0.3 as a number of 32 bits is more than thrice 0.1: both ONNX Runtime and the definition make four elements.
+    // 0.3 as a number of 32 bits is more than three times 0.1: both ONNX Runtime and the definition make four elements.
     ranges(data_type::FLOAT, [0.0f32, 0.1], [0.3, 0.1, 0.0], [&[0.0, 0.1, 0.2, 0.3], &[0.0], &[]]);
 }
 

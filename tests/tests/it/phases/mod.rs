@@ -1,4 +1,4 @@
-//! Shapes that follow from computed values: such models run in phases, each of which is placed and kept like a model.
+//! Shapes that follow from computed values: such models run in phases. Each phase is placed and kept like a model.
 
 mod compiled;
 mod lengths;
@@ -49,7 +49,8 @@ fn floats<'o>(outputs: &'o Outputs, name: &str) -> &'o [f32] {
     outputs.tensor(name).expect("made").elements().expect("floats")
 }
 
-/// `y` is twice each positive element of the exponentials less one: as many as there are.
+/// Returns a model whose `y` is twice each positive element of the exponentials minus one; the number of these elements
+/// is computed.
 fn positives() -> Vec<u8> {
     let nodes = vec![
         NodeProto::of("Exp", &["x"], &["e"]),
@@ -63,7 +64,7 @@ fn positives() -> Vec<u8> {
     model(nodes, vec![float("one", 1.0), float("zero", 0.0)], &["y"])
 }
 
-/// Of seventeen elements, so that none of them decides anything by itself.
+/// Returns seventeen elements, so that none of them decides a shape by itself.
 fn some(positive: usize) -> Vec<f32> {
     (0..17).map(|at| if at < positive { 1.0 + at as f32 / 8.0 } else { -1.0 }).collect()
 }
@@ -111,7 +112,7 @@ fn the_number_of_threads_and_devices_changes_no_bit() {
     }
 }
 
-/// The greatest element is the number of rows.
+/// Returns a model whose greatest element is the number of rows.
 fn rows() -> Vec<u8> {
     let nodes = vec![
         NodeProto::of("ReduceMax", &["x"], &["most"]).with(AttributeProto::int("keepdims", 0)),
@@ -138,7 +139,7 @@ fn computed_sizes_decide_shapes() {
     assert_eq!((error.kind(), error.node()), (ErrorKind::Model, Some("Reshape_4")));
 }
 
-/// Doubles until the sum is at least the limit, and collects what each pass had.
+/// Returns a model that doubles until the sum is at least the limit, and collects the values of each pass.
 fn doubling(limit: f32) -> Vec<u8> {
     let body = GraphProto {
         node: vec![
@@ -172,10 +173,10 @@ fn a_loop_ends_by_a_computed_condition_and_its_body_is_planned_once() {
         assert!(
             all.elements::<f32>().expect("floats").chunks(17).zip(1..).all(|(had, pass)| had[3] == x * 2f32.powi(pass))
         );
-        // Each pass, and what follows the loop.
+        // Each pass, and the phase after the loop.
         assert_eq!(run.later.map(|later| later.phases), Some(passes as usize + 1));
     }
-    // The body's, and that of what follows.
+    // The plan of the body, and that of the phase after the loop.
     assert_eq!(session.ready_phases(), 2);
 }
 
@@ -222,7 +223,7 @@ fn plans_of_phases_make_room_for_each_other() {
     let peak = |planned: &anabranch::planning::Planned| planned.plan().memory().devices()[0].peak();
     let first = peak(&run.prepared);
     let later: Vec<u64> = run.later.iter().flat_map(|later| &later.runs).map(|run| peak(&run.planned)).collect();
-    // The first stays, since the caller holds it.
+    // The first plan stays, since the caller holds it.
     let limit = first + later.iter().max().expect("two later phases");
     assert!(limit < first + later.iter().sum::<u64>(), "{first} {later:?}");
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).without_gpu();
@@ -235,7 +236,7 @@ fn plans_of_phases_make_room_for_each_other() {
     }
 }
 
-/// Twice the positive elements, or minus twice the sum of all.
+/// Returns a model of twice the positive elements, or minus twice the sum of all elements.
 fn branching() -> Vec<u8> {
     let picked = GraphProto {
         node: vec![NodeProto::of("Greater", &["x", "zero"], &["is"]), NodeProto::of("Compress", &["x", "is"], &["p"])],
@@ -270,7 +271,7 @@ fn branches_may_hold_what_only_their_run_tells() {
     assert_eq!(floats(&session.run(&inputs(&x)).expect("two elements"), "y"), [60.0, 4.0]);
 }
 
-/// Adds `x` times 0, 1 and 2 to a sequence.
+/// Returns a model that adds `x` times 0, 1 and 2 to a sequence.
 fn growing() -> Vec<u8> {
     let body = GraphProto {
         node: vec![
@@ -327,7 +328,7 @@ fn an_optional_sequence_is_there() {
     assert_eq!(floats(&session.run(&inputs(&[1.0, 2.0])).expect("there"), "y"), [1.0, 2.0]);
 }
 
-/// Attention with a graph that needs a computed size, and the same without.
+/// Returns attention with a graph that needs a computed size, and attention without it.
 fn attending() -> Vec<u8> {
     let graph = GraphProto {
         node: vec![NodeProto::of("Expand", &["in", "size"], &["out"])],
@@ -388,7 +389,7 @@ fn a_fault_of_a_later_phase_names_its_node() {
     let resident = one_cpu().with_resident("y", "cpu0");
     let error = Session::from_bytes(&bytes, resident).expect("a sound model").run(&inputs(&some(17))).err();
     assert_eq!(error.map(|error| error.kind()), Some(ErrorKind::Unsupported));
-    // A missing lowering is told before anything runs.
+    // A missing lowering is reported before anything runs.
     let nodes = vec![
         NodeProto::of("Compress", &["x", "is"], &["p"]),
         NodeProto::of("Greater", &["x", "zero"], &["is"]),
@@ -419,7 +420,7 @@ fn a_step_over_the_hosts_memory_is_refused_by_its_name() {
         options.devices.memory_overrides = vec![("cpu0".into(), limit)];
         Session::from_bytes(&graph, options).expect("a sound model").run(&inputs(&x))
     };
-    // Its input, a list of places and its result.
+    // Its input, a list of positions and its result.
     let error = run(1_500_000).expect_err("0.4 MB, 0.8 MB and 0.8 MB");
     assert_eq!((error.kind(), error.node()), (ErrorKind::Memory, Some("NonZero_0")), "{error}");
     let made = run(4_000_000).expect("enough");

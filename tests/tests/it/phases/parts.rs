@@ -1,4 +1,5 @@
-//! Inputs and outputs that are sequences or optionals: given and made in parts, and refused by name if they are not what the model declares.
+//! Inputs and outputs that are sequences or optionals, passed in parts. They are rejected by name if they differ from
+//! the model's declaration.
 
 use super::{float, value};
 use anabranch::device::{CpuGranularity, DetectOptions};
@@ -26,7 +27,7 @@ fn tensor(elements: &[f32]) -> Tensor {
     Tensor::from_elements(Shape::new([elements.len()]).expect("small"), elements).expect("as many")
 }
 
-/// The elements of an output that is a sequence.
+/// Returns the elements of an output that is a sequence.
 fn listed(outputs: &Outputs, name: &str) -> Vec<Vec<f32>> {
     match outputs.item(name).expect("made") {
         Item::Sequence(list) => list.iter().map(|x| x.elements().expect("floats").to_vec()).collect(),
@@ -34,7 +35,7 @@ fn listed(outputs: &Outputs, name: &str) -> Vec<Vec<f32>> {
     }
 }
 
-/// `y` is `s` with the double of `x` behind it.
+/// Returns a session whose `y` is `s` with the double of `x` appended.
 fn longer() -> Session {
     let nodes = vec![
         NodeProto::of("Add", &["x", "x"], &["xx"]),
@@ -49,7 +50,7 @@ fn sequences_are_given_and_made_in_parts() {
     let session = longer();
     assert_eq!(session.inputs()[0].to_string(), "s: sequence of f32[n]");
     let x = || Inputs::new().tensor("x", tensor(&[1.0, 2.0]));
-    // The elements differ in size, though the model has one symbol for all.
+    // The elements differ in size, although the model has one symbol for all of them.
     let given = x().sequence("s", [tensor(&[5.0]), tensor(&[6.0, 7.0, 8.0])]);
     let outputs = session.run(&given).expect("two elements");
     assert_eq!(listed(&outputs, "y"), [vec![5.0], vec![6.0, 7.0, 8.0], vec![2.0, 4.0]]);
@@ -77,7 +78,7 @@ fn what_is_no_tensor_may_go_straight_through() {
     assert!(matches!(outputs.item("o"), Ok(Item::Tensor(o)) if o.elements() == Some(&[4f32][..])));
 }
 
-/// A model of an optional: whether it holds a value, and that value plus one, or one.
+/// Returns a session of a model of an optional: whether it holds a value, and that value plus one, or one.
 fn sum(declared: ValueInfoProto, element: Vec<NodeProto>) -> Session {
     let branch =
         |node: Vec<NodeProto>, output: &str| GraphProto { node, output: vec![value(output)], ..GraphProto::default() };

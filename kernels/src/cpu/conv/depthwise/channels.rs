@@ -1,8 +1,9 @@
 //! Depthwise convolution with channels along the vectors, for large windows and small planes.
 //!
-//! The planes of 16 channels are brought into the order of pixels (by blocks in registers) with zeros left and right of each row, so that every
-//! element of the window is a plain load wherever the output lies; the sums go back the same way, with the epilogue applied to them where it is
-//! the same for a whole plane. What that moves is little beside a window of 5 × 5, and costs less than empty lanes where rows are short.
+//! The planes of 16 channels are transposed into the order of pixels (by blocks in registers), with zeros left and
+//! right of each row. Every element of the window is then a plain load for every output. The sums are transposed back
+//! in the same way. The epilogue is applied to them before, if it is constant within a whole plane. The transposition
+//! costs little compared with a window of 5 × 5, and less than empty lanes if rows are short.
 
 use crate::cpu::conv::{Geometry, Steps};
 use crate::cpu::elements::{elements, elements_mut};
@@ -19,17 +20,18 @@ use crate::tensor::Buffer;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Numbers of a tile's part of the image with its zeros, at most, and of its outputs: they stay in the second-level cache. A thread's workspace
-/// is at most four times this, 768 KiB, whatever the image's size, the strides and the dilations.
+/// Maximum numbers of a tile's part of the image with its zeros, and of its outputs: they stay in the L2 cache. A
+/// thread's workspace is at most four times as large, 768 KiB, independent of the image's size, the strides and the
+/// dilations.
 const TILE: usize = 48 << 10;
 
-/// Neighbouring outputs of a row for which it pays to move what their windows reach.
+/// Neighbouring outputs of a row from which it pays to transpose the pixels that their windows reach.
 const ENOUGH: usize = 64;
 
-/// Neighbouring outputs of a row that are computed at once where there are many registers: widths of images are multiples of it.
+/// Neighbouring outputs of a row that are computed at once with many registers: widths of images are multiples of it.
 const TOGETHER: usize = 7;
 
-/// The same where there are few.
+/// Neighbouring outputs of a row that are computed at once with few registers.
 const FEW: usize = 4;
 
 /// Numbers of one pixel.
@@ -37,14 +39,14 @@ type Pixel = [f32; LANES];
 
 pub(super) struct Kernel {
     geometry: Geometry,
-    /// The weights, windows in the order of [`Pixel`]s.
+    /// Weights: windows in the order of [`Pixel`]s.
     weights: PackedInput,
     grid: Grid,
     epilogue: Option<Epilogue>,
 }
 
 impl Kernel {
-    /// `None` if the windows of too few outputs fit a tile.
+    /// Returns `None` if the windows of too few outputs fit a tile.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
@@ -61,7 +63,7 @@ impl Kernel {
         }))
     }
 
-    /// Output rows and columns of a tile: whole rows, or a part of one.
+    /// Returns the output rows and columns of a tile: whole rows, or a part of one.
     fn block(geometry: &Geometry) -> Option<[usize; 2]> {
         let Geometry { output: [high, wide], size: [height, _], .. } = *geometry;
         let fits = |rows: usize, columns: usize| {
@@ -77,7 +79,7 @@ impl Kernel {
         (columns >= ENOUGH).then_some([1, columns])
     }
 
-    /// The image rows or columns that windows of these outputs reach.
+    /// Returns the image rows or columns that windows of these outputs reach.
     fn sources(&self, axis: usize, outputs: &Range<usize>) -> Range<usize> {
         let Geometry { size, steps, .. } = self.geometry;
         let inside = |at: usize| at.saturating_sub(steps.pads[axis]).min(size[axis]);
@@ -85,26 +87,28 @@ impl Kernel {
         inside(start)..inside(start + reach(&self.geometry, axis, outputs.len()))
     }
 
-    /// What of the image windows of these outputs reach: rows and columns. Whole rows follow each other, and are turned at once.
+    /// Returns the rows and columns of the image that windows of these outputs reach. If they reach whole rows, the
+    /// rows are consecutive and transposed at once.
     fn covered(&self, [rows, columns]: [&Range<usize>; 2]) -> [Range<usize>; 2] {
         let (across, width) = (self.sources(1, columns), self.geometry.size[1]);
         let whole = columns.len() == self.geometry.output[1] && width <= reach(&self.geometry, 1, columns.len());
         [self.sources(0, rows), if whole { 0..width } else { across }]
     }
 
-    /// Pixels of a row with its zeros: what the windows of whole blocks of outputs reach.
+    /// Returns the pixels of a row with its zeros, which the windows of whole blocks of outputs reach.
     fn padded(&self, columns: &Range<usize>) -> usize {
         reach(&self.geometry, 1, columns.len().max(TOGETHER))
     }
 
-    /// Numbers of a thread's workspace for these outputs: what is covered in the order of pixels, the same with zeros, the sums in both orders.
+    /// Returns the sizes of a thread's workspace for these outputs, in numbers: the covered part in the order of
+    /// pixels, that part with zeros, and the sums in both orders.
     fn workspace(&self, outputs: [&Range<usize>; 2]) -> [usize; 4] {
         let [rows, across] = self.covered(outputs).map(|covered| covered.len());
         let ([high, wide], padded) = (outputs.map(|range| range.len()), self.padded(outputs[1]));
         [rows * across, rows * padded, high * wide, high * wide].map(|pixels| pixels * LANES)
     }
 
-    /// Computes some outputs of some maps.
+    /// Computes some outputs of some output channels.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: PackedMatrices<'_>, extras: &[&[u8]]) {
         tile.rectangles(self.geometry.output[1])
             .for_each(|[rows, columns]| self.rectangle(tile, [&rows, &columns], input, weights, extras));
@@ -175,14 +179,14 @@ impl Kernel {
     }
 }
 
-/// Pixels along an axis from the first to the last that windows of neighbouring outputs reach.
+/// Returns the pixels along an axis from the first to the last that windows of neighbouring outputs reach.
 fn reach(geometry: &Geometry, axis: usize, outputs: usize) -> usize {
     let steps = &geometry.steps;
     let last = (outputs.max(1) - 1).saturating_mul(steps.strides[axis]);
     last.saturating_add((geometry.window[axis] - 1) * steps.dilations[axis] + 1)
 }
 
-/// Copies rows of `pixels` to place `left` of rows of length `padded` that are zero elsewhere.
+/// Copies rows of `pixels` to position `left` of rows of length `padded` that are zero elsewhere.
 fn pad(rows: &[f32], source: &mut [f32], [left, pixels, padded]: [usize; 3]) {
     let (left, copied) = (left * LANES, pixels.min(padded - left) * LANES);
     for (row, source) in source.chunks_exact_mut(padded * LANES).enumerate() {
@@ -192,7 +196,8 @@ fn pad(rows: &[f32], source: &mut [f32], [left, pixels, padded]: [usize; 3]) {
     }
 }
 
-/// Brings pixels `from` of the channels that `maps` read into the order of pixels. Each channel is read by `each` maps.
+/// Transposes pixels `from` of the channels that `maps` read into the order of pixels. `each` output channels read each
+/// channel.
 fn turn(image: &[f32], plane: usize, each: usize, maps: Range<usize>, from: Range<usize>, out: &mut [f32]) {
     if maps.len() < LANES {
         out.fill(0.0);
@@ -207,7 +212,7 @@ fn turn(image: &[f32], plane: usize, each: usize, maps: Range<usize>, from: Rang
     }
 }
 
-/// What becomes of the sums of each lane: `min(max(x · scale + bias, least), greatest)`.
+/// Function `min(max(x · scale + bias, least), greatest)` of the sums of each lane.
 struct Finish {
     scale: Pixel,
     bias: Pixel,
@@ -216,7 +221,8 @@ struct Finish {
 }
 
 impl Finish {
-    /// That of so many runs of elements, as [`Epilogue::uniforms`] tells them; `None` if the epilogue has another form.
+    /// Returns the function of `count` runs of elements, from [`Epilogue::uniforms`]; `None` if the epilogue has
+    /// another form.
     fn of(epilogue: &Epilogue, runs: [usize; 3], count: usize, extras: &[&[u8]]) -> Option<Self> {
         let mut finish = Self::default();
         let (mut uniforms, mut uniform) = (epilogue.uniforms(runs, extras), Uniform::IDENTITY);
@@ -238,16 +244,16 @@ impl Default for Finish {
     }
 }
 
-/// The sums of all windows of some outputs.
+/// Sums of all windows of some outputs.
 struct Sums<'a> {
     geometry: &'a Geometry,
-    /// What windows reach of the image rows `sources`, each of length `padded` with its zeros.
+    /// Part of the image rows `sources` that windows reach, each of length `padded` with its zeros.
     source: &'a [f32],
     padded: usize,
     sources: Range<usize>,
     weights: &'a [f32],
     finish: &'a Finish,
-    /// Rows and columns.
+    /// Rows and columns of the outputs.
     outputs: [Range<usize>; 2],
     sums: &'a mut [f32],
 }
@@ -258,7 +264,7 @@ impl Loop for Sums<'_> {
     #[inline(always)]
     fn run<I: Isa>(mut self) {
         let (mut row, rows) = (self.outputs[0].start, self.outputs[0].end);
-        // Two rows share the pixels that both cover, where there are registers for the sums of both.
+        // Two rows share the pixels that both cover, if there are registers for the sums of both.
         while I::WIDE && row + 1 < rows {
             self.rows::<I, TOGETHER, true>(row);
             row += 2;
@@ -275,12 +281,12 @@ impl Sums<'_> {
     fn rows<I: Isa, const COLUMNS: usize, const TWO: bool>(&mut self, row: usize) {
         let wide = self.outputs[1].len();
         for column in (0..wide).step_by(COLUMNS) {
-            // What of the last block there is no room for was computed before, or lies on zeros.
+            // The last block may overlap the one before or lie on zeros.
             self.block::<I, COLUMNS, TWO>(row, column.min(wide.saturating_sub(COLUMNS)));
         }
     }
 
-    /// Computes neighbouring outputs of a row and, if `TWO`, of the next; columns are counted from the rows' first.
+    /// Computes neighbouring outputs of a row and, if `TWO`, of the next row; columns are counted from the rows' first.
     #[inline(always)]
     fn block<I: Isa, const COLUMNS: usize, const TWO: bool>(&mut self, row: usize, column: usize) {
         let Geometry { window: [high, _], steps, .. } = *self.geometry;
@@ -316,7 +322,8 @@ impl Sums<'_> {
         }
     }
 
-    /// The weights of the window's row that covers the line so far below the window's first.
+    /// Returns the weights of the window's row that covers the line `below` lines after the window's first, if there is
+    /// such a row.
     #[inline(always)]
     fn weights_of(&self, below: usize) -> Option<&[Pixel]> {
         let Geometry { window: [high, across], steps, .. } = *self.geometry;
@@ -325,7 +332,7 @@ impl Sums<'_> {
         (rest == 0 && row < high).then(|| &self.weights.as_chunks().0[row * across..][..across])
     }
 
-    /// Stores as many of a row's sums as there are outputs.
+    /// Finishes and stores as many of a row's sums as there are outputs.
     #[inline(always)]
     fn store<I: Isa, const COLUMNS: usize>(&mut self, row: usize, column: usize, sums: &[I::Vector; COLUMNS]) {
         let wide = self.outputs[1].len();
@@ -339,7 +346,7 @@ impl Sums<'_> {
     }
 }
 
-/// Adds one row of the window to the sums of neighbouring outputs, of which the first covers the line's first pixel.
+/// Adds one row of the window to the sums of neighbouring outputs; the first output covers the line's first pixel.
 #[inline(always)]
 fn add_row<I: Isa, const COLUMNS: usize>(
     weights: &[Pixel],
@@ -386,7 +393,7 @@ mod tests {
     use crate::op::{Conv, Op};
     use crate::{DType, TensorSpec};
 
-    /// A depthwise convolution without zeros around the image.
+    /// Returns a depthwise convolution without zeros around the image.
     fn kernel(strides: [usize; 2], dilations: [usize; 2], size: [usize; 2], window: [usize; 2]) -> Option<Kernel> {
         let op = Conv { strides, pads: [0; 4], dilations, group: 32, epilogue: None };
         let out = |axis: usize| (size[axis] - (window[axis] - 1) * dilations[axis] - 1) / strides[axis] + 1;

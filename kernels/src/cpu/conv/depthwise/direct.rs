@@ -1,19 +1,20 @@
-//! Depthwise convolution by vectors read where they are, for processors whose loads can leave out lanes.
+//! Depthwise convolution by vectors read in place, for processors with masked loads.
 //!
-//! Of common windows, several rows of outputs share each row of the image that they cover.
+//! For common windows, several rows of outputs share each row of the image that they cover.
 //!
-//! An output vector is a sum over the window of input vectors that begin one window element further each time. Lanes
-//! that lie on the padding are masked off, so nothing is copied. With a stride of 2 an input vector is every second
-//! element of two loads.
+//! An output vector is a sum over the window of input vectors; each begins one window element further. Lanes that lie
+//! on the padding are masked off, so nothing is copied. With a stride of 2 an input vector is every second element of
+//! two loads.
 
 use crate::cpu::conv::Geometry;
 use crate::cpu::gemm::MicroKernel;
 use crate::cpu::map::Uniform;
 
-/// Computes output rows from the one of this number on: of a channel, with its weights and what becomes of the sums.
+/// Function that computes output rows of a channel from its weights and the finish of the sums, starting at row number
+/// `usize`.
 type Run = unsafe fn(&Direct, &[f32], &[f32], &Uniform, usize, &mut [f32]);
 
-/// What one shape of convolution needs beside its data.
+/// Parameters of one shape of convolution, without its data.
 pub(super) struct Direct {
     height: usize,
     width: usize,
@@ -22,18 +23,18 @@ pub(super) struct Direct {
     strides: [usize; 2],
     dilations: [usize; 2],
     pads: [usize; 2],
-    /// Which elements of those that are read for each output vector and column of the window lie in the input row: bit `i` of the first is
-    /// element `i` from where the vector begins, of the second element `i + lanes`.
+    /// Masks of the read elements that lie in the input row, for each output vector and column of the window. Bit `i`
+    /// of the first mask is element `i` from the vector's beginning, and of the second mask element `i + lanes`.
     masks: Vec<[u16; 2]>,
     run: Run,
     shares_rows: bool,
 }
 
-/// Masks of a kernel at most: 16 MiB of them.
+/// Maximum masks of a kernel: 16 MiB of them.
 const MOST_MASKS: usize = 4 << 20;
 
 impl Direct {
-    /// `None` if there is no kernel for the stride, or for this processor.
+    /// Returns `None` if there is no kernel for the stride, or for this processor.
     pub(super) fn new(micro: &MicroKernel, geometry: &Geometry) -> Option<Self> {
         let Geometry { size: [height, width], output, window, steps, .. } = *geometry;
         let stride = steps.strides[1];
@@ -62,7 +63,7 @@ impl Direct {
             ("AVX2", 2) => (avx2::run::<2>, false),
             _ => return None,
         };
-        // Rows as long as pads in a file make them have no table: another kernel takes them.
+        // Pads chosen by a file may make rows too long for a table; another kernel takes these convolutions.
         let entries = output[1].div_ceil(micro.lanes).saturating_mul(window[1]);
         if entries > MOST_MASKS {
             return None;
@@ -95,7 +96,7 @@ impl Direct {
         self.shares_rows
     }
 
-    /// Bytes of the masks.
+    /// Returns the bytes of the masks.
     pub(super) fn resident_bytes(&self) -> usize {
         size_of_val(&*self.masks)
     }
@@ -103,19 +104,20 @@ impl Direct {
     /// Computes output rows from `first` on, as many as `out` holds, of one channel.
     ///
     /// # Panics
-    /// If the sizes do not go together.
+    /// If the sizes do not fit together.
     pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: &Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.height * self.width, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
         let rows = out.len() / self.output[1];
         assert!(out.len() == rows * self.output[1] && first + rows <= self.output[0], "whole rows");
-        // SAFETY: `new` chose a kernel of this processor. What the kernel reads of the channel lies in rows below `height`
-        // and, by the masks, which were made from the columns inside of a row, below `width`.
+        // SAFETY: `new` chose a kernel of this processor. The kernel reads elements of the channel in rows below
+        // `height`. By the masks, which were made from the columns inside a row, these lie in columns below `width`.
         unsafe { (self.run)(self, plane, weights, finish, first, out) };
     }
 }
 
-/// A kernel for one instruction set; a macro, because what a function may use is known only where it is written.
+/// Kernel for one instruction set; a macro, because target features belong to the function in which an intrinsic is
+/// used.
 #[cfg(target_arch = "x86_64")]
 macro_rules! direct_kernel {
     ($name:ident, $features:literal, $lanes:literal, $vector:ty, $zero:ident, $splat:ident, $fused:ident,
@@ -140,7 +142,8 @@ macro_rules! direct_kernel {
             ) {
                 let (width, mut y, mut out) = (direct.output[1], first, out);
                 while !out.is_empty() {
-                    // Narrow images take several rows at once, or every multiply-add would wait for the one before.
+                    // Narrow images compute several rows at once; otherwise every multiply-add would wait for the last
+                    // one.
                     let rows = match (width.div_ceil(LANES), out.len() / width) {
                         (4.., _) | (_, 1) => 1,
                         (_, 2 | 3) => 2,
@@ -150,7 +153,8 @@ macro_rules! direct_kernel {
                     let mut x = 0;
                     while x < width {
                         let at = (y, x);
-                        // SAFETY: passed on to the caller; so many rows are left, which have so many vectors from column `x` on.
+                        // SAFETY: the caller's promise; this many rows are left, and each has this many vectors from
+                        // column `x` on.
                         let done = unsafe {
                             match (rows, (width - x).div_ceil(LANES)) {
                                 (1, 1) => vectors::<STRIDE, 1, 1>(direct, plane, weights, finish, at, now),
@@ -168,20 +172,21 @@ macro_rules! direct_kernel {
                 }
             }
 
-            /// What becomes of sums.
+            /// Returns the finished sums.
             #[inline]
             #[target_feature(enable = $features)]
             fn finished(sums: $vector, finish: &Uniform) -> $vector {
                 let sums = $fused(sums, $splat(finish.scale), $splat(finish.bias));
-                // The second operand is what comes of NaN.
+                // The second operand is the result for NaN.
                 $lesser($splat(finish.greatest), $greater($splat(finish.least), sums))
             }
 
-            /// As [`run`], for windows of `SIDE` × `SIDE` without vertical dilation, nor any if the stride is 2, and for equal strides: several output
-            /// rows at once share the input rows that they both cover.
+            /// Computes like [`run`], for windows of `SIDE` × `SIDE` and equal strides. There is no vertical dilation,
+            /// and no horizontal one if the stride is 2. Several output rows at once share the input rows that they
+            /// both cover.
             ///
             /// # Safety
-            /// As [`run`]; the window is of that kind.
+            /// The promises of [`run`]; the window is of that kind.
             #[target_feature(enable = $features)]
             pub(super) unsafe fn run_square<const STRIDE: usize, const SIDE: usize>(
                 direct: &Direct,
@@ -209,7 +214,8 @@ macro_rules! direct_kernel {
                         let all = u16::MAX >> (16 - LANES);
                         let whole = masks.iter().all(|[low, high]| *low == all && (STRIDE == 1 || *high == all));
                         let at = (y, x);
-                        // SAFETY: passed on to the caller; so many rows are left, and `x` is less than a row.
+                        // SAFETY: the caller's promise; this many rows are left, and `x` is less than the length of a
+                        // row.
                         unsafe {
                             match (rows, whole) {
                                 (1, _) => {
@@ -234,7 +240,8 @@ macro_rules! direct_kernel {
             /// Computes one vector of each of `ROWS` rows from row `y` and column `x` on.
             ///
             /// # Safety
-            /// As [`run_square`]; `out` has so many rows; if `WHOLE`, all that the vector's windows cover lies in the rows.
+            /// The promises of [`run_square`]; `out` has `ROWS` rows. If `WHOLE`, the windows of the vector lie within
+            /// the rows.
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn square<const STRIDE: usize, const SIDE: usize, const ROWS: usize, const WHOLE: bool>(
@@ -247,14 +254,14 @@ macro_rules! direct_kernel {
                 out: &mut [f32],
             ) {
                 let mut sums = [$zero(); ROWS];
-                // Below, `covered` is constant once the loops are unrolled.
+                // `covered` below is constant once the loops are unrolled.
                 for below in 0..(ROWS - 1) * STRIDE + SIDE {
                     let row = (y * STRIDE + below).wrapping_sub(direct.pads[0]);
                     if row >= direct.height {
                         continue;
                     }
                     let mut values = [$zero(); SIDE];
-                    // What lies behind the two vectors of columns, where the stride is 2.
+                    // Elements after the two vectors of columns, for a stride of 2.
                     let mut behind = $zero();
                     for kx in 0..SIDE {
                         let column = (x * STRIDE + kx * direct.dilations[1]).wrapping_sub(direct.pads[1]);
@@ -274,7 +281,7 @@ macro_rules! direct_kernel {
                                     (values[0], values[1]) = ($every_second(low, high), $every_other(low, high));
                                 }
                                 (_, 1) => {
-                                    // The last elements that the window's last column covers.
+                                    // Last elements that the window's last column covers.
                                     let [_, last] = masks[SIDE - 1];
                                     behind = $load(last >> (LANES + 1 - SIDE), from.wrapping_add(2 * LANES - 1));
                                 }
@@ -299,10 +306,11 @@ macro_rules! direct_kernel {
                 }
             }
 
-            /// Computes neighbouring vectors of rows from row `y` and column `x` on, and returns how many of each.
+            /// Computes neighbouring vectors of rows from row `y` and column `x` on, and returns the number of rows and
+            /// of vectors.
             ///
             /// # Safety
-            /// As [`run`]; `out` has so many rows, and each so many vectors.
+            /// The promises of [`run`]; `out` has `ROWS` rows, and each has `VECTORS` vectors.
             #[target_feature(enable = $features)]
             unsafe fn vectors<const STRIDE: usize, const ROWS: usize, const VECTORS: usize>(
                 direct: &Direct,
@@ -392,7 +400,7 @@ direct_kernel!(
     shifted_256
 );
 
-/// Masked loads and stores, and the choice of every second lane of two vectors.
+/// Masked loads and stores, and selections of every second lane of two vectors.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use crate::cpu::vector::store_first;
@@ -403,7 +411,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn load_512(mask: u16, from: *const f32) -> __m512 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_maskz_loadu_ps(mask, from) }
     }
 
@@ -412,7 +420,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn store_512(to: *mut f32, mask: u16, values: __m512) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { _mm512_mask_storeu_ps(to, mask, values) };
     }
 
@@ -430,7 +438,8 @@ mod x86 {
         _mm512_permutex2var_ps(low, odd, high)
     }
 
-    /// Every second element from column `column` of 2, 3 and 4 on: `lanes` are those from its first or second on, `behind` is what follows them all.
+    /// Returns every second element from column `column` of 2, 3 and 4 on. `lanes` are those from its first or second
+    /// element on; `behind` follows them all.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn shifted_512(column: usize, lanes: __m512, behind: __m512) -> __m512 {
@@ -447,7 +456,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn load_256(mask: u16, from: *const f32) -> __m256 {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { _mm256_maskload_ps(from, lanes_of(mask)) }
     }
 
@@ -456,7 +465,7 @@ mod x86 {
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn store_256(to: *mut f32, mask: u16, values: __m256) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe { store_first(to, mask.trailing_ones() as usize, values) };
     }
 
@@ -474,7 +483,7 @@ mod x86 {
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))
     }
 
-    /// As [`shifted_512`], of column 2 only.
+    /// Returns the elements of [`shifted_512`], for column 2 only.
     #[inline]
     #[target_feature(enable = "avx2")]
     pub(super) fn shifted_256(column: usize, lanes: __m256, behind: __m256) -> __m256 {
@@ -483,7 +492,7 @@ mod x86 {
         _mm256_permutevar8x32_ps(_mm256_blend_ps::<1>(lanes, behind), next)
     }
 
-    /// All bits of each lane whose bit is set.
+    /// Returns a vector with all bits set in each lane whose mask bit is set.
     #[inline]
     #[target_feature(enable = "avx2")]
     fn lanes_of(mask: u16) -> __m256i {

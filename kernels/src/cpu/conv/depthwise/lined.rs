@@ -1,4 +1,5 @@
-//! Depthwise convolution by large windows, from rows copied with the zeros around them, where registers are half as wide as a vector.
+//! Depthwise convolution by large windows, from rows copied with the zeros around them, for registers half as wide as a
+//! vector.
 //!
 //! Each element of the window is read once for a block of rows of outputs.
 
@@ -8,32 +9,33 @@ use crate::cpu::map::Uniform;
 use crate::cpu::team::with_workspace;
 use crate::cpu::vector::{Isa, LANES, Loop, vectorised};
 
-/// Outputs of a row for which the copies pay.
+/// Minimum outputs of a row for which the copies pay.
 const ENOUGH: usize = 28;
 
-/// Rows of outputs that are summed up at once.
+/// Rows of outputs that are summed at once.
 pub(super) const ROWS: usize = 4;
 
-/// Numbers of the lines that are there at once, about: half of a first-level cache.
+/// Approximate numbers of the lines that exist at once: half of an L1 cache.
 const MOST: usize = 4 << 10;
 
-/// What one shape of convolution needs beside its data.
+/// Parameters of one shape of convolution, without its data.
 pub(super) struct Lined {
     lines: Lines,
     output: [usize; 2],
     plane: usize,
     window: [usize; 2],
     stride: usize,
-    /// Where what each column of the window covers begins in a line.
+    /// Positions in a line at which the part begins that each column of the window covers.
     offsets: Vec<usize>,
-    /// The greatest of them.
+    /// Greatest offset.
     reach: usize,
-    /// Rows of outputs whose lines are there at once.
+    /// Rows of outputs whose lines exist at once.
     band: usize,
 }
 
 impl Lined {
-    /// `None` if rows of the window are not neighbours, the output too small, or the lines of a block too long.
+    /// Returns `None` if rows of the window are not neighbours, if the output is too small, or if the lines of a block
+    /// are too long.
     pub(super) fn new(geometry: &Geometry) -> Option<Self> {
         let Geometry { output, window, steps, .. } = *geometry;
         let lines = Lines::new(geometry);
@@ -49,7 +51,7 @@ impl Lined {
         Some(Self { lines, output, plane: geometry.plane(), window, stride, offsets, reach, band })
     }
 
-    /// Bytes of the offsets.
+    /// Returns the bytes of the offsets.
     pub(super) fn resident_bytes(&self) -> usize {
         size_of_val(&*self.offsets)
     }
@@ -57,7 +59,7 @@ impl Lined {
     /// Computes output rows from `first` on, as many as `out` holds, of one channel.
     ///
     /// # Panics
-    /// If the sizes do not go together.
+    /// If the sizes do not fit together.
     pub(super) fn compute(&self, plane: &[f32], weights: &[f32], finish: &Uniform, first: usize, out: &mut [f32]) {
         assert_eq!(plane.len(), self.plane, "a whole channel");
         assert_eq!(weights.len(), self.window[0] * self.window[1], "a whole window");
@@ -74,7 +76,7 @@ impl Lined {
     }
 }
 
-/// The outputs of a band.
+/// Loop that computes the outputs of a band.
 struct Sums<'a> {
     lined: &'a Lined,
     lines: &'a [f32],
@@ -91,7 +93,7 @@ impl Loop for Sums<'_> {
         let wide = self.lined.output[1];
         for row in (0..self.out.len() / wide).step_by(ROWS) {
             for x in (0..wide).step_by(LANES) {
-                // The last vector ends with the row: what it has in common with the one before is computed again.
+                // The last vector ends with the row: elements that it shares with the one before are computed twice.
                 self.block::<I>(row, x.min(wide - LANES));
             }
         }
@@ -99,7 +101,7 @@ impl Loop for Sums<'_> {
 }
 
 impl Sums<'_> {
-    /// Computes a vector of each row of a block, of which those beyond the band are left.
+    /// Computes a vector of each row of a block, and drops rows beyond the band.
     #[inline(always)]
     fn block<I: Isa>(&mut self, row: usize, x: usize) {
         let Lined { ref lines, window: [high, columns], stride, ref offsets, reach, .. } = *self.lined;
@@ -113,7 +115,7 @@ impl Sums<'_> {
                 let at = from.as_ptr().wrapping_add(ky * length + *offset);
                 let weight = I::splat(*weight);
                 for row in 0..ROWS {
-                    // SAFETY: what is read of the block's last line at the greatest offset was seen to be there.
+                    // SAFETY: the check above shows that the block's last line is long enough at the greatest offset.
                     let values = I::load(unsafe { &*at.wrapping_add(row * down).cast() });
                     sums[row] = I::fused_lanes(weight, values, sums[row]);
                 }

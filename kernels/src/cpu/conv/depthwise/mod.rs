@@ -1,8 +1,10 @@
-//! Convolutions of each channel by itself, of which there is no product to gain from.
+//! Convolutions of each channel by itself, for which matrix products gain nothing.
 //!
-//! Small windows are read where they are (`direct`), those over planes of short rows two planes at a time (`paired`), larger ones over long rows
-//! from lines with the zeros around them (`lined`), others with channels along the vectors (`channels`). The choice follows from shapes and the
-//! instruction set.
+//! The shapes and the instruction set choose the method:
+//! - `direct` reads small windows in place.
+//! - `paired` computes planes of short rows two at a time.
+//! - `lined` reads larger windows over long rows from lines with the zeros around them.
+//! - `channels` computes all other windows, with channels along the vectors.
 
 mod channels;
 mod direct;
@@ -22,23 +24,23 @@ use crate::op::NodeSpec;
 use direct::Direct;
 use lined::{Lined, ROWS};
 
-/// Multiply-adds of a tile, about: some microseconds.
+/// Approximate multiply-adds of a tile: some microseconds.
 const TILE_WORK: usize = 1 << 17;
 
-/// Planes that keep a team busy.
+/// Number of planes that keep a team busy.
 const ENOUGH_PLANES: usize = 16;
 
-/// Outputs that are activated at once, about: they are in a first-level cache still.
+/// Approximate outputs that are activated at once: they are still in the L1 cache.
 const ACTIVATED: usize = 2 << 10;
 
-/// Elements of a window that is read where it is, although rows of outputs do not share what they read.
+/// Maximum elements of a window that is read in place although rows of outputs do not share their reads.
 const SMALL_WINDOW: usize = 9;
 
-/// Pixels of an output of which short rows would leave many lanes empty.
+/// Maximum pixels of an output whose short rows would leave many lanes empty.
 const SMALL_PLANE: usize = 64;
 
-/// The kernel of a depthwise convolution; `None` if it is better computed as products, its windows reaching too far for `channels` and no
-/// instructions being there for `direct`.
+/// Prepares the kernel of a depthwise convolution. Returns `None` if matrix products are better, because windows reach
+/// too far for `channels` and the processor lacks the instructions for `direct`.
 ///
 /// # Errors
 /// If the epilogue does not fit the node.
@@ -52,7 +54,7 @@ pub(super) fn prepare(
     if let Some(kernel) = paired::Kernel::new(micro, geometry, node)? {
         return Ok(Some(Box::new(kernel)));
     }
-    // Where a vector is two registers, too few are left for the sums of `channels`.
+    // If a vector is two registers, too few registers are left for the sums of `channels`.
     if geometry.taps() > SMALL_WINDOW
         && micro.name == "AVX2"
         && let Some(lined) = Lined::new(&geometry)
@@ -60,7 +62,8 @@ pub(super) fn prepare(
         return Ok(Some(Box::new(Rows::new(Method::Lined(lined), geometry, node)?)));
     }
     let direct = Direct::new(micro, &geometry);
-    // What `channels` moves pays beside large windows or where rows would leave lanes empty, if most lanes have a channel.
+    // The transposition of `channels` pays for large windows, or if rows would leave lanes empty, as long as most lanes
+    // have a channel.
     let large = geometry.taps() > SMALL_WINDOW && !direct.as_ref().is_some_and(Direct::shares_rows);
     let pays = (large || geometry.pixels() <= SMALL_PLANE) && 2 * geometry.maps >= LANES;
     if (pays || direct.is_none())
@@ -72,13 +75,13 @@ pub(super) fn prepare(
     Ok(Some(Box::new(Rows::new(Method::Direct(direct), geometry, node)?)))
 }
 
-/// What computes rows of outputs of a channel.
+/// Method that computes rows of outputs of a channel.
 enum Method {
     Direct(Direct),
     Lined(Lined),
 }
 
-/// Channels one after the other.
+/// Kernel that computes one channel after the other.
 struct Rows {
     geometry: Geometry,
     method: Method,
@@ -93,7 +96,7 @@ impl Rows {
         let tile_rows = match ((TILE_WORK / per_row).max(1), &method) {
             (several, _) if several >= output[0] => several / output[0].max(1) * output[0],
             (fraction, Method::Direct(_)) => fraction,
-            // Blocks of rows end with a plane.
+            // Blocks of rows end at the end of a plane.
             (_, Method::Lined(_)) if images * maps >= ENOUGH_PLANES => output[0],
             (fraction, Method::Lined(_)) => fraction.next_multiple_of(ROWS),
         };
@@ -102,19 +105,19 @@ impl Rows {
         Ok(Self { geometry, method, grid, epilogue: Epilogue::of(node)? })
     }
 
-    /// Computes the tile's rows, which may be of several channels.
+    /// Computes the tile's rows, which may belong to several channels.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], extras: &[&[u8]]) {
         let Geometry { channels, maps, output: [height, width], .. } = self.geometry;
         let (plane, taps) = (self.geometry.plane(), self.geometry.taps());
         let (first, end) = (tile.rows.start, tile.rows.end);
         let out = tile.whole_rows();
-        // Divisions once: planes may be short.
+        // Divides once in advance, because planes may be short.
         let (mut y, planes) = (first % height, first / height);
         let (mut image, mut map) = (planes / maps, planes % maps);
         let pixels = height * width;
         let mut uniforms =
             self.epilogue.as_ref().map(|epilogue| epilogue.uniforms([planes * pixels, pixels, pixels], extras));
-        // What is not yet activated: planes may be too short for a pass of their own.
+        // Outputs that are not activated yet: planes may be too short for a pass of their own.
         let mut waiting = 0..0;
         let mut row = first;
         while row < end {

@@ -1,8 +1,9 @@
 //! Depthwise convolution of two narrow planes at a time, whose rows share a vector, for AVX-512.
 //!
-//! Each half of a vector is a row of one plane. Rows of both images become, by one permutation for each column of the window, the vector of
-//! what that column covers for all outputs of a row, with zeros where it covers none; the outputs are sums of products of these. Of 16 lanes 14
-//! are at work where planes are 7 wide, as the last ones of common networks are.
+//! Each half of a vector is a row of one plane. One permutation for each column of the window turns rows of both images
+//! into the vector of all elements that the column covers for a row of outputs. Elements outside of the image are
+//! zeros. The outputs are sums of products of these vectors. If planes are 7 wide, as the last ones of common networks
+//! are, 14 of 16 lanes are busy.
 
 use super::{ACTIVATED, TILE_WORK};
 use crate::cpu::conv::Geometry;
@@ -17,16 +18,16 @@ use crate::op::NodeSpec;
 /// Lanes of a plane.
 const HALF: usize = 8;
 
-/// Columns of an image at most: a register's.
+/// Maximum columns of an image: those of a register.
 const WIDEST: usize = 2 * HALF;
 
-/// Outputs of a row at least: of fewer most lanes would have none.
+/// Minimum outputs of a row: with fewer, most lanes would be empty.
 const FEWEST: usize = 4;
 
-/// What a pair of planes costs beside its multiply-adds, in these.
+/// Cost of a pair of planes without its multiply-adds, in multiply-adds.
 const PAIR: usize = 30;
 
-/// Vectors of what is covered at most: half of a first-level cache.
+/// Maximum vectors of covered elements: half of an L1 cache.
 const MOST: usize = 256;
 
 /// Numbers of a vector.
@@ -39,16 +40,17 @@ pub(super) struct Kernel {
     epilogue: Option<Epilogue>,
 }
 
-/// What a column of the window covers, for each output of a row.
+/// Elements that a column of the window covers, for each output of a row.
 struct Column {
-    /// The lane of two registers.
+    /// Lane among those of two registers.
     from: [i32; WIDEST],
-    /// A bit for each output for which it lies in the image.
+    /// Bit for each output whose element lies in the image.
     inside: u16,
 }
 
 impl Kernel {
-    /// `None` if planes are too wide or too narrow, windows neither 3 × 3 nor 5 × 5 or too far apart, or the processor is another.
+    /// Returns `None` if planes are too wide or too narrow, if windows are neither 3 × 3 nor 5 × 5 or too far apart, or
+    /// if the processor lacks AVX-512.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
@@ -60,7 +62,7 @@ impl Kernel {
         if micro.name != "AVX-512" || !fits || !square {
             return Ok(None);
         }
-        // Tiles alike, and as many for each of two threads.
+        // Equal tiles, and equally many for each of two threads.
         let pair = side * (lines + side * high) + PAIR;
         let tiles = maps.div_ceil(2 * (TILE_WORK / WIDEST / pair).max(1));
         let tiles = if tiles > 1 { tiles.next_multiple_of(2) } else { 1 };
@@ -70,7 +72,7 @@ impl Kernel {
         Ok(Some(Self { geometry, columns, grid, epilogue: Epilogue::of(node)? }))
     }
 
-    /// Computes some maps of an image.
+    /// Computes some output channels of an image.
     fn compute(&self, tile: &mut Tile<'_, f32>, input: &[f32], weights: &[f32], extras: &[&[u8]]) {
         let Geometry { channels, maps, .. } = self.geometry;
         let (pixels, plane, taps) = (self.geometry.pixels(), self.geometry.plane(), self.geometry.taps());
@@ -79,14 +81,14 @@ impl Kernel {
         let together = (ACTIVATED / pixels).max(1).next_multiple_of(2);
         let mut map = tile.rows.start;
         with_workspace(vectors * WIDEST, |memory| {
-            // Lines above and below the image are written here only.
+            // The lines above and below the image are written here only.
             memory.fill(0.0);
             let covered = memory.as_chunks_mut().0;
             for out in tile.whole_rows().chunks_mut(together * pixels) {
                 let start = (first + map) * pixels;
                 let mut uniforms =
                     self.epilogue.as_ref().map(|epilogue| epilogue.uniforms([start, pixels, pixels], extras));
-                // The same for all planes, as they begin and end with rows of the epilogue or lie in one.
+                // Constancy is the same for all planes, as they begin and end with rows of the epilogue or lie in one.
                 let mut uniform = true;
                 for out in out.chunks_mut(2 * pixels) {
                     let mut operands = [Operands::default(); 2];
@@ -101,7 +103,7 @@ impl Kernel {
                     if count == 1 {
                         operands[1] = operands[0];
                     }
-                    // SAFETY: `new` saw that the processor is right; the slices are of the kernel's sizes.
+                    // SAFETY: `new` checked the processor; the slices have the kernel's sizes.
                     unsafe { x86::pair(self, &operands, covered, out) };
                     map += count;
                 }
@@ -115,7 +117,7 @@ impl Kernel {
     }
 }
 
-/// What a plane of outputs is made of.
+/// Operands of a plane of outputs.
 #[derive(Clone, Copy, Default)]
 struct Operands<'a> {
     plane: &'a [f32],
@@ -124,7 +126,7 @@ struct Operands<'a> {
 }
 
 impl Column {
-    /// That of this number.
+    /// Returns the column of this number.
     fn new(geometry: &Geometry, number: usize) -> Self {
         let Geometry { size: [_, width], output: [_, wide], steps, .. } = *geometry;
         let (mut from, mut inside) = ([0; WIDEST], 0);
@@ -142,7 +144,7 @@ impl Column {
     }
 }
 
-/// Rows of the image with those of zeros that windows reach.
+/// Returns the rows of the image with those of zeros that windows reach.
 fn lines(geometry: &Geometry) -> usize {
     let Geometry { output: [high, _], window, steps, .. } = *geometry;
     let first = (high.max(1) - 1).saturating_mul(steps.strides[0]);
@@ -166,13 +168,14 @@ mod x86 {
     use super::{Geometry, HALF, Kernel, Lanes, Operands, WIDEST};
     use std::arch::x86_64::*;
 
-    /// Computes two planes of outputs one behind the other, or one if there is but one. What is covered is zero above and below the image.
+    /// Computes two planes of outputs one after the other, or one if there is only one. The covered elements are zero
+    /// above and below the image.
     ///
     /// # Safety
-    /// The processor has the instructions; images, weights and outputs are of the kernel's sizes.
+    /// The processor has the instructions; images, weights and outputs have the kernel's sizes.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn pair(kernel: &Kernel, operands: &[Operands<'_>; 2], covered: &mut [Lanes], out: &mut [f32]) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         unsafe {
             match kernel.columns.len() {
                 3 => sided::<3>(kernel, operands, covered.as_chunks_mut().0, out),
@@ -181,10 +184,10 @@ mod x86 {
         }
     }
 
-    /// [`pair`] for windows of `SIDE` × `SIDE`.
+    /// Computes [`pair`] for windows of `SIDE` × `SIDE`.
     ///
     /// # Safety
-    /// As [`pair`].
+    /// The promises of [`pair`].
     #[target_feature(enable = "avx512f")]
     unsafe fn sided<const SIDE: usize>(
         kernel: &Kernel,
@@ -194,7 +197,7 @@ mod x86 {
     ) {
         cover(kernel, operands, lines);
         let high = kernel.geometry.output[0];
-        // Equal parts: few rows would wait for each other's multiply-adds.
+        // Equal parts: with few rows, multiply-adds would wait for each other.
         let most = high.div_ceil(high.div_ceil(8));
         let mut row = 0;
         while row < high {
@@ -211,7 +214,7 @@ mod x86 {
         }
     }
 
-    /// Writes what the window's columns cover of each row of the images.
+    /// Writes the elements that the window's columns cover in each row of the images.
     #[target_feature(enable = "avx512f")]
     fn cover<const SIDE: usize>(kernel: &Kernel, [first, second]: &[Operands<'_>; 2], lines: &mut [[Lanes; SIDE]]) {
         let Geometry { size: [height, width], steps, .. } = kernel.geometry;
@@ -219,7 +222,7 @@ mod x86 {
         // Loops without closures, which would not be compiled for these instructions.
         let mut from = [_mm512_setzero_si512(); SIDE];
         for kx in 0..SIDE {
-            // SAFETY: it is as long as a vector.
+            // SAFETY: the array is as long as a vector.
             from[kx] = unsafe { _mm512_loadu_epi32(columns[kx].from.as_ptr()) };
         }
         let present = u16::MAX >> (WIDEST - width);
@@ -232,20 +235,20 @@ mod x86 {
             };
             for kx in 0..SIDE {
                 let lanes = _mm512_maskz_permutex2var_ps(columns[kx].inside, first, from[kx], second);
-                // SAFETY: it is as long as a vector.
+                // SAFETY: the array is as long as a vector.
                 unsafe { _mm512_storeu_ps(line[kx].as_mut_ptr(), lanes) };
             }
         }
     }
 
-    /// A number for each half.
+    /// Returns a vector with one number in each half.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn halves(first: f32, second: f32) -> __m512 {
         _mm512_mask_blend_ps(0xFF00, _mm512_set1_ps(first), _mm512_set1_ps(second))
     }
 
-    /// Computes rows of outputs of both planes from one on, and returns how many.
+    /// Computes rows of outputs of both planes from `row` on, and returns how many.
     #[target_feature(enable = "avx512f")]
     fn rows<const SIDE: usize, const ROWS: usize>(
         kernel: &Kernel,
@@ -263,7 +266,7 @@ mod x86 {
             for kx in 0..SIDE {
                 let weight = halves(first[kx], second[kx]);
                 for at in 0..ROWS {
-                    // SAFETY: the last is the last of `lines`; each is as long as a vector.
+                    // SAFETY: the last read is the last of `lines`; each is as long as a vector.
                     let lanes = unsafe { _mm512_loadu_ps(lines.get_unchecked(at * down)[kx].as_ptr()) };
                     sums[at] = _mm512_fmadd_ps(weight, lanes, sums[at]);
                 }
@@ -274,10 +277,10 @@ mod x86 {
         let (least, greatest) = (_mm512_set1_ps(first.least), _mm512_set1_ps(first.greatest));
         let present = u16::MAX >> (WIDEST - wide);
         for (at, sum) in sums.into_iter().enumerate() {
-            // The second operand is what comes of NaN.
+            // The second operand is the result for NaN.
             let sum = _mm512_min_ps(greatest, _mm512_max_ps(least, _mm512_fmadd_ps(sum, scale, bias)));
             let place = (row + at) * wide;
-            // SAFETY: the masks select a row of each plane, of the second where there is one.
+            // SAFETY: the masks select a row of each plane, and of the second plane only if it exists.
             unsafe {
                 _mm512_mask_storeu_ps(out[place..][..wide].as_mut_ptr(), present, sum);
                 if let Some(second) = out.get_mut(pixels + place..)

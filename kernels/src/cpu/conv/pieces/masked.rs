@@ -1,8 +1,9 @@
-//! Rows of pieces by loads that leave out lanes: one text for the instruction sets of `x86`.
+//! Rows of pieces by masked loads: one generic function for the instruction sets of `x86`.
 
 use super::{LANES, Piece};
 
-/// Pieces of each vector that are read without a loop: any sixteen pixels of rows of fifteen or more are two.
+/// Maximum pieces of a vector that are read without a loop: any sixteen pixels of rows of fifteen or more are two
+/// pieces.
 const PIECES: usize = 2;
 
 /// Columns of a panel of three vectors.
@@ -11,45 +12,47 @@ const WIDE: usize = 3 * LANES;
 /// Registers and their masked loads. Everything is `#[inline(always)]`, for use inside functions that enable the set.
 ///
 /// # Safety
-/// All functions: the processor has the instruction set. Those that take a pointer: the elements that they read or write are valid for that.
+/// For all functions, the processor has the instruction set. Functions that take a pointer read or write elements
+/// there, which must be valid for that.
 pub(super) trait Masked {
-    /// [`LANES`] numbers.
+    /// Vector of [`LANES`] numbers.
     type Vector: Copy;
-    /// Lanes, as loads with the stride that it was made for want them.
+    /// Lanes, in the form that loads with this stride need.
     type Mask: Copy;
 
     unsafe fn zeros() -> Self::Vector;
 
     unsafe fn load(from: *const f32) -> Self::Vector;
 
-    /// The lanes of a piece.
+    /// Returns the lanes of a piece.
     unsafe fn mask<const STRIDE: usize>(piece: &Piece) -> Self::Mask;
 
-    /// `values`, which are zero there, with every `STRIDE`-th element from `from` on in the lanes of `mask`, which are all that is read.
+    /// Returns `values`, which must be zero there, with every `STRIDE`-th element from `from` on in the lanes of
+    /// `mask`. No other elements are read.
     unsafe fn with<const STRIDE: usize>(values: Self::Vector, mask: Self::Mask, from: *const f32) -> Self::Vector;
 
     unsafe fn store(to: &mut [f32; LANES], vector: Self::Vector);
 
-    /// Stores the first lanes, as many as there is room for.
+    /// Stores the first lanes, as many as fit.
     unsafe fn store_part(to: &mut [f32], vector: Self::Vector);
 }
 
-/// Where the pieces of each vector come from in the first channel, and which lanes they are.
+/// Sources and lanes of the pieces of each vector, in the first channel.
 struct Few<S: Masked, const VECTORS: usize> {
     parts: [[(*const f32, S::Mask); PIECES]; VECTORS],
     counts: [usize; VECTORS],
-    /// Whether the vector is one piece of neighbours: most are, where rows are long.
+    /// Whether the vector is one piece of neighbours, as most are if rows are long.
     whole: [bool; VECTORS],
 }
 
 impl<S: Masked, const VECTORS: usize> Few<S, VECTORS> {
-    /// The pieces by vector, if no vector has more than fit.
+    /// Sorts the pieces by vector, unless a vector has more pieces than fit.
     ///
     /// # Safety
-    /// As [`Masked`] says.
+    /// The promises of [`Masked`].
     #[inline(always)]
     unsafe fn new<const STRIDE: usize>(pieces: &[Piece], source: &[f32]) -> Option<Self> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller's promise.
         let nothing = unsafe { S::mask::<STRIDE>(&Piece::default()) };
         let parts = [[(source.as_ptr(), nothing); PIECES]; VECTORS];
         let mut few = Self { parts, counts: [0; VECTORS], whole: [false; VECTORS] };
@@ -68,7 +71,8 @@ impl<S: Masked, const VECTORS: usize> Few<S, VECTORS> {
 /// Writes each channel's row of `width` columns.
 ///
 /// # Safety
-/// The processor has the instruction set; the elements of all pieces lie in the source, for every channel, and in the rows.
+/// The processor has the instruction set; the elements of all pieces lie in the source, for every channel, and in the
+/// rows.
 #[inline(always)]
 pub(super) unsafe fn write<S: Masked, const STRIDE: usize>(
     pieces: &[Piece],
@@ -77,8 +81,8 @@ pub(super) unsafe fn write<S: Masked, const STRIDE: usize>(
     rows: &mut [f32],
     width: usize,
 ) {
-    // Panels of narrow and of wide vectors.
-    // SAFETY: passed on to the caller.
+    // Widths of panels of narrow and of wide vectors.
+    // SAFETY: the caller's promise.
     unsafe {
         match width {
             LANES => write_vectors::<S, STRIDE, 1>(pieces, source, plane, rows),
@@ -89,7 +93,7 @@ pub(super) unsafe fn write<S: Masked, const STRIDE: usize>(
 }
 
 /// # Safety
-/// As [`write`]; rows have `VECTORS` whole vectors.
+/// The promises of [`write`]; rows have `VECTORS` whole vectors.
 #[inline(always)]
 unsafe fn write_vectors<S: Masked, const STRIDE: usize, const VECTORS: usize>(
     pieces: &[Piece],
@@ -97,7 +101,7 @@ unsafe fn write_vectors<S: Masked, const STRIDE: usize, const VECTORS: usize>(
     plane: usize,
     rows: &mut [f32],
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     let Some(few) = (unsafe { Few::<S, VECTORS>::new::<STRIDE>(pieces, source) }) else {
         // SAFETY: as above.
         return unsafe { write_many::<S, STRIDE>(pieces, source, plane, rows, VECTORS * LANES) };
@@ -122,7 +126,7 @@ unsafe fn write_vectors<S: Masked, const STRIDE: usize, const VECTORS: usize>(
 }
 
 /// # Safety
-/// As [`write`].
+/// The promises of [`write`].
 #[inline(always)]
 unsafe fn write_many<S: Masked, const STRIDE: usize>(
     pieces: &[Piece],
@@ -134,7 +138,7 @@ unsafe fn write_many<S: Masked, const STRIDE: usize>(
     for (channel, row) in rows.chunks_exact_mut(width).enumerate() {
         let mut pieces = pieces.iter().peekable();
         for (vector, to) in row.chunks_mut(LANES).enumerate() {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller's promise.
             unsafe {
                 let mut values = S::zeros();
                 while let Some(piece) = pieces.next_if(|piece| piece.vector == vector) {
@@ -147,7 +151,7 @@ unsafe fn write_many<S: Masked, const STRIDE: usize>(
     }
 }
 
-/// Where lane 0 of the piece's vector would come from in the first channel.
+/// Returns the source of lane 0 of the piece's vector in the first channel; it may lie outside.
 #[inline(always)]
 fn origin(piece: &Piece, source: &[f32], stride: usize) -> *const f32 {
     source.as_ptr().wrapping_add(piece.origin.wrapping_add(piece.vector * LANES * stride))

@@ -9,10 +9,10 @@ use std::arch::x86_64::*;
 /// Writes rows of `width` columns from pieces of a source whose channels are planes of `plane` elements.
 ///
 /// # Safety
-/// As [`write`].
+/// The promises of [`write`].
 pub(super) type Write = unsafe fn(pieces: &[Piece], source: &[f32], plane: usize, rows: &mut [f32], width: usize);
 
-/// The ways of this processor for columns that come from elements so far apart, the fastest first.
+/// Returns the functions of this processor for columns whose elements are `stride` apart, the fastest first.
 pub(super) fn ways(stride: usize) -> impl Iterator<Item = Write> {
     let wide = has!("avx512f", "bmi2");
     let narrow = has!("avx2");
@@ -25,7 +25,7 @@ pub(super) fn ways(stride: usize) -> impl Iterator<Item = Write> {
 }
 
 /// # Safety
-/// As [`write`].
+/// The promises of [`write`].
 #[target_feature(enable = "avx512f,bmi2")]
 unsafe fn on_avx512<const STRIDE: usize>(
     pieces: &[Piece],
@@ -34,19 +34,19 @@ unsafe fn on_avx512<const STRIDE: usize>(
     rows: &mut [f32],
     width: usize,
 ) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { write::<Avx512, STRIDE>(pieces, source, plane, rows, width) }
 }
 
 /// # Safety
-/// As [`write`].
+/// The promises of [`write`].
 #[target_feature(enable = "avx2")]
 unsafe fn on_avx2<const STRIDE: usize>(pieces: &[Piece], source: &[f32], plane: usize, rows: &mut [f32], width: usize) {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { write::<Avx2, STRIDE>(pieces, source, plane, rows, width) }
 }
 
-/// A vector is a register, and masks have registers of their own.
+/// AVX-512: a vector is one register, and masks have registers of their own.
 struct Avx512;
 
 impl Masked for Avx512 {
@@ -55,7 +55,7 @@ impl Masked for Avx512 {
 
     #[inline(always)]
     unsafe fn zeros() -> __m512 {
-        // SAFETY: the caller's, as in all functions below.
+        // SAFETY: the caller's promise, as in all functions below.
         unsafe { _mm512_setzero_ps() }
     }
 
@@ -72,7 +72,8 @@ impl Masked for Avx512 {
 
     #[inline(always)]
     unsafe fn with<const STRIDE: usize>(values: __m512, mask: __mmask16, from: *const f32) -> __m512 {
-        // SAFETY: as above; bit 2i of the masks of two vectors is bit i of `mask`, so exactly the elements that the caller speaks of are read.
+        // SAFETY: as above; bit 2i of the masks of two vectors is bit i of `mask`, so exactly the elements of the
+        // caller's promise are read.
         unsafe {
             if STRIDE == 1 {
                 return _mm512_mask_loadu_ps(values, mask, from);
@@ -98,13 +99,13 @@ impl Masked for Avx512 {
     }
 }
 
-/// A bit for each of the first lanes.
+/// Returns a mask with a bit for each of the first lanes.
 #[inline(always)]
 fn lanes_below(count: usize) -> u16 {
     if count >= LANES { u16::MAX } else { (1 << count) - 1 }
 }
 
-/// A vector is two registers.
+/// AVX2: a vector is two registers.
 struct Avx2;
 
 /// Lanes of a register.
@@ -112,12 +113,12 @@ const HALF: usize = LANES / 2;
 
 impl Masked for Avx2 {
     type Vector = [__m256; 2];
-    /// Elements of so many registers' loads; with a stride of 1 of the first two.
+    /// Selected elements of the loads of four registers; with a stride of 1, of the first two.
     type Mask = [__m256i; 4];
 
     #[inline(always)]
     unsafe fn zeros() -> [__m256; 2] {
-        // SAFETY: the caller's, as in all functions below.
+        // SAFETY: the caller's promise, as in all functions below.
         [unsafe { _mm256_setzero_ps() }; 2]
     }
 
@@ -146,7 +147,7 @@ impl Masked for Avx2 {
 
     #[inline(always)]
     unsafe fn with<const STRIDE: usize>(values: [__m256; 2], mask: [__m256i; 4], from: *const f32) -> [__m256; 2] {
-        // SAFETY: as above; only elements that the mask selects are read. All lanes that are not are zero.
+        // SAFETY: as above; only elements that the mask selects are read. All remaining lanes are zero.
         unsafe {
             let (low, high) = match STRIDE {
                 1 => (part(from, 0, mask), part(from, 1, mask)),
@@ -170,7 +171,7 @@ impl Masked for Avx2 {
 
     #[inline(always)]
     unsafe fn store_part(to: &mut [f32], vector: [__m256; 2]) {
-        // SAFETY: as above; so many elements of `to` are writable.
+        // SAFETY: as above; this many elements of `to` are writable.
         unsafe {
             store_first(to.as_mut_ptr(), to.len().min(HALF), vector[0]);
             store_first(to.as_mut_ptr().wrapping_add(HALF), to.len().saturating_sub(HALF).min(HALF), vector[1]);
@@ -178,13 +179,14 @@ impl Masked for Avx2 {
     }
 }
 
-/// Which elements of a register's load belong to the piece: those from its first lane's to its last lane's, or every second of these.
+/// Returns the elements of a register's load that belong to the piece: those from its first lane's to its last lane's,
+/// or every second of these.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn selected<const STRIDE: usize>(piece: &Piece, register: usize) -> __m256i {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         let begins = (piece.first * STRIDE) as i32 - (register * HALF) as i32;
@@ -195,23 +197,23 @@ unsafe fn selected<const STRIDE: usize>(piece: &Piece, register: usize) -> __m25
     }
 }
 
-/// What a register's mask selects of its load.
+/// Loads the elements that a register's mask selects.
 ///
 /// # Safety
 /// The processor has AVX2, and these elements are readable.
 #[inline(always)]
 unsafe fn part(from: *const f32, register: usize, mask: [__m256i; 4]) -> __m256 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe { _mm256_maskload_ps(from.wrapping_add(register * HALF), mask[register]) }
 }
 
-/// Lanes 0, 2, … of both.
+/// Returns lanes 0, 2, … of both.
 ///
 /// # Safety
 /// The processor has AVX2.
 #[inline(always)]
 unsafe fn every_second(low: __m256, high: __m256) -> __m256 {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller's promise.
     unsafe {
         let pairs = _mm256_castps_pd(_mm256_shuffle_ps::<0x88>(low, high));
         _mm256_castpd_ps(_mm256_permute4x64_pd::<0xD8>(pairs))

@@ -1,20 +1,21 @@
-//! Sums with maps along the vectors.
+//! Sums with output channels along the vectors.
 
 use super::Sums;
 use crate::cpu::gemm;
 use crate::cpu::vector::{Isa, LANES, Loop};
 
-/// Outputs of a row that are computed at once, where there are many registers: with these, and with two vectors of maps, sums fill them.
+/// Outputs of a row that are computed at once with many registers: with two vectors of output channels, their sums fill
+/// the registers.
 const MANY: usize = 14;
 
-/// The same for what is left of a row, and …
+/// Outputs that are computed at once for the rest of a row, and …
 const SOME: usize = 8;
 
-/// … where there are few registers.
+/// … with few registers.
 const FEW: usize = 4;
 
-/// [`Sums`] over panels of a vector of maps. `made` has room for three of them, over all outputs of the tile: two as they are summed up, one
-/// in the output's order.
+/// [`Sums`] over panels of a vector of output channels. `made` holds three of them, over all outputs of the tile: two
+/// as they are summed, one in the output's order.
 pub(super) struct AcrossMaps<'a, 'b> {
     pub(super) sums: Sums<'a, 'b>,
     pub(super) made: &'a mut [f32],
@@ -51,7 +52,8 @@ impl Loop for AcrossMaps<'_, '_> {
 }
 
 impl Sums<'_, '_> {
-    /// Computes all outputs of the tile for vectors of maps from `panel` on: one vector's after the other's, those of an output side by side.
+    /// Computes all outputs of the tile for vectors of output channels from `panel` on. One vector follows the other;
+    /// within a vector, the channels of an output lie side by side.
     #[inline(always)]
     fn panel<I: Isa, const VECTORS: usize>(&self, panel: usize, made: &mut [f32]) {
         let (wide, pixels) = (self.kernel.geometry.output[1], self.tile.columns.len());
@@ -73,7 +75,7 @@ impl Sums<'_, '_> {
         }
     }
 
-    /// Computes outputs of a row from a column on, of which there may be fewer. Returns how many.
+    /// Computes up to `OUTPUTS` outputs of a row from a column on. Returns how many.
     #[inline(always)]
     fn outputs<I: Isa, const OUTPUTS: usize, const VECTORS: usize>(
         &self,
@@ -100,7 +102,7 @@ impl Sums<'_, '_> {
         }
         for (v, [scale, bias, least, greatest]) in ends.iter().copied().enumerate() {
             let made = made[(v * pixels + row * wide + x) * LANES..].as_chunks_mut().0;
-            // Numbers of turns that are known ahead, or the sums would not stay in registers.
+            // Loops with constant bounds; otherwise the sums would not stay in registers.
             for (at, sums) in sums.iter().enumerate() {
                 if x + at < wide {
                     let sum = I::fused_lanes(sums[v], scale, bias);

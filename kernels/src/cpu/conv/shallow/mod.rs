@@ -1,7 +1,9 @@
-//! Convolutions of few channels, as the first of a network, of few maps, as its last, or of both in many groups.
+//! Convolutions of few input channels (the first of a network), of few output channels (its last), or of both in many
+//! groups.
 //!
-//! Panels of windows would cost much beside the products of few maps or channels, so windows are read where they are, from [`Lines`]: a block of
-//! maps and of neighbouring outputs of a row is summed up in registers, with the ones or the others along the vectors.
+//! Panels of windows would cost much compared with the products of few channels, so windows are read in place, from
+//! [`Lines`]. A block of output channels and of neighbouring outputs of a row is summed in registers. Either the output
+//! channels or the outputs lie along the vectors.
 
 mod maps;
 mod pixels;
@@ -26,22 +28,23 @@ use std::sync::Arc;
 /// Rows of outputs of a tile.
 const ROWS: usize = 4;
 
-/// Numbers of a tile's lines, at most …
+/// Maximum numbers of a tile's lines, …
 const MOST: usize = 1 << 16;
 
-/// … and where they are read once for each two vectors of maps: what lies in a nearest cache beside the sums and most weights.
+/// … and their maximum if the lines are read once for every two vectors of output channels: an L1 cache holds this many
+/// with the sums and most weights.
 const NEAR: usize = 6 << 10;
 
-/// Tiles into which few groups are cut, so that there are some for each thread of a team.
+/// Number of tiles into which few groups are cut, so that each thread of a team has some.
 const ENOUGH: usize = 16;
 
 pub(super) struct Kernel {
     geometry: Geometry,
     across: Across,
     lines: Lines,
-    /// The weights of each group, in panels of maps.
+    /// Weights of each group, in panels of output channels.
     weights: PackedInput,
-    /// Where what each step of the weights covers begins in the lines of a group.
+    /// Offsets in the lines of a group at which the elements begin that each step of the weights covers.
     offsets: Vec<usize>,
     /// Numbers of the lines of a channel that a tile reads.
     channel: usize,
@@ -50,7 +53,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// For a convolution that is [shallow](crate::op::Conv::shallow); `None` if its lines are too long.
+    /// Creates the kernel of a convolution that is [shallow](crate::op::Conv::shallow); `None` if its lines are too
+    /// long.
     ///
     /// # Errors
     /// If the epilogue does not fit the node.
@@ -73,7 +77,7 @@ impl Kernel {
                 (LANES, (1..=most).take_while(|rows| fits(*rows, NEAR)).last().unwrap_or(1))
             }
         };
-        // An image without rows has a tile of none.
+        // An image without rows has a tile without rows.
         let most = most.min(high);
         let Some(rows) = (most.min(1)..=most).rev().find(|rows| fits(*rows, MOST)) else { return Ok(None) };
         let channel = channel(rows);
@@ -93,14 +97,15 @@ impl Kernel {
         }))
     }
 
-    /// Numbers of a thread's workspace: the lines, what becomes of each map, and sums that are not in the output's order.
+    /// Returns the sizes of a thread's workspace, in numbers: the lines, the finish of each output channel, and sums
+    /// that are not in the output's order.
     fn workspace(&self) -> [usize; 3] {
         let finishes = self.grid.rows * size_of::<Finish>() / size_of::<f32>();
         let made = if self.across == Across::Maps { 3 * LANES * self.grid.tile_columns } else { 0 };
         [self.geometry.group_channels() * self.channel, finishes, made]
     }
 
-    /// Computes rows of all maps of a group.
+    /// Computes rows of all output channels of a group.
     fn compute(
         &self,
         tile: &mut Tile<'_, f32>,
@@ -151,14 +156,14 @@ impl Kernel {
     }
 }
 
-/// Scale, bias and bounds.
+/// Scale, bias and bounds of an output channel.
 type Finish = [f32; 4];
 
 fn numbers(Uniform { scale, bias, least, greatest }: Uniform) -> Finish {
     [scale, bias, least, greatest]
 }
 
-/// The outputs of a tile, whose kernel sums them up.
+/// Outputs of a tile, which a kernel sums.
 struct Sums<'a, 'b> {
     kernel: &'a Kernel,
     lines: &'a [f32],
@@ -204,7 +209,7 @@ mod tests {
     use crate::cpu::vector::{levels, vectorised_at};
     use crate::op::{Conv, Op};
 
-    /// A convolution of one image, and its kernel.
+    /// Returns a convolution of one image, and its kernel.
     fn kernel(parts: [usize; 3], size: [usize; 2], window: [usize; 2], steps: Steps) -> (NodeSpec, Option<Kernel>) {
         let Steps { strides, pads, dilations } = steps;
         let geometry = Geometry::of_image(parts, size, window, steps);
@@ -224,7 +229,7 @@ mod tests {
 
     #[test]
     fn sums_of_every_instruction_set_are_those_of_the_definition() {
-        // The first group of several has maps along the vectors.
+        // The first group of cases has output channels along the vectors.
         for (group, channels, maps, size, window, strides, dilations) in [
             (2, 16, 16, [14, 14], [3, 3], [1, 1], [1, 1]),
             (3, 5, 32, [7, 7], [3, 3], [1, 1], [1, 1]),

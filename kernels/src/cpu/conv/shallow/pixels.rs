@@ -4,13 +4,13 @@ use super::{Kernel, Sums};
 use crate::cpu::vector::{Isa, LANES, Loop};
 use crate::op::shallow::PANEL;
 
-/// Maps that are computed at once where there are few registers.
+/// Output channels that are computed at once with few registers.
 const HALF: usize = PANEL / 2;
 
-/// Vectors of a row that are computed at once, beside a panel of maps.
+/// Vectors of a row that are computed at once, with a panel of output channels.
 const VECTORS: usize = 3;
 
-/// [`Sums`] over panels of [`PANEL`] maps.
+/// [`Sums`] over panels of [`PANEL`] output channels.
 pub(super) struct AcrossPixels<'a, 'b>(pub(super) Sums<'a, 'b>);
 
 impl Loop for AcrossPixels<'_, '_> {
@@ -21,14 +21,14 @@ impl Loop for AcrossPixels<'_, '_> {
         let Self(mut sums) = self;
         let wide = sums.kernel.geometry.output[1];
         let vectors = if I::WIDE { VECTORS } else { 1 };
-        // So few maps leave half of a panel empty, whatever registers there are.
+        // Few output channels leave half of a panel empty, independent of the number of registers.
         if sums.finishes.len() <= HALF {
             for row in 0..sums.tile.columns.len() / wide {
                 (0..wide).step_by(LANES).for_each(|x| sums.block::<I, HALF, 1>(row, x, 0, 0));
             }
             return;
         }
-        // A panel's outputs one after the other: writing all maps in turn would touch a page for each.
+        // Panels are written one after the other: alternating between all output channels would touch a page for each.
         for panel in (0..sums.finishes.len()).step_by(PANEL) {
             for row in 0..sums.tile.columns.len() / wide {
                 for x in (0..wide).step_by(vectors * LANES) {
@@ -48,7 +48,8 @@ impl Loop for AcrossPixels<'_, '_> {
 }
 
 impl Sums<'_, '_> {
-    /// Computes vectors of outputs from a row and a column on, for maps from `first` of a panel on, of which there may be fewer.
+    /// Computes vectors of outputs from a row and a column on, for up to `MAPS` output channels of a panel from `first`
+    /// on.
     #[inline(always)]
     fn block<I: Isa, const MAPS: usize, const VECTORS: usize>(
         &mut self,
@@ -71,7 +72,7 @@ impl Sums<'_, '_> {
                 }
             }
         }
-        // Numbers of turns that are known ahead, or the sums would not stay in registers.
+        // Loops with constant bounds; otherwise the sums would not stay in registers.
         let wide = geometry.output[1];
         for (m, sums) in sums.into_iter().enumerate() {
             let map = panel + first + m;

@@ -1,13 +1,15 @@
-//! Convolutions of 3 × 3 windows with constant weights by minimal filtering (Lavin and Gray 2015, section 4): tiles of the image and
-//! the filters are transformed, so that a convolution becomes a product for each position of a tile, of the tiles' channels with the
-//! filters'; the products of a tile are transformed to its outputs.
+//! Convolutions of 3 × 3 windows with constant weights, by the Winograd algorithm (Lavin and Gray 2015, section 4).
 //!
-//! Tiles are taken block by block, so that what is transformed and the products stay in near caches. A block's products are computed for a
-//! panel of maps at a time, and become outputs at once. Where there are few blocks, which threads cannot share equally, parts are some
-//! of the maps of blocks.
+//! Tiles of the image and the filters are transformed. A convolution then becomes one matrix product for each position
+//! of a tile, of the tiles' channels with the filters' channels. The products of a tile are transformed to its outputs.
 //!
-//! The result differs from sums of products by rounding at the size of the greatest value that a tile reads: an outlier spoils outputs
-//! whose windows do not touch it, and one that is not finite, or whose multiples are not, makes all outputs of its tiles not a number.
+//! Tiles are computed block by block, so that the transformed values and the products stay in the core's own caches. A
+//! block's products are computed for a panel of output channels at a time, and become outputs at once. If there are few
+//! blocks, which threads cannot share equally, parts are some of the output channels of blocks.
+//!
+//! The result differs from direct convolution by rounding at the size of the greatest value that a tile reads. An
+//! outlier therefore spoils outputs whose windows do not touch it. If a value or its multiples are not finite, all
+//! outputs of its tiles become NaN.
 
 mod tiles;
 mod transform;
@@ -33,44 +35,45 @@ use std::sync::Arc;
 use tiles::{Input, Output, gather};
 use transform::{F2, F4, Transform};
 
-/// Tiles of a block, about: enough for products that are not limited by the weights' bandwidth.
+/// Approximate tiles of a block: enough for products that the weights' bandwidth does not limit.
 const BLOCK_TILES: usize = 64;
 
-/// Blocks that keep a team busy if they cannot be shared out equally.
+/// Number of blocks that keep a team busy if they cannot be shared equally.
 const ENOUGH_BLOCKS: usize = 16;
 
-/// Least maps of a part: what it transforms should be less than what it multiplies.
+/// Minimum output channels of a part: its transforms should be cheaper than its products.
 const LEAST_MAPS: usize = 2 * LANES;
 
-/// Blocks times panels of maps that keep a small team busy: smaller blocks read the weights more often.
+/// Number of blocks times panels of output channels that keeps a small team busy: smaller blocks read the weights more
+/// often.
 const ENOUGH_PARTS: usize = 4;
 
-/// A convolution by minimal filtering, with constant weights.
+/// Winograd convolution with constant weights.
 pub(super) struct Kernel {
     micro: &'static MicroKernel,
     geometry: Geometry,
     filtering: Filtering,
-    /// The transformed filters.
+    /// Transformed filters.
     weights: Packed,
     blocks: Blocks,
-    /// Parts of the output that are blocks, of all maps.
+    /// Parts of the output that are blocks of all output channels.
     parts: Grid,
     epilogue: Option<Epilogue>,
 }
 
-/// How an image is cut into tiles and blocks of whole rows of tiles.
+/// Division of an image into tiles, and into blocks of whole rows of tiles.
 #[derive(Clone, Copy, Debug)]
 struct Blocks {
     /// Tiles of a row.
     across: usize,
-    /// Rows of tiles of a block; the last may have fewer.
+    /// Rows of tiles of a block; the last block may have fewer.
     down: usize,
     /// Blocks of an image.
     count: usize,
 }
 
 impl Blocks {
-    /// Blocks that with so many panels of maps are enough parts.
+    /// Creates blocks that are enough parts with this many panels of output channels.
     fn new(geometry: &Geometry, filtering: Filtering, panels: usize) -> Self {
         let [rows, across] = geometry.output.map(|size| size.div_ceil(filtering.outputs()));
         let most = (BLOCK_TILES.min(filtering.most_tiles(geometry.channels)) / across.max(1)).max(1);
@@ -79,14 +82,14 @@ impl Blocks {
         Self { across, down, count: rows.div_ceil(down) }
     }
 
-    /// Tiles of a whole block.
+    /// Returns the tiles of a whole block.
     fn tiles(&self) -> usize {
         self.across * self.down
     }
 }
 
 impl Kernel {
-    /// Whether a panel has whole vectors of maps.
+    /// Whether a panel has whole vectors of output channels.
     pub(super) fn suits(micro: &MicroKernel) -> bool {
         micro.columns.is_multiple_of(LANES)
     }
@@ -108,33 +111,34 @@ impl Kernel {
         Ok(Self { micro, geometry, filtering, weights, blocks, parts, epilogue: Epilogue::of(node)? })
     }
 
-    /// Parts of the output that are blocks, or some maps of blocks where threads cannot share these equally. Each part transforms its inputs
-    /// itself: what they become is several times as much, and would come slowly from another core's cache.
+    /// Returns the parts of the output: blocks, or some output channels of blocks if threads cannot share blocks
+    /// equally. Each part transforms its inputs itself. The transformed values are several times as large, and would be
+    /// slow to fetch from another core's cache.
     fn parts(&self, threads: usize) -> Grid {
         let blocks = self.parts.tiles();
         if blocks >= ENOUGH_BLOCKS || blocks.is_multiple_of(threads) {
             return self.parts;
         }
-        // As many stripes of maps as make the parts a multiple of the threads.
+        // As many stripes of output channels as make the parts a multiple of the threads.
         let stripes = (1..threads).find(|stripes| (blocks * stripes).is_multiple_of(threads)).unwrap_or(threads);
         let maps = self.parts.rows.div_ceil(stripes).next_multiple_of(LANES);
         Grid { tile_rows: maps.max(LEAST_MAPS), ..self.parts }
     }
 
-    /// The transformed inputs of a block, a matrix of tiles and channels for each position: the rows of all, and the distance of rows, which
-    /// fall into different sets of a first-level cache.
+    /// Returns the sizes of a block's transformed inputs, a matrix of tiles and channels for each position: the rows of
+    /// all, and the distance of rows. Neighbouring rows fall into different sets of an L1 cache.
     fn inputs(&self) -> [usize; 2] {
         let rows = self.filtering.positions() * self.blocks.tiles();
         [rows, self.geometry.channels.next_multiple_of(LANES) | LANES]
     }
 
-    /// Rows of tiles in a block of an image.
+    /// Returns the rows of tiles in a block of an image.
     fn rows_of(&self, block: usize) -> usize {
         let rows = self.geometry.output[0].div_ceil(self.filtering.outputs());
         self.blocks.down.min(rows - block * self.blocks.down)
     }
 
-    /// Transforms the inputs of a block, as many channels as the tile is wide.
+    /// Transforms the inputs of a block, for as many channels as the tile is wide.
     fn transform(&self, tile: &mut Tile<'_, f32>, block: usize, input: &[f32], workspace: &mut [f32]) {
         match self.filtering {
             Filtering::Two => self.transform_by::<F2, 4, 2>(tile, block, input, workspace),
@@ -165,13 +169,14 @@ impl Kernel {
         }
     }
 
-    /// Numbers of a workspace for [`transform`](Self::transform).
+    /// Returns the numbers of a workspace for [`transform`](Self::transform).
     fn transform_floats(&self) -> usize {
         let [high, wide] = [self.blocks.down, self.blocks.across].map(|tiles| tiles * self.filtering.outputs() + 2);
         (high + self.filtering.outputs() + 2) * wide * LANES
     }
 
-    /// Computes a part of the output from the transformed inputs of its block, a panel of maps after the other.
+    /// Computes a part of the output from the transformed inputs of its block, one panel of output channels after the
+    /// other.
     fn compute(&self, part: &mut Tile<'_, f32>, inputs: &[f32], extras: &[&[u8]], workspace: &mut [f32]) {
         let width = self.micro.columns;
         let tiles = self.rows_of(part.columns.start / self.parts.tile_columns) * self.blocks.across;
@@ -187,12 +192,13 @@ impl Kernel {
         }
     }
 
-    /// Numbers of a workspace for [`compute`](Self::compute).
+    /// Returns the numbers of a workspace for [`compute`](Self::compute).
     fn compute_floats(&self) -> usize {
         self.filtering.positions() * self.blocks.tiles() * self.micro.columns + 2 * self.parts.tile_columns * LANES
     }
 
-    /// The products of all positions of a block with so many tiles, for maps of one panel: matrices of so many rows and columns.
+    /// Computes the products of all positions of a block with `tiles` tiles, for output channels of one panel. Returns
+    /// the rows and columns of the matrices.
     fn multiply(&self, maps: Range<usize>, tiles: usize, inputs: &[f32], sums: &mut [f32]) -> [usize; 2] {
         let positions = self.filtering.positions();
         let (panel, first) = (maps.start / self.micro.columns * positions, maps.start % self.micro.columns);
@@ -209,7 +215,7 @@ impl Kernel {
         [tiles, columns]
     }
 
-    /// Outputs of up to sixteen maps of a part, whose first product is the first of `sums`.
+    /// Computes the outputs of up to sixteen output channels of a part, whose first product is the first of `sums`.
     fn finish(
         &self,
         part: &mut Tile<'_, f32>,

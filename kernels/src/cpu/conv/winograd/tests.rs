@@ -1,4 +1,5 @@
-//! Minimal filtering against the definition in 64-bit floats, by both sizes of tiles, of shapes and values of all kinds.
+//! The Winograd algorithm compared with the definition in 64-bit floats, for both tile sizes, and for shapes and values
+//! of all kinds.
 
 use super::*;
 use crate::cpu::Team;
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 const BOTH: [Filtering; 2] = [Filtering::Two, Filtering::Four];
 
-/// A convolution without epilogue.
+/// Convolution without epilogue.
 struct Case {
     op: Conv,
     node: NodeSpec,
@@ -30,7 +31,7 @@ impl Case {
         Self { op, node, inputs }
     }
 
-    /// With a bias of each map, another tensor of the output's shape, and a rectifier.
+    /// Adds a bias of each output channel, another tensor of the output's shape, and a rectifier.
     fn finished(mut self) -> Self {
         let add = Expression::binary(Binary::Add);
         let both = add.then(&add, 0).and_then(|sum| sum.then(&Expression::unary(Unary::Relu), 0));
@@ -44,7 +45,7 @@ impl Case {
         self
     }
 
-    /// With values that depend on an element's coordinates.
+    /// Replaces values by a function of an element's coordinates.
     fn with(mut self, input: usize, value: impl FnMut([usize; 4]) -> f32) -> Self {
         let shape = self.inputs[input].shape().clone();
         let &[_, b, c, d] = shape.dims() else { unreachable!("four dimensions") };
@@ -61,7 +62,7 @@ impl Case {
         kernel
     }
 
-    /// Each output by the definition, and the greatest sum of its terms' magnitudes.
+    /// Returns each output by the definition, and the greatest sum of its terms' magnitudes.
     fn wanted(&self) -> (Vec<f64>, f64) {
         let [x, w] = [0, 1].map(|at| self.inputs[at].elements::<f32>().expect("f32"));
         let [&[_, channels, height, width], &[_, maps, rows, columns]] =
@@ -131,7 +132,7 @@ fn any_shape_agrees_with_the_definition() {
     .budget(Duration::from_millis(900));
 }
 
-/// Numbers that are about normally distributed.
+/// Returns numbers that are approximately normally distributed.
 fn normal(seed: u64) -> impl FnMut() -> f32 {
     let mut state = seed;
     move || {
@@ -150,7 +151,8 @@ fn errors_are_a_hundred_thousandth_of_the_greatest_output() {
     for (channels, maps, size) in [(512, 16, 7), (512, 16, 17), (64, 48, 28), (16, 16, 33)] {
         let deviation = (2.0 / (9.0 * channels as f32)).sqrt();
         let mut plain = || Case::new(1, [channels, maps], [size; 2], [1; 4]).with(1, |_| filter() * deviation);
-        // After a rectifier; far from zero; channels of very different sizes; a smooth image; filters alike at all taps.
+        // Images: after a rectifier; far from zero; channels of very different sizes; a smooth image; filters with
+        // equal taps.
         let cases = [
             plain().with(0, |_| image()),
             plain().with(0, |_| positive(image())),

@@ -1,7 +1,8 @@
-//! Tiles of images: brought into the order of channels and transformed, and back.
+//! Tiles of images: transposed into the order of channels and transformed, and back.
 //!
-//! Channels lie along the vectors, sixteen at a time, so that vectors are full whatever the image's width and the transforms need no
-//! permutations. Neighbouring tiles share the columns that their windows share: those are transformed once.
+//! Channels lie along the vectors, sixteen at a time. Vectors are thus full for every width of the image, and the
+//! transforms need no permutations. Neighbouring tiles share the columns that their windows share: these are
+//! transformed once.
 
 use super::transform::Transform;
 use crate::cpu::gemm;
@@ -13,8 +14,9 @@ use std::marker::PhantomData;
 /// Numbers of one pixel.
 pub(super) type Pixel = [f32; LANES];
 
-/// Brings image rows of up to sixteen channels, each a plane of rows of `width` elements, into the order of pixels: rows of `padded` pixels
-/// that begin with `left` zeros. `top` is the first row, counted from the image's, and may lie before it; what lies outside is zero.
+/// Transposes image rows of up to sixteen channels, each a plane of rows of `width` elements, into the order of pixels.
+/// The result is rows of `padded` pixels that begin with `left` zeros. `top` is the first row, counted from the
+/// image's, and may lie before it; pixels outside of the image are zero.
 pub(super) fn gather(
     planes: &[f32],
     [height, width]: [usize; 2],
@@ -40,7 +42,7 @@ pub(super) fn gather(
     }
 }
 
-/// The values at all positions of a block of tiles, of sixteen channels.
+/// Values at all positions of a block of tiles, of sixteen channels.
 pub(super) struct Input<'a, 't, F, const IN: usize, const OUT: usize> {
     pub(super) transform: PhantomData<F>,
     /// Rows of pixels.
@@ -53,7 +55,7 @@ pub(super) struct Input<'a, 't, F, const IN: usize, const OUT: usize> {
     pub(super) down: usize,
     /// Tiles between the matrices of two positions.
     pub(super) distance: usize,
-    /// A row for each position and tile, in which the channels begin at a column.
+    /// Column at which the channels begin, in a row for each position and tile.
     pub(super) first: usize,
     pub(super) out: &'a mut Tile<'t, f32>,
 }
@@ -100,7 +102,7 @@ impl<F: Transform<IN, OUT>, const IN: usize, const OUT: usize> Input<'_, '_, F, 
     }
 }
 
-/// The outputs of a block of tiles, of sixteen maps, from their products at all positions.
+/// Outputs of a block of tiles, of sixteen output channels, from their products at all positions.
 pub(super) struct Output<'a, F, const IN: usize, const OUT: usize> {
     transform: PhantomData<F>,
     products: &'a [f32],
@@ -111,8 +113,9 @@ pub(super) struct Output<'a, F, const IN: usize, const OUT: usize> {
 }
 
 impl<'a, F, const IN: usize, const OUT: usize> Output<'a, F, IN, OUT> {
-    /// Of maps whose first product is the first of `products`, for each position a matrix of these sizes with a row for each tile, `across`
-    /// of which are a row of tiles; to rows and columns of pixels.
+    /// Creates the outputs of output channels whose first product is the first of `products`. For each position there
+    /// is a matrix of these sizes with a row for each tile; `across` tiles are a row of tiles. Outputs go to rows and
+    /// columns of pixels.
     pub(super) fn new(
         products: &'a [f32],
         sizes: [usize; 2],

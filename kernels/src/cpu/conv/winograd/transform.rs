@@ -1,10 +1,12 @@
-//! Minimal filtering: `m` neighbouring outputs of a filter of three elements from `m + 2` products rather than `3 m`
-//! (Winograd 1980, section V; Lavin and Gray 2015, section 4.1, which nests it in two dimensions).
+//! Winograd algorithm: `m` neighbouring outputs of a filter of three elements from `m + 2` products instead of `3 m`.
 //!
-//! Inputs, filter and outputs are polynomials: each product is that of the values at one point, and a point at infinity gives
-//! the leading coefficients. F(2, 3) takes the points 0 and ±1, F(4, 3) 0, ±5/8 and ±3/2. Of the points that Barabasz, Anderson,
-//! Soodhalter and Gregg (2020, section 5) compare and of their neighbours these have nearly the smallest error, a quarter of
-//! that of ±1 and ±1/2; all coefficients are exact, and symmetric points share their even and odd parts.
+//! Sources: Winograd 1980, section V; Lavin and Gray 2015, section 4.1, which nests it in two dimensions.
+//!
+//! Inputs, filter and outputs are polynomials. Each product is that of the values at one point, and a point at infinity
+//! gives the leading coefficients. F(2, 3) uses the points 0 and ±1; F(4, 3) uses 0, ±5/8 and ±3/2. Among the points
+//! that Barabasz, Anderson, Soodhalter and Gregg (2020, section 5) compare, and their neighbours, these have nearly the
+//! smallest error. It is a quarter of that of ±1 and ±1/2. All coefficients are exact, and symmetric points share their
+//! even and odd parts.
 
 use crate::cpu::gemm;
 use crate::cpu::vector::{Isa, Loop, vectorised};
@@ -12,13 +14,13 @@ use crate::op::Filtering;
 
 /// Transforms in one dimension.
 pub(super) trait Transform<const IN: usize, const OUT: usize> {
-    /// The points but the one at infinity.
+    /// Points without the one at infinity.
     const POINTS: &'static [f64];
 
-    /// Values of inputs at the points. Inlined always.
+    /// Returns the values of inputs at the points. Inlined always.
     fn input<I: Isa>(x: [f32; IN]) -> [f32; IN];
 
-    /// Outputs from the products at the points. Inlined always.
+    /// Returns the outputs from the products at the points. Inlined always.
     fn output<I: Isa>(x: [f32; IN]) -> [f32; OUT];
 }
 
@@ -40,7 +42,7 @@ impl Transform<4, 2> for F2 {
 
 pub(super) struct F4;
 
-/// The points of F(4, 3) beside 0.
+/// Points of F(4, 3) besides 0.
 const NEAR: f32 = 0.625;
 const FAR: f32 = 1.5;
 
@@ -75,14 +77,15 @@ impl Transform<6, 4> for F4 {
     }
 }
 
-/// Maps whose filters are transformed at once.
+/// Output channels whose filters are transformed at once.
 const TOGETHER: usize = 8;
 
-/// Transforms the filters `[maps, channels, 3 × 3]` of a panel of `width` maps, of which the last may be missing, to its
-/// matrices `[positions, channels, width]`. Computed in `f64`, so that the result is the nearest.
+/// Transforms the filters `[maps, channels, 3 × 3]` of a panel of `width` output channels to its matrices
+/// `[positions, channels, width]`. The last channels may be missing. It computes in `f64`, so that the result is the
+/// nearest.
 ///
 /// # Panics
-/// If the sizes do not go together, or `width` is no multiple of eight.
+/// If the sizes do not fit together, or `width` is not a multiple of eight.
 pub(in crate::cpu) fn transform_filters(
     filtering: Filtering,
     filters: &[f32],
@@ -98,8 +101,8 @@ pub(in crate::cpu) fn transform_filters(
     vectorised(Filters { values: &filter_values(filtering), ordered: &ordered, channels, width, panel });
 }
 
-/// Values of a filter of three elements at each point, as combinations of them: divided by what the inputs' values are too large, the
-/// distances of the point from the others.
+/// Returns the values of a filter of three elements at each point, as combinations of the elements. They are divided by
+/// the distances of the point from the other points, because the inputs' values are too large by this factor.
 fn filter_values(filtering: Filtering) -> Vec<[f64; 3]> {
     let points = match filtering {
         Filtering::Two => F2::POINTS,
@@ -134,7 +137,7 @@ impl Loop for Filters<'_> {
             let filter: [[f64; TOGETHER]; 9] =
                 std::array::from_fn(|tap| ordered[(channel * 9 + tap) * across + at].map(f64::from));
             for (row, by_row) in values.iter().enumerate() {
-                // Without a closure, which would be compiled for the least of processors where it is not inlined.
+                // Without a closure: if the compiler does not inline it, it compiles it for the baseline.
                 let a = combined::<I>(by_row, [&filter[0], &filter[3], &filter[6]]);
                 let b = combined::<I>(by_row, [&filter[1], &filter[4], &filter[7]]);
                 let c = combined::<I>(by_row, [&filter[2], &filter[5], &filter[8]]);
@@ -162,7 +165,7 @@ fn combined<I: Isa>(factors: &[f64; 3], [a, b, c]: [&[f64; TOGETHER]; 3]) -> [f6
 mod tests {
     use super::*;
 
-    /// Requires that the products at the points become the outputs of a filter.
+    /// Checks that the products at the points become the outputs of a filter.
     fn require_exact<F: Transform<IN, OUT>, const IN: usize, const OUT: usize>(filtering: Filtering) {
         struct Filter<F, const IN: usize, const OUT: usize>(
             [f32; IN],
