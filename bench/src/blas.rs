@@ -36,7 +36,8 @@ impl OpenBlas {
     pub fn open(threads: usize) -> Option<Self> {
         // SAFETY: the code that the library runs when it is loaded needs nothing from this program.
         let library = unsafe { Library::new("libopenblas.so.0") }.ok()?;
-        // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`, and `cblas_sgemm` as CBLAS does, with 32-bit integers.
+        // SAFETY: OpenBLAS declares `void openblas_set_num_threads(int)`, and `cblas_sgemm` as CBLAS does, with 32-bit
+        // integers.
         let sgemm = unsafe {
             let set: Symbol<'_, unsafe extern "C" fn(c_int)> = library.get(b"openblas_set_num_threads").ok()?;
             set(c_int::try_from(threads).ok()?);
@@ -53,7 +54,8 @@ impl OpenBlas {
         assert!(a.len() == m * k && b.len() == k * n && c.len() == m * n, "row-major operands");
         let [m, n, k] = [m, n, k].map(|size| c_int::try_from(size).expect("a bench's sizes are small"));
         let (a, b, c) = (a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
-        // SAFETY: the slices hold whole row-major matrices of these sizes, C is exclusively borrowed, and the library is loaded.
+        // SAFETY: the slices hold whole row-major matrices of these sizes, C is exclusively borrowed, and the library
+        // is loaded.
         unsafe { (self.sgemm)(ROW_MAJOR, NOT_TRANSPOSED, NOT_TRANSPOSED, m, n, k, 1.0, a, k, b, n, 0.0, c, n) };
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A logical graph describes a workflow independently of any machine.
 //!
-//! Its nodes are applications and data, and constructs group them. A *scatter* is repeated for each of its copies, a
-//! *gather* once per group of its inputs, a *group-by* once for each index of a scatter, and a *loop* once per
+//! Its nodes are applications and data, and constructs group them. A *scatter* is repeated for each of its copies, and
+//! a *gather* once per group of its inputs. A *group-by* is repeated for each index of a scatter, and a *loop* once per
 //! iteration. [`parse`] reads a logical graph. [`LogicalGraph::unroll`] makes a drop of every copy of every node
 //! ([`PhysicalGraph`]). [`PhysicalGraph::workload`] makes a task of every drop, for [`footprint`](crate::footprint) and
 //! for every strategy. [`PhysicalGraph::write`] writes the drops in DALiuGE's form, which [`parse_template`] reads.

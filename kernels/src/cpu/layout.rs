@@ -40,7 +40,8 @@ enum Source {
     Lines,
     /// `[lines, depth / taps, taps]`, reordered to `[taps, depth / taps]` in each line.
     Windows { taps: usize },
-    /// `[lines, stride bytes]`, or `[depth, lines]` without a stride: numbers of fewer bits than 32, which stay as they are.
+    /// `[lines, stride bytes]`, or `[depth, lines]` without a stride: numbers of fewer bits than 32, which stay as they
+    /// are.
     Narrow { bits: usize, stride: Option<usize> },
     /// `[depth, lines]` of 8-bit integers, four steps of a line next to each other; 128 is added if `flip`.
     Quads { flip: bool },

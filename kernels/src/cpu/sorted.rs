@@ -119,7 +119,8 @@ fn merge<T: Copy>(left: &[T], right: &[T], start: usize, piece: &mut [T], compar
     rest[from_left..].copy_from_slice(&right[j..][..beyond]);
 }
 
-/// Returns the number of elements of the left list among the first `count` of the merge of two sorted lists. O(log count).
+/// Returns the number of elements of the left list among the first `count` of the merge of two sorted lists. O(log
+/// count).
 fn of_left<T>(left: &[T], right: &[T], count: usize, compare: impl Fn(&T, &T) -> Ordering) -> usize {
     let (mut low, mut high) = (count.saturating_sub(right.len()), count.min(left.len()));
     while low < high {

@@ -89,8 +89,8 @@ pub(crate) struct ModelArgs {
     pub(crate) dim: Vec<(String, usize)>,
     /// Keep the model compiled in a directory, and open it from there [default: ANABRANCH_CACHE, if that is set]
     ///
-    /// As `anabranch compile` would, for these inputs and settings; plans stay as they were made. What has gone unused longest is removed when all
-    /// takes more than 8 GiB.
+    /// As `anabranch compile` would, for these inputs and settings; plans stay as they were made. What has gone unused
+    /// longest is removed when all takes more than 8 GiB.
     #[arg(long, value_name = "DIR", hide_short_help = true)]
     pub(crate) cache: Option<PathBuf>,
     #[command(flatten)]
@@ -240,8 +240,8 @@ impl From<DeviceLoss> for OnDeviceLoss {
 pub(crate) struct WeightArgs {
     /// Keep these weights in a GPU's memory between runs [default: auto]
     ///
-    /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay, unless this is
-    /// `resident` or `staged`.
+    /// The others are sent there in each run shortly before they are read. A plan file says itself how many bytes stay,
+    /// unless this is `resident` or `staged`.
     #[arg(long, value_enum, value_name = "MODE", hide_short_help = true)]
     pub(crate) weights: Option<Weights>,
 }
@@ -362,8 +362,8 @@ impl WeightArgs {
 pub(crate) struct WhatIfArgs {
     /// Plan for the devices and links of a file, or for one-gpu or two-gpus
     ///
-    /// `anabranch platform -o FILE` writes a file to edit. The examples `one-gpu` and `two-gpus` are built in: they add one or two
-    /// workstation GPUs of 8 GiB to this machine.
+    /// `anabranch platform -o FILE` writes a file to edit. The examples `one-gpu` and `two-gpus` are built in: they add
+    /// one or two workstation GPUs of 8 GiB to this machine.
     #[arg(long, value_name = "FILE|EXAMPLE")]
     pub(crate) platform: Option<PathBuf>,
 }

@@ -51,8 +51,8 @@ pub(crate) struct BenchCommand {
     models: Vec<PathBuf>,
     /// Strategies, devices, plan files, and `dynamic` [default: auto,heft,cpu,gpu,dynamic]
     ///
-    /// `anabranch strategies` lists strategies; `dynamic` is the scheduler at run time, which has no plan. By default `gpu` takes part where
-    /// there is one.
+    /// `anabranch strategies` lists strategies; `dynamic` is the scheduler at run time, which has no plan. By default
+    /// `gpu` takes part where there is one.
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     ways: Vec<String>,
     /// Measured runs of each way
@@ -81,8 +81,8 @@ pub(crate) struct BenchCommand {
     compare_to: Option<PathBuf>,
     /// End with status 3 if a way is slower by more than this, as in 5%
     ///
-    /// Only where the interval of the change also excludes that nothing has changed. What cannot be compared is an error: a way of the
-    /// earlier results that was not measured again, or one of too few runs.
+    /// Only where the interval of the change also excludes that nothing has changed. What cannot be compared is an
+    /// error: a way of the earlier results that was not measured again, or one of too few runs.
     #[arg(long, value_name = "PERCENT", requires = "compare_to", value_parser = parse_percent)]
     fail_above: Option<f64>,
     /// Seed of the inputs' random elements

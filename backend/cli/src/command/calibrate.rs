@@ -19,8 +19,9 @@ use std::path::PathBuf;
 
 /// Measure what each device and each link of this machine can do, and keep it in the cost store
 ///
-/// Takes some seconds for a CPU device, and up to a minute for a software GPU, in steps of a few seconds at most. Every step is saved as it
-/// is done: after an interruption the same command goes on where it was. Standard error names each step where it is no terminal.
+/// Takes some seconds for a CPU device, and up to a minute for a software GPU, in steps of a few seconds at most. Every
+/// step is saved as it is done: after an interruption the same command goes on where it was. Standard error names each
+/// step where it is no terminal.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch calibrate\n  anabranch calibrate --cpu-devices core --software-gpu\n  \
     anabranch calibrate --redo --json > machine.json")]

@@ -23,7 +23,8 @@ what a file was made for.";
 
 /// Lower, place and plan a model once, and keep that with its weights in a file that opens at once
 ///
-/// It is for the shapes of these inputs and for this machine. If the model runs in phases, later phases are planned in each run.
+/// It is for the shapes of these inputs and for this machine. If the model runs in phases, later phases are planned in
+/// each run.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CompileCommand {

@@ -24,8 +24,8 @@ const RTOL: f64 = 1e-3;
 pub(super) struct ExpectArgs {
     /// Compare the outputs with these; status 3 if one differs
     ///
-    /// A file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives a prefix `out__` is ignored, and members
-    /// `in__…`, inputs that are kept beside them, are passed over.
+    /// A file (.npz, .safetensors, .npy or .pb), or a folder with output_0.pb and so on. In archives a prefix `out__`
+    /// is ignored, and members `in__…`, inputs that are kept beside them, are passed over.
     #[arg(long, value_name = "FILE|FOLDER")]
     expect: Option<PathBuf>,
     /// Allow this difference relative to the expected element

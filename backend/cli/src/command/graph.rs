@@ -26,7 +26,8 @@ pub(crate) struct GraphCommand {
     model: ModelArgs,
     /// Where to: .json with this machine's devices, .csv for the thesis' form, or .dot
     ///
-    /// .json holds the whole problem, in seconds; .csv operations instead of times, and CPU constraints instead of pins; .dot is for Graphviz.
+    /// .json holds the whole problem, in seconds; .csv operations instead of times, and CPU constraints instead of
+    /// pins; .dot is for Graphviz.
     #[arg(short, long, value_name = "FILE", value_parser = file_of(&["json", "csv", "dot"]))]
     output: PathBuf,
     #[command(flatten)]

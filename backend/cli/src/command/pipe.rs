@@ -48,8 +48,8 @@ pub(crate) struct PipeCommand {
     model: Option<PathBuf>,
     /// The data sets: files, one each, or one FILE.npz for all
     ///
-    /// Files 'FRAMES/*.npy' of a model of one input, 'SETS/*.npz' whose members are named as the inputs, each a data set, in the order of
-    /// their names; or one FILE.npz whose arrays hold all data sets along their leading axis.
+    /// Files 'FRAMES/*.npy' of a model of one input, 'SETS/*.npz' whose members are named as the inputs, each a data
+    /// set, in the order of their names; or one FILE.npz whose arrays hold all data sets along their leading axis.
     #[arg(long, value_name = "FILES", num_args = 1.., required_unless_present = "random", conflicts_with = "random")]
     inputs: Vec<String>,
     /// So many data sets of random elements
@@ -120,8 +120,8 @@ struct MappingArgs {
     replicate: Share,
     /// Share each data set among cores: auto, off or N [default: auto]
     ///
-    /// auto lets a stage be on a group of cores of one CPU device, which divide the rows of each data set among them; N is for the whole
-    /// model on N cores so.
+    /// auto lets a stage be on a group of cores of one CPU device, which divide the rows of each data set among them; N
+    /// is for the whole model on N cores so.
     #[arg(
         long,
         value_name = "auto|off|N",

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 pub(super) struct RefineArgs {
     /// Run, learn and place again so often; the fastest plan is kept
     ///
-    /// The fastest by measurement of those placed and of each device on its own. --repeat is then the number of measured runs of each in a
-    /// round (5 at least).
+    /// The fastest by measurement of those placed and of each device on its own. --repeat is then the number of
+    /// measured runs of each in a round (5 at least).
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000), conflicts_with = "no_learn")]
     pub(super) refine: Option<u32>,
     /// Try a new plan only where it is predicted to be faster by more than so many percent

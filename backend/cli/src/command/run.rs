@@ -41,8 +41,8 @@ pub(crate) struct RunCommand {
     duration: Option<Duration>,
     /// Then let so many callers run it at the same time
     ///
-    /// Runs of one session follow each other: what is shown is how long each caller waits for a run, and how many runs a second all of them
-    /// get.
+    /// Runs of one session follow each other: what is shown is how long each caller waits for a run, and how many runs
+    /// a second all of them get.
     #[arg(help_heading = "Measuring", long, value_name = "N", value_parser = parse_callers)]
     parallel: Option<NonZeroU32>,
     /// Show every node, the slowest first
@@ -58,8 +58,9 @@ pub(crate) struct RunCommand {
     warmup: Option<u32>,
     /// Write the outputs to a file or into a directory
     ///
-    /// One .npy each into a directory, all into FILE.npz or FILE.safetensors, or the only one into FILE.npy or FILE.pb. A sequence NAME is
-    /// written as NAME[0], NAME[1] and so on, or NAME[] if it is empty, and an optional that holds nothing as NAME[absent].
+    /// One .npy each into a directory, all into FILE.npz or FILE.safetensors, or the only one into FILE.npy or FILE.pb.
+    /// A sequence NAME is written as NAME[0], NAME[1] and so on, or NAME[] if it is empty, and an optional that holds
+    /// nothing as NAME[absent].
     #[arg(help_heading = "Files", long, value_name = "DIR|FILE", value_parser = tensors_to())]
     output: Option<PathBuf>,
     #[command(flatten)]

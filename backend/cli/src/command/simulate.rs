@@ -36,8 +36,8 @@ pub(crate) struct SimulateCommand {
     graph: PathBuf,
     /// The devices, where the graph brings none: CSV, JSON, or a platform file
     ///
-    /// CSV of the thesis, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand beside a whole problem,
-    /// whose memories, links and times it then changes.
+    /// CSV of the thesis, our JSON, or a platform file (`anabranch platform -o FILE`). A platform file may also stand
+    /// beside a whole problem, whose memories, links and times it then changes.
     #[arg(value_name = "DEVICES|PLATFORM.json")]
     devices: Option<PathBuf>,
     /// Only the problem of this name, where the file has several

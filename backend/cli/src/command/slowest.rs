@@ -13,7 +13,8 @@ use std::fmt;
 /// Most characters of a node's name in the table.
 const WIDEST: usize = 48;
 
-/// The slowest nodes of the run shown, in all phases. Times in milliseconds; shares in percent of all nodes and host steps.
+/// The slowest nodes of the run shown, in all phases. Times in milliseconds; shares in percent of all nodes and host
+/// steps.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Slowest {
     nodes: Vec<NodeTime>,

@@ -1,4 +1,5 @@
-//! `anabranch flow`, from the outside: right answers under every scheduler, placements as files, charts, and clear refusals.
+//! `anabranch flow`, from the outside: right answers under every scheduler, placements as files, charts, and clear
+//! refusals.
 
 use crate::command::Anabranch;
 use serde_json::Value;

@@ -1,8 +1,9 @@
 //! Times of a run in a form that trace viewers open: tracks with slices, flows between them, and counters.
 //!
-//! A [`Trace`] is built once and written in either of two formats: Chrome's trace events ([`Trace::write_chrome`]), which
-//! <https://ui.perfetto.dev> and `chrome://tracing` open, and Paje ([`Trace::write_paje`]), which ViTE and `pj_dump` read.
-//! Slices on a track never overlap: a device runs one node at a time, and a link moves one tensor at a time.
+//! A [`Trace`] is built once and written in either of two formats: Chrome's trace events ([`Trace::write_chrome`]),
+//! which <https://ui.perfetto.dev> and `chrome://tracing` open, and Paje ([`Trace::write_paje`]), which ViTE and
+//! `pj_dump` read. Slices on a track never overlap: a device runs one node at a time, and a link moves one tensor at a
+//! time.
 
 mod chrome;
 mod paje;

@@ -1,7 +1,7 @@
 //! Rectangular tiles of row-major matrices, which the parts of a run write concurrently.
 //!
-//! A [`Grid`] cuts a stack of matrices into tiles that do not overlap; each part of a run claims one. Only this file knows
-//! that the tiles alias one slice.
+//! A [`Grid`] cuts a stack of matrices into tiles that do not overlap; each part of a run claims one. Only this file
+//! knows that the tiles alias one slice.
 
 use super::Team;
 use std::marker::PhantomData;

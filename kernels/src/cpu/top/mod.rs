@@ -78,7 +78,8 @@ impl TopKernel {
         }
     }
 
-    /// Writes the pairs of a row from `start` on. Row `group` begins at element `group / inner · count · inner + group % inner`.
+    /// Writes the pairs of a row from `start` on. Row `group` begins at element
+    /// `group / inner · count · inner + group % inner`.
     #[inline(always)]
     fn pairs<R: Ranked>(&self, source: &[u8], group: usize, start: usize, to: &mut [R]) {
         let size = self.dtype.size();

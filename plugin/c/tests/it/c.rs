@@ -1,4 +1,5 @@
-//! The interface as programs in C use it: the example and a program of wrong calls, linked either way, and under valgrind.
+//! The interface as programs in C use it: the example and a program of wrong calls, linked either way, and under
+//! valgrind.
 
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use std::ffi::OsStr;
