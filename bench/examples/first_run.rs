@@ -35,7 +35,7 @@ const WARM_UP: usize = 3;
 /// First runs of models on a calibrated machine: predicted and measured
 ///
 /// Calibrates the devices, or takes a store that was calibrated. For each model it plans with the default strategy,
-/// predicts, and then then runs. Calibration and runs should come from the same minutes: a virtual machine's speed
+/// predicts, and then runs. Calibration and runs should come from the same minutes: a virtual machine's speed
 /// changes.
 #[derive(Parser, Debug)]
 struct Arguments {
