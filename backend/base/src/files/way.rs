@@ -5,11 +5,11 @@
 //!
 //! 1. If the named file is itself a link, it must belong to this user or to root. Any other link is rejected.
 //! 2. The target of such a link must not exist, or must have our mark: an extended attribute of each file that this
-//! module writes. A caller that has read the file and knows its content needs no mark.
+//!    module writes. A caller that has read the file and knows its content needs no mark.
 //! 3. Links to directories along the path are followed. If another user made one of them, rule 2 holds for the file at
-//! the end.
+//!    the end.
 //! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files; they are appended to, wherever
-//! they lead. A link may lead only to this process's standard streams. Rules 1 to 3 hold for all else in `/proc`.
+//!    they lead. A link may lead only to this process's standard streams. Rules 1 to 3 hold for all else in `/proc`.
 //! 5. Another user's pipe is rejected.
 
 use crate::quoted::Name;
