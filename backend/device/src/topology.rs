@@ -2,6 +2,7 @@
 //!
 //! A tree would hold the same facts less conveniently. Every question of placement (which units share a cache, which
 //! domain is near) is a grouping of rows. Tests write a table by hand as easily as hwloc fills it.
+#![forbid(unsafe_code)]
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
