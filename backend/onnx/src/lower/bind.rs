@@ -32,7 +32,7 @@ pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<T
     model.inputs.iter().map(|input| given(input).then(|| spec(input)).transpose()).collect()
 }
 
-/// Refuses inputs that the model does not have: they are most likely misspelt.
+/// Rejects inputs that the model does not have: their names are most likely misspelt.
 fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerError> {
     let names = || model.inputs.iter().map(|input| input.name.clone());
     match options.input_shapes.keys().find(|name| names().all(|known| known != **name)) {
@@ -45,7 +45,7 @@ fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerEr
     }
 }
 
-/// The shape of an input that is not at hand.
+/// Returns the declared shape of an input that is not given.
 fn declared(input: &Input, sizes: &Sizes<'_>) -> Result<TensorSpec, LowerError> {
     let fault = |text: String| LowerError::of_input(ErrorKind::Dimension, &input.name, text);
     let unranked = || {
