@@ -235,7 +235,7 @@ struct Part {
 }
 
 impl Part {
-    /// Creates a file beside `place`, under a name that says what the file is and which file it is for.
+    /// Creates a file next to `place`, under a name that says what the file is and which file it is for.
     fn beside(place: &Path) -> io::Result<Self> {
         let mut hasher = DefaultHasher::new();
         place.file_name().hash(&mut hasher);

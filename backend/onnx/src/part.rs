@@ -15,7 +15,8 @@ pub enum Part {
 }
 
 impl Part {
-    /// Splits a name such as `s[0]` into the name of the value and the part; `None` for other names. The number of an element has one spelling.
+    /// Splits a name such as `s[0]` into the name of the value and the part; `None` for other names. The number of an
+    /// element has one spelling.
     pub fn of(name: &str) -> Option<(&str, Self)> {
         let (value, part) = name.strip_suffix(']')?.rsplit_once('[')?;
         let number = || part.parse().ok().filter(|at: &usize| at.to_string() == part);

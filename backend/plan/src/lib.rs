@@ -193,8 +193,8 @@ impl Plan {
     /// Tasks are numbered as by [`ProgramTasks`](crate::tasks::ProgramTasks). `reasons` holds a sentence for each node,
     /// or is empty.
     ///
-    /// O(s log s + t²) for s steps and t values that are alive at the same time. Streaming adds O(c s log s) for c nodes that
-    /// might stream between each other.
+    /// O(s log s + t²) for s steps and t values that are alive at the same time. Streaming adds O(c s log s) for c
+    /// nodes that might stream between each other.
     ///
     /// # Errors
     /// If placement or schedule do not belong to the program, a node has no kernel on its device, or a device's memory

@@ -1,7 +1,8 @@
 //! The plan as a file that people read and edit (in the manner of Sucuri's allocation file).
 //!
 //! A file that is read back decides three things: the device of each node, the bytes of weights that stay on a GPU and,
-//! if it still fits, the order of each device. All else is for information, and is made again: transfers, memory, figures.
+//! if it still fits, the order of each device. All else is for information, and is made again: transfers, memory,
+//! figures.
 
 mod tasks;
 

@@ -24,7 +24,7 @@ pub enum Residency {
     Auto,
     /// All constants.
     Resident,
-    /// Only those of less than [`Residency::LARGE`] bytes.
+    /// Only constants of less than [`Residency::LARGE`] bytes.
     Staged,
     /// On each listed GPU, this many bytes; on other GPUs, all. Among the large constants, those with a single reader
     /// are staged first, the largest before the others.

@@ -1,10 +1,11 @@
 //! Selects the transfers that are streamed, and the size of their chunks.
 //!
 //! A value with a single reader on the target, which reads it row by row, need not be whole before the reader starts.
-//! Chunks of rows arrive through a bounded ring and are computed one by one. There are two kinds of streams. In the first,
-//! the value's producer makes the chunks at the same time, as a member of the reader's gang (`gang.rs`). In the second,
-//! the value is whole before, and only its transfer over a link is cut into chunks. A node has at most one stream of the
-//! second kind, and all its other inputs are present before the first chunk: two chunks in flight suffice.
+//! Chunks of rows arrive through a bounded ring and are computed one by one. There are two kinds of streams. In the
+//! first, the value's producer makes the chunks at the same time, as a member of the reader's gang (`gang.rs`). In the
+//! second, the value is whole before, and only its transfer over a link is cut into chunks. A node has at most one
+//! stream of the second kind, and all its other inputs are present before the first chunk: two chunks in flight
+//! suffice.
 //!
 //! On a CPU the chunks pass through a ring of buffers, and the whole value never exists there. On a GPU they arrive at
 //! their places in the whole value, because kernels for rows read them there.

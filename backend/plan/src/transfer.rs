@@ -1,4 +1,5 @@
-//! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
+//! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section
+//! 2.4).
 
 use super::stream::{self, Gang, Stream, StreamMode};
 use super::uses::{Uses, origin};

@@ -22,7 +22,8 @@ type Given<'i> = Vec<(Option<Part>, &'i str)>;
 pub(super) type Named = Vec<(String, Tensor)>;
 
 impl Inputs {
-    /// Adds a sequence of tensors under an input's name, as the inputs `NAME[0]`, `NAME[1]` and so on, or `NAME[]` if there are none.
+    /// Adds a sequence of tensors under an input's name, as the inputs `NAME[0]`, `NAME[1]` and so on, or `NAME[]` if
+    /// there are none.
     pub fn sequence(self, name: &str, tensors: impl IntoIterator<Item = Tensor>) -> Self {
         self.item(name, Item::Sequence(Arc::new(tensors.into_iter().collect())))
     }

@@ -1,4 +1,5 @@
-//! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they share.
+//! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they
+//! share.
 
 use super::Setup;
 use super::gpu::GpuLayout;

@@ -2,8 +2,8 @@
 //!
 //! Two successive values of a slot need an order. The first value is needed by its last local reader (or, without a
 //! reader, the step that made it) and by the transfers that send it on. Each of these informs the step that brings the
-//! second value. Steps of one device need not inform each other, because they run in order. All these waits go back in the
-//! total order, because the memory plan puts a value into a slot only after the last use of the former value.
+//! second value. Steps of one device need not inform each other, because they run in order. All these waits go back in
+//! the total order, because the memory plan puts a value into a slot only after the last use of the former value.
 
 use super::build::{Builder, Contradiction};
 use super::{After, Gate, HandOver};

@@ -1,7 +1,8 @@
 //! Drops boxes that overlap too much with better boxes: NonMaxSuppression, for each class of each image by itself.
 //!
-//! The boxes of a class are taken in blocks, the best first. Boxes of a block are compared with all boxes kept before, in
-//! parts of the team's work. Then they are compared one after the other with the boxes that the block itself has kept.
+//! The boxes of a class are taken in blocks, the best first. Boxes of a block are compared with all boxes kept before,
+//! in parts of the team's work. Then they are compared one after the other with the boxes that the block itself has
+//! kept.
 
 use super::work::{PART, Work};
 use super::{Call, Item};

@@ -1,8 +1,8 @@
 //! Forms blocks: largest possible groups of nodes on one device that stream into each other.
 //!
-//! The method follows SB-LTS (De Matteis 2023, section 4.1): tasks join the current block in order of their levels as long
-//! as the block's volume does not grow. Here the goal is to save memory traffic. Edges are therefore taken in the order of
-//! their bytes, and the groups at both ends of an edge are merged if the result is still a block.
+//! The method follows SB-LTS (De Matteis 2023, section 4.1): tasks join the current block in order of their levels as
+//! long as the block's volume does not grow. Here the goal is to save memory traffic. Edges are therefore taken in the
+//! order of their bytes, and the groups at both ends of an edge are merged if the result is still a block.
 
 use super::chunk::room;
 use super::node::divides;

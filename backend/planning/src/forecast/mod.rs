@@ -1,9 +1,9 @@
 //! Forecast of a plan: simulates its own order with the known costs.
 //!
 //! A strategy's schedule leaves out everything that only the executor does. The forecast includes the start of the
-//! workers, encoding and submission on GPUs, links that move one value at a time, and streams. It also includes wake-ups
-//! of threads, slowdowns of devices by each other, and the end of the run. Calibration measures all of these, and so does
-//! every run that is learned from.
+//! workers, encoding and submission on GPUs, links that move one value at a time, and streams. It also includes
+//! wake-ups of threads, slowdowns of devices by each other, and the end of the run. Calibration measures all of these,
+//! and so does every run that is learned from.
 
 mod batches;
 mod doubt;

@@ -1,9 +1,9 @@
 //! A directory of compiled models, which sessions find again by their sources and settings.
 //!
-//! A file's name starts with a key. The key covers the model's files (path, identity, size, times of change), the options,
-//! the inputs' names, types and shapes, the machine, the kernels and the format. The rest of the name identifies the
-//! elements of inputs that decide shapes. Costs are not part of the key: a plan stays as long as its file. If all files
-//! together exceed the limit, the longest unused files are removed.
+//! A file's name starts with a key. The key covers the model's files (path, identity, size, times of change), the
+//! options, the inputs' names, types and shapes, the machine, the kernels and the format. The rest of the name
+//! identifies the elements of inputs that decide shapes. Costs are not part of the key: a plan stays as long as its
+//! file. If all files together exceed the limit, the longest unused files are removed.
 //!
 //! A file is trusted if only this user can have written it: the directory is private, the file belongs to this user and
 //! is not a link. A stored model is used only if its source has the content that was compiled.

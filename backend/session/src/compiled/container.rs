@@ -5,10 +5,10 @@
 //! | 0..16 | [`MAGIC`] |
 //! | 16..20 | [`FORMAT`], then four zero bytes |
 //! | 24..64 | bytes of the description, bytes of the small constants, place and bytes of the weights, and how many weights there are |
-//! | 64..96 | BLAKE3 of all bytes before the weights but these |
+//! | 64..96 | BLAKE3 of all bytes before the weights except these 32 |
 //! | 96.. | the description; at the next multiple of 64 the small constants; at the next of 4096 the weights, each at a multiple of 64 |
 //! | then | BLAKE3 of each weight |
-//! | last 32 | BLAKE3 of those |
+//! | last 32 | BLAKE3 of these checksums |
 //!
 //! Numbers are little endian. All positions follow from the sizes, and the sizes are checked against the file's length,
 //! so that nothing in a file can point beyond its end. Everything except the weights is read into memory. The checksum

@@ -7,9 +7,11 @@ use anabranch_onnx::import::{Model, Node, Subgraph, ValueIndex};
 use anabranch_onnx::lower::is_step;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and constants.
+/// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and
+/// constants.
 ///
-/// `steps` are the nodes that the host computes first. O((nodes + edges) · log values); recurses as deep as graphs are nested.
+/// `steps` are the nodes that the host computes first. O((nodes + edges) · log values); recurses as deep as graphs are
+/// nested.
 pub(super) fn fault(
     model: &Model,
     made: &[ValueIndex],

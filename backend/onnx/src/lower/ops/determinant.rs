@@ -27,7 +27,9 @@ fn determinant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.cast(&result.reshaped(outer)?, x.dtype())?])
 }
 
-/// Eliminates the first column of the matrices. Returns them without it and its pivot's row, and `result` times the pivots.
+/// Eliminates the first column of the matrices.
+///
+/// Returns the matrices without that column and the pivot's row, and the product of `result` and the pivots.
 fn eliminated(
     builder: &mut Builder,
     matrix: &View,
