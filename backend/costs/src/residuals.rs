@@ -24,7 +24,7 @@ const LEAST: f64 = 0.05;
 /// is then at least `UNKNOWN`.
 const FREEDOM: usize = 2;
 
-/// Least half-width of such a law: a factor of 2, as a logarithm.
+/// Least half-width of a law with so few nodes: a factor of 2, as a logarithm.
 const UNKNOWN: f64 = 0.7;
 
 /// Greatest half-width.

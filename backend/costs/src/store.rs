@@ -288,7 +288,7 @@ impl CostStore {
 }
 
 impl PartialEq for CostStore {
-    /// Whether both hold the same costs, wherever they are stored.
+    /// Whether both hold the same costs. The files of the stores do not matter.
     fn eq(&self, other: &Self) -> bool {
         (self.version, &self.here, &self.machines) == (other.version, &other.here, &other.machines)
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 /// Variable that is set only in the child process.
 const MARK: &str = "ANABRANCH_TEST_CHILD";
 
-/// Whether this process is such a child. A test that plays the child's part does nothing elsewhere.
+/// Whether this process is the child process of a test. A test that plays the child's part does nothing elsewhere.
 pub(super) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }

@@ -10,10 +10,10 @@ use anabranch_planning::{Constants, MachineDevice, first_reads, link, read_secon
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A node ran next to another device if that device was working for more than this share of the node's time …
+/// A node ran next to another device if that device was working for more than this share of the node's time.
 const BESIDE: f64 = 0.7;
 
-/// … and alone if no other device was working for more than this share.
+/// A node ran alone if no other device was working for more than this share of the node's time.
 const ALONE: f64 = 0.1;
 
 /// Largest share of a node's time that counts as reads from another device's cache.

@@ -340,7 +340,7 @@ impl Plan {
     /// Returns the ranges of steps that happen at the same time: nodes with the streams between them, and each stream
     /// over a link with its only reader.
     ///
-    /// Within such a range, steps wait only for chunks, or for buffers for them.
+    /// Within a range, steps wait only for chunks, or for buffers for them.
     pub fn gangs(&self) -> &[Range<usize>] {
         &self.gangs
     }

@@ -66,9 +66,9 @@ pub(super) struct Form {
 /// Memory that a plan needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demand {
-    /// Bytes that it shares with no other plan, by device.
+    /// Bytes that the plan shares with no other plan, by device.
     pub(super) own: Vec<u64>,
-    /// Forms that it shares, with their bytes.
+    /// Forms that the plan shares, with their bytes.
     pub(super) shared: BTreeMap<Form, u64>,
 }
 

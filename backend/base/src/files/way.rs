@@ -8,8 +8,9 @@
 //!    module writes. A caller that has read the file and knows its content needs no mark.
 //! 3. Links to directories along the path are followed. If another user made one of them, rule 2 holds for the file at
 //!    the end.
-//! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files; they are appended to, wherever
-//!    they lead. A link may lead only to this process's standard streams. Rules 1 to 3 hold for all else in `/proc`.
+//! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files. They are appended to, and their
+//!    targets are not checked. A link may lead only to this process's standard streams. Rules 1 to 3 hold for all else
+//!    in `/proc`.
 //! 5. Another user's pipe is rejected.
 
 use crate::quoted::Name;
@@ -135,7 +136,7 @@ impl Way {
         File::options().create(true).append(true).open(&self.end)
     }
 
-    /// Rejects a file behind a link that lacks our mark.
+    /// Rejects a file without our mark if a link leads to it.
     pub(super) fn accept(&self) -> io::Result<()> {
         if !self.is_linked || self.facts.is_none() || is_marked(&self.end) {
             return Ok(());

@@ -20,7 +20,7 @@ const SEQUENCE: i64 = 3;
 /// once; large elements stay in the file until they are loaded.
 ///
 /// # Errors
-/// If the file cannot be read, is not such a message, exceeds a limit, or holds unsupported elements.
+/// If the file cannot be read, is not a message of the kind's type, exceeds a limit, or holds unsupported elements.
 pub fn item_in_file(path: &Path, kind: Kind) -> Result<Item<Constant>> {
     let limits = Limits::default();
     let item = open(path, &limits).and_then(|file| {

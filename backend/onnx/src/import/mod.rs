@@ -135,7 +135,7 @@ pub fn from_message(message: &proto::ModelProto) -> Result<Model> {
 /// Returns the bytes of a `TensorProto` message that holds the tensor.
 ///
 /// # Errors
-/// If its elements are narrower than a byte, which such a message packs.
+/// If its elements are narrower than a byte: the message packs these.
 pub fn tensor_to_bytes(name: &str, tensor: &Tensor) -> Result<Vec<u8>> {
     let dtype = tensor.dtype();
     let code = (0..=proto::data_type::INT2).find(|code| element_type(*code) == Some(dtype));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// Most elements of an integer or bool input for whose elements plans are made.
 const INTEGERS: usize = 256;
 
-/// Most elements of such a float input, such as scales or the bounds of a range.
+/// Most elements of a float input for whose elements plans are made: scales, for example, or the bounds of a range.
 const FLOATS: usize = 16;
 
 /// Names of the inputs that were found to decide shapes. The set only grows.

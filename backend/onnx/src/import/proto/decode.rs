@@ -24,7 +24,7 @@ pub(super) trait Message: Default {
     /// Name of the message in errors.
     const NAME: &str;
 
-    /// Reads the value of a field; returns whether there is such a field.
+    /// Reads the value of a field. Returns whether the message has a field of this number.
     fn read_field(&mut self, number: u32, token: Token, decoder: &mut Decoder<'_>) -> Result<bool>;
 
     /// Writes all fields that do not have their default.

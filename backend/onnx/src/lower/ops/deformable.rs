@@ -13,7 +13,7 @@ pub(super) const TABLE: &[Entry] = &[("DeformConv", convolution)];
 /// Most axes of windows: each point has two neighbours along each.
 const MOST_AXES: usize = 4;
 
-/// Sizes of such a convolution; lists have an entry for each axis of the windows.
+/// Sizes of a deformable convolution; lists have an entry for each axis of the windows.
 struct Layer {
     batch: usize,
     channels: usize,

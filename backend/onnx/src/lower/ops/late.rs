@@ -9,7 +9,7 @@ use anabranch_kernels::cpu::Team;
 /// Most input elements of a node with superlinear work that is computed while a model is lowered.
 const MOST_ELEMENTS: usize = 1 << 20;
 
-/// Most bytes that such a node may take besides its inputs.
+/// Most bytes that a node computed during lowering may take besides its inputs.
 const MOST_MEMORY: u64 = 1 << 29;
 
 pub(super) const TABLE: &[Entry] = &[

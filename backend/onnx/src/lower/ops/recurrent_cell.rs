@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of the op that computes such a layer, if there is one.
+    /// Returns the kind of the op that computes a layer of these cells, if there is one.
     pub(super) const fn op(self) -> Option<RecurrentKind> {
         match self {
             Self::Rnn => None,

@@ -58,8 +58,9 @@ fn element_places(builder: &mut Builder, x: &View, indices: &View, axis: usize) 
     builder.expanded(&flat, indices.shape().clone())
 }
 
-/// Replaces, or combines, slices of `x`: it is read as `count` slices of shape `rest`, and those at `places` meet those
-/// of `updates`.
+/// Replaces, or combines, slices of `x`, which is read as `count` slices of shape `rest`.
+///
+/// The slices at `places` are combined with the slices of `updates`, by the attribute `reduction`.
 fn combined(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -91,8 +92,9 @@ fn combined(
     Ok(vec![merged.reshaped(x.dims())?])
 }
 
-/// Replaces slices of `x`: it is read as `count` slices of shape `rest`, and those at `places` become those of
-/// `updates`.
+/// Replaces slices of `x`, which is read as `count` slices of shape `rest`.
+///
+/// The slices at `places` become the slices of `updates`.
 fn replaced(
     builder: &mut Builder,
     x: &View,
