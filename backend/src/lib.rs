@@ -1,13 +1,13 @@
-//! Runs one dataflow graph over all the devices of a workstation.
+//! Runs ONNX models on the CPU cores and GPUs of a workstation together.
 //!
-//! An ONNX model is imported, lowered to kernels, placed on the CPU cores and GPUs that are there by a strategy that knows what each node
-//! costs on each device, planned down to the order, the transfers and the bytes of every device, and run. What a run measures can go
-//! back into the costs that the next plan is made with.
+//! Opening a model imports it, lowers it to kernels, places each node on a device by the predicted costs, and plans
+//! execution order, transfers and memory. The plan can then be run any number of times. Measured times of a run can
+//! improve the costs for the next plan.
 //!
 //! # Running a model
 //!
-//! A [`Session`] opens a model and runs it; inputs and outputs are `ndarray` arrays. Plans are made for the shapes that are given, and
-//! kept.
+//! A [`Session`] opens a model and runs it; inputs and outputs are `ndarray` arrays. Plans are made for the given
+//! shapes, and kept.
 //!
 //! ```
 //! use anabranch::{Inputs, Outputs, Session, SessionOptions};
@@ -31,13 +31,14 @@
 //! # }
 //! ```
 //!
-//! [`SessionOptions`] say which devices to use and with how many threads, which [`Strategy`] places the nodes, and within which
-//! [`Constraints`]. [`RunOptions`] give a run a time limit or a [`CancelToken`]. What goes wrong is a [`SessionError`] with an
-//! [`ErrorKind`], and the file, node, device or input that it is about.
+//! [`SessionOptions`] select the devices and their threads, the [`Strategy`] that places the nodes, and its
+//! [`Constraints`]. [`RunOptions`] give a run a time limit or a [`CancelToken`]. Errors are a [`SessionError`] with an
+//! [`ErrorKind`], and the file, node, device or input that they concern.
 //!
-//! # Comparing placements on the devices that are there
+//! # Comparing placements on this machine
 //!
-//! [`compare()`](compare::compare) runs a model placed in several ways in turn, and sets what was predicted beside what was measured.
+//! [`compare()`](compare::compare) runs a model in several configurations in turn, and compares predicted with measured
+//! times.
 //!
 //! ```
 //! use anabranch::compare::{CompareOptions, compare};
@@ -60,9 +61,9 @@
 //!
 //! # Learning costs from profiled runs
 //!
-//! Costs start from assumed rates. [`Session::calibrate`] measures the devices, [`Session::learn`] takes times from profiled runs, and
-//! [`refine()`](refine::refine) does that in rounds, placing again with what was learned and keeping what is measured to be fastest. A
-//! [`CostStore`] is saved to a file and given to later sessions.
+//! Costs start from assumed rates. [`Session::calibrate`] measures the devices, and [`Session::learn`] takes times from
+//! profiled runs. [`refine()`](refine::refine) does both in rounds: it places again with the new costs and keeps the
+//! fastest measured plan. A [`CostStore`] is saved to a file and given to later sessions.
 //!
 //! ```
 //! use anabranch::{CostStore, Inputs, RunOptions, Session, SessionOptions};
@@ -91,14 +92,14 @@
 //! # }
 //! ```
 //!
-//! # The rooms
+//! # Modules
 //!
-//! [`import`] and [`lower`] make a [`program`] of a model; [`planning`] places it on a machine with costs from [`profile`] and makes a
-//! [`plan`]; [`execute`] runs that; [`learning`] measures devices and learns from runs; [`session`] is the face of it all. [`flow`] runs graphs
-//! of a user's functions instead.
+//! [`import`] and [`lower`] turn a model into a [`program`]. [`planning`] places the program on a machine with costs
+//! from [`profile`] and makes a [`plan`]. [`execute`] runs the plan; [`learning`] measures devices and learns from
+//! runs; [`session`] is the interface to all of these. [`flow`] runs graphs of a user's functions instead.
 
 pub mod blocks {
-    //! Streaming blocks on one device: nodes that are computed together, chunk of rows by chunk of rows, as one node.
+    //! Streaming blocks on one device: nodes that are computed together as one node, chunk of rows by chunk of rows.
 
     pub use anabranch_plan::blocks::{
         BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Contraction, Fault, Forming, Readers, block_node,
@@ -107,13 +108,15 @@ pub mod blocks {
 }
 
 pub mod canonical {
-    //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): what streams through a dataflow device.
+    //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): streaming through a
+    //! dataflow device.
 
     pub use anabranch_lab::canonical::{CanonicalProgram, ConversionError, Granularity, residual_network};
 }
 
 pub mod compare {
-    //! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
+    //! Configurations of placing, ordering and streaming one model, each really run on this machine: predicted against
+    //! measured times.
 
     pub use anabranch_tuning::compare::{
         Agreement, CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Difference, Latencies, Load, Median, Outcome,
@@ -123,20 +126,20 @@ pub mod compare {
 }
 
 pub mod compiled {
-    //! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`), from which a session runs without lowering or
-    //! planning anything.
+    //! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`). A session runs it
+    //! without lowering or planning.
 
     pub use anabranch_session::compiled::{About, Cache, CompiledError, Course, Kept, is_compiled};
 }
 
 pub mod constant {
-    //! Constants: type and shape at once, elements when somebody asks for them.
+    //! Constants: type and shape at once, elements on demand.
 
     pub use anabranch_ir::constant::{Constant, ConstantError};
 }
 
 pub mod device {
-    //! What this machine computes with: its CPU devices, its GPUs, and where they stand to each other.
+    //! Devices of this machine: its CPU devices, its GPUs, and their distances.
 
     pub use anabranch_device::{
         CacheSummary, CpuDevice, CpuGranularity, DetectError, DetectOptions, DeviceRef, GpuDevice, GpuFeatures,
@@ -146,8 +149,9 @@ pub mod device {
 }
 
 pub mod drops {
-    //! Drops: physical graphs of DALiuGE that run for real (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the astronomical
-    //! data deluge"). Applications are shell commands or a few functions, data are files or memory.
+    //! Drops: physical graphs of DALiuGE that really run (Wu et al. 2017, "DALiuGE: A graph execution framework for
+    //! harnessing the astronomical data deluge"). Applications are shell commands or a few functions, data are files or
+    //! memory.
 
     pub use anabranch_flow::drops::{
         DropReport, DropsError, Failed, Naming, Outcome, Prepared, Reason, Recipe, State, end_all,
@@ -155,7 +159,7 @@ pub mod drops {
 }
 
 pub mod execute {
-    //! Execution: a plan followed by its caller's thread, or one that stands in for it, and one thread for each further device and each link.
+    //! Execution of plans: by the caller's thread or its deputy, and one thread for each further device and each link.
 
     pub use anabranch_execute::{
         Activity, CancelToken, ComputeDevice, CpuTeam, DevicePool, DeviceTensor, DynamicExecutor, Event, ExecError,
@@ -164,7 +168,7 @@ pub mod execute {
 }
 
 pub mod files {
-    //! Files of users: read within bounds and only if they are files, written whole or not at all.
+    //! Files of users: reads regular files within bounds, and writes files whole or not at all.
 
     pub use anabranch_base::files::{
         MOST_BYTES, abandon, append, json_problem, make_directory, may_write, open, read, read_text, write,
@@ -172,8 +176,8 @@ pub mod files {
 }
 
 pub mod flow {
-    //! Flows: dataflow graphs whose nodes are functions of a user's, run by workers in the manner of Sucuri (Silva et al. 2016, "Task Scheduling
-    //! in Sucuri Dataflow Library").
+    //! Flows: dataflow graphs whose nodes are a user's functions, run by workers in the manner of Sucuri (Silva et al.
+    //! 2016, "Task Scheduling in Sucuri Dataflow Library").
 
     pub use anabranch_flow::{
         Allocation, AllocationError, Collected, Crew, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs,
@@ -182,7 +186,7 @@ pub mod flow {
 }
 
 pub mod import {
-    //! ONNX files to [`Model`]s.
+    //! Import of ONNX files as [`Model`]s.
 
     pub use anabranch_onnx::import::{
         Attribute, AttributeError, Dim, ImportError, ImportErrorKind, Input, Kind, Labels, LimitError, Limits, Model,
@@ -192,7 +196,8 @@ pub mod import {
 }
 
 pub mod learning {
-    //! What runs teach: calibration by probes, the times of profiled runs into the cost store, and how well runs were predicted.
+    //! Learning from runs: calibration by probes, times of profiled runs for the cost store, and the accuracy of
+    //! predictions.
 
     pub use anabranch_learning::{
         Accuracy, CalibrationError, CalibrationStep, Calibrator, Compared, Learned, LinkAccuracy, NodeAccuracy,
@@ -201,14 +206,14 @@ pub mod learning {
 }
 
 pub mod lent {
-    //! Memory of callers in other languages as tensors: where a run reads its inputs and leaves its outputs.
+    //! Memory of callers in other languages as tensors: a run reads its inputs and writes its outputs there.
 
     pub use anabranch_session::lent::{SMALL, borrowed, kept, leave, room};
 }
 
 pub mod lower {
-    //! Lowers a model to a program: every shape a number, every operator a few ops of the op set, constants folded, and
-    //! neighbouring ops fused.
+    //! Lowers a model to a program: shapes become numbers, operators become a few ops each, constants are folded, and
+    //! neighbouring ops are fused.
 
     pub use anabranch_onnx::lower::{
         LowerError, LowerOptions, Obstacle, Rest, Rewrite, Rewrites, UnknownRewrite, lower, operators,
@@ -216,7 +221,7 @@ pub mod lower {
 }
 
 pub mod pipeline {
-    //! Streams of data sets: a model as a pipeline of stages that work at the same time on different devices.
+    //! Pipelines over sequences of inputs: the stages of a model work at the same time on different devices.
 
     pub use anabranch_pipeline::{
         Among, Finished, Goal, LatencyShares, Measured, MeasuredReplica, MeasuredStage, Pipeline, PipelineError,
@@ -225,7 +230,7 @@ pub mod pipeline {
 }
 
 pub mod plan {
-    //! The plan: what every device and link will do, in which order, and in which memory.
+    //! The plan: the work of every device and link, its order, and its memory.
 
     pub use anabranch_plan::{
         Allocation, CandidatePlan, ChunkRule, DeviceMemory, HOST, Held, Holding, KernelNeeds, LinkPlan, MachineDevice,
@@ -236,14 +241,14 @@ pub mod plan {
 }
 
 pub mod plan_file {
-    //! The plan as a file that a person reads and edits (in the manner of Sucuri's allocation file).
+    //! The plan as a file that people read and edit (in the manner of Sucuri's allocation file).
 
     pub use anabranch_plan::plan_file::{FileError, ListedBlock, PlanFile};
 }
 
 pub mod planning {
-    //! From a lowered program to a plan: the machine and its costs, constraints, placement, streaming blocks, prediction, and fitting all
-    //! of it into the devices' memory.
+    //! Plans a lowered program: the machine and its costs, constraints, placement, streaming blocks, prediction, and
+    //! memory limits.
 
     pub use anabranch_planning::{
         Algorithm, BlockSource, Constraints, DeviceEntry, LinkEntry, Lowered, Machine, MachineDevice, Order, Pin,
@@ -253,7 +258,7 @@ pub mod planning {
 }
 
 pub mod profile {
-    //! What runs cost: histories of measured times, the store that keeps them, and the model that predicts from them.
+    //! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
 
     pub use anabranch_costs::{
         Cold, CostSource, CostStore, DeviceCosts, Estimate, Exchange, ExchangeError, FORMAT_VERSION, History,
@@ -269,13 +274,13 @@ pub mod program {
 }
 
 pub mod refine {
-    //! Runs, learns, and places again: until the plan is as good as what was measured lets it be.
+    //! Runs, learns and places again, until the plan is as good as the measurements allow.
 
     pub use anabranch_tuning::refine::{Measured, RefineOptions, Refined, Refinement, Round, Verdict, refine};
 }
 
 pub mod session {
-    //! The library's face: open a model, describe it, run arrays through it.
+    //! The library's interface: open a model, describe it, run arrays through it.
 
     pub use anabranch_session::{
         ArrayError, Dynamic, ErrorKind, HostStep, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
@@ -285,7 +290,7 @@ pub mod session {
 }
 
 pub mod tasks {
-    //! The task graph of a program: what placement decides over.
+    //! The task graph of a program, on which placement decides.
 
     pub use anabranch_plan::tasks::{NodeLimits, ProgramTasks, Residence, Role};
 }

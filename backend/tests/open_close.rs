@@ -1,5 +1,5 @@
-//! Sessions that come and go leave nothing behind: no thread, no descriptor, no memory.
-//! An executable of its own: it counts the threads, descriptors and memory of the whole process.
+//! Opened and closed sessions leave nothing behind: no thread, no descriptor, no memory. This is an executable of its
+//! own, because it counts the threads, descriptors and memory of the whole process.
 #![cfg(target_os = "linux")]
 
 use anabranch::device::CpuGranularity;
@@ -12,14 +12,14 @@ use std::time::Duration;
 
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/mlp.onnx");
 
-/// As many as the machine has cores, with threads of their own each.
+/// Opens a session with a CPU device for each of the machine's cores, with threads of their own.
 fn session() -> Session {
     let devices = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::Core);
     let options = SessionOptions::default().with_devices(devices).with_dim("batch", 2);
     Session::open(MODEL, options.with_threads(NonZeroUsize::MIN)).expect("a bundled model opens")
 }
 
-/// This process's threads and descriptors.
+/// Numbers of this process's threads and descriptors.
 fn open() -> [usize; 2] {
     ["task", "fd"].map(|what| fs::read_dir(format!("/proc/self/{what}")).expect("there is /proc").count())
 }
@@ -30,14 +30,14 @@ fn resident() -> u64 {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("pages in memory") * 4096
 }
 
-/// One test, because all tests of a process share what is counted.
+/// One test, because all tests of a process share the counts.
 #[test]
 fn a_thousand_sessions_leave_nothing_behind() {
     let inputs = session().fill_random(Inputs::new(), 0).expect("known shapes");
     let expected = session().run(&inputs).expect("runs");
     let come_and_go = |turn: usize| {
         let session = Arc::new(session());
-        // Every other one is let go of by a thread that runs it while its owner has left.
+        // Every other session is dropped by a thread that runs it after its owner has left.
         let (own, given) = (Arc::clone(&session), inputs.clone());
         let running = thread::spawn(move || own.run(&given).expect("runs"));
         let outputs = if turn.is_multiple_of(2) { session.run(&inputs).expect("runs") } else { expected.clone() };
@@ -49,7 +49,7 @@ fn a_thousand_sessions_leave_nothing_behind() {
     (0..50).for_each(come_and_go);
     let (before, bytes) = (open(), resident());
     (0..1000).for_each(come_and_go);
-    // The system lists a thread that was joined for a moment longer.
+    // The system lists a joined thread for a moment longer.
     let settled = |_| {
         thread::sleep(Duration::from_millis(10));
         open() == before

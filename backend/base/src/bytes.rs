@@ -1,14 +1,14 @@
-//! Sizes in bytes as people write and read them, and `--memory DEVICE=BYTES`.
+//! Sizes in bytes as text, and the option `--memory DEVICE=BYTES`.
 #![forbid(unsafe_code)]
 
 use thiserror::Error;
 
-/// Why a size or a memory override cannot be read.
+/// Reason that a size or a memory override cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct SizeError(String);
 
-/// Bytes of a size such as `4096`, `512M`, `1.5 GiB`, `16GB`; units in any case.
+/// Reads a size such as `4096`, `512M`, `1.5 GiB` or `16GB`, in bytes; the case of units does not matter.
 ///
 /// `K`, `M`, `G`, `T` and `KiB` … are powers of 1024, `KB` … powers of 1000 (the convention of the GNU tools). A
 /// fraction of a byte is cut off.
@@ -36,7 +36,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
         .ok_or_else(too_large)
 }
 
-/// The device and the bytes of `DEVICE=BYTES`.
+/// Splits `DEVICE=BYTES` into the device's name and the bytes.
 pub fn parse_memory_override(text: &str) -> Result<(String, u64), SizeError> {
     match text.split_once('=') {
         Some((device, size)) if !device.trim().is_empty() => Ok((device.trim().to_owned(), parse_bytes(size)?)),
@@ -44,12 +44,14 @@ pub fn parse_memory_override(text: &str) -> Result<(String, u64), SizeError> {
     }
 }
 
-/// The size for an error: as people read it, and exactly, so that limits near each other can be told apart: `1.5 GiB (1610612736 bytes)`.
+/// Size for an error message, rounded and exact: `1.5 GiB (1610612736 bytes)`.
+///
+/// The exact number tells limits apart that round to the same text.
 pub fn exact_bytes(bytes: u64) -> String {
     if bytes < 1024 { format!("{bytes} bytes") } else { format!("{} ({bytes} bytes)", format_bytes(bytes)) }
 }
 
-/// The size with its largest binary unit and at most one decimal: `48 KiB`, `23.5 GiB`.
+/// Size in its largest binary unit with at most one decimal: `48 KiB`, `23.5 GiB`.
 pub fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {

@@ -1,17 +1,17 @@
-//! Ending a run from outside.
+//! Cancels runs from outside.
 
 use crate::sync::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Asks runs to stop. Clones are the same token; a token once cancelled stays so.
+/// Asks runs to stop. Clones are the same token. A cancelled token stays cancelled.
 ///
-/// A run looks at its token between nodes, between the parts of a CPU's kernel, and every few milliseconds while it waits.
+/// A run polls its token between nodes, between the parts of a CPU kernel, and every few milliseconds while it waits.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
 impl CancelToken {
-    /// A token that asks for nothing yet.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
@@ -21,7 +21,7 @@ impl CancelToken {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was asked to.
+    /// Whether the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,34 +1,34 @@
-//! What errors come from, for those who want to tell them apart.
+//! Kinds of errors, for callers that handle them differently.
 
-/// What an error of a session or of a run comes from.
+/// Cause of an error of a session or of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The file cannot be read, or is no sound ONNX model.
+    /// The file cannot be read, or is not a valid ONNX model.
     Model,
-    /// The model uses operators that there is no kernel for.
+    /// The model uses operators for which there is no kernel.
     Unsupported,
-    /// A dimension of an input has no size, or two.
+    /// A dimension of an input has no size, or two different sizes.
     Dimension,
-    /// An input that the model needs is not given.
+    /// An input that the model needs is missing.
     MissingInput,
-    /// A given input is not of the model, or of another type or shape than the model declares.
+    /// A given input is not in the model, or its type or shape differs from the model's declaration.
     Input,
-    /// The options name a device that is not there, or nothing that it can do.
+    /// The options name an unknown device, or ask a device for something that it cannot do.
     Device,
-    /// Everything was to run on a GPU, and there is none.
+    /// Everything should run on a GPU, but there is no GPU.
     NoGpu,
-    /// There is no such strategy or device to place on.
+    /// The strategy, or the device to place on, does not exist.
     Strategy,
-    /// A constraint names a node or device that is not there.
+    /// A constraint names an unknown node or device.
     Constraint,
-    /// A plan file cannot be read, or does not fit model or devices.
+    /// A plan file cannot be read, or does not fit the model or the devices.
     PlanFile,
     /// A platform file cannot be read, or does not fit the machine.
     PlatformFile,
-    /// What the model needs does not fit the devices' memory limits.
+    /// The model needs more memory than the devices' limits allow.
     Memory,
-    /// There is no placement within the constraints, for another reason than memory.
+    /// No placement satisfies the constraints, for another reason than memory.
     Infeasible,
     /// A device cannot be used, or was lost.
     DeviceFailure,
@@ -38,6 +38,6 @@ pub enum ErrorKind {
     Cancelled,
     /// The run took longer than its options allow.
     Timeout,
-    /// A fault of Anabranch.
+    /// A bug of Anabranch.
     Internal,
 }

@@ -1,8 +1,9 @@
-//! Files of users: read within bounds and only if they are files, written whole or not at all.
+//! Files of users: reads regular files within bounds, and writes files whole or not at all.
 //!
-//! What is written goes to a file beside the place that it is for, which then takes that place in one step: whoever looks sees the
-//! former content or the new one, also after a crash or on a full disk. A process that is killed may leave the file beside it behind
-//! ([`abandon`] is for one that is asked to end); whoever writes to the same place next removes it. Who writes holds a lock on it, so that nobody removes what is in use.
+//! Content is written to a temporary file in the target's directory, which then replaces the target in one step.
+//! Readers see the old content or the new one, even after a crash or on a full disk. A killed process may leave its
+//! temporary file behind; the next writer of the same target removes it. A process that is asked to end calls
+//! [`abandon`]. The writer holds a lock on its temporary file, so that other processes do not remove a file in use.
 
 pub mod private;
 mod way;
@@ -18,20 +19,20 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use way::Way;
 
-/// Bytes of a file that people write and edit: none of theirs is nearly as large.
+/// Largest size of a file that people write and edit, in bytes; real files are far smaller.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// Processes that write to one place at a time at most.
+/// Processes that can write to one path at the same time.
 const WRITERS: u32 = 64;
 
-/// How long another process may hold a directory before it is no longer waited for.
+/// Longest time to wait for another process that holds a directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file (a pipe could keep the reader waiting, a device never ends) or is larger; memory is taken
-/// only for a file that is small enough.
+/// If the file cannot be read, is not a regular file (a pipe could block the reader, a device never ends) or is larger.
+/// Memory is allocated only for a file that is small enough.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len();
@@ -42,12 +43,12 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length as usize + 1)?;
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// What is wrong with a text that should be JSON, with its place, in words that need no knowledge of how it is read.
+/// Describes an error in JSON text with its line and column, in words that need no knowledge of the parser.
 pub fn json_problem(error: &serde_json::Error) -> String {
     use serde_json::error::Category;
     let place = format!("line {}, column {}", error.line(), error.column());
@@ -63,10 +64,10 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// [`read`], as text.
+/// Reads a file as [`read`] does, as text.
 ///
 /// # Errors
-/// As [`read`]; also if it is not UTF-8.
+/// As [`read`]; also if the file is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|_| io::Error::new(ErrorKind::InvalidData, "is not UTF-8 text"))
 }
@@ -74,7 +75,7 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
 /// Opens a regular file to read.
 ///
 /// # Errors
-/// If it cannot be opened or is no regular file.
+/// If the file cannot be opened or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = open_without_waiting(path)?;
     match file.metadata()?.is_file() {
@@ -95,26 +96,32 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Writes a file whole or not at all. An existing file's mode stays. A pipe or a device (`/dev/stdout`) is written to as it comes.
+/// Writes a file whole or not at all.
 ///
-/// A link stays, and its target is written, if the link is this user's or root's and leads to no file or to a file that was written here.
+/// An existing file keeps its mode. Pipes and devices (`/dev/stdout`) are written to directly.
+///
+/// A link is followed if it belongs to this user or to root, and its target does not exist or was written by this
+/// module. The link itself stays.
 ///
 /// # Errors
-/// If `emit` fails, a link must not be followed, the file is marked as read-only, or its directory or the disk takes no more; an existing
-/// file is then as it was.
+/// If `emit` fails, a link must not be followed, the file is marked as read-only, or its directory or the disk is full
+/// or not writable. An existing file is then unchanged.
 pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let way = Way::of(path)?;
     way.accept()?;
     write_at(&way, |out| emit(out).map(|()| None))
 }
 
-/// Writes a file as [`write()`] does, also at the end of a link if it was not written here: the caller has read it and knows its content.
+/// Writes a file as [`write()`] does, and follows links even if this module did not write the target.
+///
+/// The caller has read the file and knows its content.
 pub fn write_known(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     write_at(&Way::of(path)?, |out| emit(out).map(|()| None))
 }
 
-/// Writes a file as [`write()`] does. `emit` returns the nanoseconds of the file's time of modification, which a later change moves. The file has
-/// no others where the file system counts in larger steps.
+/// Writes a file as [`write()`] does, with a modification time whose nanoseconds `emit` returns.
+///
+/// A later change moves that time. If the file system counts in larger steps, the nanoseconds are lost.
 pub fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(since.as_secs(), nanoseconds);
@@ -123,7 +130,7 @@ pub fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result
     write_at(&way, |out| Ok(Some(at(emit(out)?))))
 }
 
-/// Writes at the end of a way. `emit` may return the file's time of modification.
+/// Writes to the end of a way. `emit` may return the file's modification time.
 fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
     if way.is_stream() {
         return stream(way, |out| emit(out).map(drop));
@@ -146,10 +153,10 @@ fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<Sy
     part.put(place)
 }
 
-/// Opens a file whose content the caller has read, or a new one, to add lines to it.
+/// Opens a file whose content the caller has read, or a new file, to append lines to it.
 ///
 /// # Errors
-/// If it cannot be opened, or a link must not be followed ([`write()`]).
+/// If the file cannot be opened, or a link must not be followed ([`write()`]).
 pub fn append(path: &Path) -> io::Result<File> {
     let way = Way::of(path)?;
     let file = way.open()?;
@@ -157,7 +164,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Sees that a file may be written as far as links and its mode tell, before anything is written.
+/// Checks links and mode before anything is written to a file.
 ///
 /// # Errors
 /// If a link must not be followed ([`write()`]), or the file is read-only.
@@ -167,8 +174,9 @@ pub fn may_write(path: &Path) -> io::Result<()> {
     if way.is_stream() { Ok(()) } else { permissions(&way.end).map(drop) }
 }
 
-/// The permissions of a file that is to be replaced, if there is one. That a directory may be changed does not make all files in it
-/// one's own. Another user's file says nothing of who may write the new one.
+/// Returns the permissions of the file that is to be replaced, if it exists and is this user's own.
+///
+/// A writable directory does not make its files one's own. Another user's file does not say who may write the new file.
 fn permissions(place: &Path) -> io::Result<Option<fs::Permissions>> {
     match fs::symlink_metadata(place).map(|metadata| own_permissions(&metadata)) {
         Ok(permissions) if permissions.readonly() => {
@@ -194,32 +202,32 @@ fn own_permissions(metadata: &fs::Metadata) -> fs::Permissions {
     permissions
 }
 
-/// Writes to a pipe or device, without waiting for who reads it to come.
+/// Writes to a pipe or device, without waiting for a reader.
 fn stream(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(way.open()?);
     emit(&mut writer)?;
     writer.flush()
 }
 
-/// The directory of a file.
+/// Directory of a file.
 fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Files that this process is writing.
+/// Temporary files that this process is writing.
 static PARTS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Removes the files that this process has begun and not put into their places: for who ends it without waiting for them.
+/// Removes the temporary files of unfinished writes, for a process that ends without waiting for them.
 pub fn abandon() {
     parts().iter().for_each(|path| drop(fs::remove_file(path)));
 }
 
-/// Those files. Who makes, moves or removes one holds them meanwhile.
+/// Locks the set of temporary files. A thread holds it while it creates, moves or removes one of the files.
 fn parts() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that is being written, removed again unless it is put into its place.
+/// A temporary file, removed when dropped unless it has replaced its target.
 struct Part {
     path: PathBuf,
     file: File,
@@ -227,7 +235,7 @@ struct Part {
 }
 
 impl Part {
-    /// A new file beside `place`, under a name that tells what it is and for which file.
+    /// Creates a file next to `place`, under a name that says what the file is and which file it is for.
     fn beside(place: &Path) -> io::Result<Self> {
         let mut hasher = DefaultHasher::new();
         place.file_name().hash(&mut hasher);
@@ -268,7 +276,8 @@ impl Drop for Part {
     }
 }
 
-/// How a new file is opened. One that takes the place of another is nobody else's to read until it has that one's permissions.
+/// Options for opening a new file. If the file replaces another, only its owner can read it until it gets the other's
+/// permissions.
 fn new_file(replaces: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -280,17 +289,17 @@ fn new_file(replaces: bool) -> OpenOptions {
     options
 }
 
-/// Locks a file that was just made; `false` if another process has taken it for abandoned meanwhile.
+/// Locks a file that was just created; `false` if another process has meanwhile removed it as abandoned.
 fn keeps(file: &File, path: &Path) -> bool {
     match file.try_lock() {
         Ok(()) => is_at(file, path),
         Err(TryLockError::WouldBlock) => false,
-        // Without locks here nobody removes it either.
+        // If there are no locks, other processes cannot remove the file either.
         Err(TryLockError::Error(_)) => true,
     }
 }
 
-/// Removes a file that a process has left behind which is gone: nobody holds its lock.
+/// Removes the file of a process that has ended, which shows in its free lock.
 fn remove_if_abandoned(path: &Path) {
     let Ok(file) = open(path) else { return };
     if file.try_lock().is_ok() && is_at(&file, path) {
@@ -303,18 +312,19 @@ fn is_at(file: &File, path: &Path) -> bool {
     both.is_some_and(|(file, there)| way::is_same(&file, &there))
 }
 
-/// A directory that only one process at a time holds, for changes that begin with what is there. Where the file system has no locks,
-/// nothing is held.
+/// A lock on a directory, held by one process at a time, for changes that depend on the directory's content.
+///
+/// If the file system has no locks, nothing is held.
 pub struct Held {
-    /// Locked until it is closed.
+    /// Locked until the file is closed.
     _directory: Option<File>,
 }
 
 impl Held {
-    /// Holds the directory of what `path` leads to.
+    /// Locks the directory of the file that `path` leads to.
     ///
     /// # Errors
-    /// If it cannot be opened, or another process does not let go of it.
+    /// If the directory cannot be opened, or another process does not release it.
     pub fn beside(path: &Path) -> io::Result<Self> {
         let directory = File::open(directory(&Way::of(path)?.end))?;
         let since = Instant::now();
@@ -331,18 +341,18 @@ impl Held {
     }
 }
 
-/// Makes the directory of a file, if it is not there.
+/// Creates the directory of a file, if it does not exist.
 ///
 /// # Errors
-/// If it cannot be made.
+/// If the directory cannot be created.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(directory(&Way::of(path)?.end))
 }
 
-/// Makes the directory of a file whose content the caller has read, and sees that the file can be written there.
+/// Creates the directory of a file whose content the caller has read, and checks that the file can be written there.
 ///
 /// # Errors
-/// If it cannot.
+/// If the directory cannot be created or the file cannot be written.
 pub fn ready(path: &Path) -> io::Result<()> {
     make_directory(path)?;
     let place = Way::of(path)?.end;
@@ -453,7 +463,7 @@ mod tests {
         write_text(&path, "whole").expect("writable");
         assert!(in_use.path.exists() && !left_path.exists());
         drop(in_use);
-        // Nobody needs the number before it any more.
+        // The number before it is free again.
         fs::write(&left_path, "half").expect("as a killed process leaves it");
         write_text(&path, "whole").expect("writable");
         assert_eq!(names(&folder), ["file"]);

@@ -1,6 +1,6 @@
-//! Tools of all layers: kinds of errors, files that are written whole, sizes in bytes, locks, waiting and cancellation.
+//! Tools of all layers: kinds of errors, atomically written files, sizes in bytes, locks, waiting and cancellation.
 //!
-//! This crate is a part of `anabranch` and no public interface.
+//! This crate is a part of `anabranch`, not a public interface.
 
 pub mod bytes;
 pub mod cancel;

@@ -1,11 +1,11 @@
-//! Text from files, as messages and tables show it.
+//! Text from files, escaped for messages and tables.
 
 use std::fmt::{self, Write};
 
-/// Characters of a name that are shown.
+/// Most characters of a name that are shown.
 const SHOWN: usize = 120;
 
-/// A name from a file, quoted, with everything that a terminal acts on escaped, cut to a readable length.
+/// A quoted name from a file, cut to a readable length. Characters that a terminal acts on are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Name<'a>(pub &'a str);
 
@@ -18,7 +18,8 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// A text that may hold names from files, on one line: line breaks and everything else that a terminal acts on are escaped.
+/// A text that may hold names from files, on one line. Line breaks and other characters that a terminal acts on are
+/// escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Line<T>(pub T);
 
@@ -39,8 +40,9 @@ impl fmt::Write for Escaping<'_, '_> {
     }
 }
 
-/// Whether a terminal acts on a character: control characters, and those that turn the direction of writing, separate lines or have no
-/// width.
+/// Whether a terminal acts on a character.
+///
+/// These are control characters, and characters that turn the direction of writing, separate lines or have no width.
 pub fn acts(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}');
     c.is_control() || turns || c == '\u{feff}'

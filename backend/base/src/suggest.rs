@@ -1,10 +1,12 @@
-//! Names that may have been meant.
+//! Suggestions for misspelt names.
 
-/// How alike names must be for one to be meant by the other (Jaro–Winkler similarity, which minds beginnings most): a letter that is wrong,
-/// missing or too many, or two that changed places, leave more than this of names of three letters and more.
+/// Least similarity of names for a suggestion (Jaro–Winkler, which weighs beginnings most).
+///
+/// In names of three or more letters, one wrong, missing or extra letter, or two swapped letters, leaves a similarity
+/// above this.
 const ALIKE: f64 = 0.7;
 
-/// Words for an error about `name`, which is none of those that are known: which of them it may have been meant to be, if one is like it.
+/// Suffix of an error about the unknown `name`: suggests the most similar known name, if one is similar enough.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let alike = |known: &'a str| (strsim::jaro_winkler(name, known), known);
     let nearest = known.into_iter().map(alike).max_by(|a, b| a.0.total_cmp(&b.0));

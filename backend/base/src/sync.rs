@@ -1,5 +1,7 @@
-//! Primitives with which threads of the executor and of flows synchronise: the standard library's. With `--cfg shuttle` they are a model
-//! checker's, which explores the orders in which threads can go on (`scripts/schedules`).
+//! Synchronisation primitives of the executor's and the flows' threads, from the standard library.
+//!
+//! With `--cfg shuttle`, they are the primitives of a model checker, which explores thread interleavings
+//! (`scripts/schedules`).
 
 #[cfg(shuttle)]
 pub use checked::*;
@@ -31,17 +33,18 @@ mod checked {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Yields if the clock would end the sleep soon. A sleep of seconds counts as one that no clock ends, so that the checker finds the wake-ups
-    /// that are lost.
+    /// Yields if the clock would end the sleep soon.
+    ///
+    /// A sleep of seconds counts as endless, so that the checker finds lost wake-ups.
     pub fn park_timeout(most: Duration) {
         if most < Duration::from_secs(1) { thread::yield_now() } else { park() }
     }
 }
 
-/// Starts a thread that ends within the scope. The standard library's thread has this name.
+/// Starts a thread that ends within the scope. Only the standard library's thread gets the name.
 ///
 /// # Errors
-/// If the system gives no thread.
+/// If the system cannot create a thread.
 pub fn start_scoped<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: String,

@@ -1,26 +1,28 @@
-//! Waiting for another thread: look again and again for a while, then sleep until woken.
+//! Waits for another thread: polls for a while, then sleeps until woken.
 //!
-//! The waiter says that it sleeps and looks once more; the waker changes what is waited for and then looks whether anybody
-//! sleeps. All four accesses are sequentially consistent, so that one of the two sees the other and no wake-up is lost.
-//! `unpark` before `park` counts, and a sleep that ends for another reason only leads to another look.
+//! The waiter announces that it sleeps and then polls once more. The waker changes the awaited state and then checks
+//! whether a thread sleeps. All four accesses are sequentially consistent. At least one of the two threads therefore
+//! sees the other's write, and no wake-up is lost. An `unpark` before `park` counts, and a spurious wake-up only leads
+//! to another poll.
 
 use crate::sync::{AtomicBool, Mutex, Thread, lock, park, park_timeout, thread};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Looks between two looks at the clock, which takes longer than a look at what is waited for.
+/// Polls between two readings of the clock, because reading the clock takes longer than a poll.
 const ROUNDS: u32 = 64;
 
-/// After so long who looks gives the core to any other thread that wants it, between two looks.
+/// Time of polling after which the waiter yields its core to other threads between two polls.
 const ALONE: Duration = Duration::from_micros(50);
 
-/// Waits as short as this are always worth their looks: falling asleep and waking takes longer.
+/// Waits this short are always worth polling: falling asleep and waking up takes longer.
 const SHORT: Duration = Duration::from_micros(10);
 
-/// What a sleeper is to do: how long to sleep at most. `None` to sleep until it is woken.
+/// Longest time to sleep; `None` to sleep until woken.
 pub type Sleep = Option<Duration>;
 
-/// The thread that waits at one place, if one does. It has two cache lines of its own, because processors fetch lines in pairs.
+/// The thread that waits at one place, if any. It has two cache lines of its own, because processors fetch lines in
+/// pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Waiter {
@@ -29,12 +31,13 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// The calling thread is the one that waits here from now on.
+    /// Registers the calling thread as the waiter.
     pub fn enter(&self) {
         *lock(&self.thread) = Some(thread::current());
     }
 
-    /// Wakes the thread if it sleeps; whether it did. To be called after the change that it waits for.
+    /// Wakes the thread if it sleeps, and returns whether it slept. Call this after the change that the thread waits
+    /// for.
     pub fn wake(&self) -> bool {
         let slept = self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst);
         if slept {
@@ -43,8 +46,10 @@ impl Waiter {
         slept
     }
 
-    /// Returns once `ready`, which looks with sequentially consistent loads. Looks again and again for as long as `spin`, then
-    /// sleeps; before each sleep `before` is asked for how long. To be called by the thread that entered.
+    /// Returns once `ready` holds; `ready` must use sequentially consistent loads.
+    ///
+    /// Polls for the time `spin`, then sleeps. Before each sleep, `before` returns for how long. The thread that called
+    /// [`enter`](Self::enter) calls this.
     pub fn wait(&self, spin: Duration, ready: impl Fn() -> bool, mut before: impl FnMut() -> Sleep) {
         if spin_until(spin, &ready) {
             return;
@@ -70,8 +75,10 @@ impl Waiter {
     }
 }
 
-/// Looks for as long as `time`; whether it is `ready`. Less where another thread takes the core meanwhile: looking on would take its time,
-/// and who never sleeps is late when there is something to do.
+/// Polls for at most `time`, and returns whether it is `ready`.
+///
+/// Stops earlier if another thread takes the core meanwhile: polling on would use that thread's time, and a waiter that
+/// never sleeps is descheduled when its work arrives.
 pub fn spin_until(time: Duration, ready: &impl Fn() -> bool) -> bool {
     if ready() {
         return true;
@@ -100,8 +107,9 @@ pub fn spin_until(time: Duration, ready: &impl Fn() -> bool) -> bool {
     }
 }
 
-/// How long to look for something that the plan expects to take `expected`, of at most `bound`: a wait that is long anyway is not
-/// worth more looks than a short one.
+/// Time to poll for an event that the plan expects after `expected`; at most `bound`.
+///
+/// A wait that is long anyway gets the shortest time.
 pub fn spin_for(expected: Duration, bound: Duration) -> Duration {
     let twice = expected.saturating_mul(2);
     if expected > bound { SHORT.min(bound) } else { twice.clamp(SHORT.min(bound), bound) }

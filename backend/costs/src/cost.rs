@@ -1,8 +1,11 @@
 //! Predicted times of a program's nodes on a device, and how far to trust them.
 //!
-//! First what was measured of an equal node; then the law that the device's measured nodes of the same family follow, as far as it
-//! reaches; then what kernels of another version took; then a roofline, times what the device's measured nodes of the same family, or
-//! else of the same op, take of theirs.
+//! Sources in order of preference:
+//! - measured runs of an equal node;
+//! - the law fitted to the device's measured nodes of the same family, within its reach;
+//! - runs of an equal node with kernels of another version;
+//! - a roofline, scaled by the ratio that measured nodes of the same family, or else of the same op, have to their
+//!   rooflines.
 
 use super::history::History;
 use super::law::{Law, Point};
@@ -15,38 +18,38 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-/// Where a predicted time comes from.
+/// Source of a predicted time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CostSource {
-    /// Measured runs of an equal node on this device: their median.
+    /// Median of measured runs of an equal node on this device.
     Measured {
-        /// Samples that it rests on.
+        /// Number of samples.
         samples: u64,
     },
-    /// Runs of an equal node on this device, all of them the first after a start: the least of them.
+    /// Least time of runs of an equal node on this device, all of them first runs after a start.
     Cold {
-        /// Samples that it rests on.
+        /// Number of samples.
         samples: u64,
     },
-    /// The law of the measured nodes of the same family.
+    /// Law fitted to the measured nodes of the same family.
     Fitted {
-        /// Nodes that the law was fitted to.
+        /// Number of nodes to which the law was fitted.
         nodes: usize,
     },
     /// An equal node's time with kernels of another version.
     OtherKernels {
-        /// Their version.
+        /// Version of these kernels.
         version: u32,
     },
-    /// The roofline, times what measured nodes of the same family or op take of theirs.
+    /// Roofline, scaled by the ratio that measured nodes of the same family or op have to their rooflines.
     Scaled {
-        /// Nodes that were compared with their rooflines.
+        /// Number of nodes that were compared with their rooflines.
         nodes: usize,
     },
     /// The node's work over the rates measured by this machine's calibration.
     Roofline,
-    /// The node's work over rates that nobody measured.
+    /// The node's work over assumed rates.
     Assumed,
 }
 
@@ -67,17 +70,16 @@ impl fmt::Display for CostSource {
 /// A predicted time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct NodeCost {
-    /// Seconds.
+    /// Predicted time in seconds.
     pub seconds: f64,
-    /// The factor within which the time lies in nine of ten cases, from `seconds / spread` to `seconds · spread`; `None` where nobody
-    /// knows.
+    /// Factor of a 90 % interval, from `seconds / spread` to `seconds · spread`; `None` if it is unknown.
     pub spread: Option<f64>,
-    /// What the prediction rests on.
+    /// Source of the prediction.
     pub source: CostSource,
 }
 
 impl NodeCost {
-    /// The cost on a device that takes so many times as long.
+    /// Returns the cost on a device that is `times` times slower.
     pub fn times(self, times: f64) -> Self {
         Self { seconds: self.seconds * times, ..self }
     }
@@ -93,18 +95,19 @@ impl fmt::Display for NodeCost {
 }
 
 impl Rates {
-    /// Rates of a small present-day core, for a device that was never calibrated.
+    /// Rates of a small present-day core, for a device without a calibration.
     pub const ASSUMED: Self =
         Self { matmul_flops: 5e10, conv_flops: 3e10, map_flops: 5e9, bandwidth: 1e10, launch: 1e-6 };
 
-    /// The roofline (Williams, Waterman, Patterson 2009): a node takes as long as the slower of its arithmetic and its
-    /// memory traffic, after the launch. Returns seconds. O(1).
+    /// Predicts the seconds of a node by its roofline (Williams, Waterman, Patterson 2009).
+    ///
+    /// The time is the launch plus the longer of the node's arithmetic and its memory traffic. O(1).
     pub fn predict(&self, node: &NodeSpec) -> f64 {
         let work = node.work();
         self.roofline(node.op.name(), work.flops, work.bytes())
     }
 
-    /// The roofline of a node of the op called `op` with so many operations and bytes.
+    /// Roofline time in seconds of a node of the op `op` with this many operations and bytes.
     fn roofline(&self, op: &str, flops: f64, bytes: f64) -> f64 {
         let peak = match op {
             "conv" | "conv_transpose" => self.conv_flops,
@@ -115,7 +118,7 @@ impl Rates {
     }
 }
 
-/// Predicts the nodes of one device. The laws of its families are fitted once, when they are first asked for.
+/// Predicts the nodes of one device. Each family's law is fitted once, at its first use.
 #[derive(Debug)]
 pub struct Predictor<'a> {
     costs: Option<&'a DeviceCosts>,
@@ -123,55 +126,57 @@ pub struct Predictor<'a> {
     laws: Laws,
 }
 
-/// The laws of all devices of a machine as far as they are fitted, by the device's key, the family and the op. Clones share them.
+/// Fitted laws of all devices of a machine, by the device's key, the family and the op. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Laws(Arc<Mutex<BTreeMap<LawKey, Known>>>);
 
 type LawKey = (String, &'static str, &'static str);
 
-/// What the measured nodes of a family tell of others.
+/// Knowledge about a family, from its measured nodes.
 #[derive(Clone, Debug, PartialEq)]
 struct Known {
     law: Option<Law>,
     scale: Option<Scale>,
 }
 
-/// So many nodes do not tell how much others differ: these are taken to lie within …
+/// Fewer nodes than this say little about how much others differ.
 const FEW: usize = 5;
 
-/// … this factor at least, …
+/// Least spread of a scale from fewer than `FEW` nodes.
 const FEW_SPREAD: f64 = 2.0;
 
-/// … and those that more nodes tell of within this.
+/// Least spread of a scale from at least `FEW` nodes.
 const LEAST_SPREAD: f64 = 1.1;
 
-/// What nodes take of their rooflines.
+/// Ratios of measured times to rooflines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Scale {
-    /// The median.
+    /// Median ratio.
     ratio: f64,
-    /// The factor within which nine of ten lie.
+    /// Factor within which 90 % of the ratios lie.
     spread: f64,
     nodes: usize,
 }
 
 impl<'a> Predictor<'a> {
-    /// A predictor from what is known of a device, if anything is.
+    /// Creates a predictor from a device's costs, if any are known.
     pub fn new(costs: Option<&'a DeviceCosts>) -> Self {
         Self { costs, key: "", laws: Laws::default() }
     }
 
-    /// A predictor of the device of this key that shares its laws with others of the same costs.
+    /// Creates a predictor of the device with this key that shares its laws with other predictors of the same costs.
     pub fn sharing(laws: &Laws, costs: Option<&'a DeviceCosts>, key: &'a str) -> Self {
         Self { costs, key, laws: laws.clone() }
     }
 
-    /// The rates measured by calibration.
+    /// Returns the rates measured by calibration.
     pub fn rates(&self) -> Option<Rates> {
         self.costs.and_then(|costs| costs.rates)
     }
 
-    /// The time of a node. O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
+    /// Predicts the time of a node.
+    ///
+    /// O(log nodes), and once for each family O(k³) for its k measured nodes, of which 48 count at most.
     pub fn predict(&self, node: &NodeSpec) -> NodeCost {
         let equal = self.costs.and_then(|costs| costs.nodes.get(&node.key())).map(Arc::as_ref);
         if let Some(cost) = equal
@@ -191,7 +196,8 @@ impl<'a> Predictor<'a> {
         fitted.or_else(|| equal.and_then(of_other_kernels)).unwrap_or_else(|| self.roofline(node, known.scale))
     }
 
-    /// What the nodes of a family, and of its op, that this build's kernels were measured on while warm tell of others.
+    /// Fits the law and the scale of a family to its warm nodes that were measured with this build's kernels. Without
+    /// such nodes, the scale comes from nodes of the same op.
     fn known(&self, family: &Family, op: &str) -> Known {
         let nodes = || self.costs.into_iter().flat_map(|costs| costs.nodes.values()).map(Arc::as_ref);
         let seconds = |node: &NodeCosts| Some(node.versions.get(&anabranch_kernels::VERSION)?.median()? * 1e-9);
@@ -213,7 +219,7 @@ impl<'a> Predictor<'a> {
         match scale {
             Some(Scale { ratio, spread, nodes }) => NodeCost {
                 seconds: seconds * ratio,
-                // One node does not say how much others differ.
+                // A single node does not show how much others differ.
                 spread: (nodes > 1).then_some(spread),
                 source: CostSource::Scaled { nodes },
             },
@@ -245,7 +251,7 @@ fn measured(history: &History) -> Option<NodeCost> {
     Some(NodeCost { seconds: estimate.nanoseconds * 1e-9, spread: Some(estimate.spread), source })
 }
 
-/// The newest kernels' time, without confidence: what it says of this build's kernels is not known.
+/// Time of the newest other kernels, without a spread: its relation to this build's kernels is unknown.
 fn of_other_kernels(node: &NodeCosts) -> Option<NodeCost> {
     let (version, history) = node.versions.last_key_value()?;
     let seconds = history.estimate()?.nanoseconds * 1e-9;
@@ -281,7 +287,7 @@ mod tests {
 
     #[test]
     fn the_roofline_is_the_slower_of_arithmetic_and_traffic() {
-        // 12 MFLOP against 440 KB.
+        // The node has 12 MFLOP and 440 KB.
         assert_eq!(RATES.predict(&matmul()), 0.5 + 1.0);
         assert_eq!(RATES.predict(&relu(1_000_000)), 0.5 + 1.0);
     }
@@ -307,7 +313,7 @@ mod tests {
     fn unseen_sizes_follow_their_familys_law_as_far_as_it_reaches() {
         let mut costs = MachineCosts::default();
         for elements in [1000, 2000, 4000, 8000, 16_000] {
-            // One sample would not say how much runs differ.
+            // A single sample would not show how much runs differ.
             (0..6).for_each(|_| record(&mut costs, &relu(elements), 1e-6 + elements as f64 * 1e-9, false));
         }
         for elements in [3000, 64_000] {
@@ -316,7 +322,7 @@ mod tests {
             assert!((near.seconds / (1e-6 + elements as f64 * 1e-9) - 1.0).abs() < 0.1, "{near:?}");
             assert!(near.spread.is_some_and(|spread| spread < 1.5), "{near:?}");
         }
-        // Farther out, the roofline is lowered to what the family reaches of it.
+        // Beyond the law's reach, the roofline is scaled by the family's ratio.
         let outside = predict(&costs, "cpu", &relu(640_000));
         assert_eq!(outside.source, CostSource::Scaled { nodes: 5 });
         assert!(outside.seconds > 320e-6 && outside.seconds < 1280e-6, "{outside:?}");

@@ -1,109 +1,113 @@
-//! What is known of one measured time: a bounded list of recent samples, and sums over those that count.
+//! History of one measured time: a bounded list of recent samples, and sums over the samples that count.
 //!
-//! Predictions rest on the median of the recent samples, so that a spike changes nothing. When the newest samples agree with each
-//! other and not with the older ones, the machine has changed, and the older ones fade. What was measured right after a start,
-//! with cold caches and kernels that were compiled on the way, is kept apart and predicts only where nothing else is known.
+//! Predictions use the median of the recent samples, so that outliers do not change them. If the newest samples agree
+//! with each other and differ from the older samples, the machine has changed, and the older samples fade. Samples from
+//! right after a start include cold caches and the compilation of kernels. They are kept apart and predict only if
+//! there are no other samples.
 
 use super::robust::{mad, median};
 use serde::{Deserialize, Serialize};
 
-/// Nanoseconds of a time at most, 300 years: sums of times, and of their squares, stay finite.
+/// Longest time in nanoseconds, 300 years: sums of times, and of their squares, stay finite.
 pub(crate) const MOST_NANOSECONDS: f64 = 1e19;
 
-/// Samples kept at most.
+/// Most samples that are kept.
 pub const RECENT: usize = 16;
 
-/// So many of the newest samples must agree on a change.
+/// Number of the newest samples that must agree on a change.
 const NEWEST: usize = 3;
 
-/// A change is one of more than this part of the older median …
+/// A change must exceed this share of the older median …
 const DRIFT_SHARE: f64 = 0.1;
 
-/// … and of more than so many standard deviations, estimated from the older samples.
+/// … and this many standard deviations, estimated from the older samples.
 const DRIFT_DEVIATIONS: f64 = 4.0;
 
-/// The standard deviation of normally distributed samples over their median absolute deviation.
+/// Standard deviation of normally distributed samples over their median absolute deviation.
 const SIGMA_OF_MAD: f64 = 1.4826;
 
-/// Nine of ten normally distributed samples lie within so many standard deviations.
+/// 90 % of normally distributed samples lie within this many standard deviations.
 const NINE_OF_TEN: f64 = 1.645;
 
-/// Runs of a machine at rest differ by this part at least from one minute to the next.
+/// Least relative difference between runs of an idle machine from one minute to the next.
 const LEAST_SCATTER: f64 = 0.05;
 
-/// The standard error of a median over that of a mean, for normally distributed samples.
+/// Standard error of a median over that of a mean, for normally distributed samples.
 const MEDIAN_OVER_MEAN: f64 = 1.2533;
 
 /// Two-sided 95 % quantiles of Student's distribution, for 1 to 15 degrees of freedom.
 const STUDENT: [f64; RECENT - 1] =
     [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131];
 
-/// By this factor at most the usual run is taken to be disturbed: more is a wild sample.
+/// Largest factor by which the usual run counts as disturbed; beyond it the least sample is an outlier.
 const MOST_DISTURBED: f64 = 2.0;
 
 /// One measured time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The time. Only positive, finite ones are taken.
+    /// The time in nanoseconds. Only positive, finite times are accepted.
     pub nanoseconds: f64,
-    /// Whether it is from the first run after a start.
+    /// Whether the sample is from the first run after a start.
     pub cold: bool,
-    /// When it was taken, in seconds since 1970.
+    /// Time of the measurement, in seconds since 1970.
     pub at: u64,
 }
 
 /// The history of one measured time, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
-    /// Warm samples since the last change.
+    /// Number of warm samples since the last change.
     pub count: u64,
-    /// Their mean.
+    /// Mean of these samples.
     pub mean: f64,
-    /// Their population variance, in square nanoseconds.
+    /// Population variance of these samples, in square nanoseconds.
     pub variance: f64,
-    /// The least of all warm ones, of those before the last change as well.
+    /// Least of all warm samples, including those before the last change.
     pub min: f64,
-    /// When the last sample was taken, in seconds since 1970.
+    /// Time of the last sample, in seconds since 1970.
     pub measured_at: u64,
-    /// The last warm samples, the newest last; at most [`RECENT`]. Fewer than `count` where only sums were handed down.
+    /// The last warm samples, the newest last; at most [`RECENT`]. They are fewer than `count` if only sums were
+    /// imported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recent: Vec<f64>,
-    /// Samples taken right after a start.
+    /// Samples from right after a start.
     #[serde(default, skip_serializing_if = "Cold::is_empty")]
     pub cold: Cold,
-    /// Samples that no longer count, because the time has changed.
+    /// Number of samples that no longer count, because the time has changed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub faded: u64,
 }
 
-/// What was measured right after starts.
+/// Samples from right after starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cold {
-    /// How often.
+    /// Number of samples.
     pub count: u64,
-    /// The mean, in nanoseconds.
+    /// Their mean, in nanoseconds.
     pub mean: f64,
-    /// The least, in nanoseconds.
+    /// Their minimum, in nanoseconds.
     pub min: f64,
 }
 
 /// A time that a history predicts.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Nanoseconds.
+    /// Predicted time in nanoseconds.
     pub nanoseconds: f64,
-    /// Half the width of its 95 % confidence interval, relative to it; 1 where one sample says nothing of that.
+    /// Half-width of its 95 % confidence interval, relative to it; 1 for a single sample, which has no interval.
     pub half_width: f64,
-    /// The factor within which nine of ten other runs lie.
+    /// Factor within which 90 % of other runs lie.
     pub spread: f64,
-    /// Samples that it rests on.
+    /// Number of samples used.
     pub samples: u64,
     /// Whether all of them are cold.
     pub cold: bool,
 }
 
 impl History {
-    /// Adds a sample; whether it was taken. Zero, negative, infinite and NaN are no times. O([`RECENT`] log [`RECENT`]).
+    /// Adds a sample, and returns whether it was accepted.
+    ///
+    /// Zero, negative, infinite and NaN times are rejected. O([`RECENT`] log [`RECENT`]).
     pub fn add(&mut self, sample: Sample) -> bool {
         let time = sample.nanoseconds;
         if !(time.is_finite() && time > 0.0) {
@@ -125,7 +129,7 @@ impl History {
         true
     }
 
-    /// The median of the recent samples; else the mean that was handed down; else the least of the cold ones.
+    /// Returns the median of the recent samples; else the imported mean; else the least cold sample.
     pub fn estimate(&self) -> Option<Estimate> {
         if let Some(nanoseconds) = self.median() {
             let samples = self.recent.len() as u64;
@@ -143,21 +147,25 @@ impl History {
         (count > 0).then_some(Estimate { nanoseconds: min, half_width: 1.0, spread: 2.0, samples: count, cold: true })
     }
 
-    /// The time that the rest of the machine did not add to: the lower quartile of the recent samples, or a cold one that was shorter. For
-    /// copies and submissions, some of which take hundreds of times as long.
+    /// Returns the time without disturbance by the rest of the machine: the lower quartile of the recent samples, or a
+    /// shorter cold sample.
+    ///
+    /// Copies and submissions use it, because some of them take hundreds of times longer than usual.
     pub fn undisturbed(&self) -> Option<Estimate> {
         let mut sorted = self.recent.clone();
         sorted.sort_by(f64::total_cmp);
         self.at_most(sorted.get(sorted.len().saturating_sub(1) / 4).copied())
     }
 
-    /// The least of all samples. For what every run takes beside its work: runs that are short enough for that to count have few nodes,
-    /// inputs and outputs, and longer ones only add to it, which is no change of the machine.
+    /// Returns the least of all samples, for the overhead of runs.
+    ///
+    /// Only short runs show the overhead; they have few nodes, inputs and outputs. Longer runs add to it, which is not
+    /// a change of the machine.
     pub fn least(&self) -> Option<Estimate> {
         self.at_most((self.count > 0).then_some(self.min))
     }
 
-    /// The estimate with this time, or that of a cold sample that was shorter, in its place.
+    /// Returns the estimate with this time in place of its own, or with the least cold sample if that is shorter.
     fn at_most(&self, time: Option<f64>) -> Option<Estimate> {
         let usual = self.estimate()?;
         let cold = if self.cold.count > 0 { self.cold.min } else { f64::INFINITY };
@@ -166,22 +174,22 @@ impl History {
         Some(Estimate { nanoseconds, spread: usual.spread * disturbed, ..usual })
     }
 
-    /// Whether nothing was ever measured.
+    /// Whether there are no samples.
     pub fn is_empty(&self) -> bool {
         self.count == 0 && self.cold.count == 0
     }
 
-    /// The median of the recent samples.
+    /// Returns the median of the recent samples.
     pub fn median(&self) -> Option<f64> {
         median(&self.recent)
     }
 
-    /// The standard deviation of the samples that count, in nanoseconds.
+    /// Returns the standard deviation of the samples that count, in nanoseconds.
     pub fn deviation(&self) -> f64 {
         self.variance.max(0.0).sqrt()
     }
 
-    /// Whether this can be the history of a time.
+    /// Whether the values can be the history of a time.
     pub fn is_sane(&self) -> bool {
         let time = |value: f64| (0.0..=MOST_NANOSECONDS).contains(&value);
         let sums = [self.mean, self.variance.sqrt(), self.min, self.cold.mean, self.cold.min];
@@ -195,9 +203,10 @@ impl History {
             && self.recent.iter().all(|recent| time(*recent) && *recent > 0.0)
     }
 
-    /// Adds what another history of the same time holds; of the recent samples those of the one measured last stay.
+    /// Adds the samples of another history of the same time. The recent samples of the history measured last come last,
+    /// and stay.
     pub fn merge(&mut self, other: &Self) {
-        // The same once more tells nothing new.
+        // An equal history is the same samples once more.
         if self == other {
             return;
         }
@@ -222,7 +231,7 @@ impl History {
         self.cold.merge(&other.cold);
     }
 
-    /// Adds a time to the sums alone.
+    /// Adds a time to the sums only.
     pub(super) fn sum(&mut self, time: f64) {
         self.min = if self.count == 0 { time } else { self.min.min(time) };
         self.count = self.count.saturating_add(1);
@@ -231,14 +240,14 @@ impl History {
         self.variance += (before * (time - self.mean) - self.variance) / self.count as f64;
     }
 
-    /// Whether the newest samples all lie on one side of the older ones' median, and far from it.
+    /// Whether the newest samples all lie on one side of the older samples' median, and far from it.
     fn has_drifted(&self) -> bool {
         let Some((older, newest)) = self.recent.split_last_chunk::<NEWEST>() else { return false };
         let (Some(before), Some(after), Some(spread)) = (median(older), median(newest), mad(older)) else {
             return false;
         };
         let one_side = newest.iter().all(|time| *time > before) || newest.iter().all(|time| *time < before);
-        // The spread of one or two samples says nothing.
+        // One or two samples have no meaningful spread.
         let spread = if older.len() < NEWEST { before } else { spread };
         let far = (DRIFT_SHARE * before).max(DRIFT_DEVIATIONS * SIGMA_OF_MAD * spread);
         one_side && (after - before).abs() > far
@@ -338,12 +347,12 @@ mod tests {
         let noisy = of(&[400.0, 100.0, 6.6e6, 101.0, 7e6, 102.0, 104.0, 900.0]);
         assert_eq!(both(&noisy), [Some(101.0), Some(100.0)]);
         assert_eq!(both(&of(&[400.0, 100.0, 6.6e6])), [Some(100.0); 2]);
-        // The only warm sample is wild, and shows it by the cold one.
+        // The only warm sample is an outlier, as the cold sample shows.
         let mut wild = of(&[6.6e6]);
         wild.add(Sample { cold: true, ..warm(3e3) });
         assert_eq!(both(&wild), [Some(3e3); 2]);
         assert!(wild.least().is_some_and(|estimate| estimate.spread <= 4.0));
-        // The least is remembered longer than the recent samples.
+        // The least sample is remembered longer than the recent samples.
         let mut longer = of(&[90.0]);
         (0..20).for_each(|_| assert!(longer.add(warm(95.0))));
         assert_eq!(both(&longer), [Some(95.0), Some(90.0)]);
@@ -360,7 +369,7 @@ mod tests {
         assert_eq!(history.estimate().map(|e| (e.nanoseconds, e.samples)), Some((200.0, 3)));
         assert_eq!((history.count, history.faded), (3, 6));
         assert!((history.mean - 200.0).abs() < 1e-9 && history.is_sane());
-        // What runs take beside their work is told by the shortest of them.
+        // The shortest runs show the overhead of runs.
         assert_eq!(history.least().map(|e| e.nanoseconds), Some(98.0));
     }
 

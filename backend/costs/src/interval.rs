@@ -1,18 +1,22 @@
-//! Between which times a run lies, from how far each of its nodes' costs is to be trusted.
+//! Prediction interval of a run's time, from the spreads of its nodes' costs.
 
 use std::collections::BTreeMap;
 
-/// The factor within which lie, in nine of ten cases, all costs of a program together that were not measured of its own nodes: what the machine does meanwhile, and what
-/// it did while the others were measured. Chosen on thirteen small networks, each predicted by several calibrations.
+/// Factor of a 90 % interval for all costs together that were not measured on a program's own nodes.
+///
+/// It covers the state of the machine now and during the measurements of the other nodes. Chosen on thirteen small
+/// networks, each predicted by several calibrations.
 const TOGETHER: f64 = 1.25;
 
-/// Between which times, in seconds, a run that is predicted to take `makespan` lies in nine of ten cases. `costs` are those of all that
-/// takes time: what it shares its errors with, such as the device and a node's family
-/// ([`NodeSpec::family`](anabranch_kernels::op::NodeSpec::family)); seconds; and the factor within which these lie
-/// ([`NodeCost::spread`](super::NodeCost::spread)). `foreign` of the seconds were not measured of such nodes themselves.
+/// Returns the 90 % prediction interval, in seconds, of a run with the predicted time `makespan`.
 ///
-/// What is of one group are taken to be too slow or too fast together, groups independently of each other: the deviations of a group add
-/// up, those of groups by their squares. `None` if of something nobody knows how far to trust its cost. O(n log n).
+/// Each entry of `costs` has three parts: a group that shares its errors, such as the device and a node's family
+/// ([`NodeSpec::family`](anabranch_kernels::op::NodeSpec::family)); seconds; and the spread of these seconds
+/// ([`NodeCost::spread`](super::NodeCost::spread)). `foreign` is the number of seconds that were not measured on the
+/// program's own nodes.
+///
+/// Costs of one group err together, so that their deviations add up. Groups err independently, so that the squares of
+/// their deviations add up. Returns `None` if a spread is unknown. O(n log n).
 pub fn interval<G: Ord>(
     makespan: f64,
     costs: impl IntoIterator<Item = (G, f64, Option<f64>)>,
@@ -31,7 +35,7 @@ pub fn interval<G: Ord>(
         let each = groups.values().chain([&together]).map(|sums| sums[side] * sums[side]);
         each.sum::<f64>().sqrt() / f64::max(all, 1e-12)
     };
-    // As a sum of deviations the least time might be none.
+    // Subtracting the sum of deviations could leave no time at all.
     let least = (1.0 - joined(0)).max(1.0 / (1.0 + joined(1)));
     Some((makespan * least, makespan * (1.0 + joined(1))))
 }
@@ -41,7 +45,7 @@ mod tests {
     use super::*;
     #[test]
     fn errors_add_up_within_a_group_and_by_squares_between_groups() {
-        // Two of a group, each 1 s too many or 0.5 too few; two alone.
+        // Two nodes of one group, each predicted 0.5 s too long or 1 s too short; then two nodes of different groups.
         let together = interval(4.0, [("conv", 1.0, Some(2.0)), ("conv", 1.0, Some(2.0))], 0.0);
         assert_eq!(together, Some((2.0, 8.0)));
         let (low, high) = interval(2.0, [("conv", 1.0, Some(2.0)), ("map", 1.0, Some(2.0))], 0.0).expect("known");
@@ -50,7 +54,7 @@ mod tests {
 
     #[test]
     fn what_follows_from_other_nodes_errs_together() {
-        // Half of 4 s is 0.4 s too many, or 0.5 s too few.
+        // Half of 4 s is predicted 0.4 s too long, or 0.5 s too short.
         let (low, high) = interval(4.0, [("conv", 2.0, Some(1.0)), ("map", 2.0, Some(1.0))], 2.0).expect("known");
         assert!((low - 3.6).abs() < 1e-12 && (high - 4.5).abs() < 1e-12, "{low} to {high}");
     }

@@ -1,64 +1,70 @@
-//! The law of a family: a device's seconds for each of the family's amounts, fitted to the nodes that were measured, and what these
-//! deviate from it.
+//! The law of a family: a device's time as a linear function of the family's amounts, fitted to measured nodes, and
+//! their deviations from it.
 //!
-//! `t = c₀ + Σ cᵢ·aᵢ`, all c ≥ 0, by least squares of `ln t` (Gauss–Newton, each step a non-negative least-squares problem), so that
-//! errors are relative and as great above as below; what lies far off counts less (Huber 1964). Deviations of nodes with like amounts
-//! are alike: see [`Residuals`].
+//! `t = c₀ + Σ cᵢ·aᵢ`, all c ≥ 0, is fitted by least squares of `ln t` (Gauss–Newton, each step a non-negative
+//! least-squares problem). Errors are therefore relative, and symmetric above and below. Outliers weigh less (Huber
+//! 1964). Nodes with similar amounts have similar deviations: see [`Residuals`].
 
 use super::residuals::Residuals;
 
-/// Nodes that a law needs at least.
+/// Fewest nodes for a law.
 const FEWEST: usize = 5;
 
-/// Nodes that a law is fitted to at most: what is done with the residuals takes their cube.
+/// Most nodes to which a law is fitted: the residuals take time cubic in their number.
 const MOST: usize = 48;
 
-/// How far beyond the measured amounts a law speaks.
+/// Largest factor beyond the measured amounts to which a law extends.
 const REACH: f64 = 16.0;
 
-/// Logarithmic errors greater than this count less, and none more than three times this.
+/// Greater logarithmic errors weigh less, and none counts more than three times this.
 const FAR: f64 = 0.5;
 
-/// Steps of the fit: each is a problem of a few unknowns.
+/// Steps of the fit. Each step is a problem of a few unknowns.
 const STEPS: usize = 25;
 
-/// What the square of a coefficient weighs beside the equations that it stands in, so that amounts which always come together share
-/// the time.
+/// Weight of a coefficient's square, relative to the equations that contain the coefficient. Amounts that always occur
+/// together thus share the time.
 const RIDGE: f64 = 1e-6;
 
-/// Rounds in which each unknown is set to its best value, the others being fixed.
+/// Rounds of coordinate descent. Each round sets every unknown to its best value while the others are fixed.
 const ROUNDS: usize = 100;
 
-/// By which factor, as a logarithm, a node in a network differs from an equal one elsewhere: its neighbours leave other things in the
-/// caches. Without this, intervals held 88 and 97 of 100 nodes of seven networks that nothing was fitted to, in two runs.
+/// Factor, as a logarithm, by which a node's time in a network differs from an equal node's time elsewhere, because its
+/// neighbours leave other data in the caches.
+///
+/// Without this, intervals held 88 and 97 of 100 nodes of seven networks that nothing was fitted to, in two runs.
 const CONTEXT: f64 = 0.1;
 
-/// How many seconds a node's time depends on what ran before it: behind nodes of other kinds its code must come from a farther cache and its branches
-/// are not predicted yet. Small products, copies and normalisations take about half of that longer or shorter.
+/// Seconds by which a node's time depends on the node before it.
+///
+/// After a node of another kind, its code comes from a slower cache and its branches are not predicted yet. Small
+/// products, copies and normalisations vary by about half of this.
 const COLD_CODE: f64 = 0.25e-6;
 
-/// The least time that is predicted, in seconds.
+/// Shortest predicted time, in seconds.
 const SHORTEST: f64 = 1e-9;
 
-/// A node that was measured: its family's amounts, and seconds.
+/// A measured node: its family's amounts, and its seconds.
 pub(super) type Point = (Vec<f64>, f64);
 
 /// A fitted law.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Law {
-    /// Seconds at the start, then for each amount.
+    /// Constant seconds, then seconds per unit of each amount.
     coefficients: Vec<f64>,
-    /// The greatest of each amount.
+    /// Greatest measured value of each amount.
     most: Vec<f64>,
     residuals: Residuals,
-    /// By which factor, as a logarithm, runs of one node differ.
+    /// Factor, as a logarithm, by which runs of one node differ.
     scatter: f64,
-    /// Nodes that it was fitted to.
+    /// Number of nodes to which the law was fitted.
     pub(super) points: usize,
 }
 
 impl Law {
-    /// The law of these points, each of which differs from run to run by the factor e^`scatter`; `None` if they are too few. O(p³) for p ≤ 48 points; of more, an even choice.
+    /// Fits a law to these points, which differ from run to run by the factor e^`scatter`; `None` if they are too few.
+    ///
+    /// O(p³) for p ≤ 48 points; from more points, 48 are chosen evenly.
     pub(super) fn of(mut points: Vec<Point>, scatter: f64) -> Option<Self> {
         points.retain(|(amounts, seconds)| {
             *seconds > 0.0 && amounts.iter().all(|amount| amount.is_finite() && *amount >= 0.0)
@@ -80,7 +86,7 @@ impl Law {
         Some(Self { coefficients, most, residuals, scatter, points: fitted })
     }
 
-    /// Seconds, and the factor within which the time lies in nine of ten cases, if the law reaches so far.
+    /// Returns the seconds and the factor of a 90 % interval, if the law extends to these amounts.
     pub(super) fn predict(&self, amounts: &[f64]) -> Option<(f64, f64)> {
         let reached =
             amounts.len() == self.most.len() && amounts.iter().zip(&self.most).all(|(a, most)| *a <= REACH * most);
@@ -104,9 +110,9 @@ fn greatest(points: &[Point]) -> Vec<f64> {
     most
 }
 
-/// The coefficients, of which none is negative.
+/// Fits the coefficients, none of which is negative.
 fn fit(points: &[Point], most: &[f64]) -> Vec<f64> {
-    // In parts of the greatest time and of the greatest amounts, so that the ridge weighs all alike.
+    // Time and amounts are scaled by their maxima, so that the ridge weighs all coefficients equally.
     let scale = |amounts: &[f64]| -> Vec<f64> {
         let parts = amounts.iter().zip(most).map(|(amount, most)| if *most > 0.0 { amount / most } else { 0.0 });
         std::iter::once(1.0).chain(parts).collect()
@@ -149,7 +155,8 @@ impl Normal {
         }
     }
 
-    /// The solution without negative unknowns, from a guess: coordinate descent, which cannot cycle as the problem is convex.
+    /// Solves for non-negative unknowns, from an initial guess, by coordinate descent. The problem is convex, so that
+    /// the descent cannot cycle.
     fn solve(&self, mut unknowns: Vec<f64>) -> Vec<f64> {
         for _ in 0..ROUNDS {
             for i in 0..unknowns.len() {
@@ -167,7 +174,7 @@ impl Normal {
 mod tests {
     use super::*;
 
-    /// Nodes of 1 µs, 1 ns an operation and 4 ns a row, of many shapes.
+    /// Nodes of 1 µs plus 1 ns per operation and 4 ns per row, of many shapes.
     fn sound() -> Vec<Point> {
         let sizes = [(1, 1), (2, 1), (8, 5), (30, 3), (100, 90), (300, 10), (1000, 20), (5000, 2000), (20_000, 100)];
         let seconds = |a: f64, b: f64| 1e-6 + a * 1e-9 + b * 4e-9;
@@ -203,7 +210,7 @@ mod tests {
 
     #[test]
     fn what_the_amounts_do_not_tell_is_told_by_nodes_alike() {
-        // Twice as slow as the law from 1000 rows on.
+        // From 1000 rows on, nodes are twice as slow as the law.
         let point = |(a, b): (f64, f64)| (vec![a, b], (1e-6 + a * 1e-9) * if b > 1000.0 { 2.0 } else { 1.0 });
         let grid = (0..6).flat_map(|i| (0..6).map(move |j| (4f64.powi(i) * 1e3, 4f64.powi(j) * 40.0)));
         let law = Law::of(grid.map(point).collect(), 0.0).expect("a law");

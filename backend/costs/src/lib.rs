@@ -1,4 +1,4 @@
-//! What runs cost: histories of measured times, the store that keeps them, and the model that predicts from them.
+//! Costs of runs: histories of measured times, the store that keeps them, and the model that predicts from them.
 
 mod cost;
 mod exchange;

@@ -1,4 +1,4 @@
-//! How long transfers over one directed link take, by their size.
+//! Time of transfers over one directed link, by size.
 
 use super::history::{History, Sample};
 use super::machine::{MOST_SECONDS, is_rate};
@@ -6,75 +6,78 @@ use anabranch_placement::cost::TransferCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The factor within which transfers are taken to lie of which none was measured.
+/// Spread of transfers over a link without measurements.
 const UNKNOWN_SPREAD: f64 = 2.0;
 
-/// Sizes of which samples are kept for one link at most.
+/// Most sizes for which one link keeps samples.
 const SIZES: usize = 64;
 
-/// A directed link: what calibration made of it, `latency + bytes / rate`, and what transfers of certain sizes were measured to
-/// take.
+/// A directed link: its calibrated time `latency + bytes / rate`, and measured times of transfers by size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkCosts {
     /// Seconds before the first byte.
     pub latency: f64,
     /// Bytes per second.
     pub rate: f64,
-    /// Times of transfers by their bytes.
+    /// Times of transfers, by bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sizes: BTreeMap<u64, History>,
-    /// Times of transfers in chunks by their bytes, into a node that does hardly anything.
+    /// Times of transfers in chunks, by bytes, into a node with almost no work.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub streamed: BTreeMap<u64, History>,
-    /// Between CPU devices: by how much longer a node takes for being the first of its device to read so many bytes that the other has
-    /// just made, which come line by line out of the other's cache.
+    /// Between CPU devices: extra time of a node that is the first of its device to read bytes just written by the
+    /// other device, by bytes.
+    ///
+    /// The lines come from the other device's cache.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reads: BTreeMap<u64, History>,
 }
 
 impl LinkCosts {
-    /// A link of which no transfer was measured.
+    /// Creates a link without measured transfers.
     pub fn affine(latency: f64, rate: f64) -> Self {
         Self { latency, rate, sizes: BTreeMap::new(), streamed: BTreeMap::new(), reads: BTreeMap::new() }
     }
 
-    /// The affine law: seconds before the first byte, and bytes per second.
+    /// Returns the affine law: seconds before the first byte, and bytes per second.
     pub(super) fn law(&self) -> (f64, f64) {
         (self.latency, self.rate)
     }
 
-    /// Adds the measured time of a transfer; whether it was taken.
+    /// Adds the measured time of a transfer, and returns whether it was accepted.
     pub fn record(&mut self, bytes: u64, sample: Sample) -> bool {
         record(&mut self.sizes, bytes, sample)
     }
 
-    /// The same of a transfer in chunks.
+    /// Adds the measured time of a transfer in chunks, and returns whether it was accepted.
     pub fn record_streamed(&mut self, bytes: u64, sample: Sample) -> bool {
         record(&mut self.streamed, bytes, sample)
     }
 
-    /// The same of what a node takes longer for reading out of another device's cache.
+    /// Adds the extra time of a node that reads from another device's cache, and returns whether it was accepted.
     pub fn record_read(&mut self, bytes: u64, sample: Sample) -> bool {
         record(&mut self.reads, bytes, sample)
     }
 
-    /// The time by size: through the measured sizes where there are any, parallel to the affine law outside them. O(sizes).
+    /// Returns the time by size: through the measured sizes if there are any, parallel to the affine law outside them.
+    /// O(sizes).
     pub fn curve(&self) -> TransferCurve {
         self.through(&self.sizes)
     }
 
-    /// The time of a transfer in chunks; where none was measured, that of a whole one.
+    /// Returns the time of a transfer in chunks, or that of a whole transfer if none in chunks was measured.
     pub fn streamed_curve(&self) -> TransferCurve {
         self.through(if self.streamed.is_empty() { &self.sizes } else { &self.streamed })
     }
 
-    /// What a node takes longer that reads first what the other device has just made: nothing where that was not measured, and no more for
-    /// what is larger than all that was, for it is in no cache any more.
+    /// Returns the extra time of a node that is the first to read data of another device; 0 without measurements.
+    ///
+    /// Larger data than measured costs no more, because it is no longer in a cache.
     pub fn read_curve(&self) -> TransferCurve {
         TransferCurve::through(std::iter::once((0, 0.0)).chain(points(&self.reads)), 0.0, f64::INFINITY)
     }
 
-    /// The factor within which nine of ten transfers of so many bytes lie: that of the nearest size that was measured.
+    /// Returns the factor within which 90 % of transfers of `bytes` bytes lie, as measured at the nearest size.
     pub fn spread(&self, bytes: u64) -> f64 {
         let nearest = self.sizes.iter().min_by_key(|(size, _)| size.abs_diff(bytes));
         nearest.and_then(|(_, history)| history.undisturbed()).map_or(UNKNOWN_SPREAD, |estimate| estimate.spread)
@@ -84,7 +87,7 @@ impl LinkCosts {
         TransferCurve::through(points(sizes), self.latency, self.rate)
     }
 
-    /// Whether these can be the figures of a link; its sizes have to be looked at each.
+    /// Whether latency and rate are plausible. Callers check the sizes one by one.
     pub(super) fn is_sane(&self) -> bool {
         (0.0..=MOST_SECONDS).contains(&self.latency) && is_rate(self.rate)
     }
@@ -103,7 +106,7 @@ impl LinkCosts {
     }
 }
 
-/// Bytes and seconds of what was measured.
+/// Bytes and seconds of the measured transfers.
 fn points(sizes: &BTreeMap<u64, History>) -> impl Iterator<Item = (u64, f64)> {
     let point = |(bytes, history): (&u64, &History)| Some((*bytes, history.undisturbed()?.nanoseconds * 1e-9));
     sizes.iter().filter_map(point)
@@ -119,7 +122,7 @@ fn record(sizes: &mut BTreeMap<u64, History>, bytes: u64, sample: Sample) -> boo
     sizes.entry(bytes).or_default().add(sample)
 }
 
-/// Forgets the size that was not measured for longest.
+/// Drops the size with the oldest last measurement.
 fn forget_stalest(sizes: &mut BTreeMap<u64, History>) {
     let stalest = sizes.iter().min_by_key(|(_, history)| history.measured_at).map(|(bytes, _)| *bytes);
     stalest.map(|bytes| sizes.remove(&bytes));

@@ -1,4 +1,4 @@
-//! What one machine was measured to do: its devices, its links, and its runs as a whole.
+//! Measured costs of one machine: its devices, its links, and its runs as a whole.
 
 use super::history::{History, MOST_NANOSECONDS, RECENT, Sample};
 use super::link::LinkCosts;
@@ -9,49 +9,49 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// How keys of runs end.
+/// Suffix of the keys of runs.
 const THREADS: &str = " threads beside the caller's";
 
-/// Versions of the kernels whose measurements are kept for one node at most; the oldest goes first.
+/// Most versions of the kernels with measurements of one node; the oldest is dropped first.
 const VERSIONS: usize = 3;
 
 /// Measured costs of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineCosts {
-    /// By device key.
+    /// Costs of devices, by device key.
     #[serde(default)]
     pub devices: BTreeMap<String, DeviceCosts>,
-    /// By the keys of both ends, `from -> to`.
+    /// Costs of links, by the keys of both ends, `from -> to`.
     #[serde(default)]
     pub links: BTreeMap<String, LinkCosts>,
-    /// What runs take beside their nodes and transfers, by the number of threads that take part (see [`Self::run_key`]).
+    /// Overhead of runs beyond their nodes and transfers, by the number of threads (see [`Self::run_key`]).
     #[serde(default)]
     pub runs: BTreeMap<String, RunCosts>,
-    /// How many times as long a device takes while another is at work, by the keys of both, `device beside other`.
+    /// Slowdown of a device while another device works, by the keys of both, `device beside other`.
     #[serde(default)]
     pub slowdowns: BTreeMap<String, Slowdown>,
-    /// The steps of a full calibration that are done, with the version of the kernels that they measured.
+    /// Finished steps of a full calibration, with the version of the measured kernels.
     #[serde(default)]
     pub calibrated: BTreeMap<String, u32>,
 }
 
-/// What one device was measured to do.
+/// Measured costs of one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCosts {
     /// Peak rates, if the device was calibrated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
-    /// Times of nodes by [`NodeSpec::key`].
+    /// Times of nodes, by [`NodeSpec::key`].
     #[serde(default)]
-    /// Shared between copies of a store, which have many of them.
+    /// Copies of a store share them, because there are many.
     pub nodes: BTreeMap<String, Arc<NodeCosts>>,
-    /// Of a GPU: the host's time to encode a node.
+    /// For GPUs: the host's time to encode a node.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub encode: History,
-    /// Of a GPU: from the submission to an idle device until that begins.
+    /// For GPUs: time from the submission until an idle device starts.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub dispatch: History,
-    /// Of a CPU: what a MiB of constants takes longer to come from beyond its cores' own caches.
+    /// For CPUs: extra time per MiB of constants that come from outside the cores' own caches.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub far: History,
 }
@@ -65,13 +65,13 @@ pub struct Rates {
     pub conv_flops: f64,
     /// Floating-point operations per second of a long element-wise expression.
     pub map_flops: f64,
-    /// Bytes per second read and written by an element-wise node on tensors larger than the caches.
+    /// Bytes read and written per second by an element-wise node on tensors larger than the caches.
     pub bandwidth: f64,
-    /// Seconds that the smallest node takes.
+    /// Seconds of the smallest node.
     pub launch: f64,
 }
 
-/// What one node was measured to take on one device.
+/// Measured costs of one node on one device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeCosts {
     /// The op's name.
@@ -83,38 +83,40 @@ pub struct NodeCosts {
     /// Bytes read and written.
     #[serde(default)]
     pub bytes: f64,
-    /// The family's name ([`NodeSpec::family`]); empty in a store of an older version, until the node is measured again.
+    /// Name of the family ([`NodeSpec::family`]); empty in a store of an older version, until the node is measured
+    /// again.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub family: String,
-    /// The family's amounts.
+    /// Amounts of the family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub amounts: Vec<f64>,
-    /// By the version of the kernels ([`anabranch_kernels::VERSION`]) that were measured.
-    /// A map has room for several, and a node nearly always one.
+    /// Histories by the version of the measured kernels ([`anabranch_kernels::VERSION`]).
+    ///
+    /// Boxed, because a map node reserves space for several histories but nearly always holds one.
     pub versions: BTreeMap<u32, Box<History>>,
 }
 
-/// What a run takes beside its nodes and transfers, in nanoseconds.
+/// Overhead of a run beyond its nodes and transfers, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunCosts {
-    /// From the call until the calling thread turns to its first step.
+    /// Time from the call until the calling thread starts its first step.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub start: History,
-    /// From the call until another thread does.
+    /// Time from the call until another thread starts its first step.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub join: History,
-    /// From the end of the last node or transfer until the caller has the outputs.
+    /// Time from the end of the last node or transfer until the caller has the outputs.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub finish: History,
-    /// From the arrival of a transfer until a CPU device that waits for it goes on.
+    /// Time from the arrival of a transfer until the waiting CPU device continues.
     #[serde(default, skip_serializing_if = "History::is_empty")]
     pub wake: History,
 }
 
-/// How many times as long a device takes while another is at work: the last ratios that runs showed.
+/// Slowdown of a device while another device works: the last ratios measured in runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
-    /// The newest last; at most [`RECENT`].
+    /// Ratios, the newest last; at most [`RECENT`].
     pub recent: Vec<f64>,
 }
 
@@ -125,10 +127,10 @@ impl RunCosts {
 }
 
 impl Slowdown {
-    /// The most that is believed: more than that is another cause.
+    /// Largest plausible ratio: greater ratios have another cause.
     const MOST: f64 = 8.0;
 
-    /// Adds a ratio; one that is no number is ignored, and one outside 1 to 8 is taken for the nearest of these.
+    /// Adds a ratio. A ratio outside 1 to 8 is clamped; infinite and NaN ratios are ignored.
     pub fn add(&mut self, ratio: f64) {
         if ratio.is_finite() {
             if self.recent.len() >= RECENT {
@@ -138,7 +140,7 @@ impl Slowdown {
         }
     }
 
-    /// The median; 1 where nothing is known.
+    /// Returns the median; 1 without measurements.
     pub fn ratio(&self) -> f64 {
         median(&self.recent).unwrap_or(1.0)
     }
@@ -149,45 +151,46 @@ impl Slowdown {
 }
 
 impl MachineCosts {
-    /// Whether nothing is known.
+    /// Whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The key of a directed link.
+    /// Returns the key of a directed link.
     pub fn link_key(from: &str, to: &str) -> String {
         format!("{from} -> {to}")
     }
 
-    /// The key of what runs cost in which so many threads take part beside the calling one.
+    /// Returns the key of runs with this many threads besides the calling thread.
     pub fn run_key(threads: usize) -> String {
         format!("{threads}{THREADS}")
     }
 
-    /// What runs cost in which so many threads take part beside the calling one; where none such was measured, those of the nearest number
-    /// of threads.
+    /// Returns the overhead of runs with this many threads besides the calling thread, or with the nearest measured
+    /// number of threads.
     pub fn run(&self, threads: usize) -> Option<&RunCosts> {
         let known = self.runs.iter().filter_map(|(key, run)| Some((key.strip_suffix(THREADS)?.parse().ok()?, run)));
         known.min_by_key(|(count, _): &(usize, _)| count.abs_diff(threads)).map(|(_, run)| run)
     }
 
-    /// How many times as long the device of this key takes while the other is at work.
+    /// Returns the slowdown of the device with this key while the other device works.
     pub fn slowdown(&self, device: &str, other: &str) -> f64 {
         self.slowdowns.get(&Self::slowdown_key(device, other)).map_or(1.0, Slowdown::ratio)
     }
 
-    /// Seconds that a byte of constants takes longer on the device of this key where its own cache does not hold it; 0 where nobody knows.
+    /// Returns the extra seconds per byte of constants outside the device's own cache; 0 if it was not measured.
     pub fn far(&self, device: &str) -> f64 {
         let far = self.devices.get(device).and_then(|costs| costs.far.undisturbed());
         far.map_or(0.0, |estimate| estimate.nanoseconds * 1e-9 / f64::from(1 << 20))
     }
 
-    /// The key of a slowdown.
+    /// Returns the key of a slowdown.
     pub fn slowdown_key(device: &str, other: &str) -> String {
         format!("{device} beside {other}")
     }
 
-    /// Adds a measured time of a node on the device of this key, taken with kernels of this build; whether it was taken.
+    /// Adds a measured time of a node on the device with this key, with this build's kernels. Returns whether it was
+    /// accepted.
     pub fn record(&mut self, device: &str, node: &NodeSpec, sample: Sample) -> bool {
         if !(sample.nanoseconds.is_finite() && sample.nanoseconds > 0.0) {
             return false;
@@ -197,7 +200,7 @@ impl MachineCosts {
             None => &mut self.devices.entry(device.to_owned()).or_default().nodes,
         };
         let costs = Arc::make_mut(nodes.entry(node.key()).or_default());
-        // Other kernels may have had another law.
+        // Kernels of another version may have had another law.
         if costs.family.is_empty() || !costs.versions.contains_key(&anabranch_kernels::VERSION) {
             let (work, Family { name, amounts }) = (node.work(), node.family());
             (costs.op, costs.flops, costs.bytes) = (node.op.name().to_owned(), work.flops, work.bytes());
@@ -206,12 +209,12 @@ impl MachineCosts {
         costs.current_mut().add(sample)
     }
 
-    /// What a node took on a device with kernels of this build.
+    /// Returns the history of a node on a device with this build's kernels.
     pub fn node(&self, device: &str, node: &str) -> Option<&History> {
         self.devices.get(device)?.nodes.get(node)?.versions.get(&anabranch_kernels::VERSION).map(Box::as_ref)
     }
 
-    /// Drops what cannot be times or rates; how much that was.
+    /// Drops implausible times and rates. Returns the number of dropped entries.
     pub(super) fn clean(&mut self) -> usize {
         let mut dropped = 0;
         let mut keep = |good: bool| {
@@ -221,7 +224,7 @@ impl MachineCosts {
         for costs in self.devices.values_mut() {
             for node in costs.nodes.values_mut().map(Arc::make_mut) {
                 node.versions.retain(|_, history| keep(history.is_sane()));
-                // Work that is none only loses the node's place among its likes.
+                // Implausible work only excludes the node from its family.
                 if !(node.flops.is_finite() && node.bytes.is_finite() && node.flops >= 0.0 && node.bytes >= 0.0) {
                     (node.flops, node.bytes) = (0.0, 0.0);
                 }
@@ -245,7 +248,7 @@ impl MachineCosts {
         dropped
     }
 
-    /// The rates and what constants take, and nothing else: which devices were calibrated.
+    /// Returns the rates and the extra time of constants only, which show the devices that were calibrated.
     pub fn rates_only(&self) -> Self {
         let rates = |(key, costs): (&String, &DeviceCosts)| {
             (key.clone(), DeviceCosts { rates: costs.rates, far: costs.far.clone(), ..DeviceCosts::default() })
@@ -253,7 +256,7 @@ impl MachineCosts {
         Self { devices: self.devices.iter().map(rates).collect(), ..Self::default() }
     }
 
-    /// Adds what another store knows of the same machine. Rates and affine links that are known already stay.
+    /// Adds another store's knowledge of the same machine. Known rates and affine links stay.
     pub fn merge(&mut self, other: &Self) {
         for (key, theirs) in &other.devices {
             let ours = self.devices.entry(key.clone()).or_default();
@@ -286,14 +289,14 @@ impl MachineCosts {
         }
         for (key, theirs) in &other.slowdowns {
             let ours = self.slowdowns.entry(key.clone()).or_default();
-            // The same once more tells nothing new.
+            // Equal ratios are the same measurements once more.
             if ours != theirs {
                 theirs.recent.iter().for_each(|ratio| ours.add(*ratio));
             }
         }
     }
 
-    /// Takes the rates that `new` has, and its affine links that are others than they were `before`.
+    /// Takes the rates of `new`, and its affine links if they differ from `before`.
     pub(super) fn recalibrate(&mut self, new: &Self, before: Option<&Self>) {
         for (key, theirs) in &new.devices {
             if let Some(ours) = self.devices.get_mut(key) {
@@ -310,7 +313,7 @@ impl MachineCosts {
 }
 
 impl NodeCosts {
-    /// The history under this build's kernels, made if need be.
+    /// Returns the history under this build's kernels, and creates it if necessary.
     fn current_mut(&mut self) -> &mut History {
         if !self.versions.contains_key(&anabranch_kernels::VERSION) && self.versions.len() >= VERSIONS {
             self.versions.pop_first();
@@ -318,7 +321,7 @@ impl NodeCosts {
         self.versions.entry(anabranch_kernels::VERSION).or_default()
     }
 
-    /// The newest kernels that were measured, by whose laws the amounts are.
+    /// Returns the newest measured version, which determines the amounts.
     fn newest(&self) -> Option<u32> {
         self.versions.last_key_value().map(|(version, _)| *version)
     }
@@ -337,16 +340,16 @@ impl NodeCosts {
     }
 }
 
-/// Seconds of a time at most: sums of times stay finite.
+/// Longest time in seconds: sums of times stay finite.
 pub const MOST_SECONDS: f64 = 1e-9 * MOST_NANOSECONDS;
 
-/// Whether a figure can be a number of bytes or operations per second. What takes the least rate still takes a finite time.
+/// Whether a value can be bytes or operations per second. Even work at the least rate takes a finite time.
 pub fn is_rate(rate: f64) -> bool {
     (1e-9..=1e30).contains(&rate)
 }
 
 impl Rates {
-    /// Whether the figures can be rates.
+    /// Whether the values can be rates.
     pub fn is_sane(&self) -> bool {
         let rates = [self.matmul_flops, self.conv_flops, self.map_flops, self.bandwidth];
         rates.into_iter().all(is_rate) && (0.0..=MOST_SECONDS).contains(&self.launch)
@@ -367,7 +370,7 @@ mod tests {
             let run = costs.runs.entry(MachineCosts::run_key(threads)).or_default();
             assert!(run.start.add(Sample { nanoseconds: start, cold: false, at: 0 }));
         }
-        // Of a store that an older version has made.
+        // A key from a store of an older version.
         costs.runs.insert("2 CPUs, 0 GPUs, 0 links".into(), RunCosts::default());
         for (threads, start) in [(0, 300.0), (1, 5e3), (2, 5e3), (3, 2e4), (9, 2e4)] {
             assert_eq!(costs.run(threads).map(|run| run.start.min), Some(start), "{threads}");
@@ -384,7 +387,7 @@ mod tests {
         let sample = Sample { nanoseconds: 9.0, cold: false, at: 0 };
         let mut new = MachineCosts::default();
         assert!(new.record("cpu", &spec, sample));
-        // As kernels of an older version had it.
+        // A node as measured with kernels of an older version.
         let mut old = new.clone();
         let node = old.devices.get_mut("cpu").and_then(|costs| costs.nodes.get_mut(&spec.key())).expect("recorded");
         let node = Arc::make_mut(node);

@@ -1,53 +1,55 @@
-//! What measured nodes deviate from their law, and what others therefore will.
+//! Deviations of measured nodes from their law, and predicted deviations of other nodes.
 //!
-//! Simple kriging (Krige 1951; Rasmussen & Williams 2006, chapter 2): deviations are a random field over the logarithms of the
-//! amounts, nodes that lie near to each other deviate alike, and far from all of them nothing is known. How far nearness reaches, and
-//! how much each node deviates by itself, is chosen by how likely each node is by the others (chapter 5.4.2). From the same
-//! comparison follows how wide an interval must be that holds nine of ten nodes.
+//! Simple kriging (Krige 1951; Rasmussen & Williams 2006, chapter 2): deviations are a random field over the logarithms
+//! of the amounts. Similar nodes deviate similarly; far from all measured nodes, nothing is known. The range of
+//! similarity, and the noise of each node, are chosen by leave-one-out likelihood (chapter 5.4.2). The width of 90 %
+//! intervals follows from the same comparison.
 
 use super::robust::nine_of_ten;
 
-/// Distances over which deviations are alike: in how many natural logarithms amounts differ. At the first, no two nodes are.
+/// Ranges of similarity, as differences of the amounts' natural logarithms. At the first, no two nodes are similar.
 const LENGTHS: [f64; 5] = [1e-3, 0.7, 1.5, 3.0, 6.0];
 
-/// What a distance must gain over the first in likelihood (twice its logarithm) to be believed: the two parameters that it takes
-/// (Akaike 1974), so that few nodes are not taken for a pattern.
+/// Gain in likelihood (twice its logarithm) that a range must have over the first to be used. It pays for two more
+/// parameters (Akaike 1974), so that a few nodes do not pass for a pattern.
 const GAIN: f64 = 4.0;
 
-/// Variance of what nodes deviate by themselves, over that of what they have in common.
+/// Variance of the nodes' noise, over that of their common deviation.
 const NOISES: [f64; 3] = [0.05, 0.3, 1.5];
 
-/// The least half-width, of a logarithm: a machine that is measured twice differs by as much.
+/// Least half-width, a logarithm: two measurements of one machine differ by this much.
 const LEAST: f64 = 0.05;
 
-/// A law that was fitted to fewer nodes than this many times its coefficients passes near them whatever they are: then the half-width
-/// is at least …
+/// A law passes near its nodes, right or wrong, if they are fewer than this many times its coefficients. The half-width
+/// is then at least `UNKNOWN`.
 const FREEDOM: usize = 2;
 
-/// … a factor of 2.
+/// Least half-width of a law with so few nodes: a factor of 2, as a logarithm.
 const UNKNOWN: f64 = 0.7;
 
-/// The greatest half-width.
+/// Greatest half-width.
 const MOST: f64 = 3.0;
 
-/// Deviations at measured places.
+/// Deviations at measured positions.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Residuals {
-    /// The least positive of each amount: none is a step below that.
+    /// Least positive value of each amount; zero counts as one logarithmic step below it.
     least: Vec<f64>,
     places: Vec<Vec<f64>>,
     length: f64,
     noise: f64,
-    /// Inverse of the correlations, and its product with the deviations.
+    /// Inverse of the correlation matrix, and its product with the deviations.
     inverse: Vec<Vec<f64>>,
     weights: Vec<f64>,
-    /// The half-width of an interval where nothing is near, over its share of the variance.
+    /// Half-width of an interval far from all positions, relative to its share of the variance.
     width: f64,
 }
 
 impl Residuals {
-    /// The deviations (logarithms) of nodes of these amounts, from a law with `free` coefficients that was fitted to the same. `None` if
-    /// numbers run out. O(n³).
+    /// Fits the deviations (logarithms) of nodes with these amounts from a law with `free` coefficients, fitted to the
+    /// same nodes.
+    ///
+    /// Returns `None` if the numbers overflow. O(n³).
     pub(super) fn of(amounts: Vec<Vec<f64>>, deviations: Vec<f64>, free: usize) -> Option<Self> {
         let least = least(&amounts);
         let places: Vec<Vec<f64>> = amounts.iter().map(|amounts| place(amounts, &least)).collect();
@@ -61,7 +63,7 @@ impl Residuals {
             unlikely.is_finite().then_some((unlikely, found))
         });
         let (_, mut best) = judged.min_by(|a, b| a.0.total_cmp(&b.0))?;
-        // The law has bent towards each node that was left out here.
+        // The law was fitted to each left-out node as well, so that the errors are too small.
         let count = deviations.len();
         best.width *= (count as f64 / count.saturating_sub(free).max(1) as f64).sqrt();
         if count < FREEDOM * free {
@@ -70,7 +72,7 @@ impl Residuals {
         Some(best)
     }
 
-    /// The deviation of a node, and the half-width of the interval around it that holds nine of ten: both logarithms. O(n²).
+    /// Returns the predicted deviation of a node, and the half-width of its 90 % interval; both are logarithms. O(n²).
     pub(super) fn at(&self, amounts: &[f64]) -> (f64, f64) {
         let here = place(amounts, &self.least);
         let near: Vec<f64> = self.places.iter().map(|place| correlation(place, &here, self.length)).collect();
@@ -81,7 +83,8 @@ impl Residuals {
     }
 }
 
-/// How unlikely the deviations are, each given all others, and the half-width for a variance of 1 that holds nine of ten.
+/// Returns the negative log-likelihood (twice) of the deviations, each given all others, and the half-width of a 90 %
+/// interval for a variance of 1.
 fn left_out(inverse: &[Vec<f64>], weights: &[f64]) -> (f64, f64) {
     let count = weights.len() as f64;
     let variances = || inverse.iter().enumerate().map(|(i, row)| 1.0 / row[i]);
@@ -122,7 +125,8 @@ fn product(matrix: &[Vec<f64>], vector: &[f64]) -> Vec<f64> {
     matrix.iter().map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum()).collect()
 }
 
-/// The inverse of a positive definite matrix by Gauss and Jordan, which needs no pivots; `None` if it is not one.
+/// Inverse of a positive definite matrix by Gauss–Jordan elimination without pivoting; `None` if the matrix is not
+/// positive definite.
 fn inverse(mut matrix: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     for k in 0..matrix.len() {
         let pivot = matrix[k][k];
@@ -167,7 +171,7 @@ mod tests {
 
     #[test]
     fn nine_of_ten_lie_within_the_interval() {
-        // Deviations without any pattern, of a fixed sequence.
+        // Deviations without a pattern, from a fixed sequence.
         let wild = |i: usize| ((i * 7919 + 13) % 101) as f64 / 101.0 - 0.5;
         let amounts = |i: usize| vec![1.0 + (i * 31 % 97) as f64, 1.0 + (i * 57 % 89) as f64];
         let residuals = Residuals::of((0..40).map(amounts).collect(), (0..40).map(wild).collect(), 2).expect("sound");

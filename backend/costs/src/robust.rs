@@ -1,6 +1,6 @@
-//! Statistics that a few wild samples do not move.
+//! Statistics that are robust to a few outliers.
 
-/// The median: the mean of the two middle values of an even number. `None` of nothing. O(n log n).
+/// Median; the mean of the two middle values if their number is even. `None` if there are no values. O(n log n).
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -8,7 +8,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some(lower + (upper - lower) / 2.0)
 }
 
-/// The median absolute deviation from the median.
+/// Median absolute deviation from the median.
 pub(crate) fn mad(values: &[f64]) -> Option<f64> {
     let middle = median(values)?;
     median(&values.iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
@@ -17,9 +17,12 @@ pub(crate) fn mad(values: &[f64]) -> Option<f64> {
 /// Two-sided 90 % quantiles of Student's distribution, for 1 to 7 degrees of freedom.
 const STUDENT: [f64; 7] = [6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895];
 
-/// Within how much of their centre one more value lies in nine of ten cases, from how far these lie off: as many of them as that does, for
-/// of n and one more each is as likely to lie farthest off. Fewer than nine cannot say it so: even the farthest of six holds only six of
-/// seven. With their root mean square Student's distribution does, unless one lies farther off than that. `None` of nothing. O(n log n).
+/// Half-width of a 90 % prediction interval around the centre, from the deviations `off` of past samples.
+///
+/// With 9 or more samples, this is the order statistic of rank ⌈0.9 (n + 1)⌉, which assumes no distribution. With 2 to
+/// 8, even the largest deviation would hold less than 90 %. The result is then the quantile of Student's distribution
+/// times the root mean square deviation, or the largest deviation if that is greater. Returns `None` if `off` is empty.
+/// O(n log n).
 pub(crate) fn nine_of_ten(off: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = off.iter().map(|off| off.abs()).collect();
     sorted.sort_by(f64::total_cmp);
@@ -39,7 +42,7 @@ mod tests {
     #[test]
     fn nine_of_ten_are_held_however_few_tell() {
         let mut state = 12_345u64;
-        // Normally distributed, nearly: the sum of twelve uniform numbers.
+        // Nearly normally distributed: the sum of twelve uniform numbers.
         let mut normal = || {
             let mut uniform = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

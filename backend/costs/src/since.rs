@@ -1,4 +1,5 @@
-//! What was added to costs since they were read: that alone is added to what other processes have written meanwhile.
+//! Additions to costs since they were read: only these are merged into costs that other processes have written
+//! meanwhile.
 
 use super::history::{Cold, History};
 use super::link::LinkCosts;
@@ -6,9 +7,9 @@ use super::machine::{DeviceCosts, MachineCosts, NodeCosts, RunCosts, Slowdown};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Something that is only ever added to.
+/// Data that only grows.
 pub(super) trait Since: Sized {
-    /// What was added since it was `before`, if anything was.
+    /// Returns the additions since the state `before`, if there are any.
     fn since(&self, before: &Self) -> Option<Self>;
 }
 
@@ -40,8 +41,8 @@ impl<T: Since> Since for Arc<T> {
 }
 
 impl Since for History {
-    /// The samples that were added. Of those that are no longer among the recent ones only the number is known: they are taken to be like
-    /// these.
+    /// Returns the added samples. Added samples that are no longer among the recent ones are only counted, and assumed
+    /// to be like the recent ones.
     fn since(&self, before: &Self) -> Option<Self> {
         let all = |history: &Self| history.count.saturating_add(history.faded);
         let added = all(self).saturating_sub(all(before));
@@ -56,7 +57,8 @@ impl Since for History {
         if new.count > 0 {
             new.count = added.min(self.count).max(new.count);
             new.faded = added - new.count;
-            // It may be of a sample that is no longer known: the least of both histories all the same.
+            // The minimum may come from a sample that is no longer known, but it is the minimum of both histories in
+            // any case.
             new.min = new.min.min(self.min);
         }
         Some(new)
@@ -73,7 +75,7 @@ impl Since for Cold {
 }
 
 impl Since for LinkCosts {
-    /// With the affine law, whether or not it has changed.
+    /// Includes the affine law, whether or not it has changed.
     fn since(&self, before: &Self) -> Option<Self> {
         let added = |now: &BTreeMap<u64, History>, before| now.since(before).unwrap_or_default();
         let new = Self {
@@ -119,7 +121,7 @@ impl Since for RunCosts {
 }
 
 impl Since for Slowdown {
-    /// The ratios that were added.
+    /// Returns the added ratios.
     fn since(&self, before: &Self) -> Option<Self> {
         let old = (0..=self.recent.len()).rev().find(|old| before.recent.ends_with(&self.recent[..*old]))?;
         (old < self.recent.len()).then(|| Self { recent: self.recent[old..].to_vec() })

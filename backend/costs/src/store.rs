@@ -1,9 +1,9 @@
-//! The cost store: what nodes, transfers and runs were measured to cost, machine by machine.
+//! The cost store: measured costs of nodes, transfers and runs, machine by machine.
 //!
-//! One JSON file, by default `anabranch/costs.json` under the XDG data directory. Reading changes nothing on the disk. A file that is no
-//! cost store is refused, wherever it is named, and never overwritten; an entry that makes no sense is dropped and counted, and the file
-//! as it was is kept beside the one that is written next. Several processes may add to one file: each adds what it has learnt to what is
-//! there when it writes.
+//! One JSON file, by default `anabranch/costs.json` under the XDG data directory. Reading changes nothing on the disk.
+//! A file that is not a cost store is rejected and never overwritten, wherever its name comes from. Invalid entries are
+//! dropped and counted, and the next write keeps the former file next to the new one. Several processes may add to one
+//! file: each write adds what its process has learnt to the file's present content.
 
 use super::link::LinkCosts;
 use super::machine::{DeviceCosts, MachineCosts};
@@ -17,48 +17,48 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Bytes that a file may have.
+/// Largest size of a file in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// The version of the file format that this build writes.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Measured costs by machine. Only those of the machine that [`CostStore::settle`] names are predicted from.
+/// Measured costs by machine. Predictions use only the machine that [`CostStore::settle`] names.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CostStore {
     /// Format of the file.
     version: u32,
-    /// By fingerprint.
+    /// Costs by the machine's fingerprint.
     machines: Machines,
-    /// Fingerprint of the machine that this is.
+    /// Fingerprint of this machine.
     #[serde(skip)]
     here: String,
-    /// What is in the file as far as this store knows.
+    /// Content of the file, as far as this store knows.
     #[serde(skip)]
     saved: Machines,
-    /// The file that this is in, if there is one.
+    /// Path of the store's file, if it has one.
     #[serde(skip)]
     place: Option<PathBuf>,
 }
 
 type Machines = BTreeMap<String, MachineCosts>;
 
-/// Why a cost store could not be read or written.
+/// Reason that a cost store could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
 pub struct StoreError(String);
 
-/// A store as loaded, and what had to be said about the file.
+/// A loaded store, with warnings about its file.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// What could be used.
+    /// Usable part of the file.
     pub store: CostStore,
-    /// One line each: entries that were dropped.
+    /// Warnings of one line each about dropped entries.
     pub warnings: Vec<String>,
 }
 
 impl CostStore {
-    /// The default file: `$XDG_DATA_HOME/anabranch/costs.json`, or below `~/.local/share`.
+    /// Returns the default file: `$XDG_DATA_HOME/anabranch/costs.json`, or below `~/.local/share`.
     ///
     /// # Errors
     /// If the environment names neither directory.
@@ -69,10 +69,10 @@ impl CostStore {
         Ok(data.ok_or_else(|| StoreError(nowhere.into()))?.join("anabranch/costs.json"))
     }
 
-    /// Reads a store. A missing file is an empty store.
+    /// Loads a store. A missing file is an empty store.
     ///
     /// # Errors
-    /// If the file cannot be read or is no cost store of this format; it stays as it is.
+    /// If the file cannot be read or is not a cost store of this format; it stays unchanged.
     pub fn load(path: &Path) -> Result<Loaded, StoreError> {
         let Some((mut store, dropped)) = Self::there(path)? else { return Ok(Loaded::default()) };
         store.saved.clone_from(&store.machines);
@@ -86,7 +86,7 @@ impl CostStore {
         Ok(Loaded { store, warnings: warnings.into_iter().collect() })
     }
 
-    /// What is in a file, and how many entries of it made no sense.
+    /// Reads the store of a file, and the number of its invalid entries.
     fn there(path: &Path) -> Result<Option<(Self, usize)>, StoreError> {
         match files::read(path, MOST_BYTES) {
             Ok(text) => Ok(Some(Self::parse(&text).map_err(|problem| no_store(path, &problem))?)),
@@ -95,29 +95,32 @@ impl CostStore {
         }
     }
 
-    /// Makes the file's directory if need be, and sees that the store can be written: to know before anything is measured.
+    /// Creates the file's directory if necessary, and checks that the store can be written, before anything is
+    /// measured.
     ///
     /// # Errors
-    /// If it cannot.
+    /// If the directory cannot be created or the file cannot be written.
     pub fn ready(path: &Path) -> Result<(), StoreError> {
         files::ready(path).map_err(|error| refused(path, error))
     }
 
-    /// Adds what was learnt since the store was loaded or saved last to what the file holds now, in one step: no reader ever sees half,
-    /// and what other processes have added meanwhile stays, and is known here afterwards. To a file that this store was neither loaded from
-    /// nor saved to last, all of it is added. A session saves its costs by `Session::save_costs`.
+    /// Adds everything learnt since the last load or save to the file's present content, in one step.
     ///
-    /// What was forgotten since ([`Self::forget`]) is not sure to leave the file: it comes back where another process has written
+    /// Readers never see half a file. Additions of other processes stay in the file, and this store knows them
+    /// afterwards. If this store was neither loaded from the file nor last saved to it, the whole store is added. A
+    /// session saves its costs by `Session::save_costs`.
+    ///
+    /// Forgotten costs ([`Self::forget`]) may stay in the file: they come back if another process has written
     /// meanwhile. [`Self::replace`] leaves nothing.
     ///
     /// # Errors
-    /// If the file is no cost store any more or cannot be written; what there was is then still whole, and to save again adds nothing
-    /// twice.
+    /// If the file is no longer a cost store or cannot be written. The old content is then still whole, and a later
+    /// save adds nothing twice.
     pub fn save(&mut self, path: &Path) -> Result<(), StoreError> {
         self.write(path, true)
     }
 
-    /// Writes the store in the place of what the file holds.
+    /// Replaces the file's content by this store.
     ///
     /// # Errors
     /// As [`Self::save`].
@@ -144,7 +147,8 @@ impl CostStore {
         Ok(())
     }
 
-    /// Adds what is new to what is in the file at `place`, and knows from then on what is there, whether or not it is written.
+    /// Merges new measurements into the content of the file at `place`. From then on the store knows that content,
+    /// whether or not it is written.
     fn add_to(&mut self, there: Machines, place: Option<PathBuf>) {
         if place != self.place {
             self.saved.clear();
@@ -157,13 +161,13 @@ impl CostStore {
         (self.saved, self.place) = (there, place);
     }
 
-    /// Adds what `later`, which `earlier` has become since this was made of it, has learnt meanwhile.
+    /// Adds the measurements that `later` made after its copy `earlier`, from which this store was made, too.
     pub fn catch_up(&mut self, earlier: &Self, later: &Self) {
         let new = later.machines.since(&earlier.machines).unwrap_or_default();
         self.add(&new, &earlier.machines);
     }
 
-    /// Adds what is new since `before`.
+    /// Adds the additions since `before`.
     fn add(&mut self, new: &Machines, before: &Machines) {
         for (fingerprint, costs) in new {
             let machine = self.machines.entry(fingerprint.clone()).or_default();
@@ -172,9 +176,10 @@ impl CostStore {
         }
     }
 
-    /// Says which machine this is: from now on the costs of this fingerprint are predicted from and added to. What was measured on
-    /// a machine that has no name is taken for this one's: its devices are still told apart by their keys. Returns what a person
-    /// should know.
+    /// Names this machine: predictions and new measurements use the costs of this fingerprint from now on.
+    ///
+    /// Measurements of a machine without a name are assigned to this machine; its devices are still distinguished by
+    /// their keys. Returns notes for the user.
     pub fn settle(&mut self, fingerprint: &str) -> Vec<String> {
         let mut notes = Vec::new();
         self.here = fingerprint.to_owned();
@@ -194,39 +199,40 @@ impl CostStore {
         notes
     }
 
-    /// The fingerprint of the machine that this is; empty until [`CostStore::settle`].
+    /// Returns the fingerprint of this machine; empty until [`CostStore::settle`].
     pub fn fingerprint(&self) -> &str {
         &self.here
     }
 
-    /// The costs of the machine that this is.
+    /// Returns the costs of this machine.
     pub fn here(&self) -> &MachineCosts {
         static NOTHING: LazyLock<MachineCosts> = LazyLock::new(MachineCosts::default);
         self.machines.get(&self.here).unwrap_or(&NOTHING)
     }
 
-    /// The costs of the machine that this is, to be added to.
+    /// Returns the costs of this machine, to add to them.
     pub fn here_mut(&mut self) -> &mut MachineCosts {
         self.machines.entry(self.here.clone()).or_default()
     }
 
-    /// The costs of any machine, to be added to.
+    /// Returns the costs of any machine, to add to them.
     pub(super) fn machine_mut(&mut self, fingerprint: &str) -> &mut MachineCosts {
         self.machines.entry(fingerprint.to_owned()).or_default()
     }
 
-    /// All machines' costs by fingerprint.
+    /// Iterates over all machines' costs with their fingerprints.
     pub fn machines(&self) -> impl Iterator<Item = (&str, &MachineCosts)> {
         self.machines.iter().map(|(fingerprint, costs)| (fingerprint.as_str(), costs))
     }
 
-    /// The fingerprints of the machines that this is not.
+    /// Iterates over the fingerprints of other machines.
     pub fn others(&self) -> impl Iterator<Item = &str> {
         self.machines.keys().map(String::as_str).filter(|fingerprint| *fingerprint != self.here)
     }
 
-    /// Forgets all measured nodes, transfers and runs, on all machines; with `all` also what was calibrated. Returns how many nodes
-    /// that were.
+    /// Drops all measured nodes, transfers and runs, on all machines; with `all` also calibrations.
+    ///
+    /// Returns the number of dropped nodes.
     pub fn forget(&mut self, all: bool) -> usize {
         let devices = || self.machines.values().flat_map(|machine| machine.devices.values());
         let forgotten = devices().map(|device| device.nodes.len()).sum();
@@ -247,14 +253,14 @@ impl CostStore {
         forgotten
     }
 
-    /// Adds what another store knows, machine by machine.
+    /// Adds another store's knowledge, machine by machine.
     pub fn merge(&mut self, other: &Self) {
         for (fingerprint, costs) in &other.machines {
             self.machines.entry(fingerprint.clone()).or_default().merge(costs);
         }
     }
 
-    /// The store as the file's text.
+    /// Returns the text of the store's file.
     pub(super) fn to_json(&self) -> io::Result<Vec<u8>> {
         let known = self.machines.iter().filter(|(_, costs)| !costs.is_empty());
         let machines = known.map(|(fingerprint, costs)| (fingerprint.clone(), costs.clone())).collect();
@@ -264,7 +270,8 @@ impl CostStore {
         Ok(text)
     }
 
-    /// Reads the file's text: the store, and how many entries made no sense. The error says why it is none.
+    /// Parses a file's text. Returns the store and the number of invalid entries; the error says why the text is not a
+    /// store.
     pub(super) fn parse(text: &[u8]) -> Result<(Self, usize), String> {
         #[derive(Deserialize)]
         struct Head {
@@ -281,7 +288,7 @@ impl CostStore {
 }
 
 impl PartialEq for CostStore {
-    /// Whether they know the same, wherever it is kept.
+    /// Whether both hold the same costs. The files of the stores do not matter.
     fn eq(&self, other: &Self) -> bool {
         (self.version, &self.here, &self.machines) == (other.version, &other.here, &other.machines)
     }
@@ -298,7 +305,7 @@ fn refused(path: &Path, error: io::Error) -> StoreError {
     StoreError(format!("cost store {}: {error}; name another file", path.display()))
 }
 
-/// Copies a file to the first name `path.dropped-N` that is free.
+/// Copies a file to the first free name `path.dropped-N`.
 fn keep_aside(path: &Path) -> io::Result<()> {
     let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -317,7 +324,7 @@ mod tests {
     use crate::{History, LinkCosts, NodeCosts, Sample};
     use std::sync::Arc;
 
-    /// A store of machine `m` with three samples of a node and a link.
+    /// A store of the machine `m` with three samples of a node and a link.
     fn filled() -> CostStore {
         let mut store = CostStore { version: FORMAT_VERSION, ..CostStore::default() };
         store.settle("m");
@@ -409,7 +416,7 @@ mod tests {
     #[test]
     fn several_processes_with_one_store_lose_nothing() {
         let (_directory, path) = written(filled().to_json().expect("text"));
-        // Times that differ, as measured ones do: a history that equals another counts as that one, read once more.
+        // Times differ, as measured times do: a history that equals another counts as the same history, read once more.
         let add = |store: &mut CostStore, node: &str, time: usize| {
             let devices = &mut store.here_mut().devices;
             let node = devices.entry("cpu".into()).or_default().nodes.entry(node.into()).or_default();
@@ -425,7 +432,7 @@ mod tests {
                     let mut store = CostStore::load(path).expect("readable").store;
                     store.settle("m");
                     all_read.wait();
-                    // What was saved is not added again.
+                    // Saved samples are not added again.
                     for round in 0..3 {
                         let time = 3 * process + round;
                         add(&mut store, &format!("of process {process}"), time);
@@ -498,7 +505,7 @@ mod tests {
         store.save(&path).expect("writable");
         store.save(&other_path).expect("writable");
         assert_eq!((count(&path), count(&other_path)), (Some(4), Some(5)));
-        // The same file by another name.
+        // Same file under another name.
         let directory = other_path.parent().expect("a directory");
         let by_another_name = directory.join("..").join(directory.file_name().expect("named")).join("costs.json");
         add(&mut store, 12.0);
@@ -526,7 +533,7 @@ mod tests {
         let mut expected = vec![1.0; 10];
         expected.extend([2.0, 3.0, 4.0, 5.0, 6.0]);
         assert_eq!(kept(&ours), Some(expected.clone()));
-        // Full windows lose what is oldest.
+        // Full windows lose their oldest samples.
         show(&mut others, &[7.0; 3]);
         others.save(&path).expect("writable");
         expected.extend([7.0; 3]);
@@ -546,7 +553,7 @@ mod tests {
         ours.save(&path).expect("writable");
         assert_eq!((law(&ours), law(&two(&path)[0])), (Some((1e-5, 2e10)), Some((1e-5, 2e10))));
         assert_eq!(ours.here().links.get(&key).map(|link| link.sizes.len()), Some(1));
-        // One that was measured here takes the place of the file's.
+        // A calibration of this process replaces the file's.
         add(&mut calibrated, 11.0);
         calibrated.save(&path).expect("writable");
         ours.here_mut().links.get_mut(&key).expect("known").latency = 3e-5;

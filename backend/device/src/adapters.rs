@@ -1,4 +1,4 @@
-//! Finds the GPUs: every adapter that wgpu reports, once, in its place beside the CPUs.
+//! Finds the GPUs: every adapter that wgpu reports, once, with the CPUs near it.
 #![forbid(unsafe_code)]
 
 use super::cpu::CpuDevice;
@@ -11,16 +11,16 @@ use anabranch_kernels::gpu::one_at_a_time;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The GPUs found, and what is to be said about them.
+/// The GPUs found, and notes for the user.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) gpus: Vec<GpuDevice>,
     pub(super) notes: Vec<String>,
 }
 
-/// Every GPU of the machine under `root` (`/`, but for tests), best driver first, named `gpu0`, `gpu1`, …
+/// Finds every GPU of the machine under `root` (`/`, except in tests), best driver first, named `gpu0`, `gpu1`, …
 ///
-/// Software adapters come only if `software` is set. `host_memory` is what adapters without memory of their own share.
+/// Software adapters are included only if `software` is set. Adapters without their own memory share `host_memory`.
 pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuDevice]) -> Found {
     let adapters = adapters();
     let infos: Vec<wgpu::AdapterInfo> = adapters.iter().map(wgpu::Adapter::get_info).collect();
@@ -41,7 +41,7 @@ pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuD
     Found { gpus, notes }
 }
 
-/// All adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
+/// Lists all adapters: those of discrete GPUs first, then by backend, else as the driver lists them.
 fn adapters() -> Vec<wgpu::Adapter> {
     let mut adapters = one_at_a_time(|| pollster::block_on(instance().enumerate_adapters(BACKENDS)));
     adapters.sort_by_key(|adapter| preference(&adapter.get_info()));
@@ -50,8 +50,10 @@ fn adapters() -> Vec<wgpu::Adapter> {
 
 const BACKENDS: wgpu::Backends = wgpu::Backends::PRIMARY;
 
-/// The only instance of the process: with each further one a driver may load its libraries anew, which takes time and memory, and
-/// not every driver can be loaded as often as sessions are opened.
+/// The only wgpu instance of the process.
+///
+/// For each further instance a driver may load its libraries again, which takes time and memory. Some drivers cannot be
+/// loaded as often as sessions are opened.
 fn instance() -> &'static wgpu::Instance {
     static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
     INSTANCE.get_or_init(|| {
@@ -62,7 +64,7 @@ fn instance() -> &'static wgpu::Instance {
     })
 }
 
-/// Lower is better.
+/// Preference of an adapter; lower is better.
 fn preference(info: &wgpu::AdapterInfo) -> (u8, u8) {
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => 0,
@@ -126,8 +128,9 @@ fn memory(heaps: Option<Heaps>, kind: GpuKind, host: u64, largest_buffer: u64) -
     }
 }
 
-/// Names of the CPU devices with a unit among those near; by NUMA node where no unit is; all where neither tells (no
-/// address, or this process may use nothing near it).
+/// Names of the CPU devices with a processing unit near the GPU; else of those in its NUMA node.
+///
+/// If neither is known (no address, or no near unit may be used), all CPU devices are near.
 fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
     let names = |is_near: &dyn Fn(&CpuDevice) -> bool| -> Vec<String> {
         cpus.iter().filter(|cpu| is_near(cpu)).map(|cpu| cpu.name.clone()).collect()
@@ -140,7 +143,7 @@ fn near(locality: &pci::Locality, cpus: &[CpuDevice]) -> Vec<String> {
     if by_node.is_empty() { names(&|_| true) } else { by_node }
 }
 
-/// Why there is no GPU, if there is none.
+/// Reason that there is no GPU, if there is none.
 fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
     if infos.is_empty() {
         let interface = if cfg!(target_os = "linux") { "Vulkan" } else { "GPU" };
@@ -152,7 +155,7 @@ fn absence(infos: &[wgpu::AdapterInfo], software: bool) -> Option<String> {
     })
 }
 
-/// GPUs on the bus that no adapter stands for: their driver is missing.
+/// GPUs on the bus without an adapter: their driver is missing.
 fn undriven(root: &Path, infos: &[wgpu::AdapterInfo]) -> Vec<String> {
     let known = |gpu: &pci::BusGpu| {
         infos.iter().any(|info| match PciAddress::parse(&info.device_pci_bus_id) {
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(memory(None, GpuKind::Discrete, 10, 3), (3, MemorySource::Limits));
     }
 
-    /// Does nothing but in the child process.
+    /// Does nothing except in the child process.
     #[test]
     fn adapter_child() {
         if !child::is_child() {
@@ -237,13 +240,13 @@ mod tests {
 
     const SOFTWARE: &str = "ANABRANCH_TEST_SOFTWARE_GPU";
 
-    /// The lines of the child process that begin with `gpu:` or `note:`.
+    /// Lines of the child process that begin with `gpu:` or `note:`.
     fn in_child(drivers: &str, variables: &[(&str, &str)]) -> Vec<String> {
-        // The loader's older and newer name for the list of drivers.
+        // Older and newer name of the loader's list of drivers.
         let all: Vec<_> =
             [("VK_ICD_FILENAMES", drivers), ("VK_DRIVER_FILES", drivers)].iter().chain(variables).copied().collect();
         let output = child::run(concat!(module_path!(), "::adapter_child"), &all);
-        // The test harness writes its own words before the first line.
+        // The test harness may write before the first line.
         let from_mark =
             |line: &str| ["gpu: ", "note: "].iter().find_map(|mark| Some(line[line.find(mark)?..].to_owned()));
         output.lines().filter_map(from_mark).collect()

@@ -1,16 +1,16 @@
-//! Which processing units a thread may run on, and pinning it to some of them.
+//! Processing units on which a thread may run, and pinning it to some of them.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use thiserror::Error;
 
-/// Why a thread could not be pinned. It runs on as before.
+/// Reason that a thread could not be pinned. The thread continues as before.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct PinError(String);
 
-/// Keeps a thread pinned; dropped, it lets the thread run where it could run before. Stays on its thread.
+/// Keeps a thread pinned. When dropped, it restores the thread's former units. It cannot leave its thread.
 #[derive(Debug)]
 #[must_use = "the thread is released when this is dropped"]
 pub struct Pinned {
@@ -18,13 +18,14 @@ pub struct Pinned {
     stays_on_thread: PhantomData<*const ()>,
 }
 
-/// The processing units on which the calling thread may run: `taskset`, `sched_setaffinity` and control groups have
-/// their say in it. `None` where the operating system does not tell.
+/// Processing units on which the calling thread may run; `None` if the operating system does not say.
+///
+/// `taskset`, `sched_setaffinity` and control groups limit them.
 pub fn allowed() -> Option<BTreeSet<u32>> {
     system::allowed().ok().map(|units| system::listed(&units))
 }
 
-/// The processing unit on which the calling thread runs at this moment, where the operating system tells.
+/// Processing unit on which the calling thread runs at this moment, if the operating system says.
 pub fn current_unit() -> Option<u32> {
     system::current_unit()
 }
@@ -34,7 +35,9 @@ pub fn excludes(pu: u32) -> bool {
     system::allowed().is_ok_and(|units| system::excludes(&units, pu))
 }
 
-/// Lets the calling thread run on the units `pus` only, until what is returned is dropped. Takes about two microseconds, and more where the thread has to move.
+/// Lets the calling thread run only on the units `pus`, until the result is dropped.
+///
+/// Takes about two microseconds, and longer if the thread has to move.
 pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
     if pus.is_empty() {
         return Err(PinError("a thread cannot be pinned to no processing unit".into()));
@@ -45,7 +48,7 @@ pub fn pin_current_thread(pus: &[u32]) -> Result<Pinned, PinError> {
 }
 
 impl Pinned {
-    /// Leaves the thread pinned for as long as it lives.
+    /// Leaves the thread pinned for its lifetime.
     pub fn for_good(self) {
         std::mem::forget(self);
     }

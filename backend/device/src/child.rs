@@ -1,18 +1,17 @@
-//! Tests in a child process: what reads environment variables once a process, or may not return, is asked there.
+//! Runs tests in a child process: code that reads environment variables once per process, or that may not return.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
 
-/// Set in the child process only.
+/// Variable that is set only in the child process.
 const MARK: &str = "ANABRANCH_TEST_CHILD";
 
-/// Whether this process is such a child. A test that plays the child's part does nothing elsewhere.
+/// Whether this process is the child process of a test. A test that plays the child's part does nothing elsewhere.
 pub(super) fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs the one test `name` (with its module path) of this test program with `variables` set; what it wrote to its
-/// standard output.
+/// Runs the test `name` (with its module path) of this test program with `variables` set. Returns its standard output.
 pub(super) fn run(name: &str, variables: &[(&str, &str)]) -> String {
     let program = std::env::current_exe().expect("a test knows its own program");
     let path = name.split_once("::").map_or(name, |(_, path)| path);

@@ -1,4 +1,4 @@
-//! What a run's devices are made of.
+//! Devices of a run.
 
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
@@ -21,20 +21,20 @@ pub struct CpuTeam {
     pub name: String,
     /// Threads, ≥ 1.
     pub threads: usize,
-    /// The processing unit of each thread, in turn; empty to leave threads where the system puts them.
+    /// Processing unit of each thread; empty to leave the threads to the system.
     pub units: Vec<u32>,
-    /// How many times longer than it needs each node takes, to stand for a slower device; 1 for none.
+    /// Factor by which nodes are slowed down, to emulate a slower device; 1 for none.
     pub slowdown: f64,
 }
 
 impl CpuTeam {
-    /// How many times longer than it needs each node takes, if more than once.
+    /// Returns the factor by which nodes are slowed down, if it is above 1.
     pub fn slowdown(&self) -> Option<f64> {
         Some(self.slowdown).filter(|times| *times > 1.0)
     }
 }
 
-/// How a GPU is opened: when the first plan is readied that has steps there, and again after it was lost.
+/// Opens a GPU: when the first plan with steps there is prepared, and again after the GPU was lost.
 #[derive(Clone)]
 pub struct GpuOpener {
     /// The device's name.
@@ -43,12 +43,12 @@ pub struct GpuOpener {
 }
 
 impl GpuOpener {
-    /// The GPU behind an adapter.
+    /// Creates an opener for the GPU behind an adapter.
     pub fn new(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
         Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
     }
 
-    /// A GPU that `open` opens. It may give one that is open already, as long as that is not lost.
+    /// Creates an opener that calls `open`, which may return a GPU that is already open, as long as it is not lost.
     pub fn with(
         name: impl Into<String>,
         open: impl Fn() -> Result<Arc<Gpu>, KernelError> + Send + Sync + 'static,

@@ -8,29 +8,29 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-/// How much of the machine's cores one CPU device takes.
+/// Part of the machine's cores that forms one CPU device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CpuGranularity {
     /// All cores are one device.
     Machine,
-    /// One device a package (socket).
+    /// One device per package (socket).
     Package,
-    /// One device a NUMA node.
+    /// One device per NUMA node.
     Numa,
-    /// One device a last-level (L3) cache; a NUMA node's cores without L3 are one device.
+    /// One device per last-level (L3) cache. The cores of a NUMA node without L3 form one device.
     #[default]
     L3,
-    /// One device a core.
+    /// One device per core.
     Core,
 }
 
 impl CpuGranularity {
-    /// All of them, from the coarsest to the finest.
+    /// All granularities, from the coarsest to the finest.
     pub const ALL: [Self; 5] = [Self::Machine, Self::Package, Self::Numa, Self::L3, Self::Core];
 }
 
-/// The name by which the command line knows it, as in JSON.
+/// Formats the name used on the command line and in JSON.
 impl fmt::Display for CpuGranularity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
@@ -45,7 +45,7 @@ impl FromStr for CpuGranularity {
     }
 }
 
-/// Cores that run one node at a time together.
+/// Cores that run one node together at a time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CpuDevice {
     /// Name in plans and on the command line: `cpu0`, `cpu1`, …
@@ -56,9 +56,9 @@ pub struct CpuDevice {
     pub description: String,
     /// Number of cores.
     pub cores: usize,
-    /// Threads that work as one team: one a core, unless the options say otherwise.
+    /// Threads of the team: one per core, unless the options set another number.
     pub threads: usize,
-    /// Processing units: first one of each core, then the further hardware threads.
+    /// Processing units: first one unit of each core, then the further hardware threads.
     pub pus: Vec<u32>,
     /// Level 1 data caches.
     pub l1d: Option<CacheSummary>,
@@ -66,28 +66,30 @@ pub struct CpuDevice {
     pub l2: Option<CacheSummary>,
     /// Level 3 caches.
     pub l3: Option<CacheSummary>,
-    /// Bytes of memory that it may fill: its cores' share of their NUMA nodes (see [`Inventory`](super::Inventory)).
+    /// Bytes of memory that the device may fill: its cores' share of their NUMA nodes (see
+    /// [`Inventory`](super::Inventory)).
     pub memory: u64,
     /// NUMA nodes of its cores, ascending.
     pub numa: Vec<u32>,
     /// Packages of its cores, ascending.
     pub packages: Vec<u32>,
-    /// How many times longer than it needs it takes for each node, to stand for a slower device; 1 for one that is itself.
+    /// Factor by which nodes are slowed down, to emulate a slower device; 1 for none.
     pub slowdown: f64,
 }
 
 impl CpuDevice {
-    /// The processing unit of each thread of the team: one a core before any core has two.
+    /// Returns the processing unit of each thread of the team: one per core before any core has two.
     pub fn team(&self) -> &[u32] {
         &self.pus[..self.threads.min(self.pus.len())]
     }
 
-    /// The same as a slower device, whose costs are its own.
+    /// Returns this device slowed down by a factor, with a key and thus costs of its own.
     pub fn slowed(self, times: f64) -> Self {
         Self { slowdown: times, key: format!("{} | {times} times slower", self.key), ..self }
     }
 
-    /// Makes the team so large, as far as there are processing units. Its times are then filed apart from those of the usual team.
+    /// Sets the number of threads, as far as there are processing units. The key changes, so that the costs of the
+    /// usual team stay separate.
     pub(super) fn use_threads(&mut self, threads: NonZeroUsize) {
         let threads = threads.get().min(self.pus.len());
         if threads != self.threads {

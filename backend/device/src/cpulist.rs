@@ -1,10 +1,10 @@
-//! Lists of processing units as Linux writes them: `0-3,8,10-11`.
+//! Lists of processing units in Linux's format: `0-3,8,10-11`.
 #![forbid(unsafe_code)]
 
-/// Indices from here on are refused, so that a damaged file cannot make a list of any length.
+/// Indices from here on are rejected, so that a damaged file cannot create a list of any length.
 const INDEX_LIMIT: u32 = 1 << 16;
 
-/// The indices of a list, ascending and without repeats; `None` where the text is no list.
+/// Parses a list into indices, ascending and without repeats; `None` if the text is not a list.
 pub(crate) fn parse_list(text: &str) -> Option<Vec<u32>> {
     let mut indices = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -21,7 +21,7 @@ pub(crate) fn parse_list(text: &str) -> Option<Vec<u32>> {
     Some(indices)
 }
 
-/// The list as text, runs joined: `0-3,8`. The indices may come in any order.
+/// Formats indices, in any order, as a list with joined runs: `0-3,8`.
 pub fn format_list(indices: &[u32]) -> String {
     let mut sorted = indices.to_vec();
     sorted.sort_unstable();

@@ -3,10 +3,10 @@
 
 use super::pci::PciAddress;
 
-/// Indices of `infos` without those that name an earlier GPU again through another driver or backend.
+/// Indices of `infos` without adapters that name an earlier GPU again through another driver or backend.
 ///
-/// A PCI address tells; where one of two has none, the n-th adapter of a model under one driver is taken for the n-th
-/// of that model under another.
+/// PCI addresses identify GPUs. If one of two adapters has no address, the n-th adapter of a model under one driver
+/// counts as the n-th adapter of that model under another.
 pub(super) fn unique(infos: &[wgpu::AdapterInfo], notes: &mut Vec<String>) -> Vec<usize> {
     let mut kept: Vec<usize> = Vec::new();
     for (at, info) in infos.iter().enumerate() {
@@ -27,7 +27,7 @@ fn same_gpu(infos: &[wgpu::AdapterInfo], left: usize, right: usize) -> bool {
     let (a, b) = (&infos[left], &infos[right]);
     let pci = |info: &wgpu::AdapterInfo| PciAddress::parse(&info.device_pci_bus_id);
     match (pci(a), pci(b)) {
-        // DX12's address is that of any card of the model, so it tells nothing about two cards under DX12.
+        // DX12's address is that of any card of the model, so that it does not distinguish two cards under DX12.
         (Some(x), Some(y)) => x == y && (a.backend, b.backend) != (wgpu::Backend::Dx12, wgpu::Backend::Dx12),
         _ => {
             let model = |info: &wgpu::AdapterInfo| (info.vendor, info.device);
@@ -50,7 +50,7 @@ fn driven_by(info: &wgpu::AdapterInfo) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// A discrete card whose model is told by the length of its name.
+    /// A discrete card whose model number is the length of its name.
     pub(in super::super) fn info(name: &str, backend: wgpu::Backend, driver: &str, pci: &str) -> wgpu::AdapterInfo {
         let mut info = wgpu::AdapterInfo::new(wgpu::DeviceType::DiscreteGpu, backend);
         info.name = name.to_owned();

@@ -1,28 +1,28 @@
-//! A GPU device: one adapter of wgpu, with what kernels and placement must know of it.
+//! A GPU device: one adapter of wgpu, with the facts that kernels and placement need.
 #![forbid(unsafe_code)]
 
 use super::pci::PciAddress;
 use serde::Serialize;
 use std::fmt;
 
-/// What sort of GPU an adapter is.
+/// Kind of GPU behind an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GpuKind {
     /// A card with its own memory.
     Discrete,
-    /// Shares the host's memory.
+    /// A GPU that shares the host's memory.
     Integrated,
-    /// Part of a GPU, given to a virtual machine.
+    /// A part of a GPU, assigned to a virtual machine.
     Virtual,
     /// A program on the CPU that acts as a GPU (llvmpipe).
     Software,
-    /// The driver does not say.
+    /// A kind that the driver does not report.
     Other,
 }
 
 impl GpuKind {
-    /// Whether its memory is the host's.
+    /// Whether the GPU's memory is the host's.
     pub fn shares_host_memory(self) -> bool {
         matches!(self, Self::Integrated | Self::Software)
     }
@@ -38,28 +38,28 @@ impl GpuKind {
     }
 }
 
-/// In a word, as in JSON.
+/// Formats the kind in a word, as in JSON.
 impl fmt::Display for GpuKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
 }
 
-/// How the size of a GPU's memory is known.
+/// Source of the size of a GPU's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemorySource {
-    /// The sum of its device-local heaps.
+    /// Sum of the device-local heaps.
     Heaps,
-    /// The host's memory, which it shares, as far as its heaps reach.
+    /// The shared host memory, limited by the size of the heaps.
     Host,
-    /// Only its largest buffer is known: the true size is at least this.
+    /// Size of the largest buffer only: the memory is at least this large.
     Limits,
     /// Given by the user.
     Override,
 }
 
-/// Optional abilities that kernels or the runtime make use of.
+/// Optional features that kernels or the runtime use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct GpuFeatures {
     /// Time stamps in command buffers.
@@ -76,7 +76,7 @@ pub struct GpuFeatures {
     pub immediates: bool,
     /// Storage buffers that the host can map.
     pub mappable_primary_buffers: bool,
-    /// Compiled pipelines that can be kept.
+    /// Compiled pipelines that can be stored.
     pub pipeline_cache: bool,
     /// Matrix units.
     pub cooperative_matrix: bool,
@@ -104,9 +104,9 @@ impl GpuFeatures {
 pub struct GpuLimits {
     /// Size of a buffer.
     pub buffer: u64,
-    /// Size of what a shader sees of a storage buffer.
+    /// Size of the part of a storage buffer that a shader can access.
     pub storage_binding: u64,
-    /// Storage buffers that one shader sees.
+    /// Storage buffers that one shader can access.
     pub storage_buffers: u32,
     /// Alignment of a storage binding's offset.
     pub storage_alignment: u32,
@@ -151,35 +151,35 @@ pub struct GpuDevice {
     pub key: String,
     /// The adapter's name.
     pub description: String,
-    /// What sort it is.
+    /// Kind of GPU.
     pub kind: GpuKind,
-    /// Maker, as the backend numbers it (PCI vendor where there is one).
+    /// Maker, as the backend numbers it (the PCI vendor if there is one).
     pub vendor: u32,
     /// Model, as the backend numbers it.
     pub device: u32,
-    /// Interface through which it is driven: `vulkan`, `metal`, `dx12`.
+    /// Interface to the driver: `vulkan`, `metal`, `dx12`.
     pub backend: String,
-    /// Its driver.
+    /// Name of the driver.
     pub driver: String,
-    /// The driver's version, in the driver's words.
+    /// Version of the driver, in the driver's words.
     pub driver_info: String,
-    /// Bytes of memory that it may fill. Of a kind that shares the host's memory, these are the CPUs' bytes too.
+    /// Bytes of memory that the device may fill. If the kind shares the host's memory, these are the CPUs' bytes, too.
     pub memory: u64,
-    /// How `memory` is known.
+    /// Source of `memory`.
     pub memory_source: MemorySource,
-    /// Place on the PCI bus.
+    /// Address on the PCI bus.
     pub pci: Option<PciAddress>,
     /// Nearest NUMA node.
     pub numa: Option<u32>,
-    /// Names of the CPU devices that are near it; all of them where nothing tells them apart.
+    /// Names of the CPU devices near the GPU; all of them if their distances are unknown.
     pub near: Vec<String>,
-    /// Threads of a subgroup: least and most.
+    /// Least and greatest number of threads of a subgroup.
     pub subgroup_size: [u32; 2],
-    /// Optional abilities.
+    /// Optional features.
     pub features: GpuFeatures,
     /// Limits.
     pub limits: GpuLimits,
-    /// The handle by which it is opened.
+    /// Handle that opens the GPU.
     #[serde(skip)]
     pub adapter: wgpu::Adapter,
 }

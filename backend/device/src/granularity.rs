@@ -8,12 +8,12 @@ use super::topology::{Pu, Topology, caches_of};
 use anabranch_base::bytes::format_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The CPU devices of `topology`, in its order, named `cpu0`, `cpu1`, …
+/// Returns the CPU devices of `topology`, in its order, named `cpu0`, `cpu1`, …
 ///
-/// `memory` is what the whole process may fill. A device's share of a NUMA node is that of its cores among the
-/// topology's cores there, so that the devices of one node together have the node's memory, once. Where the shares add
-/// up to more than `memory` (a control group's limit), all shrink in proportion. Nodes without a core of the topology
-/// give nothing.
+/// `memory` is the limit of the whole process. A device's share of a NUMA node is the share of its cores among the
+/// topology's cores in that node. The devices of one node together thus have the node's memory, once. If the shares
+/// exceed `memory` (a control group's limit), all shrink in proportion. Nodes without a core of the topology contribute
+/// nothing.
 pub(super) fn cpu_devices(
     topology: &Topology,
     granularity: CpuGranularity,
@@ -26,7 +26,7 @@ pub(super) fn cpu_devices(
     devices.map(|(number, pus)| device(number, &pus, model, shares.of(&pus))).collect()
 }
 
-/// Processing units by group; groups in the order of their first member.
+/// Groups processing units; groups stand in the order of their first member.
 fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
     let mut groups: Vec<((CpuGranularity, u32), Vec<Pu>)> = Vec::new();
     for pu in pus {
@@ -39,7 +39,7 @@ fn group(pus: &[Pu], granularity: CpuGranularity) -> Vec<Vec<Pu>> {
     groups.into_iter().map(|(_, members)| members).collect()
 }
 
-/// What a processing unit has in common with the others of its device: a level of the machine, and which one there.
+/// Returns the part of the machine that a unit shares with the other units of its device: a level, and an index there.
 fn shared(pu: &Pu, granularity: CpuGranularity) -> (CpuGranularity, u32) {
     match (granularity, pu.caches[2]) {
         (CpuGranularity::Machine, _) => (granularity, 0),
@@ -70,7 +70,7 @@ fn device(number: usize, pus: &[Pu], model: &str, memory: u64) -> CpuDevice {
     }
 }
 
-/// The number of cores, and the units' indices: the first of each core, then the second of each, and so on.
+/// Returns the number of cores, and the units' indices: the first of each core, then the second of each, and so on.
 fn one_per_core_first(pus: &[Pu]) -> (usize, Vec<u32>) {
     let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
     let mut ranked: Vec<(usize, u32)> = Vec::with_capacity(pus.len());
@@ -100,9 +100,9 @@ fn distinct(pus: &[Pu], part: impl Fn(&Pu) -> u32) -> Vec<u32> {
 
 /// Divides the memory of NUMA nodes among cores.
 struct MemoryShares {
-    /// For each node: its bytes and its cores.
+    /// Bytes and cores of each node.
     nodes: BTreeMap<u32, (u64, BTreeSet<u32>)>,
-    /// What the process may fill, and what the nodes of its cores hold.
+    /// Limit of the process, and total memory of the nodes of its cores.
     limit: u64,
     total: u128,
 }

@@ -1,4 +1,5 @@
-//! What decides which GPUs are found, told without loading a driver: where it is as it was, so are they.
+//! Fingerprint of everything that decides which GPUs are found, without loading a driver: if it is unchanged, so are
+//! the GPUs.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -6,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// Variables by which users tell Vulkan's loader, or wgpu, what to find.
+/// Variables that tell Vulkan's loader, or wgpu, what to find.
 const VARIABLES: [&str; 6] = [
     "LD_LIBRARY_PATH",
     "VK_LOADER_DRIVERS_SELECT",
@@ -16,22 +17,24 @@ const VARIABLES: [&str; 6] = [
     "MESA_VK_DEVICE_SELECT",
 ];
 
-/// Those that name the files of drivers.
+/// Variables that name the files of drivers.
 const FILES: [&str; 3] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES"];
 
-/// Vulkan's loader, and where it is, beside the folder of the architecture.
+/// Vulkan's loader, and its folders besides the folder of the architecture.
 const LOADER: &str = "libvulkan.so.1";
 const LIBRARIES: [&str; 4] = ["usr/lib", "usr/lib64", "usr/local/lib", "usr/local/lib64"];
 
-/// Where drivers that everybody has are listed.
+/// Folders that list drivers for all users.
 const FOLDERS: [&str; 3] = ["etc/vulkan/icd.d", "usr/local/share/vulkan/icd.d", "usr/share/vulkan/icd.d"];
 
-/// What drivers talk to their devices by.
+/// Prefixes of the device nodes that drivers use.
 const NODES: [&str; 3] = ["nvidia", "dri", "dxg"];
 
-/// The loader, the drivers that are listed and chosen, the display devices on the bus, their nodes and whose they are, and who asks, as digits.
-/// `None` where that is not known to decide what is found: elsewhere than on Linux. All but a user's own lists is looked for under `root` (`/`, but
-/// for tests). The libraries that the lists name are not looked at.
+/// Returns a hash, in digits, of the loader, the listed and selected drivers, the display devices on the bus, their
+/// nodes with owners and rights, and the user.
+///
+/// Returns `None` on systems other than Linux, where these facts may not decide what is found. All paths except the
+/// user's own lists are below `root` (`/`, except in tests). The libraries that the lists name are not read.
 pub(super) fn graphics(root: &Path) -> Option<String> {
     if !cfg!(target_os = "linux") {
         return None;
@@ -57,7 +60,7 @@ pub(super) fn graphics(root: &Path) -> Option<String> {
     for path in entries(&root.join("sys/bus/pci/devices")) {
         let text = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
         let class = text("class");
-        // The base class of display controllers.
+        // Base class of display controllers.
         if class.starts_with("0x03") {
             add(format!("{path:?} {class} {} {}", text("vendor"), text("device")));
         }
@@ -65,7 +68,7 @@ pub(super) fn graphics(root: &Path) -> Option<String> {
     Some(hasher.finalize().to_hex()[..32].to_owned())
 }
 
-/// Where a user's own drivers are listed, and those of their session.
+/// Folders that list the drivers of the user and of their desktop session.
 fn own_folders() -> impl Iterator<Item = PathBuf> {
     let variable = |name: &str| env::var_os(name).unwrap_or_default();
     let home = PathBuf::from(variable("HOME"));
@@ -75,21 +78,21 @@ fn own_folders() -> impl Iterator<Item = PathBuf> {
     named.into_iter().chain(usual).filter(|path| path.is_absolute()).map(|path| path.join("vulkan/icd.d"))
 }
 
-/// What a directory holds, in order; nothing where there is none.
+/// Sorted entries of a directory; empty if there is no directory.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder).into_iter().flatten().flatten().map(|it| it.path()).collect();
     paths.sort();
     paths
 }
 
-/// Whose a node is, and what others may do with it.
+/// Mode, owner and group of a node.
 #[cfg(unix)]
 fn rights(node: &Path) -> String {
     use std::os::unix::fs::MetadataExt;
     format!("{:?}", fs::metadata(node).ok().map(|facts| (facts.mode(), facts.uid(), facts.gid())))
 }
 
-/// The user that this process is, with its groups.
+/// User and groups of this process.
 #[cfg(unix)]
 fn whose() -> String {
     use rustix::process::{getegid, geteuid, getgroups};
@@ -106,7 +109,7 @@ fn whose() -> String {
     String::new()
 }
 
-/// Size and time of modification.
+/// Size and modification time of a file.
 fn state(path: &Path) -> String {
     let facts = fs::metadata(path).ok();
     let changed = facts.as_ref().and_then(|facts| facts.modified().ok()?.duration_since(UNIX_EPOCH).ok());
@@ -140,7 +143,7 @@ mod tests {
             assert!(!seen.contains(&now), "{path}");
             seen.push(now);
         }
-        // A network card is none of it.
+        // A network card does not change the hash.
         add("sys/bus/pci/devices/0000:02:00.0/class", "0x020000");
         assert_eq!(graphics(root.path()).as_ref(), seen.last());
     }

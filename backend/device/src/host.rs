@@ -1,4 +1,4 @@
-//! The machine as a whole: what it has, and what of it this process may use.
+//! The machine as a whole, and the part that this process may use.
 #![forbid(unsafe_code)]
 
 use super::affinity;
@@ -17,7 +17,7 @@ pub struct Host {
     pub os: String,
     /// Instruction set.
     pub arch: String,
-    /// Where the topology was read.
+    /// Source of the topology.
     pub topology: Source,
     /// Packages (sockets).
     pub packages: usize,
@@ -35,13 +35,13 @@ pub struct Host {
     pub l3: Option<CacheSummary>,
     /// Processing units on which this process may run, as a list: `0-3,8`.
     pub allowed_pus: String,
-    /// How many cores these are.
+    /// Number of cores of these units.
     pub allowed_cores: usize,
     /// Bytes of memory.
     pub memory: u64,
-    /// Bytes that were free for programs when asked.
+    /// Bytes that were available to programs when the inventory was taken.
     pub memory_available: Option<u64>,
-    /// Bytes to which a control group limits this process, where that is less than `memory`.
+    /// Limit of this process's control group in bytes, if it is below `memory`.
     pub memory_limit: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Surveyed {
     pub(super) notes: Vec<String>,
 }
 
-/// Surveys the machine under `root` (`/`, but for tests).
+/// Surveys the machine under `root` (`/`, except in tests).
 pub(super) fn survey(root: &Path) -> Surveyed {
     let mut notes = Vec::new();
     let (mut topology, usable) = topology(root, &mut notes);
@@ -71,7 +71,7 @@ pub(super) fn survey(root: &Path) -> Surveyed {
     Surveyed { host, usable, usable_memory: memory.usable(), notes }
 }
 
-/// What to say where a control group's quota leaves time for `threads` hardware threads only, of the `usable` ones.
+/// Note for the user if a control group's quota allows the time of only `threads` of the `usable` hardware threads.
 fn quota_note(threads: usize, usable: usize) -> Option<String> {
     (threads < usable).then(|| {
         format!(
@@ -81,8 +81,10 @@ fn quota_note(threads: usize, usable: usize) -> Option<String> {
     })
 }
 
-/// Makes the nodes' memory agree with the host's. One node has all of it: some virtual machines grow without telling the
-/// node. Several nodes of unknown size have equal parts.
+/// Makes the nodes' memory agree with the host's.
+///
+/// A single node gets all memory, because some virtual machines grow without telling the node. Several nodes of unknown
+/// size get equal parts.
 fn settle_node_memory(nodes: &mut [NumaNode], total: u64) {
     let unknown = nodes.iter().all(|node| node.memory == 0);
     if unknown || nodes.len() == 1 {
@@ -91,7 +93,7 @@ fn settle_node_memory(nodes: &mut [NumaNode], total: u64) {
     }
 }
 
-/// The memory of all nodes, where the system has no `meminfo`.
+/// Memory of all nodes, for systems without `meminfo`.
 fn of_nodes(nodes: &[NumaNode]) -> HostMemory {
     HostMemory {
         total: nodes.iter().fold(0, |sum, node| sum.saturating_add(node.memory)),
@@ -100,7 +102,7 @@ fn of_nodes(nodes: &[NumaNode]) -> HostMemory {
     }
 }
 
-/// The whole topology, and its usable part: that of hwloc; where it has none, that of `/sys`; else a mere count.
+/// Returns the whole topology and its usable part: from hwloc, else from `/sys`, else a mere count.
 fn topology(root: &Path, notes: &mut Vec<String>) -> (Topology, Topology) {
     let allowed = affinity::allowed();
     let usable_part = |topology: Topology| {

@@ -1,9 +1,9 @@
 //! Reads the topology through hwloc.
 //!
-//! The binding (hwloc2 2.2) has no way to NUMA nodes, whose depths hwloc 2 made negative, none to PCI devices, and its
-//! `name` and `Display` free memory that they do not own. So this file walks down from the root by `children` only and
-//! asks for types, indices, cache sizes and node sets, which are sound. NUMA nodes are told apart by the node sets of
-//! the objects near them; PCI devices are read from `/sys` elsewhere.
+//! The binding (hwloc2 2.2) cannot reach NUMA nodes, whose depths hwloc 2 made negative, nor PCI devices. Its `name`
+//! and `Display` free memory that they do not own. This file therefore walks down from the root by `children` only and
+//! asks for types, indices, cache sizes and node sets, which are sound. NUMA nodes are distinguished by the node sets
+//! of the objects near them; PCI devices are read from `/sys` elsewhere.
 #![forbid(unsafe_code)]
 
 use super::topology::{Cache, NumaNode, Pu, Source, Topology};
@@ -11,8 +11,10 @@ use hwloc2::{ObjectType, TopologyObject};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The machine as hwloc sees it, less what a control group forbids; `None` where hwloc fails. It is asked once in a process, since
-/// it takes some milliseconds, as long as opening a small model. What a control group allows later is not seen; what is taken away is, by affinity.
+/// Returns the machine as hwloc sees it, without the parts that a control group forbids; `None` if hwloc fails.
+///
+/// hwloc is read once per process, because that takes some milliseconds, as long as opening a small model. Units that a
+/// control group allows later are not seen; units that it forbids later are excluded by affinity.
 pub(super) fn topology() -> Option<Topology> {
     static READ: OnceLock<Option<Topology>> = OnceLock::new();
     READ.get_or_init(read).clone()
@@ -29,13 +31,13 @@ fn read() -> Option<Topology> {
     Some(Topology { source: Source::Hwloc, pus: reader.pus, numa })
 }
 
-/// What the objects above an object say about it.
+/// Facts from the objects above an object.
 #[derive(Clone, Default)]
 struct Ancestors {
     package: u32,
     core: Option<u32>,
     caches: [Option<Cache>; 3],
-    /// Inside an object with one NUMA node, whose memory is then already known.
+    /// Whether the object is inside an object with one NUMA node, whose memory is then already known.
     in_node: bool,
 }
 
@@ -46,7 +48,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Recursion as deep as the machine's levels, about ten.
+    /// Walks the tree. The recursion is as deep as the machine's levels, about ten.
     fn walk(&mut self, object: &TopologyObject, mut place: Ancestors) {
         self.note_nodes(object, &mut place);
         match object.object_type() {
@@ -63,8 +65,10 @@ impl Reader {
         }
     }
 
-    /// Records the NUMA nodes near `object`. The topmost object near one node only has that node, and no other, below
-    /// it, so its memory is the node's. Nodes that share an object (fast beside large memory) stay without a size.
+    /// Records the NUMA nodes near `object`.
+    ///
+    /// The topmost object near exactly one node contains all memory of that node and of no other node. Nodes that share
+    /// an object (fast next to large memory) have no known size.
     fn note_nodes(&mut self, object: &TopologyObject, place: &mut Ancestors) {
         if place.in_node {
             return;
@@ -89,7 +93,7 @@ fn pu(object: &TopologyObject, place: &Ancestors) -> Pu {
     let nearest = object.nodeset().map_or(-1, |set| set.first());
     Pu {
         index: object.os_index(),
-        // hwloc leaves cores out where the system reports none: each unit then is one.
+        // hwloc leaves out cores if the system reports none: each unit then is a core.
         core: place.core.unwrap_or(object.logical_index()),
         package: place.package,
         numa: u32::try_from(nearest).unwrap_or(0),
@@ -103,12 +107,12 @@ mod tests {
     use super::super::topology::{caches_of, count_of};
     use super::*;
 
-    /// What [`hwloc_child`] wrote with hwloc's environment variables set.
+    /// Output of [`hwloc_child`] with hwloc's environment variables set.
     fn in_child(variables: &[(&str, &str)]) -> String {
         child::run(concat!(module_path!(), "::hwloc_child"), variables)
     }
 
-    /// Does nothing but in the child process.
+    /// Does nothing except in the child process.
     #[test]
     fn hwloc_child() {
         if !child::is_child() {
@@ -148,7 +152,7 @@ mod tests {
                 "[numa(memory=1073741824)] package:1 l3:1(size=8388608) core:2 pu:1",
                 "1 packages, 2 cores, 2 pus, numa [(0, 1024)], caches [None, None, Some((1, 2, 8192))]",
             ),
-            // Two kinds of memory at one package: both nodes are listed, the sizes are left to others.
+            // Two kinds of memory at one package: both nodes are listed, their sizes come from elsewhere.
             (
                 "package:2 [numa(memory=1073741824)] [numa(memory=2147483648)] core:2 pu:1",
                 "2 packages, 4 cores, 4 pus, numa [(0, 0), (1, 0), (2, 0), (3, 0)], caches [None, None, None]",

@@ -1,4 +1,4 @@
-//! The inventory: taken once at start, read by everything after.
+//! The inventory of devices: taken once at the start, read by everything after.
 #![forbid(unsafe_code)]
 
 use super::adapters::{self, Found};
@@ -14,52 +14,53 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use thiserror::Error;
 
-/// What to look for.
+/// Options of the detection of devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DetectOptions {
-    /// How the cores are divided into devices.
+    /// Division of the cores into devices.
     pub cpu_granularity: CpuGranularity,
-    /// Threads of each CPU device, at most one for each of its processing units; `None` for one a core. Results do not depend on it.
+    /// Threads of each CPU device, at most one per processing unit; `None` for one per core. Results do not depend on
+    /// it.
     pub threads: Option<NonZeroUsize>,
-    /// Look for no GPU at all: no graphics driver is loaded then.
+    /// Whether to skip the search for GPUs, so that no graphics driver is loaded.
     pub no_gpu: bool,
     /// Whether a software adapter counts as a GPU.
     pub software_gpu: bool,
-    /// Bytes that a device may fill, by its name, in place of what was found.
+    /// Bytes that a device may fill, by its name, instead of the detected memory.
     pub memory_overrides: Vec<(String, u64)>,
-    /// How many times slower than it is a CPU device is to run, by its name.
+    /// Factor by which a CPU device is slowed down, by its name.
     pub slowdowns: Vec<(String, f64)>,
-    /// The devices to use, by name, at least one of them a CPU device; all that are there if none is named.
+    /// Names of the devices to use, at least one of them a CPU device; empty for all devices.
     pub only: Vec<String>,
 }
 
 impl DetectOptions {
-    /// Divides the cores into devices like this.
+    /// Sets the division of the cores into devices (default: one per L3 cache).
     pub fn with_cpu_granularity(self, cpu_granularity: CpuGranularity) -> Self {
         Self { cpu_granularity, ..self }
     }
 
-    /// Gives each CPU device so many threads.
+    /// Sets the number of threads of each CPU device (default: one per core).
     pub fn with_threads(self, threads: NonZeroUsize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Looks for no GPU at all.
+    /// Skips the search for GPUs (default: GPUs are detected).
     pub fn without_gpu(self) -> Self {
         Self { no_gpu: true, ..self }
     }
 
-    /// Counts a software adapter as a GPU, or not.
+    /// Sets whether a software adapter counts as a GPU (default: false).
     pub fn with_software_gpu(self, software_gpu: bool) -> Self {
         Self { software_gpu, ..self }
     }
 
-    /// Uses the devices of these names alone.
+    /// Restricts the devices to these names (default: all devices).
     pub fn with_only(self, only: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self { only: only.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// Lets the device of this name fill so many bytes.
+    /// Sets the bytes that a device may fill (default: the detected memory).
     pub fn with_memory(mut self, device: impl Into<String>, bytes: u64) -> Self {
         self.memory_overrides.push((device.into(), bytes));
         self
@@ -69,7 +70,8 @@ impl DetectOptions {
 /// The machine and its devices.
 ///
 /// Memory is counted once among CPU devices: each has its cores' share of their NUMA nodes, within the limit of the
-/// process' control group. An integrated or software GPU shares the host's memory, and its bytes are the CPUs' again.
+/// process's control group. An integrated or software GPU shares the host's memory, so that its bytes are the CPUs'
+/// bytes again.
 #[derive(Clone, Debug, Serialize)]
 pub struct Inventory {
     /// The machine as a whole.
@@ -78,14 +80,15 @@ pub struct Inventory {
     pub cpus: Vec<CpuDevice>,
     /// GPUs, discrete ones first.
     pub gpus: Vec<GpuDevice>,
-    /// What a person should know: what is missing, what was assumed.
+    /// Notes for the user: missing devices and assumptions.
     pub notes: Vec<String>,
-    /// What decides which GPUs are found, as it was before they were looked for; `None` where they were not, or that is not known.
+    /// Facts that decide which GPUs are found, from before the search; `None` if there was no search, or they are
+    /// unknown.
     #[serde(skip)]
     pub drivers: Option<String>,
 }
 
-/// Options that do not fit this machine: what is asked of which device.
+/// Error in the options for this machine: the device, and what was asked of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{problem}")]
 pub struct DetectError {
@@ -103,17 +106,19 @@ pub enum DeviceRef<'a> {
     Gpu(&'a GpuDevice),
 }
 
-/// Takes the inventory of this machine, within the calling thread's affinity. Takes tens of milliseconds, most of it
-/// the GPU drivers'.
+/// Takes the inventory of this machine, within the calling thread's affinity.
+///
+/// Takes tens of milliseconds, most of it for the GPU drivers.
 ///
 /// # Errors
 ///
-/// Only where `options` name a device that is not there. A machine on which nothing can be read is one core.
+/// If `options` name a device that does not exist, or do not fit it. A machine on which nothing can be read counts as
+/// one core.
 pub fn detect(options: &DetectOptions) -> Result<Inventory, DetectError> {
     taken(options, !options.no_gpu)
 }
 
-/// [`detect`] where it is known that no GPU would be found: no graphics driver is loaded.
+/// Takes the inventory as [`detect`] does on a machine known to have no GPU: no graphics driver is loaded.
 pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     let mut inventory = taken(options, false)?;
     if !options.no_gpu {
@@ -122,7 +127,8 @@ pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     Ok(inventory)
 }
 
-/// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
+/// Returns the facts that decide which GPUs [`detect`] finds with equal options, if they are known without loading a
+/// graphics driver.
 pub fn drivers() -> Option<String> {
     graphics(Path::new("/"))
 }
@@ -153,26 +159,27 @@ fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectEr
 }
 
 impl Inventory {
-    /// The devices: CPUs, then GPUs.
+    /// Iterates over the devices: CPUs, then GPUs.
     pub fn devices(&self) -> impl Iterator<Item = DeviceRef<'_>> {
         self.cpus.iter().map(DeviceRef::Cpu).chain(self.gpus.iter().map(DeviceRef::Gpu))
     }
 
-    /// The machine's identity for the cost store: processor, system, cores, threads and memory. Devices and their drivers are told
-    /// apart by their keys.
+    /// Returns the machine's identity for the cost store: processor, system, cores, threads and memory.
+    ///
+    /// Devices and their drivers are distinguished by their keys.
     pub fn fingerprint(&self) -> String {
         let Host { model, os, arch, packages, cores, pus, memory, .. } = &self.host;
-        // Kernels keep a varying little of the memory for themselves.
+        // Kernels reserve a small, varying part of the memory.
         let gibibytes = memory.div_ceil(1 << 30);
         format!("{model} | {os} {arch} | {packages} packages, {cores} cores, {pus} threads | {gibibytes} GiB")
     }
 
-    /// The device called `name`.
+    /// Returns the device called `name`.
     pub fn device(&self, name: &str) -> Option<DeviceRef<'_>> {
         self.devices().find(|device| device.name() == name)
     }
 
-    /// Leaves out all devices but those of these names, if there are any names.
+    /// Removes all devices except those of these names, if there are any names.
     fn keep(&mut self, only: &[String]) -> Result<(), DetectError> {
         let error = |device: &str, problem| DetectError { device: device.to_owned(), problem };
         let Some(first) = only.first() else { return Ok(()) };
@@ -189,7 +196,7 @@ impl Inventory {
         }
     }
 
-    /// Lets a CPU device stand for a slower one, whose costs are its own.
+    /// Lets a CPU device emulate a slower device with costs of its own.
     fn slow_down(&mut self, name: &str, times: f64) -> Result<(), DetectError> {
         let known = self.cpus.iter().map(|cpu| cpu.name.as_str()).collect::<Vec<_>>().join(", ");
         match self.cpus.iter_mut().find(|cpu| cpu.name == name) {
@@ -227,7 +234,7 @@ impl Inventory {
 }
 
 impl<'a> DeviceRef<'a> {
-    /// Its name in plans and on the command line.
+    /// Returns the device's name in plans and on the command line.
     pub fn name(self) -> &'a str {
         match self {
             Self::Cpu(cpu) => &cpu.name,
@@ -235,7 +242,7 @@ impl<'a> DeviceRef<'a> {
         }
     }
 
-    /// Its identity for the cost store.
+    /// Returns the device's identity for the cost store.
     pub fn key(self) -> &'a str {
         match self {
             Self::Cpu(cpu) => &cpu.key,
@@ -243,7 +250,7 @@ impl<'a> DeviceRef<'a> {
         }
     }
 
-    /// Bytes of memory that it may fill.
+    /// Returns the bytes of memory that the device may fill.
     pub fn memory(self) -> u64 {
         match self {
             Self::Cpu(cpu) => cpu.memory,

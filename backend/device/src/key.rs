@@ -1,11 +1,11 @@
-//! A device's identity over time: what its measured costs are filed under.
+//! A device's permanent identity, under which its measured costs are filed.
 #![forbid(unsafe_code)]
 
-/// The key made of `parts` under `family` (`cpu`, `gpu`): joined by ` | `, blanks normalised.
+/// Returns the key of `parts` under `family` (`cpu`, `gpu`): joined by ` | `, with normalised blanks.
 ///
-/// It tells what makes two devices alike for the cost store: model, size and driver, but not the device's number in the
-/// machine. Two equal GPUs share a key and so share their measurements. A new driver makes a new key, since it may compile the
-/// same shader to something else. The text is for reading and comparing; it may hold any character.
+/// The key holds what the costs depend on: model, size and driver, but not the device's number in the machine. Two
+/// equal GPUs share a key, and thus their measurements. A new driver makes a new key, because it may compile the same
+/// shader to different code. The text is for reading and comparing; it may hold any character.
 pub(super) fn device_key(family: &str, parts: &[&str]) -> String {
     let normal = |part: &&str| part.split_whitespace().collect::<Vec<_>>().join(" ");
     std::iter::once(family.to_owned()).chain(parts.iter().map(normal)).collect::<Vec<_>>().join(" | ")

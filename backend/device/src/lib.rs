@@ -1,8 +1,8 @@
-//! What this machine computes with: its CPU devices, its GPUs, and where they stand to each other.
+//! Devices of this machine: its CPU devices, its GPUs, and their distances.
 //!
-//! [`detect`] takes the inventory once, at start. CPUs come from hwloc (or from `/sys` where hwloc has no answer), GPUs
-//! from wgpu, a GPU's place beside the CPUs from its PCI address. A machine without a GPU is a normal machine: the
-//! inventory then holds CPU devices and one note that says why.
+//! [`detect`] takes the inventory once, at the start. CPUs come from hwloc (or from `/sys` if hwloc fails), GPUs from
+//! wgpu, and the CPUs near a GPU from its PCI address. A machine without a GPU is a normal machine: the inventory then
+//! holds CPU devices and one note that says why.
 
 mod adapters;
 pub mod affinity;

@@ -1,4 +1,4 @@
-//! The host's memory, and what of it a control group leaves to this process (Linux).
+//! The host's memory, and the part of it that a control group leaves to this process (Linux).
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 /// Bytes of the host's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HostMemory {
-    /// All of it.
+    /// Total memory.
     pub(super) total: u64,
-    /// What was free for programs at the time of asking, if known.
+    /// Memory that was available to programs at the time of reading, if known.
     pub(super) available: Option<u64>,
-    /// The control group's limit, where it is below the total.
+    /// The control group's limit, if it is below the total.
     pub(super) limit: Option<u64>,
 }
 
 impl HostMemory {
-    /// Reads `proc/meminfo` and `sys/fs/cgroup` under `root` (`/`, but for tests). `None` without `meminfo`.
+    /// Reads `proc/meminfo` and `sys/fs/cgroup` under `root` (`/`, except in tests). `None` without `meminfo`.
     pub(super) fn read(root: &Path) -> Option<Self> {
         let text = fs::read_to_string(root.join("proc/meminfo")).ok()?;
         let total = meminfo_field(&text, "MemTotal:")?;
@@ -25,20 +25,20 @@ impl HostMemory {
         Some(Self { total, available, limit })
     }
 
-    /// What this process may fill.
+    /// Returns the bytes that this process may fill.
     pub(super) fn usable(&self) -> u64 {
         self.limit.unwrap_or(self.total)
     }
 }
 
-/// Bytes of a line `… NAME  N kB` of a `meminfo` file; the files of NUMA nodes have `Node 0` before the name.
+/// Reads the bytes of a line `… NAME  N kB` of a `meminfo` file; the files of NUMA nodes have `Node 0` before the name.
 pub(super) fn meminfo_field(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.split_once(name).map(|(_, rest)| rest))?;
     let kibibytes: u64 = rest.split_whitespace().next()?.parse().ok()?;
     kibibytes.checked_mul(1024)
 }
 
-/// The lowest memory limit of the process' control group and of those around it, of either version.
+/// Returns the lowest memory limit of the process's control group and of the groups above it, of either version.
 fn control_group_limit(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     groups.lines().flat_map(|line| limits_of(root, line)).min()
@@ -97,7 +97,7 @@ mod tests {
                 ],
                 limited(4000),
             ),
-            // The path of a container may exist only outside of it.
+            // The path of a container may exist only outside the container.
             (&[("proc/self/cgroup", "0::/gone\n"), ("sys/fs/cgroup/memory.max", "7000\n")], limited(7000)),
             (
                 &[

@@ -1,6 +1,6 @@
-//! Where a PCI device stands: its nearest NUMA node and processing units, from Linux's `/sys/bus/pci`.
+//! Location of a PCI device: its nearest NUMA node and processing units, from Linux's `/sys/bus/pci`.
 //!
-//! hwloc knows this too, but its binding does not reach I/O objects.
+//! hwloc has these facts too, but its binding does not reach I/O objects.
 #![forbid(unsafe_code)]
 
 use super::sysfs::{list, number, text};
@@ -47,22 +47,23 @@ impl Serialize for PciAddress {
     }
 }
 
-/// What is near a PCI device.
+/// Surroundings of a PCI device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Locality {
-    /// Its NUMA node, where the firmware says.
+    /// Nearest NUMA node, if the firmware names one.
     pub(super) numa: Option<u32>,
     /// Processing units near it.
     pub(super) pus: Vec<u32>,
 }
 
-/// The surroundings of the device at `address`, read under `root` (`/`, but for tests); `None` where it is not listed.
+/// Reads the surroundings of the device at `address` under `root` (`/`, except in tests); `None` if the device is not
+/// listed.
 pub(super) fn locality(root: &Path, address: PciAddress) -> Option<Locality> {
     let folder = root.join("sys/bus/pci/devices").join(address.to_string());
     if !folder.is_dir() {
         return None;
     }
-    // The kernel writes -1 where the firmware names no node.
+    // The kernel writes -1 if the firmware names no node.
     let numa = number(&folder.join("numa_node"));
     Some(Locality { numa, pus: list(&folder.join("local_cpulist")).unwrap_or_default() })
 }
@@ -75,7 +76,8 @@ pub(super) struct BusGpu {
     pub(super) device: u32,
 }
 
-/// GPUs of the makers whose drivers compute, by address. Display chips of servers and virtual machines are left out.
+/// GPUs of makers whose drivers support compute, by address. Display chips of servers and virtual machines are left
+/// out.
 pub(super) fn bus_gpus(root: &Path) -> Vec<BusGpu> {
     const MAKERS: [u32; 3] = [0x10de, 0x1002, 0x8086];
     let Ok(entries) = fs::read_dir(root.join("sys/bus/pci/devices")) else {
@@ -84,7 +86,7 @@ pub(super) fn bus_gpus(root: &Path) -> Vec<BusGpu> {
     let gpu = |entry: fs::DirEntry| {
         let hexadecimal =
             |name: &str| u32::from_str_radix(text(&entry.path().join(name))?.strip_prefix("0x")?, 16).ok();
-        // The base class 03 is that of display controllers, VGA and 3D alike.
+        // The base class 03 covers display controllers, both VGA and 3D.
         let display = hexadecimal("class")? >> 16 == 0x03;
         let address = PciAddress::parse(entry.file_name().to_str()?)?;
         let found = BusGpu { address, vendor: hexadecimal("vendor")?, device: hexadecimal("device")? };
@@ -99,7 +101,7 @@ pub(super) fn bus_gpus(root: &Path) -> Vec<BusGpu> {
 pub(super) mod tests {
     use super::*;
 
-    /// A root whose bus lists these devices: the files of each, by its address.
+    /// A root whose bus lists these devices, each an address with its files.
     pub(in super::super) fn bus(devices: &[(&str, &[(&str, &str)])]) -> tempfile::TempDir {
         let root = tempfile::tempdir().expect("a temporary folder can be made");
         for (address, files) in devices {

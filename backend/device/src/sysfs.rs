@@ -1,4 +1,4 @@
-//! Reads the topology from Linux's `/sys/devices/system`, where hwloc is absent or fails.
+//! Reads the topology from Linux's `/sys/devices/system`, if hwloc is absent or fails.
 #![forbid(unsafe_code)]
 
 use super::cpulist::parse_list;
@@ -8,10 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The machine under `root` (`/`, but for tests); `None` where it lists no processing unit.
+/// Reads the machine under `root` (`/`, except in tests); `None` if it lists no processing unit.
 ///
-/// What is not reported is filled in: a unit without a topology is a core of package 0, one without a node is near
-/// node 0. Caches and cores are named after their lowest unit.
+/// Missing facts get defaults: a unit without a topology is a core of package 0, a unit without a node is near node 0.
+/// Caches and cores are numbered by their lowest unit.
 pub(super) fn read(root: &Path) -> Option<Topology> {
     let system = root.join("sys/devices/system");
     let units = list(&system.join("cpu/online"))?;
@@ -25,7 +25,7 @@ pub(super) fn read(root: &Path) -> Option<Topology> {
     (!pus.is_empty()).then_some(Topology { source: Source::Sysfs, pus, numa })
 }
 
-/// The processor's model from `proc/cpuinfo` under `root`, if it has one.
+/// Reads the processor's model from `proc/cpuinfo` under `root`, if it is there.
 pub(super) fn model_name(root: &Path) -> Option<String> {
     let text = fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -36,7 +36,8 @@ pub(super) fn model_name(root: &Path) -> Option<String> {
 /// A NUMA node's index and its processing units.
 type NodeUnits = (u32, Vec<u32>);
 
-/// The NUMA nodes with their memory, and each one's processing units. One node of unknown size where none is listed.
+/// Reads the NUMA nodes with their memory, and each node's processing units. Without a list, there is one node of
+/// unknown size.
 fn nodes(folder: &Path) -> (Vec<NumaNode>, Vec<NodeUnits>) {
     let indices = list(&folder.join("online")).filter(|indices| !indices.is_empty()).unwrap_or_else(|| vec![0]);
     let node = |&index: &u32| NumaNode { index, memory: node_memory(folder, index) };
@@ -44,13 +45,13 @@ fn nodes(folder: &Path) -> (Vec<NumaNode>, Vec<NodeUnits>) {
     (indices.iter().map(node).collect(), indices.iter().map(units).collect())
 }
 
-/// Bytes of memory of a node below `folder`; 0 where unknown.
+/// Memory of a node below `folder` in bytes; 0 if unknown.
 fn node_memory(folder: &Path, index: u32) -> u64 {
     let text = fs::read_to_string(folder.join(format!("node{index}/meminfo"))).unwrap_or_default();
     meminfo_field(&text, "MemTotal:").unwrap_or(0)
 }
 
-/// Fills in the memory of nodes that another source left at 0.
+/// Sets the memory of nodes that another source left at 0.
 pub(super) fn complete_node_memory(root: &Path, nodes: &mut [NumaNode]) {
     for node in nodes.iter_mut().filter(|node| node.memory == 0) {
         node.memory = node_memory(&root.join("sys/devices/system/node"), node.index);
@@ -63,14 +64,14 @@ fn pu(folder: &Path, index: u32, numa: u32) -> Pu {
     Pu {
         index,
         core: siblings.and_then(|units| units.first().copied()).unwrap_or(index),
-        // The kernel writes -1 where it does not know.
+        // The kernel writes -1 for an unknown package.
         package: number(&topology.join("physical_package_id")).unwrap_or(0),
         numa,
         caches: caches(&folder.join("cache")),
     }
 }
 
-/// The data and unified caches of levels 1 to 3 of one processing unit.
+/// Reads the data and unified caches of levels 1 to 3 of one processing unit.
 fn caches(folder: &Path) -> [Option<Cache>; 3] {
     let mut caches = [None; 3];
     for entry in (0..).map(|index| folder.join(format!("index{index}"))).take_while(|entry| entry.exists()) {
@@ -113,7 +114,8 @@ mod tests {
         fs::write(path, text).expect("the file can be written");
     }
 
-    /// Two packages, a node and a shared L3 each, two cores a package, two threads a core; node 2 has memory only.
+    /// Two packages with a NUMA node and a shared L3 each, two cores per package, two threads per core. Node 2 has
+    /// memory only.
     fn two_packages(root: &Path) {
         write(root, "cpu/online", "0-7\n");
         write(root, "node/online", "0-2\n");

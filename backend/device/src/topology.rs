@@ -1,23 +1,23 @@
-//! The machine's cores, caches and memory domains as one flat table: a row for each processing unit.
+//! The machine's cores, caches and memory domains as one flat table: a row per processing unit.
 //!
-//! A tree says the same with more words. Every question that placement asks (who shares a cache, which domain is near)
-//! is a grouping of rows, and a table is made by hand in a test as easily as by hwloc.
+//! A tree would hold the same facts less conveniently. Every question of placement (which units share a cache, which
+//! domain is near) is a grouping of rows. Tests write a table by hand as easily as hwloc fills it.
 #![forbid(unsafe_code)]
 
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One cache: which one, and how large. `id` is unique among the caches of its level.
+/// One cache: its identity and its size. `id` is unique among the caches of its level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cache {
     pub(crate) id: u32,
     pub(crate) bytes: u64,
 }
 
-/// One processing unit (hardware thread), and what it belongs to.
+/// One processing unit (hardware thread), and the parts of the machine that contain it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pu {
-    /// Index by which the operating system knows it.
+    /// The operating system's index of the unit.
     pub(crate) index: u32,
     /// Core, unique in the machine.
     pub(crate) core: u32,
@@ -32,13 +32,13 @@ pub(crate) struct Pu {
 /// Memory of one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NumaNode {
-    /// Index by which the operating system knows it.
+    /// The operating system's index of the node.
     pub index: u32,
-    /// Bytes of memory; 0 where unknown.
+    /// Bytes of memory; 0 if unknown.
     pub memory: u64,
 }
 
-/// Where a topology was read.
+/// Source of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -46,11 +46,11 @@ pub enum Source {
     Hwloc,
     /// Linux's `/sys` and `/proc`.
     Sysfs,
-    /// Only the number of processing units is known.
+    /// The number of processing units only.
     Count,
 }
 
-/// Processing units in the order in which neighbours stand together (package, cache, core), and NUMA nodes by index.
+/// Processing units with neighbours next to each other (by package, cache, core), and NUMA nodes by index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
     pub(crate) source: Source,
@@ -61,34 +61,34 @@ pub(crate) struct Topology {
 /// The caches of one level among some processing units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheSummary {
-    /// Bytes of one cache (the smallest, where they differ).
+    /// Bytes of one cache (of the smallest, if they differ).
     pub bytes: u64,
-    /// How many there are.
+    /// Number of caches.
     pub count: usize,
-    /// Cores that share one (the most, where they differ).
+    /// Cores that share a cache (the most, if the caches differ).
     pub cores: usize,
 }
 
 impl Topology {
-    /// `count` cores that share nothing known: the last resort.
+    /// `count` cores that share nothing known, if no other source has an answer.
     pub(crate) fn flat(count: u32) -> Self {
         let pus = (0..count).map(|index| Pu { index, core: index, package: 0, numa: 0, caches: [None; 3] }).collect();
         Self { source: Source::Count, pus, numa: vec![NumaNode { index: 0, memory: 0 }] }
     }
 
-    /// The part of the machine that the processing units `allowed` make up. NUMA nodes all stay.
+    /// Returns the part of the machine that consists of the processing units `allowed`. All NUMA nodes stay.
     pub(crate) fn restricted_to(&self, allowed: &BTreeSet<u32>) -> Self {
         let pus = self.pus.iter().filter(|pu| allowed.contains(&pu.index)).cloned().collect();
         Self { source: self.source, pus, numa: self.numa.clone() }
     }
 }
 
-/// How many different values `part` has among `pus`.
+/// Number of distinct values of `part` among `pus`.
 pub(crate) fn count_of(pus: &[Pu], part: impl Fn(&Pu) -> u32) -> usize {
     pus.iter().map(part).collect::<BTreeSet<u32>>().len()
 }
 
-/// The caches of `level` (1 to 3) among `pus`; `None` where none is reported.
+/// Caches of `level` (1 to 3) among `pus`; `None` if none is reported.
 pub(crate) fn caches_of(pus: &[Pu], level: usize) -> Option<CacheSummary> {
     let mut cores: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     let mut smallest = u64::MAX;
@@ -107,7 +107,7 @@ pub(crate) fn caches_of(pus: &[Pu], level: usize) -> Option<CacheSummary> {
 pub(crate) mod synthetic {
     use super::*;
 
-    /// How many of each a machine has, each within the one before it.
+    /// Numbers of the parts of a machine, each within the part before it.
     #[derive(Clone, Copy)]
     pub(crate) struct Shape {
         pub(crate) packages: u32,
@@ -118,12 +118,12 @@ pub(crate) mod synthetic {
         pub(crate) has_l3: bool,
     }
 
-    /// Two packages, one NUMA node each, with two caches of level 3 for four cores of two threads each.
+    /// Two packages of one NUMA node each. Each node has two L3 caches, each shared by four cores of two threads.
     pub(crate) const EPYC: Shape =
         Shape { packages: 2, numa_per_package: 1, l3_per_numa: 2, cores_per_l3: 4, pus_per_core: 2, has_l3: true };
 
-    /// The machine of `shape`: 8 GiB a node, 48 KiB L1d, 1 MiB L2, 32 MiB L3. As on Linux, the first hardware threads of
-    /// all cores are numbered before the second ones.
+    /// The machine of `shape`: 8 GiB per node, 48 KiB L1d, 1 MiB L2, 32 MiB L3. As on Linux, the first hardware threads
+    /// of all cores are numbered before the second threads.
     pub(crate) fn machine(shape: Shape) -> Topology {
         let numa_count = shape.packages * shape.numa_per_package;
         let l3_count = numa_count * shape.l3_per_numa;

@@ -1,15 +1,15 @@
-//! The sizes of a Vulkan adapter's memory heaps, which wgpu does not report. The one file of `device` with `unsafe`.
+//! Sizes of a Vulkan adapter's memory heaps, which wgpu does not report. The only file of `device` with `unsafe`.
 
 /// Bytes of an adapter's memory heaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heaps {
-    /// Of the heaps on the device.
+    /// Bytes of the heaps on the device.
     pub(super) device_local: u64,
-    /// Of all heaps.
+    /// Bytes of all heaps.
     pub(super) all: u64,
 }
 
-/// The heaps of `adapter`; `None` where it is not driven through Vulkan.
+/// Returns the heaps of `adapter`; `None` if it is not driven through Vulkan.
 #[cfg(any(windows, target_os = "linux"))]
 pub(super) fn heaps(adapter: &wgpu::Adapter) -> Option<Heaps> {
     // SAFETY: nothing of the adapter is destroyed: the guard is only read from and dropped at the end of this function.
@@ -28,7 +28,7 @@ pub(super) fn heaps(adapter: &wgpu::Adapter) -> Option<Heaps> {
     Some(heaps)
 }
 
-/// Elsewhere wgpu is built without Vulkan.
+/// Returns `None`: on this system wgpu is built without Vulkan.
 #[cfg(not(any(windows, target_os = "linux")))]
 pub(super) fn heaps(_: &wgpu::Adapter) -> Option<Heaps> {
     None

@@ -1,4 +1,4 @@
-//! Names for what went wrong in a run: where a failure happened, and who waits for whom in one that stalled.
+//! Names for errors of a run: the place of a failure, and the wait-for graph of a stalled run.
 
 use super::error::Place;
 use super::exchange::{Doing, Exchange, Wait};
@@ -9,7 +9,7 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, Plan, Step};
 use std::sync::Arc;
 
-/// What is needed to put names to workers and steps.
+/// Data that names workers and steps.
 #[derive(Debug)]
 pub(super) struct Diagnosis {
     pub(super) plan: Arc<Plan>,
@@ -18,7 +18,7 @@ pub(super) struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// For each worker that waits, where and on whom.
+    /// Describes for each waiting worker its step, and the workers that it waits for.
     pub(super) fn wait_for_graph(&self, exchange: &Exchange) -> String {
         let waiting = |(worker, (_, doing)): (usize, (u64, Doing))| match doing {
             Doing::Waiting(wait) => Some(self.waiting(worker, wait)),
@@ -60,7 +60,7 @@ impl Diagnosis {
         }
     }
 
-    /// What a worker does at a step of its script.
+    /// Describes a worker's step of its script.
     fn step_name(&self, worker: usize, step: u32) -> String {
         let devices = self.plan.devices().len();
         if worker >= devices {
@@ -81,14 +81,14 @@ impl Diagnosis {
         }
     }
 
-    /// The first node on a device that reads a value, in the program's order.
+    /// First node on a device that reads a value, in the program's order.
     fn reader(&self, value: ValueId, device: DeviceId) -> Option<NodeId> {
         let reads =
             |node: &NodeId| self.program.node(*node).inputs.contains(&value) && self.plan.device_of(*node) == device;
         self.program.node_ids().find(reads)
     }
 
-    /// Puts names to a failure: of a transfer the node that has made its value, or else the one that it was for.
+    /// Adds names to a failure: for a transfer, the node that made its value, or else the node that reads it.
     pub(super) fn named(&self, Blame { worker, failure }: Blame) -> ExecError {
         let node = match failure.place {
             Place::Node(node) => Some(self.program.node(node).name.clone()),
@@ -105,7 +105,7 @@ impl Diagnosis {
         let devices = self.plan.devices();
         let device = worker.map(|worker| match devices.get(worker as usize) {
             Some(device) => device.name.clone(),
-            // It is the GPU that can fail on a link.
+            // Only the GPU can fail on a link.
             None => {
                 let link = &self.plan.links()[worker as usize - devices.len()];
                 let gpu = |end: &&DeviceId| self.plan.device(**end).kind != DeviceKind::Cpu;

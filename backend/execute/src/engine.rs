@@ -1,10 +1,11 @@
-//! The buffers and kernels of an executor, and one run of its plan.
+//! Buffers and kernels of an executor, and one run of its plan.
 //!
-//! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread that has steps its part, runs
-//! the host's script itself, and waits until all threads are done. The first worker that fails notes why and raises the stop flag;
-//! the others leave at their next step, chunk or wait. A worker that sees the end of the run's time in a kernel just leaves: the caller, who
-//! looks at the same token and clock, stops the others. When all have left a failed run, its caller resets what was under way: so
-//! nothing of one run is ever taken for a part of the next.
+//! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread with steps its
+//! part, runs the host's script itself, and waits until all threads are done. The first worker that fails records the
+//! reason and raises the stop flag; the other workers leave at their next step, chunk or wait. A worker that sees the
+//! end of the run's time in a kernel just leaves: the caller, who checks the same token and clock, stops the others.
+//! When all workers have left a failed run, its caller resets everything in flight, so that no data of one run reaches
+//! the next.
 
 use super::RunOptions;
 use super::cpu::CpuWorker;
@@ -32,50 +33,51 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// All that a plan keeps on its devices between runs.
+/// Everything that a plan keeps on its devices between runs.
 pub(super) struct Engine {
     pub(super) ledger: Ledger,
     diagnosis: Diagnosis,
     pub(super) exchange: Exchange,
     verdict: Verdict,
-    /// The devices, by their ids, and then the links; `None` where nothing is to be done.
+    /// Workers of the devices, by their ids, and then of the links; `None` for those without steps.
     stations: Vec<Option<Station>>,
     /// Whether the caller has tensors on GPUs.
     has_resident: bool,
     /// Whether several CPU devices have steps.
     shares_cpus: bool,
-    /// Whether threads other than the caller's compute on cores. They stay on theirs, and the caller is to keep off these.
+    /// Whether threads other than the caller's compute on cores. They stay on their cores, and the caller should avoid
+    /// these.
     has_helpers: bool,
-    /// Whether the caller may sleep in a run: it waits for other devices or links, or to seem slower than it is.
+    /// Whether the caller may sleep in a run: it waits for other devices or links, or emulates a slower device.
     may_sleep: bool,
 }
 
-/// A worker and who runs it.
+/// A worker, and the thread that runs it.
 struct Station {
     worker: Mutex<Box<dyn Worker>>,
-    /// Its thread; none for the host, whose steps the caller runs.
+    /// Inbox of its thread; `None` for the host, whose steps the caller runs.
     inbox: Option<Arc<Inbox>>,
 }
 
-/// What one call of a run brings and takes away.
+/// Inputs and outputs of one call of a run.
 pub(super) struct Call<'a> {
     pub inputs: &'a [&'a Tensor],
     pub(super) options: &'a RunOptions,
     pub(super) origin: Instant,
-    /// Buffers of former outputs that the caller has no use for, by output.
+    /// Buffers of former outputs that the caller no longer uses, by output.
     pub(super) spare: &'a mut [Option<Arc<Buffer>>],
-    /// The caller's tensors on GPUs.
+    /// Tensors of the caller on GPUs.
     pub(super) tensors: GpuTensors,
 }
 
-/// A failure and whether the engine can be used on.
+/// A failure, and whether the engine stays usable.
 #[derive(Debug)]
 pub(super) struct Broken {
     pub(super) error: ExecError,
     pub(super) beyond_repair: bool,
 }
 
-/// What an engine is made of.
+/// Parts from which an engine is built.
 struct Parts<'a> {
     plan: &'a Arc<Plan>,
     kernels: &'a Kernels,
@@ -85,7 +87,7 @@ struct Parts<'a> {
 }
 
 impl Engine {
-    /// Takes all memory, prepares all kernels, and starts or opens what the plan has steps on.
+    /// Allocates all memory, prepares all kernels, and starts or opens the devices on which the plan has steps.
     pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
         let program = kernels.program();
         let Scripts { mut devices, mut links, ports } = Scripts::of(plan, program)?;
@@ -131,7 +133,7 @@ impl Engine {
         })
     }
 
-    /// Whether all of its GPUs are those that the pool has open.
+    /// Whether all its GPUs are the ones that the pool has open.
     pub(super) fn is_current(&self, pool: &DevicePool) -> bool {
         self.stations.iter().zip(pool.devices()).enumerate().all(|(at, (station, device))| match (station, device) {
             (Some(station), ComputeDevice::Gpu(_)) => {
@@ -170,7 +172,7 @@ impl Engine {
         match self.verdict.take(|| supervisor.check()) {
             None => Ok(()),
             Some(blame) => {
-                // A device that is gone, and what a fault of this code has left, cannot be used on.
+                // After the loss of a device, or a bug of this code, the engine is unusable.
                 let broken = matches!(blame.failure.error.kind, ErrorKind::DeviceFailure | ErrorKind::Internal);
                 let repairable = !broken && self.reset();
                 Err(Broken { error: self.diagnosis.named(blame), beyond_repair: !repairable })
@@ -178,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Lets the devices write into buffers that the caller has no use for, and lets go of the others.
+    /// Lets the devices write into buffers that the caller no longer uses, and drops the other buffers.
     fn adopt(&self, spare: &mut [Option<Arc<Buffer>>]) {
         for station in self.stations.iter().flatten() {
             if let Some(worker) = lock(&station.worker).cpu() {
@@ -188,7 +190,7 @@ impl Engine {
         spare.fill(None);
     }
 
-    /// Gives the GPUs the caller's tensors, where a run has any, or takes them away.
+    /// Gives the GPUs the caller's tensors of a run, or takes them away.
     fn give(&self, tensors: &GpuTensors) {
         for station in self.stations.iter().flatten().filter(|_| self.has_resident) {
             if let Some(held) = lock(&station.worker).tensors() {
@@ -197,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// Gives all threads that have steps their part; their number.
+    /// Gives all threads with steps their part; returns the number of threads.
     fn start(self: &Arc<Self>, pool: &DevicePool, terms: &Terms) -> u32 {
         let inboxes = || {
             let inbox = |(at, station): (usize, &Option<Station>)| {
@@ -217,15 +219,15 @@ impl Engine {
         threads
     }
 
-    /// The terms of one worker. The threads of several CPU devices look longer for what the others make and for the next run: what they wait for
-    /// takes as long as they do, and a thread that slept is late.
+    /// Terms of one worker. Threads of several CPU devices spin longer while they wait for each other and for the next
+    /// run: such waits take as long as their own work, and a thread that slept is late.
     fn terms_on(&self, worker: u32, pool: &DevicePool, terms: &Terms) -> Terms {
         let cpu = matches!(pool.devices().get(worker as usize), Some(ComputeDevice::Cpu(_)));
         let spin = if cpu && self.shares_cpus { terms.spin.max(terms.linger) } else { terms.spin };
         Terms { spin, ..terms.clone() }
     }
 
-    /// The host's part, on the caller's thread.
+    /// Runs the host's part, on the caller's thread.
     fn host(&self, terms: Terms, call: &Call<'_>, supervisor: &Supervisor<'_>) {
         let Some(station) = &self.stations[HOST.index()] else { return };
         let mut worker = lock(&station.worker);
@@ -235,7 +237,7 @@ impl Engine {
         self.finished(HOST.0, result);
     }
 
-    /// The part of another worker, on its thread.
+    /// Runs the part of another worker, on its thread.
     pub(super) fn work(&self, worker: u32, terms: Terms) {
         let result = match &self.stations[worker as usize] {
             Some(station) => {
@@ -257,20 +259,20 @@ impl Engine {
         self.exchange.port(worker).show(Doing::Idle);
     }
 
-    /// Lets all workers forget a failed run; whether there was memory to make anew what was under way.
+    /// Makes all workers forget a failed run. Returns whether memory sufficed to create the lost buffers again.
     fn reset(&self) -> bool {
         let workers = self.stations.iter().flatten().all(|station| lock(&station.worker).reset());
         workers && self.exchange.reset()
     }
 
-    /// Appends what the workers have noted in a run that ended well, and makes them forget it.
+    /// Appends the events of a successful run, and clears the workers' logs.
     pub(super) fn take_events(&self, events: &mut Vec<super::Event>) {
         for station in self.stations.iter().flatten() {
             events.append(&mut lock(&station.worker).log().events);
         }
     }
 
-    /// Appends the outputs of a run that ended well, with their numbers.
+    /// Appends the outputs of a successful run, with their numbers.
     pub(super) fn take_outputs(&self, outputs: &mut Vec<(u32, Arc<Buffer>)>) {
         if let Some(station) = &self.stations[HOST.index()]
             && let Some(worker) = lock(&station.worker).cpu()
@@ -281,7 +283,7 @@ impl Engine {
 }
 
 impl Parts<'_> {
-    /// The worker of a device, if it has steps.
+    /// Creates the worker of a device, if it has steps.
     fn station(&mut self, device: DeviceId, script: DeviceScript) -> Result<Option<Station>, ExecError> {
         let is_host = device == HOST;
         if script.steps.is_empty() && !is_host {
@@ -306,7 +308,7 @@ impl Parts<'_> {
         Ok(Some(Station { worker: Mutex::new(worker), inbox }))
     }
 
-    /// The worker of a link.
+    /// Creates the worker of a link.
     fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
         if let Some(link) = self.plan.links().get(worker - devices.len()) {
@@ -320,7 +322,7 @@ impl Parts<'_> {
     }
 }
 
-/// Packs and loads what the CPU devices read of the constants.
+/// Packs and loads the constants that the CPU devices read.
 fn ready_constants(
     kernels: &Kernels,
     pool: &DevicePool,
@@ -333,7 +335,7 @@ fn ready_constants(
     let values: Vec<ValueId> =
         devices().flat_map(|(at, _)| scripts[at].cells.constants.iter().map(|cell| cell.value)).collect();
     let mut loaded = kernels.ready(&all, &values)?.into_iter();
-    // What several nodes share is one buffer: it counts on the first device.
+    // Nodes that share a constant share its buffer, which counts on the first device.
     let mut counted = BTreeSet::new();
     for (at, _) in devices() {
         let packed = nodes(&scripts[at]).into_iter().flat_map(|node| kernels.packed(node));

@@ -1,20 +1,20 @@
-//! A worker's failure, before names are put to it.
+//! A worker's failure, before names are added.
 
 use anabranch_ir::program::NodeId;
 use anabranch_plan::{ExecError, TransferId};
 use std::any::Any;
 
-/// What a worker was at when it failed.
+/// Activity of a worker when it failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
     Node(NodeId),
     Transfer(TransferId),
-    /// Between them.
+    /// Between nodes and transfers.
     #[default]
     Nowhere,
 }
 
-/// A worker's failure, before names are put to it.
+/// A worker's failure, before names are added.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: ExecError,
@@ -26,7 +26,7 @@ impl Failure {
         Self { error: error.into(), place }
     }
 
-    /// A panic's payload as a failure.
+    /// Creates the failure of a panic from its payload.
     pub(super) fn panic(place: Place, payload: &(dyn Any + Send)) -> Self {
         Self::at(place, ExecError::panicked(payload))
     }
@@ -35,7 +35,8 @@ impl Failure {
         ExecError::internal(what).into()
     }
 
-    /// The same of the last of so many kernels that a GPU was given at once, any of which may be to blame.
+    /// Notes that the node is the last of this many kernels that a GPU was given together, each of which may be the
+    /// cause.
     pub(super) fn among(mut self, kernels: usize) -> Self {
         self.error = self.error.among(kernels);
         self

@@ -1,63 +1,67 @@
-//! What happened when in a run.
+//! Events of a run with their times.
 
 use anabranch_ir::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_plan::TransferId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What took place.
+/// Activity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
     /// A node ran.
     Node(NodeId),
-    /// A value travelled.
+    /// A value was transferred.
     Transfer(TransferId),
 }
 
-/// Where something takes place. What is on one lane never overlaps, but for values that one node streams to one other.
+/// Place of an event. Events of one lane never overlap, except values that one node streams to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lane {
     /// On a device.
     Device(DeviceId),
-    /// On the link between two.
+    /// On the link between two devices.
     Link {
-        /// The sender.
+        /// Sending device.
         from: DeviceId,
-        /// The receiver.
+        /// Receiving device.
         to: DeviceId,
     },
 }
 
-/// One thing that happened. Times in nanoseconds since the run's start; `ready ≤ start ≤ end`.
+/// One event of a run. Times are in nanoseconds since the run's start; `ready ≤ start ≤ end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Activity of the event.
     pub what: Activity,
-    /// Where.
+    /// Lane of the event.
     pub lane: Lane,
-    /// When the lane turned to it and began to wait for what it needs.
+    /// Time at which the lane turned to the activity and started to wait for its inputs.
     pub ready: u64,
-    /// When all was there. Of a transfer from a GPU: when the node that made the value was done there.
+    /// Time at which all inputs were present. For a transfer from a GPU: time at which the GPU finished the node that
+    /// made the value.
     pub start: u64,
-    /// When it was done.
+    /// Time at which the activity was done.
     pub end: u64,
-    /// Of the time from start to end, what went by in waiting for chunks, for room for them, or for a GPU that computed meanwhile.
+    /// Part of the time from start to end spent waiting for chunks, for free buffers, or for a GPU that was computing.
     pub waited: u64,
-    /// Of a transfer, the bytes that arrived; of a node, the bytes that it made.
+    /// Bytes that arrived in a transfer, or that a node made.
     pub bytes: u64,
 }
 
 impl Event {
-    /// Nanoseconds that it took without the waits in it.
+    /// Returns the nanoseconds of the activity without its waits.
     pub fn busy(&self) -> u64 {
         self.end.saturating_sub(self.start).saturating_sub(self.waited)
     }
 }
 
-/// Tells the copying of a value from a GPU from the wait for its node. A link turns to a value when its node is submitted, and asks for the
-/// copy behind that; the copy starts when the node is done there. Where the GPU did other nodes between that and the copy, the copy starts
-/// when the host has seen all done that was submitted before it, as the event says. `maker` names the GPU node whose value a transfer is,
-/// and whether that is passed on in chunks while it is made: then the device computes and copies by turns, and the node's time is waited for.
+/// Separates the copy of a value from a GPU from the wait for its node.
+///
+/// A link turns to a value when its node is submitted, and requests the copy behind the node. The copy starts when the
+/// node is done there. If the GPU ran other nodes in between, the copy starts when the host has seen the end of all
+/// earlier submissions, as the event says. `maker` returns the GPU node whose value a transfer moves, and whether the
+/// node passes the value on in chunks. In that case the device computes and copies alternately, and the node's time
+/// counts as a wait.
 pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> Option<(NodeId, bool)>) {
     let is_copy = |event: &Event| matches!(event.what, Activity::Transfer(id) if maker(id).is_some());
     if !events.iter().any(is_copy) {
@@ -87,9 +91,11 @@ pub(super) fn start_copies(events: &mut [Event], maker: impl Fn(TransferId) -> O
     }
 }
 
-/// Tells the copying of whole values to GPUs from the wait for them: a GPU does one thing after the other, so a copy to it stands still while
-/// it computes. `to` names the GPU of a transfer that a CPU sends whole; what it waited for staging buffers is a wait as far as nodes ran
-/// there meanwhile, and copying beyond that.
+/// Separates the copy of whole values to GPUs from waits: a GPU does one thing after the other, so that a copy to it
+/// stands still while it computes.
+///
+/// `to` returns the GPU of a transfer that a CPU sends whole. The time spent waiting for staging buffers is a wait as
+/// far as nodes ran on the GPU meanwhile; the rest is copying.
 pub(super) fn part_copies(events: &mut [Event], to: impl Fn(TransferId) -> Option<DeviceId>) {
     if !events.iter().any(|event| matches!(event.what, Activity::Transfer(id) if to(id).is_some())) {
         return;
@@ -138,17 +144,17 @@ mod tests {
         let mut events = [
             event(node, [5, 10, 100, 20]),
             event(other, [5, 104, 200, 0]),
-            // The host saw the node done a little later …
+            // The host saw the end of the node a little later …
             event(whole, [0, 103, 110, 0]),
             event(chunks, [0, 6, 120, 10]),
-            // … and here the other node too.
+            // … and here also the end of the other node.
             event(late, [0, 203, 210, 0]),
             event(input, [0, 6, 130, 0]),
         ];
         start_copies(&mut events, maker);
         let times = events[2..].iter().map(|event| (event.start, event.busy())).collect::<Vec<_>>();
         assert_eq!(times, [(100, 10), (6, 114 - 70), (203, 7), (6, 124)]);
-        // Clocks of a device agree to some microseconds: a copy never ends before it starts.
+        // The clocks of a device agree to some microseconds: a copy never ends before it starts.
         let mut events = [event(node, [5, 10, 100, 0]), event(whole, [0, 6, 90, 0])];
         start_copies(&mut events, maker);
         assert_eq!((events[1].start, events[1].busy()), (90, 0));

@@ -1,7 +1,8 @@
-//! What passes between the workers of a run: gates, chunks and empty buffers, and the flag that ends it.
+//! Exchange between the workers of a run: gates, chunks and empty buffers, and the flag that ends the run.
 //!
-//! A gate is a countdown that others open directly, and the buffers that come with it; nobody relays anything. Each gate has one
-//! worker that waits at it, each queue one that takes from it. Nothing here ever blocks a sender.
+//! A gate is a countdown that other workers open directly, with the buffers that come with it; no thread relays
+//! messages. Each gate has one worker that waits at it, and each queue has one worker that takes from it. Senders never
+//! block.
 
 use super::error::Failure;
 use super::faults::{Faults, Operation};
@@ -14,17 +15,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Why a worker leaves a run early.
+/// Reason that a worker leaves a run early.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// It was told to.
+    /// The worker was told to leave.
     Stopped,
-    /// It cannot go on.
+    /// The worker cannot continue.
     Failed(Failure),
 }
 
 impl Halt {
-    /// Why nothing comes of it.
+    /// Returns the failure behind the halt.
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Failed(failure) => failure,
@@ -39,7 +40,7 @@ impl<T: Into<Failure>> From<T> for Halt {
     }
 }
 
-/// Tells all workers of a run to leave it.
+/// Flag that tells all workers of a run to leave it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stop(Arc<AtomicBool>);
 
@@ -52,29 +53,29 @@ impl Stop {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Whether the run is to be left.
+    /// Whether the run must be left.
     pub(super) fn check(&self) -> Result<(), Halt> {
         if self.0.load(Ordering::Relaxed) { Err(Halt::Stopped) } else { Ok(()) }
     }
 }
 
-/// Something that a worker waits for: a gate, or a channel inside one of its steps. Both by their number.
+/// An object that a worker waits for: a gate, or a channel inside one of its steps. Both are named by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Gate(u32),
     Channel(u32),
 }
 
-/// What a worker is doing.
+/// Activity of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It has no part in the run, or has done it.
+    /// The worker has no part in the run, or has finished it.
     Idle,
     Working,
     Waiting(Wait),
 }
 
-/// What a worker shows of itself: in the upper half a count of its waits, in the lower half what it does.
+/// State that a worker publishes: in the upper half a count of its waits, in the lower half its activity.
 #[derive(Debug, Default)]
 struct Status(AtomicU64);
 
@@ -94,7 +95,7 @@ impl Status {
         self.0.store(count << 32 | u64::from(low), Ordering::Relaxed);
     }
 
-    /// A number that changes whenever the worker does something, and what it does.
+    /// Returns a number that changes whenever the worker proceeds, and its activity.
     fn look(&self) -> (u64, Doing) {
         let word = self.0.load(Ordering::Relaxed);
         let low = word as u32;
@@ -109,14 +110,15 @@ impl Status {
     }
 }
 
-/// A buffer that came with the opening of a gate, and the cell that it is for.
+/// A buffer that came with the opening of a gate, and its target cell.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) cell: u32,
     pub(super) buffer: Arc<Buffer>,
 }
 
-/// A countdown, alone on its cache line (two, because processors fetch lines in pairs): the worker that waits looks at nothing else.
+/// A countdown, alone on its cache line (two lines, because processors fetch lines in pairs): the waiting worker reads
+/// no other line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct GateState {
@@ -144,7 +146,7 @@ impl Queue {
         Self { length: AtomicUsize::new(0), items: Mutex::new(VecDeque::with_capacity(capacity)) }
     }
 
-    /// Changes the items under the lock, and then shows how many there are.
+    /// Changes the items under the lock, and then publishes their number.
     fn change<T>(&self, change: impl FnOnce(&mut VecDeque<Option<Arc<Buffer>>>) -> T) -> T {
         let mut items = lock(&self.items);
         let result = change(&mut items);
@@ -157,7 +159,7 @@ impl Queue {
     }
 }
 
-/// A ring's free buffers: the last used is taken first, because it is still in cache.
+/// Free buffers of a ring: the last used is taken first, because it is still in cache.
 #[derive(Debug)]
 struct RingState {
     free: Queue,
@@ -165,7 +167,7 @@ struct RingState {
     depth: usize,
 }
 
-/// What others give one worker.
+/// Everything that other workers give one worker.
 #[derive(Debug)]
 pub(super) struct Port {
     gates: Box<[GateState]>,
@@ -176,7 +178,7 @@ pub(super) struct Port {
     pub(super) waiter: Waiter,
 }
 
-/// The ports of all workers of an executor.
+/// Ports of all workers of an executor.
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) stop: Stop,
@@ -185,7 +187,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// Everything closed and empty but for the rings. `None` if there is not so much memory.
+    /// Creates closed gates, empty queues and full rings. `None` if memory is short.
     pub(super) fn new(scripts: &[PortScript]) -> Option<Self> {
         let exchange =
             Self { stop: Stop::default(), ports: scripts.iter().map(Port::new).collect(), faults: Faults::default() };
@@ -196,7 +198,7 @@ impl Exchange {
         &self.ports[worker as usize]
     }
 
-    /// Counts one thing down at a gate.
+    /// Counts down once at a gate.
     pub(super) fn open(&self, gate: Gate) -> Result<(), Failure> {
         if self.is_lost() {
             return Ok(());
@@ -218,12 +220,12 @@ impl Exchange {
         self.open(gate)
     }
 
-    /// Whether a message is one that a test loses.
+    /// Whether a test makes this message fail.
     fn is_lost(&self) -> bool {
         self.faults.strike(Operation::Message, || self.stop.is_set()).is_err()
     }
 
-    /// Gives a reader the next chunk: its buffer, or the news that it is in its place on a GPU.
+    /// Sends a reader the next chunk: its buffer, or `None` for a chunk that is in its place on a GPU.
     pub(super) fn send(&self, to: QueueAt, chunk: Option<Arc<Buffer>>) {
         if self.is_lost() {
             return;
@@ -233,8 +235,8 @@ impl Exchange {
         port.waiter.wake();
     }
 
-    /// Gives a buffer back to its ring. It is free when its last reader has done so; the others' clones are dropped here, one
-    /// after the other, so that exactly one finds itself alone.
+    /// Returns a buffer to its ring. It is free when its last reader has returned it. The other readers' clones are
+    /// dropped here, one after the other, so that exactly one reader finds its reference unique.
     pub(super) fn give_back(&self, to: RingAt, mut buffer: Arc<Buffer>) -> Result<(), Failure> {
         if self.is_lost() {
             return Ok(());
@@ -256,14 +258,15 @@ impl Exchange {
         Ok(())
     }
 
-    /// Wakes everybody, after the stop flag was set.
+    /// Wakes all workers, after the stop flag was set.
     pub(super) fn wake_all(&self) {
         for port in &self.ports {
             port.waiter.wake();
         }
     }
 
-    /// Prepares the next run after one that failed: whatever was under way is lost. Whether there was memory for the rings.
+    /// Prepares the next run after a failed run: everything in flight is dropped. Returns whether memory sufficed for
+    /// the rings.
     pub(super) fn reset(&self) -> bool {
         self.stop.set(false);
         for port in &self.ports {
@@ -290,7 +293,7 @@ impl Exchange {
         })
     }
 
-    /// For each worker a number that changes whenever it does something, and what it does.
+    /// Returns for each worker a number that changes whenever it proceeds, and its activity.
     pub(super) fn look(&self) -> impl Iterator<Item = (u64, Doing)> {
         self.ports.iter().map(|port| port.status.look())
     }
@@ -323,7 +326,7 @@ impl Port {
         self.status.set(doing);
     }
 
-    /// Whether there is nothing left to wait for.
+    /// Whether the awaited condition holds.
     pub(super) fn is_ready(&self, wait: Wait) -> bool {
         match wait {
             Wait::Gate(gate) => self.gates[gate as usize].count.load(Ordering::SeqCst) == 0,
@@ -337,7 +340,7 @@ impl Port {
         }
     }
 
-    /// How long the plan expects a wait to take.
+    /// Time that the plan expects a wait to take.
     pub(super) fn expected(&self, wait: Wait) -> Duration {
         match wait {
             Wait::Gate(gate) => self.gates[gate as usize].expected,
@@ -345,25 +348,25 @@ impl Port {
         }
     }
 
-    /// Takes what came with an open gate, and closes it for the next run.
+    /// Takes the deliveries of an open gate, and closes it for the next run.
     pub(super) fn collect(&self, gate: u32, mut take: impl FnMut(Delivery)) {
         let gate = &self.gates[gate as usize];
         lock(&gate.deliveries).drain(..).for_each(&mut take);
         gate.reset();
     }
 
-    /// The next chunk of a queue, if one is there.
+    /// Returns the next chunk of a queue, if there is one.
     pub(super) fn next_chunk(&self, queue: u32) -> Option<Option<Arc<Buffer>>> {
         let queue = &self.queues[queue as usize];
         if queue.is_empty() { None } else { queue.change(VecDeque::pop_front) }
     }
 
-    /// A free buffer of a ring, if there is one.
+    /// Returns a free buffer of a ring, if there is one.
     pub(super) fn free_buffer(&self, ring: u32) -> Option<Arc<Buffer>> {
         self.rings[ring as usize].free.change(VecDeque::pop_back).flatten()
     }
 
-    /// Bytes of all rings.
+    /// Returns the bytes of all rings.
     pub(super) fn ring_bytes(&self) -> usize {
         self.rings.iter().map(|ring| ring.bytes * ring.depth).sum()
     }

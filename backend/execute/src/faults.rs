@@ -1,22 +1,22 @@
-//! Faults on purpose: in a test the n-th operation of a kind does what the test wants of it. Elsewhere nothing of this is left but calls
-//! of empty functions.
+//! Injects faults: in a test, the n-th operation of a kind does what the test wants. Otherwise only calls of empty
+//! functions remain.
 
 use anabranch_kernels::KernelError;
 
-/// What can be made to fail.
+/// Operations that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// The call of a CPU's kernel.
+    /// Calling a kernel on a CPU.
     Kernel,
-    /// Giving commands to a GPU.
+    /// Submitting commands to a GPU.
     Submission,
-    /// Passing on a piece of a value over a link.
+    /// Copying a piece of a value over a link.
     Copy,
-    /// What one worker tells or gives another. One that fails is lost.
+    /// Sending a message or buffer to another worker. A failed message is lost.
     Message,
 }
 
-/// No faults.
+/// Empty set of faults.
 #[cfg(not(any(test, feature = "testing")))]
 #[derive(Debug, Default)]
 pub(super) struct Faults(());
@@ -46,33 +46,33 @@ mod armed {
     use std::fmt;
     use std::sync::{Arc, Mutex};
 
-    /// What happens in the place of an operation; it is told how to know that the run is to be left.
+    /// Action that replaces an operation; its argument says whether the run must be left.
     pub(crate) type Act = Arc<dyn Fn(&dyn Fn() -> bool) -> Result<(), KernelError> + Send + Sync>;
 
-    /// What is to fail, if anything is.
+    /// The injected fault, if any.
     #[derive(Default)]
     pub(crate) struct Faults(Mutex<Option<Fault>>);
 
     struct Fault {
         operation: Operation,
-        /// Operations of this kind that go well before.
+        /// Number of operations of this kind that succeed first.
         before: usize,
         act: Act,
     }
 
     impl Faults {
-        /// Lets `act` happen in the place of the `n`th operation of this kind from now on, the first being the 0th.
+        /// Replaces the `n`th operation of this kind from now on, counted from 0, by `act`.
         pub(crate) fn fail_at(&self, operation: Operation, n: usize, act: &Act) {
             *lock(&self.0) = Some(Fault { operation, before: n, act: Arc::clone(act) });
         }
 
         #[cfg(test)]
-        /// Takes back what has not happened; whether there was such.
+        /// Removes the fault if it has not happened; returns whether it was still there.
         pub(crate) fn disarm(&self) -> bool {
             lock(&self.0).take().is_some()
         }
 
-        /// To be asked before each operation.
+        /// Runs the fault, if it is due; called before each operation.
         pub(crate) fn strike(&self, operation: Operation, left: impl Fn() -> bool) -> Result<(), KernelError> {
             let act = {
                 let mut fault = lock(&self.0);
@@ -89,7 +89,7 @@ mod armed {
         }
     }
 
-    /// Lets the `n`th operation of a kind do something else in the next run.
+    /// Replaces the `n`th operation of a kind in the next run.
     pub(crate) fn fail_at(executor: &Executor, operation: Operation, n: usize, act: &Act) {
         let engine = sync::lock(&executor.state).engine.clone().expect("readied by a run that went well");
         engine.exchange.faults.fail_at(operation, n, act);
@@ -103,7 +103,7 @@ mod armed {
         })
     }
 
-    /// Destroys a GPU when it is next given commands.
+    /// Destroys a GPU at its next submission.
     pub fn lose_at_submission(executor: &Executor, gpu: Arc<Gpu>) {
         fail_at(executor, Operation::Submission, 0, &destroy(gpu));
     }

@@ -1,4 +1,5 @@
-//! Knows the threads that are at work for executors: a run must not be asked for from within one, where it would wait for itself.
+//! Marks threads that work for executors: a run must not be started from within a run, because it would wait for
+//! itself.
 
 use anabranch_base::sync::thread_local;
 use std::cell::Cell;
@@ -7,10 +8,10 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is at work for a run until this is dropped.
+/// Marks the calling thread as working for a run until dropped.
 pub(super) struct Inside(());
 
-/// Marks the calling thread, for as long as it lives.
+/// Marks the calling thread for its lifetime.
 pub(super) fn enter() {
     INSIDE.with(|inside| inside.set(true));
 }

@@ -1,4 +1,4 @@
-//! The memory that is really taken, counted where it is taken.
+//! Counts memory where it is really allocated.
 
 use anabranch_placement::platform::DeviceId;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes that all executors of a pool hold on each device.
 pub(super) type Held = Arc<[AtomicU64]>;
 
-/// What one executor holds, and has held at most. All of it is given back to the pool's count when this is dropped.
+/// Memory that one executor holds, and its peak. When dropped, all of it is subtracted from the pool's count.
 #[derive(Debug)]
 pub(super) struct Ledger {
     own: Box<[Account]>,
@@ -21,29 +21,29 @@ struct Account {
 }
 
 impl Ledger {
-    /// Nothing held yet of what `pool` counts.
+    /// Creates an empty ledger that also counts in `pool`.
     pub(super) fn new(pool: &Held) -> Self {
         Self { own: pool.iter().map(|_| Account::default()).collect(), pool: Arc::clone(pool) }
     }
 
-    /// Notes that `bytes` were taken on a device.
+    /// Records that `bytes` were allocated on a device.
     pub(super) fn take(&self, device: DeviceId, bytes: usize) {
         let (account, bytes) = (&self.own[device.index()], bytes as u64);
         let held = account.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        // A look costs less than a change, and most of the time nothing is to be changed.
+        // A load is cheaper than an update, and usually no update is necessary.
         if account.peak.load(Ordering::Relaxed) < held {
             account.peak.fetch_max(held, Ordering::Relaxed);
         }
         self.pool[device.index()].fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Notes that they were given back.
+    /// Records that `bytes` were freed on a device.
     pub(super) fn give(&self, device: DeviceId, bytes: usize) {
         self.own[device.index()].held.fetch_sub(bytes as u64, Ordering::Relaxed);
         self.pool[device.index()].fetch_sub(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Bytes held at most on each device so far.
+    /// Returns the peak of each device so far, in bytes.
     pub(super) fn peaks(&self) -> impl Iterator<Item = u64> {
         self.own.iter().map(|account| account.peak.load(Ordering::Relaxed))
     }

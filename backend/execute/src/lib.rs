@@ -1,9 +1,10 @@
-//! Execution: a plan followed by its caller's thread, or one that stands in for it, and one thread for each further device and each link.
+//! Execution of plans: by the caller's thread or its deputy, and one thread for each further device and each link.
 //!
-//! A [`DevicePool`] holds the devices: threads, opened GPUs and a count of their memory, for all plans. An [`Executor`] takes the memory
-//! and prepares the kernels of one [`Plan`] once, and then runs it as often as wanted. During a run nothing is decided: every worker has
-//! a script of steps, made from the plan's total order, and waits at countdowns that others open. `README.md` beside this file says
-//! why that cannot deadlock, what it costs, and what happens when something fails.
+//! A [`DevicePool`] holds the devices for all plans: threads, opened GPUs and a count of their memory. An [`Executor`]
+//! allocates memory and prepares kernels for one [`Plan`] once, and then runs it any number of times. During a run
+//! nothing is decided. Every worker has a script of steps, made from the plan's total order, and waits at countdowns
+//! that other workers open. `README.md` next to this file explains why that cannot deadlock, its costs, and the
+//! handling of failures.
 
 #![forbid(unsafe_code)]
 
@@ -58,35 +59,36 @@ use std::time::Instant;
 pub use supervise::Deadline;
 use worker::GpuTensors;
 
-/// A plan that is ready to run on the devices of a pool. Dropped, it gives all of its memory back.
+/// A plan that is ready to run on the devices of a pool. When dropped, it frees all its memory.
 ///
-/// Runs of one pool follow each other; see [`DevicePool`].
+/// Runs of one pool are serialised; see [`DevicePool`].
 pub struct Executor {
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
     state: Arc<Mutex<State>>,
-    /// Let go of last: its threads run what is above.
+    /// Dropped last: its threads run the engine.
     pool: Arc<DevicePool>,
 }
 
-/// What changes from run to run; only the caller that has the pool's turn uses it.
+/// State that changes from run to run. Only the caller with the pool's turn uses it.
 #[derive(Default)]
 struct State {
-    /// Gone after a failure that it did not survive, until the next run.
+    /// `None` after a failure that made it unusable, until the next run.
     engine: Option<Arc<Engine>>,
     /// Buffers of former outputs, by output.
     spare: Vec<Option<Arc<Buffer>>>,
-    /// The specs that stood with them.
+    /// Specs of these outputs.
     specs: Vec<TensorSpec>,
-    /// The outputs of a run, with their numbers.
+    /// Outputs of a run, with their numbers.
     made: Vec<(u32, Arc<Buffer>)>,
 }
 
 impl Executor {
-    /// Prepares a plan on the devices that it was made for, in the plan's order.
+    /// Prepares a plan on the devices for which it was made, in the plan's order.
     ///
     /// # Errors
-    /// If these are other devices, a kernel cannot be built, a GPU cannot be used or the system gives no more threads or memory.
+    /// If the devices differ from the plan's, a kernel cannot be built, a GPU cannot be used, or the system has no more
+    /// threads or memory.
     pub fn new(plan: impl Into<Arc<Plan>>, kernels: Arc<Kernels>, pool: &Arc<DevicePool>) -> Result<Self, ExecError> {
         let plan = plan.into();
         verify_devices(plan.devices(), pool.devices())?;
@@ -95,32 +97,37 @@ impl Executor {
         Ok(Self { plan, kernels, state, pool: Arc::clone(pool) })
     }
 
-    /// The plan.
+    /// Returns the plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Program {
         self.kernels.program()
     }
 
-    /// Runs the plan on these inputs, in the program's order. After an error all workers are idle and the next run can begin.
+    /// Runs the plan on these inputs, in the program's order.
     ///
-    /// The calling thread computes the host's part. Where other threads compute on CPU cores it may be pinned to the host's first processing unit
-    /// until the run ends, if its own affinity lets it run there.
+    /// After an error all workers are idle and the next run can start.
+    ///
+    /// The calling thread computes the host's part. If other threads compute on CPU cores, it may be pinned to the
+    /// host's first processing unit until the run ends, provided that its own affinity allows that unit.
     ///
     /// # Errors
-    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, also while it is queued.
+    /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long, even in the
+    /// queue.
     pub fn run(&self, inputs: &[impl Borrow<Tensor>], options: &RunOptions) -> Result<RunOutput, ExecError> {
         let mut output = RunOutput::default();
         self.run_into(&inputs.iter().map(Borrow::borrow).collect::<Vec<_>>(), options, &mut output)?;
         Ok(output)
     }
 
-    /// The same, with the result in the place of a former one. Where nobody else has a tensor of that, its memory is used again:
-    /// on CPUs a run that is repeated with the same `output`, and is not queued, allocates nothing, but for a few bytes where it has a
-    /// token or a timeout, by which kernels ask for these. After an error `output` holds nothing of use.
+    /// Runs the plan as [`Self::run`] does, and reuses the memory of a former result.
+    ///
+    /// Tensors of `output` that nothing else holds are overwritten. A repeated run on CPUs with the same `output`, if
+    /// it is not queued, allocates nothing. One exception is a few bytes for a token or a timeout, which kernels check.
+    /// After an error `output` holds nothing of use.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -128,11 +135,13 @@ impl Executor {
         self.run_resident(inputs, &[], options, output)
     }
 
-    /// The same for a plan that has inputs or outputs on GPUs: `inputs` are those that the host gives and `resident` the others, both
-    /// in the program's order. Outputs are parted likewise.
+    /// Runs a plan that has inputs or outputs on GPUs, as [`Self::run_into`] does.
+    ///
+    /// `inputs` are the inputs on the host and `resident` the others, both in the program's order. Outputs are divided
+    /// likewise.
     ///
     /// # Errors
-    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on.
+    /// As [`Self::run`]; also if a tensor is not on the device on which the plan reads it.
     pub fn run_resident(
         &self,
         inputs: &[&Tensor],
@@ -150,7 +159,7 @@ impl Executor {
         if self.plan.predicted().makespan < relay::LONG || !self.pool.is_taken() {
             return self.run_in_turn(inputs, resident, options, origin, output);
         }
-        // Where the system gives no more threads, the calling one does.
+        // If the system starts no more threads, the calling thread runs the plan.
         let Ok(queue) = self.pool.relay() else {
             return self.run_in_turn(inputs, resident, options, origin, output);
         };
@@ -166,7 +175,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The same on the calling thread, as soon as it has its turn.
+    /// Runs the plan on the calling thread, as soon as it has its turn.
     fn run_in_turn(
         &self,
         inputs: &[&Tensor],
@@ -212,7 +221,7 @@ impl Executor {
         state.fill(self.program(), on_host, &engine, output)
     }
 
-    /// The GPU node whose value a transfer is, and whether it passes that on while it computes.
+    /// Returns the GPU node whose value a transfer moves, and whether it passes the value on while it computes.
     fn maker_on_gpu(&self, id: TransferId) -> Option<(NodeId, bool)> {
         let transfer = self.plan.transfer(id);
         let made = match self.program().value(transfer.value).origin {
@@ -222,7 +231,7 @@ impl Executor {
         Some((made, transfer.stream().is_some_and(|stream| stream.producer.is_some())))
     }
 
-    /// The GPU to which a CPU sends a transfer's value whole.
+    /// Returns the GPU to which a CPU sends a transfer's value whole.
     fn sent_whole(&self, id: TransferId) -> Option<DeviceId> {
         let transfer = self.plan.transfer(id);
         let ends = [transfer.from, transfer.to].map(|end| self.plan.device(end).kind);
@@ -230,13 +239,13 @@ impl Executor {
         sent.then_some(transfer.to)
     }
 
-    /// The same executor in other hands.
+    /// Returns another handle of this executor.
     fn share(&self) -> Self {
         let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
         Self { plan, kernels, state: Arc::clone(&self.state), pool: Arc::clone(&self.pool) }
     }
 
-    /// The engine; made anew if it broke, or if another plan's run has found one of its GPUs lost.
+    /// Returns the engine. It is built again if it broke, or if another plan's run has found one of its GPUs lost.
     fn current_engine(&self, state: &mut State) -> Result<Arc<Engine>, ExecError> {
         if let Some(engine) = state.engine.as_ref().filter(|engine| engine.is_current(&self.pool)) {
             return Ok(Arc::clone(engine));
@@ -248,7 +257,7 @@ impl Executor {
 }
 
 impl State {
-    /// Takes the tensors of a former result apart, to use their memory again.
+    /// Takes the tensors of a former result apart, to reuse their memory.
     fn keep(&mut self, output: &mut RunOutput) {
         self.spare.clear();
         self.specs.clear();
@@ -259,7 +268,7 @@ impl State {
         }
     }
 
-    /// Puts the outputs of a run into the caller's hands.
+    /// Moves the outputs of a run into the caller's result.
     fn fill(
         &mut self,
         program: &Program,
@@ -283,7 +292,7 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// Sees that devices are those that a plan was made for.
+/// Checks that the devices are those for which a plan was made.
 pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result<(), ExecError> {
     let kind = |device: &ComputeDevice| match device {
         ComputeDevice::Cpu(_) => DeviceKind::Cpu,
@@ -300,14 +309,14 @@ pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result
     Err(ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
-/// Whether these are tensors for the inputs that are on the host.
+/// Checks the tensors for the inputs on the host.
 fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), ExecError> {
     let on_host = |(at, _): &(usize, &ValueId)| on_host(*at);
     let wanted = program.inputs.iter().enumerate().filter(&on_host).map(|(_, id)| program.value(*id));
     verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")
 }
 
-/// Whether as many tensors are given as wanted, each of its input's type and shape.
+/// Checks that the number of tensors is right, and that each has its input's type and shape.
 fn verify_specs<'p, 't>(
     wanted: impl Iterator<Item = &'p Value> + Clone,
     given: impl ExactSizeIterator<Item = &'t TensorSpec>,
@@ -327,7 +336,7 @@ fn verify_specs<'p, 't>(
     }
 }
 
-/// Makes tensors of the buffers that a run has made, in the order of the outputs. Equal specs of `former` tensors are used again.
+/// Builds tensors from the buffers of a run, in the order of the outputs. Equal specs of `former` tensors are reused.
 fn fill<'p>(
     mut specs: impl Iterator<Item = &'p TensorSpec>,
     mut former: impl Iterator<Item = TensorSpec>,

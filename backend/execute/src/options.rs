@@ -1,10 +1,10 @@
-//! How a run is made, and what it gives.
+//! Options and results of a run.
 
 use super::{CancelToken, DeviceTensor, Event};
 use anabranch_kernels::Tensor;
 use std::time::{Duration, Instant};
 
-/// How one run is made.
+/// Options of one run.
 ///
 /// ```
 /// # use anabranch_execute::RunOptions;
@@ -16,23 +16,26 @@ use std::time::{Duration, Instant};
 pub struct RunOptions {
     /// Stops the run when cancelled.
     pub cancel: Option<CancelToken>,
-    /// The longest that the run may take, with the time that it is queued, and in `Session::run_with` that
-    /// for a plan.
+    /// Longest time of the run, including its time in the queue, and in `Session::run_with` the time to make a plan.
     pub timeout: Option<Duration>,
-    /// Whether to note when everything happened; costs a look at the clock a node.
+    /// Whether to record the times of all events; costs a reading of the clock per node.
     pub profile: bool,
-    /// How long a thread that waits for another looks again and again before it sleeps, at most, and who queues for the devices: waking takes
-    /// tens of microseconds. Less where the plan expects a shorter wait, and nothing on a machine with one processing unit. The threads of
-    /// plans with several CPU devices look for the longer of this and `linger`; both zero to sleep at once.
+    /// Longest time that a waiting thread polls before it sleeps; waking takes tens of microseconds.
+    ///
+    /// Callers in the queue for the devices poll for this time, too. Threads poll for less if the plan expects a
+    /// shorter wait, and not at all on a machine with one processing unit. Threads of plans with several CPU devices
+    /// poll for the longer of this and `linger`. If both are zero, threads sleep at once.
     pub spin: Duration,
-    /// How long the threads of CPU devices look for more work before they sleep, at most: after a kernel, and where a plan has several CPU devices
-    /// after a run and while another device makes what they need, so that what follows within this time need not wake them. After the first
-    /// 50 µs they give their core to any other thread that wants it. A caller with a run in each such time keeps all cores of its plans
-    /// busy. Nothing on a machine with one processing unit.
+    /// Longest time that the threads of CPU devices poll for more work before they sleep.
+    ///
+    /// They poll after a kernel and, if a plan has several CPU devices, after a run and while another device makes
+    /// their inputs. Work that follows within this time thus needs no wake-up. After the first 50 µs the threads yield
+    /// their core to any other thread. A caller that starts a run within each such time keeps all cores of its plans
+    /// busy. Threads do not poll on a machine with one processing unit.
     pub linger: Duration,
-    /// How long all workers may wait for each other before the run is called stalled.
+    /// Time after which a run counts as stalled if all workers wait for each other.
     pub stall_after: Duration,
-    /// When the caller asked, if that was before the run was: its time counts from then.
+    /// Time of the caller's request, if that was before the run: the run's time counts from then.
     pub asked: Option<Instant>,
 }
 
@@ -51,48 +54,48 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// The same, stopped when `cancel` is cancelled.
+    /// Sets a token that stops the run (default: none).
     pub fn with_cancel(self, cancel: CancelToken) -> Self {
         Self { cancel: Some(cancel), ..self }
     }
 
-    /// The same with at most so much time for waiting in the queue and running.
+    /// Sets the longest time for the queue and the run together (default: unlimited).
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// The same with or without times.
+    /// Sets whether to record the times of all events (default: false).
     pub fn with_profile(self, profile: bool) -> Self {
         Self { profile, ..self }
     }
 
-    /// The same with waits that spin for at most so long.
+    /// Sets the longest time that a waiting thread polls (default: 50 µs).
     pub fn with_spin(self, spin: Duration) -> Self {
         Self { spin, ..self }
     }
 
-    /// The same with threads that look for more work for at most so long.
+    /// Sets the longest time that threads poll for more work (default: 1 ms).
     pub fn with_linger(self, linger: Duration) -> Self {
         Self { linger, ..self }
     }
 
-    /// The same with another patience for a run in which nothing moves.
+    /// Sets the time after which a run without progress counts as stalled (default: 2 s).
     pub fn with_stall_after(self, stall_after: Duration) -> Self {
         Self { stall_after, ..self }
     }
 }
 
-/// What a run has given. To be used again for further runs ([`Executor::run_into`](super::Executor::run_into)).
+/// Results of a run. Can be reused for further runs ([`Executor::run_into`](super::Executor::run_into)).
 #[derive(Clone, Debug, Default)]
 pub struct RunOutput {
     /// The program's outputs that the host receives, in order.
     pub outputs: Vec<Tensor>,
     /// The program's outputs that stay on GPUs, in order.
     pub resident: Vec<DeviceTensor>,
-    /// What happened when, by start; empty without profile.
+    /// Events of the run, by start; empty without a profile.
     pub events: Vec<Event>,
-    /// Bytes that were taken on each device, at most, since the executor was made.
+    /// Peak bytes allocated on each device since the executor was made.
     pub peaks: Vec<u64>,
-    /// From the call until the last worker was done.
+    /// Time from the call until the last worker was done.
     pub makespan: Duration,
 }

@@ -21,35 +21,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The devices that plans run on: one team of threads for each CPU device, one opened GPU for each GPU, one thread for each device
-/// that is not the host's and for each link. Each is started or opened when the first plan is readied that has steps there, used by
-/// all plans, and ended when the pool and its executors are gone. Idle devices cost
-/// nothing beyond [`RunOptions::linger`](super::RunOptions::linger).
+/// The devices on which plans run.
 ///
-/// The first device is the host: its steps are run by the thread that calls [`Executor::run`](super::Executor::run), or, for a long run
-/// that finds the devices taken, by a thread of the pool.
+/// A pool has a team of threads for each CPU device, an opened GPU for each GPU, and a thread for each link and each
+/// device except the host. Each is started or opened when the first plan with steps there is prepared, used by all
+/// plans, and ended with the pool and its executors. Idle devices cost nothing beyond
+/// [`RunOptions::linger`](super::RunOptions::linger).
 ///
-/// **Runs of one pool follow each other**, those of one plan and those of several: a run uses all the cores that its plan was made
-/// for. Further callers queue; a run that is queued ends at its own timeout and when its own token is cancelled. Long runs that queue
-/// are made in order. Of all others, who comes first when a run ends is next, but once in a millisecond it is who has waited longest.
+/// The first device is the host. The thread that calls [`Executor::run`](super::Executor::run) runs its steps; if a
+/// long run finds the devices taken, a thread of the pool does.
+///
+/// **Runs of one pool are serialised**, both of one plan and of several plans: a run uses all the cores for which its
+/// plan was made. Further callers queue; a queued run ends at its own timeout or when its own token is cancelled. Long
+/// queued runs are served in order. Among all other callers, the first to ask after a run's end is next. Once per
+/// millisecond the longest waiting caller is next.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
     held: Held,
     queue: RunQueue,
     busy: Arc<Busy>,
-    /// Whether waits may spin: there is another processing unit for who is waited for.
+    /// Whether waits may spin: another processing unit runs the awaited thread.
     spins: bool,
     started: Mutex<Started>,
-    /// By device; each has a lock of its own, for opening one takes long.
+    /// Opened GPU of each device. Each has its own lock, because opening takes long.
     gpus: Vec<Mutex<Option<Opened>>>,
     notes: Arc<Mutex<BTreeSet<String>>>,
 }
 
-/// An opened GPU. Hidden in a closure, because its type is so deep that whoever wants a pool to be `Send` would otherwise have to raise
-/// the compiler's recursion limit.
+/// An opened GPU. It is hidden in a closure, because its type is so deep that users who need a pool to be `Send` would
+/// otherwise have to raise the compiler's recursion limit.
 type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
 
-/// The threads that have been started.
+/// Threads that have been started.
 #[derive(Default)]
 struct Started {
     threads: BTreeMap<Lane, PoolThread>,
@@ -58,7 +61,7 @@ struct Started {
 }
 
 impl DevicePool {
-    /// A pool of these devices, the host first. Starts and opens nothing yet.
+    /// Creates a pool of these devices, the host first. Starts and opens nothing yet.
     pub fn new(devices: Vec<ComputeDevice>) -> Arc<Self> {
         Arc::new(Self {
             held: devices.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -72,17 +75,18 @@ impl DevicePool {
         })
     }
 
-    /// The devices, the host first.
+    /// Returns the devices, the host first.
     pub fn devices(&self) -> &[ComputeDevice] {
         &self.devices
     }
 
-    /// Bytes that all executors together hold on each device now. Weights that several of them share count for each.
+    /// Returns the bytes that all executors together hold on each device. Weights that several executors share count
+    /// for each.
     pub fn held(&self) -> Vec<u64> {
         self.held.iter().map(|held| held.load(Ordering::Relaxed)).collect()
     }
 
-    /// What did not go as wanted and does not change results, such as a thread that could not be kept on its processing unit.
+    /// Returns notes about problems that do not change results, such as a thread that could not be pinned.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.notes).iter().cloned().collect()
     }
@@ -95,17 +99,17 @@ impl DevicePool {
         &self.busy
     }
 
-    /// Waits until a run can begin.
+    /// Waits until a run can start.
     pub fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
         self.queue.turn(deadline, self.spin(spin))
     }
 
-    /// Whether somebody runs.
+    /// Whether a run has the turn.
     pub(super) fn is_taken(&self) -> bool {
         self.queue.is_taken()
     }
 
-    /// Where long runs wait whose callers find the devices taken.
+    /// Returns the queue for long runs whose callers find the devices taken.
     pub(super) fn relay(&self) -> Result<Sender<Arc<Errand>>, ExecError> {
         let mut started = lock(&self.started);
         let relay = match &mut started.relay {
@@ -115,7 +119,7 @@ impl DevicePool {
         Ok(relay.queue())
     }
 
-    /// The processing units of the host, if it is told.
+    /// Processing units of the host, if they are given.
     fn host_units(&self) -> Vec<u32> {
         match self.devices.first() {
             Some(ComputeDevice::Cpu(cpu)) => cpu.units.clone(),
@@ -123,12 +127,12 @@ impl DevicePool {
         }
     }
 
-    /// How long waits may spin, where so much is wanted: no longer than who waits may leave the clock and its token unseen.
+    /// Limits the time that waits may spin: a spinning caller must not leave its clock and token unchecked for longer.
     pub(super) fn spin(&self, wanted: Duration) -> Duration {
         if self.spins { wanted.min(TICK) } else { Duration::ZERO }
     }
 
-    /// The team of a CPU device. Its threads beside the calling one start here, each on its processing unit.
+    /// Returns the team of a CPU device. Its threads except the calling one start here, each on its processing unit.
     pub(super) fn team(&self, device: DeviceId, cpu: &CpuTeam) -> Arc<Team> {
         let mut started = lock(&self.started);
         let team = started.teams.entry(device).or_insert_with(|| {
@@ -141,8 +145,9 @@ impl DevicePool {
         Arc::clone(team)
     }
 
-    /// Does work on the host's team between two plans, as soon as the caller has its turn. The team asks the interrupt, which the work gets
-    /// too; after an interruption its result counts for nothing.
+    /// Runs work on the host's team between two plans, as soon as the caller has its turn.
+    ///
+    /// The team and the work check the interrupt; after an interruption the result is discarded.
     ///
     /// # Errors
     /// If the run has to end before its turn comes.
@@ -163,7 +168,7 @@ impl DevicePool {
         Ok(work(&team, interrupt.as_ref()))
     }
 
-    /// A GPU, opened if it is not or was lost.
+    /// Returns a GPU, and opens it if it is not open or was lost.
     pub fn gpu(&self, device: DeviceId) -> Result<Arc<Gpu>, ExecError> {
         let ComputeDevice::Gpu(opener) = &self.devices[device.index()] else {
             return Err(ExecError::internal("a CPU device was to be opened as a GPU"));
@@ -179,19 +184,19 @@ impl DevicePool {
         Ok(gpu)
     }
 
-    /// Whether this is the GPU that executors are to use.
+    /// Whether executors should use this GPU.
     pub(super) fn is_current(&self, device: DeviceId, gpu: &Arc<Gpu>) -> bool {
         lock(&self.gpus[device.index()]).as_ref().is_some_and(|current| Arc::ptr_eq(&current(), gpu))
     }
 
-    /// Lets go of the GPUs that are lost, so that all executors open them again.
+    /// Drops the GPUs that are lost, so that all executors open them again.
     pub(super) fn forget_lost(&self) {
         self.gpus.iter().for_each(|gpu| {
             lock(gpu).take_if(|gpu| gpu().fault().is_some());
         });
     }
 
-    /// The thread of a device or link.
+    /// Returns the thread of a device or link.
     pub(super) fn thread(&self, lane: Lane) -> Result<Arc<Inbox>, ExecError> {
         let mut started = lock(&self.started);
         if let Some(thread) = started.threads.get(&lane) {
@@ -215,15 +220,18 @@ impl DevicePool {
         Ok(inbox)
     }
 
-    /// Keeps the calling thread on the host's first processing unit until what is returned is dropped.
+    /// Keeps the calling thread on the host's first processing unit until the result is dropped.
     pub fn pin_caller(&self) -> Option<affinity::Pinned> {
         let Some(ComputeDevice::Cpu(cpu)) = self.devices.first() else { return None };
         let pinned = affinity::pin_current_thread(&[*cpu.units.first()?]);
         pinned.map_err(|error| note(&self.notes, &cpu.name, &error)).ok()
     }
 
-    /// As [`pin_caller`](Self::pin_caller), for a run of a thread of the application, unless its own affinity keeps it elsewhere. One that is
-    /// there and will not sleep is left alone: it seldom leaves, and pinning would cost a network of 25 µs a tenth of its time.
+    /// Pins the calling thread of the application for a run, as [`pin_caller`](Self::pin_caller) does, unless its own
+    /// affinity excludes the unit.
+    ///
+    /// A thread that is already there and will not sleep is left alone: it seldom moves, and pinning would cost a
+    /// network of 25 µs a tenth of its time.
     pub(super) fn bring_caller(&self, may_sleep: bool) -> Option<affinity::Pinned> {
         let Some(ComputeDevice::Cpu(cpu)) = self.devices.first() else { return None };
         let unit = *cpu.units.first()?;
@@ -231,8 +239,8 @@ impl DevicePool {
         if stays { None } else { self.pin_caller() }
     }
 
-    /// Keeps a thread, the `member`th of a team, on its processing unit for as long as it lives. Where the system does not allow it,
-    /// the thread runs elsewhere: slower perhaps, and as right.
+    /// Keeps a thread, the `member`th of a team, on its processing unit for its lifetime. If the system does not allow
+    /// that, the thread runs elsewhere: perhaps slower, with equal results.
     pub(super) fn pinning(&self, cpu: &CpuTeam) -> impl Fn(usize) + Send + Sync + 'static {
         let (name, units, notes) = (cpu.name.clone(), cpu.units.clone(), Arc::clone(&self.notes));
         move |member: usize| {

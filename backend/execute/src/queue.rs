@@ -1,8 +1,8 @@
-//! The queue of callers that want to run something on the devices of one pool, which runs follow each other on.
+//! The queue of callers that want to run on the devices of one pool, which serialises their runs.
 //!
-//! Who calls while nobody runs begins at once. A run that ends wakes one of those who wait, unless one is awake already, and does
-//! not wait for it: who comes first takes the turn, so that short runs of several threads do not cost a wake-up each. Once in a
-//! [`FAIR`] time the turn is handed to who has waited longest, so that nobody waits for ever.
+//! A caller starts at once if nothing runs. A run that ends wakes one waiting caller, unless one is awake already, and
+//! does not wait for it. The first caller to arrive takes the turn, so that short runs of several threads do not cost a
+//! wake-up each. Once per [`FAIR`] the turn is handed to the longest waiting caller, so that no caller waits for ever.
 
 use super::supervise::Deadline;
 use anabranch_base::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Thread, park, park_timeout, thread};
@@ -14,18 +14,18 @@ use std::sync::{Arc, PoisonError};
 
 use std::time::{Duration, Instant};
 
-/// How often a turn is handed over rather than taken by who is first.
+/// Time after which a turn is handed over instead of being taken by the first caller.
 const FAIR: Duration = Duration::from_millis(1);
 
-/// How often one that waits and is awake looks whether it is its turn.
+/// Time between two checks of a waiting caller that is awake.
 const LOOK: Duration = Duration::from_micros(2);
 
-/// Who runs, and who waits for it.
+/// The running caller and the waiting callers.
 #[derive(Debug)]
 pub(super) struct RunQueue {
     taken: Padded<AtomicBool>,
     waiting: AtomicUsize,
-    /// Whether one of those who wait was woken and has not looked yet.
+    /// Whether a waiting caller was woken and has not checked yet.
     woken: AtomicBool,
     callers: Mutex<Callers>,
 }
@@ -40,12 +40,12 @@ struct Callers {
     handed_over: Instant,
 }
 
-/// One that waits.
+/// A waiting caller.
 #[derive(Debug)]
 struct Caller {
     thread: Thread,
     since: Instant,
-    /// Whether the turn was handed to it.
+    /// Whether the turn was handed to the caller.
     granted: AtomicBool,
 }
 
@@ -66,7 +66,7 @@ impl RunQueue {
     /// Waits for a turn, spinning for at most `spin` at a time.
     ///
     /// # Errors
-    /// If the run has to end before it begins.
+    /// If the run has to end before it starts.
     pub(super) fn turn(&self, deadline: &Deadline<'_>, spin: Duration) -> Result<Turn<'_>, ExecError> {
         if let Some(error) = deadline.verdict() {
             return Err(error);
@@ -87,7 +87,8 @@ impl RunQueue {
                 return self.leave(&caller, error);
             }
             if was_woken {
-                // Another may be woken now; whoever gave the turn back before that is seen by the look that follows.
+                // Another caller may be woken now. If the turn was given back before this store, the following check
+                // sees that.
                 self.woken.store(false, Ordering::SeqCst);
             }
             if self.look(&caller, Duration::ZERO) {
@@ -101,7 +102,7 @@ impl RunQueue {
         }
     }
 
-    /// Whether a caller that waits has the turn now; it is then no longer in the line.
+    /// Whether a waiting caller has the turn now; it is then no longer in the line.
     fn look(&self, caller: &Arc<Caller>, spin: Duration) -> bool {
         let since = Instant::now();
         loop {
@@ -109,7 +110,7 @@ impl RunQueue {
                 return true;
             }
             if self.take() {
-                // It may have been the one that was woken; another is woken when this turn ends.
+                // This caller may be the woken one; another is woken when this turn ends.
                 self.remove(caller);
                 self.woken.store(false, Ordering::SeqCst);
                 return true;
@@ -121,7 +122,7 @@ impl RunQueue {
         }
     }
 
-    /// Gives up waiting; passes on a turn that has been handed over meanwhile, or a wake-up.
+    /// Gives up waiting; passes on a turn that was handed over meanwhile, or a wake-up.
     fn leave(&self, caller: &Arc<Caller>, error: ExecError) -> Result<Turn<'_>, ExecError> {
         if self.remove(caller) {
             self.woken.store(false, Ordering::SeqCst);
@@ -134,7 +135,7 @@ impl RunQueue {
         Err(error)
     }
 
-    /// Whether somebody has the turn.
+    /// Whether a caller has the turn.
     pub(super) fn is_taken(&self) -> bool {
         self.taken.0.load(Ordering::SeqCst)
     }
@@ -147,7 +148,7 @@ impl RunQueue {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a caller out of the line; whether it was in it.
+    /// Removes a caller from the line; returns whether it was there.
     fn remove(&self, caller: &Arc<Caller>) -> bool {
         let mut callers = self.callers();
         let place = callers.line.iter().position(|other| Arc::ptr_eq(other, caller));
@@ -158,7 +159,7 @@ impl RunQueue {
         place.is_some()
     }
 
-    /// Hands the turn to who has waited longest, if it is time for that.
+    /// Hands the turn to the longest waiting caller, if it is time for that.
     fn hand_over(&self) -> bool {
         let mut callers = self.callers();
         let now = Instant::now();

@@ -1,7 +1,7 @@
-//! Long runs of callers that find the devices taken, made by one thread in the order in which they came.
+//! Long runs of callers that find the devices taken, executed by one thread in the order in which they came.
 //!
-//! Otherwise each such run would begin with waking its caller, on whatever processing unit the system wakes it, often one that a
-//! helper works on. Here the next run begins at once, where the last one was, and callers are woken while it is under way.
+//! Otherwise each such run would start by waking its caller on any processing unit, often on a unit that a helper uses.
+//! Here the next run starts at once, on the former run's unit, and callers are woken while it runs.
 
 use super::inside;
 use super::supervise::Deadline;
@@ -17,23 +17,24 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Runs whose plans predict less, in seconds, are made by their callers: waking these costs more than it saves (`README.md`).
+/// Predicted seconds below which callers execute their runs themselves: waking a caller costs more than it saves
+/// (`README.md`).
 pub(super) const LONG: f64 = 5e-4;
 
-/// The thread; it ends when this is dropped.
+/// The relay's thread; it ends when this is dropped.
 pub(super) struct Relay {
     queue: Sender<Arc<Errand>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// All that a run needs, held as long as its caller waits.
+/// Everything that a run needs, held as long as its caller waits.
 pub(super) struct Work {
     pub(super) executor: Executor,
     pub(super) inputs: Vec<Tensor>,
     pub(super) resident: Vec<DeviceTensor>,
     pub(super) options: RunOptions,
     pub(super) origin: Instant,
-    /// A former result, whose memory is used again.
+    /// A former result, whose memory is reused.
     pub(super) output: RunOutput,
 }
 
@@ -45,16 +46,17 @@ pub(super) struct Errand {
 
 enum Stage {
     Queued(Box<Work>),
-    /// It is under way, or its caller has withdrawn it.
+    /// The run has started, or its caller has withdrawn it.
     Taken,
     Done(thread::Result<Result<RunOutput, ExecError>>),
 }
 
 impl Relay {
-    /// Starts the thread on these processing units, or on those of the calling thread if there are none or the system refuses.
+    /// Starts the thread on these processing units, or on those of the calling thread if there are none or the system
+    /// refuses.
     ///
     /// # Errors
-    /// If the system gives no more threads.
+    /// If the system starts no more threads.
     pub(super) fn start(units: Vec<u32>) -> Result<Self, ExecError> {
         let (queue, runs) = channel();
         let main = move || {
@@ -65,7 +67,7 @@ impl Relay {
         Ok(Self { queue, thread: Some(spawn("relay", main)?) })
     }
 
-    /// Where runs are given to the thread.
+    /// Returns the sender that gives runs to the thread.
     pub(super) fn queue(&self) -> Sender<Arc<Errand>> {
         self.queue.clone()
     }
@@ -73,18 +75,19 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Its thread serves until the last sender is gone. No run is under way: its caller would hold the pool.
+        // The thread serves until the last sender is dropped. No run is in progress, because its caller would hold the
+        // pool.
         self.queue = channel().0;
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Makes the runs until nobody can give any more.
+/// Executes runs until all senders are dropped.
 fn serve(runs: &Receiver<Arc<Errand>>) {
     for errand in runs {
         let stage = mem::replace(&mut *lock(&errand.stage), Stage::Taken);
         if let Stage::Queued(work) = stage {
-            // Nothing of a run is left here when its caller hears of its end.
+            // No data of a run is left here when its caller is informed of its end.
             let result = catch_unwind(AssertUnwindSafe(|| work.run()));
             *lock(&errand.stage) = Stage::Done(result);
             errand.done.notify_one();
@@ -99,7 +102,7 @@ impl Work {
         Ok(self.output)
     }
 
-    /// Has the run made by the thread behind `queue`, unless it has to end before it begins.
+    /// Has the thread behind `queue` execute the run, unless it has to end before it starts.
     pub(super) fn relayed(self, queue: &Sender<Arc<Errand>>) -> Result<RunOutput, ExecError> {
         let options = self.options.clone();
         let deadline = Deadline::new(&options, self.origin);
@@ -121,7 +124,7 @@ impl Errand {
                     Some(error) => return Err(error),
                     None => *stage = Stage::Queued(work),
                 },
-                // A run that is under way looks after its deadline itself.
+                // A run in progress checks its deadline itself.
                 Stage::Taken => {}
             }
             stage = match deadline.sleep() {

@@ -17,8 +17,8 @@ use anabranch_plan::{ExecError, HOST, Plan, storage, upload};
 use std::fmt;
 use std::sync::Arc;
 
-/// A tensor on a device: on a GPU in a buffer of its own, on a CPU in the host's memory. Its elements never change, so that clones
-/// share them.
+/// A tensor on a device: on a GPU in its own buffer, on a CPU in the host's memory. Its elements never change, so that
+/// clones share them.
 #[derive(Clone)]
 pub struct DeviceTensor {
     spec: TensorSpec,
@@ -32,8 +32,8 @@ enum Memory {
     Gpu(Arc<dyn Stored>),
 }
 
-/// A buffer of an opened GPU. A trait object, because a GPU's type is so deep that whoever wants a tensor to be `Send` would otherwise
-/// have to raise the compiler's recursion limit.
+/// A buffer of an opened GPU. This is a trait object, because a GPU's type is so deep that users who need a tensor to
+/// be `Send` would otherwise have to raise the compiler's recursion limit.
 trait Stored: Send + Sync {
     fn gpu(&self) -> &Arc<Gpu>;
     fn buffer(&self) -> &wgpu::Buffer;
@@ -50,22 +50,22 @@ impl Stored for (Arc<Gpu>, wgpu::Buffer) {
 }
 
 impl DeviceTensor {
-    /// A tensor in the memory of the host, to which `device` belongs.
+    /// Creates a tensor in the memory of the host, to which `device` belongs.
     pub fn on_host(device: &str, tensor: Tensor) -> Self {
         Self { spec: tensor.spec().clone(), device: device.into(), memory: Memory::Host(tensor) }
     }
 
-    /// Type and shape.
+    /// Returns type and shape.
     pub fn spec(&self) -> &TensorSpec {
         &self.spec
     }
 
-    /// The name of the device that it is on.
+    /// Returns the name of its device.
     pub fn device(&self) -> &str {
         &self.device
     }
 
-    /// The tensor itself, if it is in the host's memory.
+    /// Returns the tensor itself, if it is in the host's memory.
     pub fn host(&self) -> Option<&Tensor> {
         match &self.memory {
             Memory::Host(tensor) => Some(tensor),
@@ -73,7 +73,7 @@ impl DeviceTensor {
         }
     }
 
-    /// Its elements on the host: from a GPU a copy of them. Waits until the GPU has made them.
+    /// Returns its elements on the host; from a GPU, a copy of them. Waits until the GPU has made them.
     ///
     /// # Errors
     /// If the GPU was lost, or there is no memory for the copy.
@@ -91,7 +91,7 @@ impl DeviceTensor {
         }
     }
 
-    /// The buffer, if it is on a GPU.
+    /// Returns the buffer, if it is on a GPU.
     pub(super) fn buffer(&self) -> Option<&wgpu::Buffer> {
         match &self.memory {
             Memory::Host(_) => None,
@@ -99,7 +99,7 @@ impl DeviceTensor {
         }
     }
 
-    /// Whether it is on a device as that is open in a pool.
+    /// Whether the tensor is on a device in its present opened state in a pool.
     fn is_on(&self, pool: &DevicePool, device: DeviceId) -> bool {
         match &self.memory {
             Memory::Host(_) => false,
@@ -107,7 +107,7 @@ impl DeviceTensor {
         }
     }
 
-    /// Whether nobody else has it, so that it may be written again.
+    /// Whether nothing else holds the tensor, so that it may be written again.
     fn is_unshared(&mut self) -> bool {
         match &mut self.memory {
             Memory::Host(_) => false,
@@ -140,7 +140,7 @@ impl DevicePool {
         Ok(DeviceTensor { spec: tensor.spec().clone(), device: target.name().into(), memory })
     }
 
-    /// A buffer for an output on a GPU: that of a former one that nobody else has, or a new one.
+    /// Returns a buffer for an output on a GPU: a former output's that nothing else holds, or a new buffer.
     fn target(
         &self,
         device: DeviceId,
@@ -161,13 +161,13 @@ impl DevicePool {
     }
 }
 
-/// The inputs that the caller gives on GPUs, in the program's order, with their devices.
+/// Inputs that the caller gives on GPUs, in the program's order, with their devices.
 fn inputs<'p>(plan: &'p Plan, program: &'p Program) -> impl Iterator<Item = (DeviceId, &'p Value)> + Clone {
     let inputs = program.inputs.iter().enumerate().map(|(at, id)| (plan.input_device(at), program.value(*id)));
     inputs.filter(|(device, _)| *device != HOST)
 }
 
-/// Whether these tensors are what a plan's inputs on GPUs want.
+/// Checks that these tensors fit a plan's inputs on GPUs.
 pub(super) fn verify(
     plan: &Plan,
     program: &Program,
@@ -191,7 +191,7 @@ pub(super) fn verify(
     Ok(())
 }
 
-/// Buffers for the outputs that the caller receives on GPUs, in the program's order.
+/// Returns buffers for the outputs that the caller receives on GPUs, in the program's order.
 pub(super) fn targets(
     plan: &Plan,
     program: &Program,
@@ -209,7 +209,7 @@ fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Ha
     healthy(gpu, Place::Nowhere)?;
     let site = Site { stop: &Stop::default(), place: Place::Nowhere };
     let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
-    // No range that is mapped is empty.
+    // A mapped range must not be empty.
     let some = bytes.len().max(1);
     staging.fetch(gpu, source, 0, some);
     staging.read(gpu, some, site, |view| {

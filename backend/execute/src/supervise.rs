@@ -1,4 +1,4 @@
-//! Looking after a run, which its caller's thread does between and during its own work: cancellation, time, and whether anything moves.
+//! Supervision of a run by its caller's thread, between and during its own work: cancellation, time, and progress.
 
 use super::error::Failure;
 use super::exchange::{Doing, Exchange, Stop};
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often the caller's token is looked at while its thread sleeps.
+/// Time between two checks of the caller's token while its thread sleeps.
 pub(super) const TICK: Duration = Duration::from_millis(5);
 
 /// The shortest sleep.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// Whether a run has to end: its caller's token and its time, from the call on.
+/// Conditions that end a run: its caller's token, and its time since the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline<'a> {
     cancel: Option<&'a CancelToken>,
@@ -27,22 +27,22 @@ pub struct Deadline<'a> {
 }
 
 impl<'a> Deadline<'a> {
-    /// For a run that was called for at `origin`, unless its options know better.
+    /// Creates the deadline of a run that was requested at `origin`, unless its options give an earlier time.
     pub fn new(options: &'a RunOptions, origin: Instant) -> Self {
         Self { cancel: options.cancel.as_ref(), timeout: options.timeout, origin: options.asked.unwrap_or(origin) }
     }
 
-    /// Nothing to look at.
+    /// Creates a deadline that never ends a run.
     pub fn none() -> Self {
         Self { cancel: None, timeout: None, origin: Instant::now() }
     }
 
-    /// Whether there is anything to look at.
+    /// Whether there is any condition to check.
     pub(super) fn is_set(&self) -> bool {
         self.cancel.is_some() || self.timeout.is_some()
     }
 
-    /// Why the run must end now.
+    /// Returns the reason that the run must end now, if any.
     pub fn verdict(&self) -> Option<ExecError> {
         if self.cancel.is_some_and(CancelToken::is_cancelled) {
             return Some(ExecError::new(ErrorKind::Cancelled, "cancelled"));
@@ -51,14 +51,16 @@ impl<'a> Deadline<'a> {
         Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
-    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at. Once it has said so it always
-    /// does: whoever asks after a part that was left out hears the same.
+    /// Returns a function by which kernels check whether the run has to end or `stop` is set; `None` without
+    /// conditions.
+    ///
+    /// Once it has returned true it always does, so that a later check, after a part was left out, has the same result.
     pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
         if !self.is_set() {
             return None;
         }
         let (cancel, stop) = (self.cancel.cloned(), stop.clone());
-        // One that is too far off for the clock never comes.
+        // A time too far off for the clock never comes.
         let end = self.timeout.and_then(|timeout| self.origin.checked_add(timeout));
         let now = move || {
             let cancelled = cancel.as_ref().is_some_and(CancelToken::is_cancelled);
@@ -74,7 +76,7 @@ impl<'a> Deadline<'a> {
         }))
     }
 
-    /// How long to sleep at most before the next look; `None` if there is nothing to look at.
+    /// Longest sleep before the next check; `None` if there are no conditions.
     pub fn sleep(&self) -> Option<Duration> {
         let left = self.timeout.map(|timeout| timeout.saturating_sub(self.origin.elapsed()).max(SHORTEST));
         let tick = self.cancel.map(|_| TICK);
@@ -82,7 +84,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// The first failure of a run, and the worker that it is blamed on.
+/// The first failure of a run, and the worker that caused it.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     blame: Mutex<Option<Blame>>,
@@ -97,19 +99,20 @@ pub(super) struct Blame {
 }
 
 impl Verdict {
-    /// Ends a run: notes why, if nothing else has failed before, and tells all workers.
+    /// Ends a run: records the reason, if it is the first, and tells all workers.
     pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
         lock(&self.blame).get_or_insert(Blame { worker, failure });
         exchange.stop.set(true);
         exchange.wake_all();
     }
 
-    /// A worker was told to leave, or has seen itself that it must.
+    /// Records that a worker left because it was told to, or saw the end of the run itself.
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::SeqCst);
     }
 
-    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which `check` knows, too.
+    /// Returns the reason of the run's failure, if it failed. A worker that left by itself saw the end of the time or a
+    /// cancellation, which `check` finds, too.
     pub(super) fn take(&self, check: impl FnOnce()) -> Option<Blame> {
         if self.left.swap(false, Ordering::SeqCst) && lock(&self.blame).is_none() {
             check();
@@ -120,15 +123,15 @@ impl Verdict {
     }
 }
 
-/// The caller of a run as the one who looks after it.
+/// The caller of a run as its supervisor.
 pub(super) struct Supervisor<'a> {
     pub(super) deadline: Deadline<'a>,
     pub(super) exchange: &'a Exchange,
     pub(super) verdict: &'a Verdict,
-    /// The wait-for graph, to be told if the run stalls.
+    /// Describes the wait-for graph, for the error of a stalled run.
     pub(super) graph: &'a dyn Fn() -> String,
     pub(super) stall_after: Duration,
-    /// What the workers showed when something last moved, and when that was seen first.
+    /// State of the workers at the last progress, and the time at which it was first seen.
     pub(super) watch: RefCell<Option<(u64, Instant)>>,
 }
 
@@ -142,7 +145,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Before the caller's thread sleeps: ends the run if its time is over or nothing moves, and says how long to sleep.
+    /// Before the caller's thread sleeps: ends the run if its time is over or it has stalled. Returns how long to
+    /// sleep.
     pub(super) fn look(&self) -> Option<Duration> {
         self.check();
         if !self.exchange.stop.is_set() && self.is_stalled() {
@@ -157,11 +161,11 @@ impl Supervisor<'_> {
         self.verdict.fail(None, error.into(), self.exchange);
     }
 
-    /// Whether every worker that has a part in the run has waited for the same thing, and that is not there, for long enough.
+    /// Whether all workers of the run have waited long enough, each for one thing that has not come.
     fn is_stalled(&self) -> bool {
         let (mut stuck, mut waiting, mut words) = (true, false, 0u64);
         for (worker, (word, doing)) in self.exchange.look().enumerate() {
-            // Words count upwards, so that a sum of them with weights tells every change; a vector would have to be allocated.
+            // Words count upwards, so that a weighted sum reveals every change; a vector would need an allocation.
             words = words.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word);
             match doing {
                 Doing::Idle => {}

@@ -1,4 +1,4 @@
-//! The threads of a pool: each does the part of one worker in one run after the other, whoever's plan it is.
+//! The threads of a pool: each does the part of one worker in one run after the other, for all plans.
 
 use super::engine::Engine;
 use super::inside;
@@ -19,11 +19,11 @@ pub(super) struct Job {
     pub(super) terms: Terms,
 }
 
-/// Where a thread is given its next job.
+/// Inbox through which a thread gets its next job.
 #[derive(Default)]
 pub(super) struct Inbox {
     job: Mutex<Option<Job>>,
-    /// [`NOTHING`], [`A_JOB`] or [`THE_END`].
+    /// Content: [`NOTHING`], [`A_JOB`] or [`THE_END`].
     what: AtomicU32,
     waiter: Waiter,
 }
@@ -32,7 +32,7 @@ const NOTHING: u32 = 0;
 const A_JOB: u32 = 1;
 const THE_END: u32 = 2;
 
-/// How many threads are at work for the run at hand, and its caller, who waits for them.
+/// Number of threads that work for the present run, and its caller, who waits for them.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     count: AtomicU32,
@@ -49,7 +49,7 @@ impl PoolThread {
     /// Starts a thread that calls `start` first.
     ///
     /// # Errors
-    /// If the system gives no more threads.
+    /// If the system starts no more threads.
     pub(super) fn start(
         name: &str,
         busy: &Arc<Busy>,
@@ -66,10 +66,10 @@ impl PoolThread {
     }
 }
 
-/// Starts a thread that is at work for runs.
+/// Starts a thread that works for runs.
 ///
 /// # Errors
-/// If the system gives no more threads.
+/// If the system starts no more threads.
 pub(super) fn spawn(name: &str, main: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ExecError> {
     let main = move || {
         inside::enter();
@@ -83,14 +83,15 @@ impl Drop for PoolThread {
         self.inbox.what.store(THE_END, Ordering::SeqCst);
         self.inbox.waiter.wake();
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != thread::current().id()) {
-            // No run is under way: its caller would hold the pool. So the thread ends at once; its panics were caught.
+            // No run is in progress, because its caller would hold the pool. The thread therefore ends at once; its
+            // panics were caught.
             let _ = thread.join();
         }
     }
 }
 
 impl Inbox {
-    /// Gives the thread a job. It is idle: all jobs of a run end before the next one begins.
+    /// Gives the thread a job. The thread is idle: all jobs of a run end before the next run starts.
     pub(super) fn give(&self, job: Job) {
         *lock(&self.job) = Some(job);
         self.what.store(A_JOB, Ordering::SeqCst);
@@ -108,8 +109,9 @@ impl Inbox {
             }
             if let Some(job) = lock(&self.job).take() {
                 spin = job.terms.spin;
-                // Nothing of a run is left here when its caller hears of its end. A panic is the engine's to tell; this keeps
-                // the count right whatever happens, also where the job is the last to hold the engine.
+                // No data of a run is left here when its caller is informed of its end. The engine reports panics.
+                // Catching them here keeps the count right in every case, even if the job is the last holder of the
+                // engine.
                 let _ = catch_unwind(AssertUnwindSafe(move || job.engine.work(job.worker, job.terms.clone())));
             }
             busy.leave();
@@ -118,7 +120,7 @@ impl Inbox {
 }
 
 impl Busy {
-    /// So many threads are about to be given a job, for the calling thread.
+    /// Registers the number of threads that will get a job, with the calling thread as their waiter.
     pub(super) fn enter(&self, threads: u32) {
         self.caller.enter();
         self.count.store(threads, Ordering::SeqCst);
@@ -130,7 +132,7 @@ impl Busy {
         }
     }
 
-    /// Whether all have done theirs.
+    /// Whether all threads have finished their jobs.
     pub(super) fn is_over(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }

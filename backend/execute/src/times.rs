@@ -5,9 +5,9 @@ use anabranch_ir::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_plan::{Plan, Route, Traffic, TransferId};
 
-/// What a profiled run's events say of nodes and transfers.
+/// Times of nodes and transfers in a profiled run's events.
 impl RunOutput {
-    /// Each node that ran, with the device that it ran on, in the order of the events.
+    /// Iterates over the nodes that ran, with their devices, in the order of the events.
     pub fn executed(&self) -> impl Iterator<Item = (NodeId, DeviceId)> {
         self.events.iter().filter_map(|event| match (event.what, event.lane) {
             (Activity::Node(node), Lane::Device(device)) => Some((node, device)),
@@ -15,7 +15,7 @@ impl RunOutput {
         })
     }
 
-    /// Each node that ran, with the seconds that it took, waits for chunks left out.
+    /// Iterates over the nodes that ran, with their seconds, without waits for chunks.
     pub fn node_times(&self) -> impl Iterator<Item = (NodeId, f64)> {
         self.events.iter().filter_map(|event| match event.what {
             Activity::Node(node) => Some((node, seconds(event))),
@@ -23,7 +23,7 @@ impl RunOutput {
         })
     }
 
-    /// Each transfer, with the seconds that it took, likewise.
+    /// Iterates over the transfers, with their seconds, without waits.
     pub fn transfer_times(&self) -> impl Iterator<Item = (TransferId, f64)> {
         self.events.iter().filter_map(|event| match event.what {
             Activity::Transfer(transfer) => Some((transfer, seconds(event))),
@@ -31,7 +31,7 @@ impl RunOutput {
         })
     }
 
-    /// What passed between devices. `plan` is the one that was followed; without a plan every transfer is a copy.
+    /// Returns the traffic between devices. `plan` is the plan of the run; without a plan every transfer is a copy.
     pub fn traffic(&self, plan: Option<&Plan>) -> Traffic {
         let mut traffic = Traffic::default();
         for event in &self.events {

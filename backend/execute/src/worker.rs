@@ -1,4 +1,4 @@
-//! A worker: a device or a link with the state that it keeps between runs, and what it knows of the run that it is in.
+//! A worker: a device or a link with the state that it keeps between runs, and its view of the present run.
 
 use super::cpu::CpuWorker;
 use super::error::{Failure, Place};
@@ -16,29 +16,30 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What does the steps of a device or a link. A trait object, because the types of a GPU are so deep that whoever wants an executor to
-/// be `Send` would otherwise have to raise the compiler's recursion limit.
+/// Does the steps of a device or a link. This is a trait object because of the deep types of a GPU: users who need an
+/// executor to be `Send` would otherwise have to raise the compiler's recursion limit.
 pub(super) trait Worker: Send {
-    /// Does all of its steps of one run.
+    /// Does all its steps of one run.
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt>;
 
-    /// What it has noted.
+    /// Returns its log.
     fn log(&mut self) -> &mut Log;
 
-    /// Prepares the next run after one that failed: makes anew what was under way. Whether there was memory for it.
+    /// Prepares the next run after a failed run, and creates buffers again that were in flight. Returns whether memory
+    /// sufficed.
     fn reset(&mut self) -> bool;
 
-    /// The worker of a CPU device, if it is one.
+    /// Returns the worker of a CPU device, if it is one.
     fn cpu(&mut self) -> Option<&mut CpuWorker> {
         None
     }
 
-    /// The caller's tensors on GPUs, if it is a GPU's worker.
+    /// Returns the caller's tensors on GPUs, if it is a GPU's worker.
     fn tensors(&mut self) -> Option<&mut GpuTensors> {
         None
     }
 
-    /// The GPU that its buffers are on, if it is a GPU's worker.
+    /// Returns the GPU of its buffers, if it is a GPU's worker.
     fn gpu(&self) -> Option<&Arc<Gpu>> {
         None
     }
@@ -48,30 +49,31 @@ pub(super) trait Worker: Send {
 #[derive(Clone, Default)]
 pub(super) struct GpuTensors {
     pub(super) inputs: Vec<DeviceTensor>,
-    /// What the outputs are written to.
+    /// Tensors to which the outputs are written.
     pub(super) outputs: Vec<DeviceTensor>,
 }
 
-/// What a worker notes while it runs.
+/// Log of a worker in a run.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    /// What it is at, for the report of a panic.
+    /// Present activity, for the report of a panic.
     pub(super) at: Place,
     pub(super) events: Vec<Event>,
 }
 
-/// How a run is made, for all of its workers.
+/// Terms of a run, for all its workers.
 #[derive(Clone)]
 pub(super) struct Terms {
-    /// Its beginning.
+    /// Start of the run.
     pub(super) origin: Instant,
-    /// Whether to take times.
+    /// Whether to measure times.
     pub(super) profile: bool,
-    /// How long a wait is spun at most.
+    /// Longest spin of a wait.
     pub(super) spin: Duration,
-    /// How long those of CPU devices look for more work after their last.
+    /// Longest time that threads of CPU devices poll for more work after their last part.
     pub(super) linger: Duration,
-    /// Whether the run is to be left, for kernels to ask between their parts; only where it has a token or a clock.
+    /// Returns whether the run must be left; kernels call it between their parts. Set only if the run has a token or a
+    /// timeout.
     pub(super) interrupt: Option<Interrupt>,
 }
 
@@ -82,11 +84,11 @@ pub(super) struct Run<'a> {
     pub(super) terms: Terms,
     /// The caller's tensors, for the host.
     pub(super) inputs: &'a [&'a Tensor],
-    /// On the caller's thread: looks after the run.
+    /// Supervisor of the run, on the caller's thread only.
     pub(super) supervisor: Option<&'a Supervisor<'a>>,
 }
 
-/// What interrupts a wait for a GPU, and what a failure is blamed on.
+/// Flag that interrupts a wait for a GPU, and the place that a failure names.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) stop: &'a Stop,
@@ -94,12 +96,12 @@ pub(super) struct Site<'a> {
 }
 
 impl Run<'_> {
-    /// Nanoseconds since the beginning; 0 without profile.
+    /// Returns the nanoseconds since the start; 0 without a profile.
     pub(super) fn now(&self) -> u64 {
         if self.terms.profile { self.at(Instant::now()) } else { 0 }
     }
 
-    /// Nanoseconds from the beginning until `time`.
+    /// Returns the nanoseconds from the start until `time`.
     pub(super) fn at(&self, time: Instant) -> u64 {
         time.saturating_duration_since(self.terms.origin).as_nanos() as u64
     }
@@ -112,7 +114,7 @@ impl Run<'_> {
         Site { stop: &self.exchange.stop, place }
     }
 
-    /// Whether the run is to be left. The caller's thread also looks at its token and its clock, if it has them.
+    /// Checks whether the run must be left. The caller's thread also checks its token and its clock, if it has them.
     pub(super) fn check(&self) -> Result<(), Halt> {
         if let Some(supervisor) = self.supervisor {
             supervisor.check();
@@ -120,22 +122,22 @@ impl Run<'_> {
         self.exchange.stop.check()
     }
 
-    /// Whether kernels may have left out parts of their work: then nothing that they made is to be used.
+    /// Whether kernels may have left out parts of their work, so that their results must not be used.
     pub(super) fn is_interrupted(&self) -> bool {
         self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
     }
 
-    /// To be asked after each kernel, before anybody hears of what it has made.
+    /// Checks for an interruption after each kernel, before its results are passed on.
     pub(super) fn uninterrupted(&self) -> Result<(), Halt> {
         if self.is_interrupted() { Err(Halt::Stopped) } else { Ok(()) }
     }
 
-    /// Lets a test fail the operation that follows.
+    /// Lets a test fail the following operation.
     pub(super) fn strike(&self, operation: Operation) -> Result<(), KernelError> {
         self.exchange.faults.strike(operation, || self.is_interrupted() || self.exchange.stop.is_set())
     }
 
-    /// Waits until all is there that a step needs, and takes what came with it.
+    /// Waits until all inputs of a step are present, and takes the buffers that came with them.
     pub(super) fn pass(&self, gate: u32, take: impl FnMut(Delivery)) -> Result<(), Halt> {
         if gate != NO_GATE {
             self.wait(Wait::Gate(gate))?;
@@ -144,14 +146,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The next chunk of a queue, once it is there: its buffer, or `None` for one that is on a GPU.
+    /// Waits for and returns the next chunk of a queue: its buffer, or `None` for a chunk on a GPU.
     pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
         self.wait(Wait::Channel(feed.wait))?;
         let chunk = self.port().next_chunk(feed.queue);
         chunk.ok_or_else(|| Failure::internal("somebody else took a chunk").into())
     }
 
-    /// A free buffer of a ring, once there is one.
+    /// Waits for and returns a free buffer of a ring.
     pub(super) fn free_buffer(&self, ring: u32, channel: u32) -> Result<Arc<Buffer>, Halt> {
         self.wait(Wait::Channel(channel))?;
         let buffer = self.port().free_buffer(ring);
@@ -173,20 +175,20 @@ impl Run<'_> {
     }
 }
 
-/// Lets a worker do its part. What panics is a failure like others.
+/// Lets a worker do its part. A panic becomes a failure.
 pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt> {
     let log = worker.log();
     log.at = Place::Nowhere;
-    // A run that failed has left its own.
+    // A failed run has left its events.
     log.events.clear();
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));
     followed.unwrap_or_else(|payload| {
-        // A kernel may well panic over parts that were left out: that is not what the run ended for.
+        // A kernel may panic because parts were left out, but that is not the reason for the run's end.
         let halt = match run.is_interrupted() {
             true => Halt::Stopped,
             false => Failure::panic(worker.log().at, &*payload).into(),
         };
-        // Dropping a payload could panic again, here where nothing catches it.
+        // Dropping a payload could panic again, where nothing would catch it.
         std::mem::forget(payload);
         Err(halt)
     })

@@ -1,6 +1,6 @@
 //! Programs of kernels: nodes, values, and the constants that they read.
 //!
-//! This crate is a part of `anabranch` and no public interface.
+//! This crate is a part of `anabranch`, not a public interface.
 
 pub mod constant;
 pub mod names;

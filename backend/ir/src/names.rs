@@ -1,15 +1,17 @@
-//! Names of nodes that several of the model's operators became, and uniqueness of names.
+//! Names of nodes that compute several operators of the model, and uniqueness of names.
 
 use crate::program::{ModelOperator, Program};
 use std::collections::BTreeMap;
 
-/// Kinds of operators that a name spells out; it counts those beyond.
+/// Most kinds of operators that a name spells out; the name counts the rest.
 const MOST_KINDS: usize = 3;
 
-/// The name of a node that computes these operators: the first one's name, which places the node in the model, and then
-/// the kinds of the others, such as `/layer1/conv1/Conv+Add+Relu`. Of many only the first are spelled out, and the rest
-/// counted: `Conv+Add+Relu+6`. Operators of which nothing is left to compute are not named. Where the first one's name does
-/// not say its kind, that is added: `node_17/Conv+Relu`.
+/// Returns the name of a node that computes these operators.
+///
+/// The first operator's name places the node in the model; the kinds of the other operators follow, as in
+/// `/layer1/conv1/Conv+Add+Relu`. After the first few kinds, the rest are counted: `Conv+Add+Relu+6`. Fully folded
+/// operators are left out. If the first operator's name does not contain its kind, the kind is added:
+/// `node_17/Conv+Relu`.
 pub fn fused(operators: &[ModelOperator]) -> String {
     let mut computed = operators.iter().filter(|operator| !operator.folded).peekable();
     let Some(first) = computed.next().or(operators.first()) else { return String::new() };
@@ -27,7 +29,7 @@ pub fn fused(operators: &[ModelOperator]) -> String {
     }
 }
 
-/// Names all nodes of several operators after what they compute. The others keep their names.
+/// Names all nodes of several operators after their operators. Other nodes keep their names.
 pub fn name_fused(program: &mut Program) {
     let mut names = Names::default();
     let (fused_nodes, plain): (Vec<_>, Vec<_>) = program.nodes.iter_mut().partition(|node| node.operators.len() > 1);
@@ -35,12 +37,12 @@ pub fn name_fused(program: &mut Program) {
     fused_nodes.into_iter().for_each(|node| node.name = names.unique(fused(&node.operators)));
 }
 
-/// Names that are taken, each with the number that makes the next such name new.
+/// Names in use, each with the number to try next for a duplicate.
 #[derive(Default)]
 pub struct Names(BTreeMap<String, usize>);
 
 impl Names {
-    /// `wanted`, or `wanted` with a number that makes it new.
+    /// Returns `wanted`, with a number if the name is in use.
     pub fn unique(&mut self, wanted: String) -> String {
         let mut name = wanted.clone();
         while self.0.contains_key(&name) {

@@ -41,30 +41,30 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// Given by the caller at each run.
     Input,
-    /// The same in every run.
+    /// Constant in every run.
     Constant(Constant),
     /// An output of a node.
     Node(NodeId),
 }
 
-/// A tensor of the program. Every value has one origin; nodes may read it under other shapes of as many elements.
+/// A tensor of the program. Every value has one origin; nodes may read it under other shapes of equal size.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// The model's name for it, or a made-up one.
+    /// The model's name for the value, or a generated name.
     pub name: String,
-    /// Type and shape in which it is made.
+    /// Type and shape in which the value is made.
     pub spec: TensorSpec,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
 impl Value {
-    /// The constant that it is, if it is one.
+    /// Returns the constant, if the value is constant.
     pub(crate) fn constant(&self) -> Option<&Constant> {
         match &self.origin {
             Origin::Constant(constant) => Some(constant),
@@ -76,16 +76,16 @@ impl Value {
 /// One of the model's operators, as part of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelOperator {
-    /// The model's name for it, or a made-up one.
+    /// The model's name for the operator, or a generated name.
     pub name: String,
-    /// What it is, such as `Conv`.
+    /// Kind of the operator, such as `Conv`.
     pub kind: String,
-    /// Whether nothing is left of it to compute: its work is in constants, or in how the node reads its inputs.
+    /// Whether the operator leaves nothing to compute: its work is in constants, or in how the node reads its inputs.
     pub folded: bool,
 }
 
 impl ModelOperator {
-    /// An operator that is computed.
+    /// Creates an operator that is computed.
     pub fn new(name: impl Into<String>, kind: impl Into<String>) -> Self {
         Self { name: name.into(), kind: kind.into(), folded: false }
     }
@@ -94,15 +94,16 @@ impl ModelOperator {
 /// One op applied to values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// Unique: what plan files and reports call it. The operator's name, or (`/conv1/Conv+Relu`) what several became.
+    /// Unique name in plan files and reports: the operator's name, or a name for several operators
+    /// (`/conv1/Conv+Relu`).
     pub name: String,
     /// The model's operators in this node, in order: more than one after fusion.
     pub operators: Vec<ModelOperator>,
-    /// What is computed, with the type and shape under which each input is read.
+    /// Operation, with the type and shape under which each input is read.
     pub spec: NodeSpec,
-    /// The values read; `spec.inputs` says under which shape.
+    /// Input values; `spec.inputs` gives their shapes.
     pub inputs: Vec<ValueId>,
-    /// The values made.
+    /// Output values.
     pub outputs: Vec<ValueId>,
 }
 
@@ -117,18 +118,19 @@ pub struct Output {
     pub spec: TensorSpec,
 }
 
-/// A whole lowered program. Nodes are in topological order: each reads only inputs, constants and outputs of nodes before it.
+/// A whole lowered program. Nodes are in topological order: each reads only inputs, constants and outputs of earlier
+/// nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     /// All values.
     pub values: Vec<Value>,
     /// All nodes, in topological order.
     pub nodes: Vec<Node>,
-    /// The values that the caller gives, in the model's order.
+    /// Values that the caller provides, in the model's order.
     pub inputs: Vec<ValueId>,
-    /// What the caller receives, in the model's order.
+    /// Outputs that the caller receives, in the model's order.
     pub outputs: Vec<Output>,
-    /// Inputs, by name, that must have these elements: the program was made for them, and reads them nowhere.
+    /// Inputs, by name, that must have these elements: the program was lowered for them and does not read them.
     pub fixed: BTreeMap<String, Tensor>,
 }
 
@@ -147,7 +149,8 @@ impl Program {
         id
     }
 
-    /// Adds a node of one operator that reads `inputs` as they are, and makes a value of its own name.
+    /// Adds a node of one operator that reads `inputs` in their own shapes. Returns its output, a value with the node's
+    /// name.
     pub fn add_node(&mut self, name: impl Into<String>, op: Op, inputs: &[ValueId], made: TensorSpec) -> ValueId {
         let name = name.into();
         let specs = inputs.iter().map(|input| self.value(*input).spec.clone()).collect();
@@ -162,7 +165,7 @@ impl Program {
         output
     }
 
-    /// Gives a value to the caller, in the shape in which it is made.
+    /// Returns a value to the caller, in the shape in which it is made.
     pub fn add_output(&mut self, name: impl Into<String>, value: ValueId) {
         let spec = self.value(value).spec.clone();
         self.outputs.push(Output { name: name.into(), value, spec });
@@ -203,12 +206,12 @@ impl Program {
     }
 }
 
-/// Floats in a shape that is written down in this program, and so is one.
+/// Spec of `f32` elements, for small literal shapes.
 pub fn floats(dims: &[usize]) -> TensorSpec {
     TensorSpec::new(DType::F32, Shape::new(dims).expect("the dimensions are small"))
 }
 
-/// An element-wise node of floats.
+/// An element-wise node of `f32` elements.
 pub fn map(expression: Expression) -> Op {
     Op::Map(Map { domain: Domain::F32, expression })
 }

@@ -1,4 +1,4 @@
-//! Seeded random tensors, the same on every machine: what stands in for inputs that nobody gives.
+//! Seeded random tensors, the same on every machine: defaults for inputs that the caller does not give.
 
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use half::{bf16, f16};
@@ -28,17 +28,18 @@ impl SplitMix {
     }
 }
 
-/// A tensor of uniform random elements: floats in −1 … 1, integers 0 or 1, truth values; `None` if there is not so much memory. The name
-/// goes into the seed, so that inputs of one model differ.
+/// Returns a tensor of uniform random elements: floats in −1 … 1, integers 0 or 1, bools.
+///
+/// Returns `None` if memory is short. The name is part of the seed, so that inputs of one model differ.
 pub fn random_tensor(name: &str, spec: &TensorSpec, seed: u64) -> Option<Tensor> {
     random_within(name, spec, seed, 0..2)
 }
 
-/// [`random_tensor`], with integers of this range, as far as their type reaches.
+/// Returns a tensor as [`random_tensor`] does, with integers of this range, as far as their type reaches.
 pub fn random_within(name: &str, spec: &TensorSpec, seed: u64, range: Range<u64>) -> Option<Tensor> {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01B3));
     let mut random = SplitMix(seed ^ hash);
-    // Truth values, and types of one byte whose element 1 is the least above 0, are made as the bytes that they are.
+    // Bools, and one-byte types in which element 1 is the least above 0, are filled as bytes.
     let dtype = if spec.dtype.size() == 1 && spec.dtype != DType::I8 { DType::U8 } else { spec.dtype };
     let mut tensor = Tensor::try_zeroed(TensorSpec::new(dtype, spec.shape.clone()))?;
     macro_rules! fill {

@@ -5,7 +5,7 @@ pub use crate::program::{floats as spec, map};
 use anabranch_kernels::op::{Binary, Expression, Op, Unary};
 use anabranch_kernels::{Tensor, TensorSpec};
 
-/// Builds a program node by node, all of `f32`.
+/// Builds a program of `f32` values node by node.
 #[derive(Default)]
 pub struct Maker {
     program: Program,
@@ -49,14 +49,14 @@ impl Maker {
         self.program.add_node(format!("node{}", self.program.nodes.len()), op, inputs, spec(dims))
     }
 
-    /// A node that reads its inputs under shapes of their own.
+    /// Adds a node that reads its inputs under the given shapes.
     pub fn node_reading(&mut self, op: Op, inputs: &[ValueId], specs: Vec<TensorSpec>, dims: &[usize]) -> ValueId {
         let output = self.node(op, inputs, dims);
         self.program.nodes.last_mut().expect("it was just added").spec.inputs = specs;
         output
     }
 
-    /// The program with these outputs.
+    /// Returns the program with these outputs.
     pub fn finish(mut self, outputs: &[ValueId]) -> Program {
         for value in outputs {
             self.program.add_output(format!("out{}", self.program.outputs.len()), *value);
@@ -65,7 +65,7 @@ impl Maker {
     }
 }
 
-/// So many simple nodes, one after the other.
+/// A chain of `nodes` simple nodes.
 pub fn chain(nodes: usize, dims: &[usize]) -> Program {
     let mut maker = Maker::new();
     let input = maker.input(dims);

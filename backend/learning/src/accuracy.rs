@@ -1,4 +1,4 @@
-//! How well a run was predicted: node by node, link by link, and as a whole.
+//! Accuracy of a run's prediction: node by node, link by link, and as a whole.
 
 use super::observation::observe;
 use anabranch_costs::NodeCost;
@@ -9,31 +9,31 @@ use anabranch_plan::Route;
 use anabranch_planning::Planned;
 use std::collections::BTreeMap;
 
-/// Nodes and links that took less time, in seconds, are too short for their error to be told from the clock's.
+/// Shortest time, in seconds, of nodes and links whose error is meaningful; below it the clock's error dominates.
 const SHORTEST: f64 = 1e-7;
 
 /// A time, predicted and measured, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Compared {
-    /// Predicted.
+    /// Predicted seconds.
     pub predicted: f64,
-    /// Measured.
+    /// Measured seconds.
     pub measured: f64,
 }
 
 impl Compared {
-    /// `(predicted − measured) / measured`: positive where the prediction was too long. `None` where the measured time is too short
-    /// for that to mean anything.
+    /// Returns `(predicted − measured) / measured`, which is positive if the prediction was too long. `None` if the
+    /// measured time is too short for a meaningful error.
     pub fn error(&self) -> Option<f64> {
         (self.measured > SHORTEST).then(|| (self.predicted - self.measured) / self.measured)
     }
 
-    /// The accuracy of both together.
+    /// Adds both times of two comparisons.
     fn and(self, other: Self) -> Self {
         Self { predicted: self.predicted + other.predicted, measured: self.measured + other.measured }
     }
 
-    /// Seconds between the two.
+    /// Seconds between prediction and measurement.
     fn off(&self) -> f64 {
         (self.predicted - self.measured).abs()
     }
@@ -42,34 +42,35 @@ impl Compared {
 /// One node of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeAccuracy {
-    /// The number of its plan among those of the run (`Run::plans`): 0 unless the model runs in phases.
+    /// Number of the node's plan among the plans of the run (`Run::plans`): 0 unless the model runs in phases.
     pub plan: usize,
-    /// How often it was run: more than once in the body of a loop that runs in phases. Its times are those of all these runs.
+    /// Number of the node's runs: more than one in the body of a loop that runs in phases. The times are sums over
+    /// these runs.
     pub runs: usize,
     /// The node.
     pub node: NodeId,
-    /// The device that it ran on.
+    /// Device that ran the node.
     pub device: DeviceId,
-    /// Its time.
+    /// Time of the node.
     pub time: Compared,
-    /// What the prediction rested on; `None` if the plan was made for a device of unknown costs.
+    /// Predicted cost and its source; `None` if the plan was made for a device of unknown costs.
     pub cost: Option<NodeCost>,
 }
 
 /// All transfers over one link in a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkAccuracy {
-    /// The sender.
+    /// Sending device.
     pub from: DeviceId,
-    /// The receiver.
+    /// Receiving device.
     pub to: DeviceId,
-    /// Transfers.
+    /// Number of transfers.
     pub transfers: usize,
-    /// Their bytes.
+    /// Sum of their bytes.
     pub bytes: u64,
-    /// Their times, added up.
+    /// Sum of their times.
     pub time: Compared,
-    /// Seconds by which each was predicted too long or too short, added up.
+    /// Sum of the absolute errors of the predictions, in seconds.
     pub off: f64,
 }
 
@@ -87,14 +88,14 @@ impl LinkAccuracy {
 pub struct Accuracy {
     /// The whole run.
     pub makespan: Compared,
-    /// Each node, in the order in which they started.
+    /// All nodes, in the order in which they started.
     pub nodes: Vec<NodeAccuracy>,
-    /// Each link with the copies over it that showed their times, by its ends: streams do not.
+    /// All links with copies whose times are known, by their ends; streams do not show their times.
     pub links: Vec<LinkAccuracy>,
 }
 
 impl Accuracy {
-    /// What was predicted of a run of `planned` beside what was measured; needs the run's profile.
+    /// Compares the prediction of a run of `planned` with the measurement; needs the run's profile.
     pub fn of(planned: &Planned, measured: &RunOutput) -> Self {
         let plan = planned.plan();
         let predicted = plan.predicted();
@@ -111,8 +112,9 @@ impl Accuracy {
         }
     }
 
-    /// That of a run that followed several plans, which are given with their numbers, in order. The times of a plan that was run several
-    /// times are added up.
+    /// Joins the accuracies of a run that followed several plans, which are given with their numbers, in order.
+    ///
+    /// If a plan was run several times, its times are added up.
     pub fn joined<'p>(makespan: Compared, parts: impl Iterator<Item = (usize, &'p Planned, &'p RunOutput)>) -> Self {
         let (mut nodes, mut links) = (Vec::<NodeAccuracy>::new(), BTreeMap::<_, LinkAccuracy>::new());
         let mut places = BTreeMap::new();
@@ -133,23 +135,26 @@ impl Accuracy {
         Self { makespan, nodes, links: links.into_values().collect() }
     }
 
-    /// By how much of their measured time nodes were predicted too long or too short: `Σ |predicted − measured| / Σ measured`. A long
-    /// node counts for as much as it takes; a mean of relative errors would be that of the shortest. `None` if nothing was measured.
+    /// Returns the prediction error of nodes relative to their measured time: `Σ |predicted − measured| / Σ measured`.
+    ///
+    /// Nodes count by their time; the shortest nodes would dominate a mean of relative errors. `None` if nothing was
+    /// measured.
     pub fn node_error(&self) -> Option<f64> {
         share(self.nodes.iter().map(|node| (node.time.off(), node.time.measured)))
     }
 
-    /// [`Self::node_error`] and [`Self::link_error`] in percent.
+    /// Returns [`Self::node_error`] and [`Self::link_error`] in percent.
     pub fn error_percents(&self) -> [Option<f64>; 2] {
         [self.node_error(), self.link_error()].map(|error| error.map(|error| 100.0 * error))
     }
 
-    /// The node whose prediction was off by most seconds.
+    /// Returns the node with the greatest absolute error.
     pub fn worst_node(&self) -> Option<&NodeAccuracy> {
         self.nodes.iter().max_by(|one, other| one.time.off().total_cmp(&other.time.off()))
     }
 
-    /// The same as [`Self::node_error`] of the transfers over all links.
+    /// Returns the prediction error of transfers over all links, relative to their measured time; see
+    /// [`Self::node_error`].
     pub fn link_error(&self) -> Option<f64> {
         share(self.links.iter().map(|link| (link.off, link.time.measured)))
     }
@@ -160,7 +165,7 @@ fn link_accuracy(planned: &Planned, measured: &RunOutput) -> Vec<LinkAccuracy> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkAccuracy> = BTreeMap::new();
     for (id, measured) in observe(&planned.program, plan, measured).transfers {
         let (transfer, (start, end)) = (plan.transfer(id), plan.predicted().transfers[id.index()]);
-        // What is read in place shows how long a thread took to wake: no link's time.
+        // A value that is read in place shows the wake-up of a thread, not the time of a link.
         if transfer.route == Route::Shared {
             continue;
         }
@@ -177,7 +182,7 @@ fn link_accuracy(planned: &Planned, measured: &RunOutput) -> Vec<LinkAccuracy> {
     links.into_values().collect()
 }
 
-/// Of pairs, the sum of the first over that of the second, where that is a time.
+/// Ratio of the sums of the first and second members of pairs, if the second sum is long enough.
 fn share(pairs: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let (off, measured) = pairs.fold((0.0, 0.0), |(off, all), pair| (off + pair.0, all + pair.1));
     (measured > SHORTEST).then(|| off / measured)
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn errors_are_shares_of_the_measured_time() {
-        // A node of a microsecond that was thought to take a hundred is no news beside one of a second.
+        // A microsecond node predicted to take 100 µs does not matter next to a node of a second.
         let accuracy = of(vec![node(1.5, 1.0), node(2.0, 3.0), node(1e-4, 1e-6)], Vec::new());
         assert_eq!(accuracy.makespan.error(), Some(-0.25), "it took longer than predicted");
         assert!(accuracy.node_error().is_some_and(|error| (error - 0.375).abs() < 1e-4), "{:?}", accuracy.node_error());

@@ -1,8 +1,8 @@
-//! Calibration: what devices and links can do, measured by running probes through the very executor that will run the models.
+//! Calibration: measures devices and links by probes that run through the executor that also runs the models.
 //!
-//! A quick one, of devices that nothing is known of, goes before the first placement. A full one ([`Calibrator`]) takes steps that can
-//! each be saved: peak rates, all kernels in many sizes, each link in several sizes whole and in chunks, hops between CPU
-//! devices, and what devices take from each other.
+//! A quick calibration of unknown devices precedes the first placement. A full calibration ([`Calibrator`]) takes steps
+//! whose results can be saved one by one. The steps are: peak rates; all kernels in many sizes; each link in several
+//! sizes, whole and in chunks; hops between CPU devices; and slowdowns of devices by each other.
 
 use super::classes::Class;
 use super::observation::observe;
@@ -26,52 +26,54 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs of a probe: at least, one of them cold, and at most.
+/// Fewest runs of a probe, the first of them cold, and most runs.
 const RUNS: [usize; 2] = [4, 9];
 
-/// After this long a probe has run often enough.
+/// Time after which a probe has run often enough.
 const ENOUGH: Duration = Duration::from_millis(250);
 
-/// Rounds over the kernels of a class: at least, one of them cold, and at most.
+/// Fewest rounds over the kernels of a class, the first of them cold, and most rounds.
 const ROUNDS: [usize; 2] = [4, 16];
 
-/// After this long a class has run often enough.
+/// Time after which a class has run often enough.
 const ENOUGH_ROUNDS: Duration = Duration::from_millis(250);
 
-/// The fastest rate that a link is believed to have: what is faster took no time that could be measured.
+/// Fastest plausible rate of a link: a faster transfer took no measurable time.
 const MOST_RATE: f64 = 1e12;
 
-/// Elements of the transfers that a link is measured with: 64 bytes to 16 MiB.
+/// Elements of the transfers that measure a link: 64 bytes to 16 MiB.
 const SIZES: [usize; 6] = [16, 1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22];
 
 /// Elements of the transfers in chunks.
 const STREAMED: [usize; 3] = [1 << 20, 1 << 21, 1 << 22];
 
-/// Elements of what CPU devices read out of each other's caches: 4 KiB, which each core has near by, to 4 MiB, more than a core's caches.
+/// Elements that CPU devices read from each other's caches: 4 KiB, which fits the nearest caches, to 4 MiB, more than a
+/// core's caches.
 const READ: [usize; 4] = [1 << 10, 1 << 14, 1 << 18, 1 << 20];
 
-/// How many times a device's cache the weights are that it cannot hold.
+/// Size of the weights that exceed a device's cache, as a multiple of the cache.
 const FAR: u64 = 4;
 
-/// How often weights near and far are compared before they count as equally fast.
+/// Number of comparisons of weights inside and outside the cache before they count as equally fast.
 const FAR_TRIES: usize = 3;
 
-/// Seconds that a MiB of weights takes longer where no difference was measured: too few to change a plan, but a measured time.
+/// Extra seconds per MiB of weights if no difference was measured: too few to change a plan, but more than 0, which
+/// means unmeasured.
 const NO_LONGER: f64 = 1e-9;
 
 /// Nodes of a chain that two devices share.
 const RELAY: u32 = 16;
 
-/// Nodes of a chain that another device is measured beside, at most.
+/// Most nodes of the chain that another device is measured next to.
 const LONGEST: f64 = 400.0;
 
-/// Why calibration cannot go on: a probe cannot be planned, readied or run.
+/// Reason that calibration cannot go on: a probe cannot be planned, prepared or run.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrationError {
     /// A probe cannot be placed or planned.
     #[error("calibration: {0}")]
     Planning(#[from] PlanningError),
-    /// A probe cannot be readied on a device, or does not run.
+    /// A probe cannot be prepared on a device, or does not run.
     #[error("calibration: {0}")]
     Exec(#[from] ExecError),
 }
@@ -105,26 +107,26 @@ pub struct Calibrator<'a> {
     devices: Vec<MachineDevice>,
 }
 
-/// The runs of one probe.
+/// Runs of one probe.
 struct Trial {
     program: Arc<Program>,
     executor: Executor,
     inputs: Vec<Tensor>,
     runs: Vec<RunOutput>,
-    /// The last run's outputs.
+    /// Outputs of the last run.
     outputs: Vec<Tensor>,
 }
 
 impl<'a> Calibrator<'a> {
-    /// Bytes that a device must have for the probes, and the host.
+    /// Bytes of memory that the probes need on a device and on the host.
     pub const ROOM: u64 = 256 << 20;
 
-    /// The calibration of these devices. Equal devices are measured once.
+    /// Creates a calibration of these devices. Equal devices are measured once.
     pub fn new(inventory: &'a Inventory) -> Self {
         Self { inventory, devices: machine_devices(inventory) }
     }
 
-    /// All steps, the most telling first.
+    /// Returns all steps, the most important first.
     pub fn steps(&self) -> Vec<CalibrationStep> {
         let devices = &self.devices;
         let first_of_key = |at: &usize| devices[..*at].iter().all(|other| other.key != devices[*at].key);
@@ -165,15 +167,17 @@ impl<'a> Calibrator<'a> {
         steps
     }
 
-    /// Whether a step has been done with this build's kernels.
+    /// Whether a step was done with this build's kernels.
     pub fn is_done(&self, step: &CalibrationStep, known: &MachineCosts) -> bool {
         known.calibrated.get(&step.name) == Some(&anabranch_kernels::VERSION)
     }
 
-    /// Does one step and adds what it shows to what is known. Takes less than a second on most devices, and some on a software GPU.
+    /// Does one step and adds its results to `known`.
+    ///
+    /// Takes less than a second on most devices, and several seconds on a software GPU.
     ///
     /// # Errors
-    /// If a probe fails to run: then models would, too.
+    /// If a probe fails to run: models would fail, too.
     pub fn measure(&self, step: &CalibrationStep, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         match step.what {
             What::Rates(device) => self.learn_rates(device, known)?,
@@ -193,14 +197,14 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Runs the kernels of a class in turn, so that whatever else the machine does hits all alike.
+    /// Runs the kernels of a class in turn, so that other load of the machine affects all kernels equally.
     fn learn_kernels(&self, device: DeviceId, class: Class, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let pool = DevicePool::new(compute_devices(self.inventory));
         let mut trials = Vec::new();
         for program in class.programs() {
             let cpu = self.devices[device.index()].kind == DeviceKind::Cpu;
             let runs = self.machine().gpu_runs(&program);
-            // What the device has no kernel for is computed beside it.
+            // Nodes without a kernel on the device run on the host.
             let there = |node: usize| if cpu || runs[node] { device } else { HOST };
             trials.push(self.ready(program, &there, false, &pool)?);
         }
@@ -220,7 +224,7 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Two devices for each pair of keys.
+    /// Returns two devices for each pair of keys.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let devices = &self.devices;
         let mut seen = Vec::new();
@@ -235,19 +239,19 @@ impl<'a> Calibrator<'a> {
         pairs
     }
 
-    /// The devices with nothing known of them.
+    /// The devices, with nothing known about them.
     fn machine(&self) -> Machine {
         Machine::present(self.inventory, &MachineCosts::default())
     }
 
-    /// The devices that are not measured, because the probes do not fit them or the host.
+    /// Names of the devices that are not measured, because the probes do not fit them or the host.
     pub fn without_room(&self) -> impl Iterator<Item = &str> {
         let devices = self.devices.iter().enumerate();
         devices.filter(|(at, _)| !self.has_room(*at)).map(|(_, device)| &*device.name)
     }
 
-    /// Whether the probes fit: the largest need two tensors of 32 MiB and staging on the host, which gives and takes them, or on CPU devices 128 MiB
-    /// of weights and these packed.
+    /// Whether the probes fit. The largest probes need two tensors of 32 MiB with staging on the host, or on CPU
+    /// devices 128 MiB of weights and their packed copies.
     fn has_room(&self, index: usize) -> bool {
         let target = &self.devices[index];
         let gpu = self.inventory.gpus.iter().find(|gpu| gpu.name == target.name);
@@ -269,7 +273,7 @@ impl<'a> Calibrator<'a> {
                     link.rate = (large.0 / (large.1 - link.latency).max(1e-9)).clamp(1.0, MOST_RATE);
                 }),
                 Probe::Launch => self.learn_links(&trial, device, known, |small, link| {
-                    // The large transfer was measured before: its time stays as it is.
+                    // The large transfer was measured before: the rate stays.
                     link.latency = small.1;
                 }),
                 Probe::MatMul | Probe::Conv | Probe::Map => {}
@@ -280,10 +284,12 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Runs products of a row with weights that a CPU device's own cache holds, then with more than that: what they take longer. Before all else,
-    /// for it is taken out of what is measured. Neither of caches that are too small to hold weights worth measuring, nor of teams whose caches
-    /// together are more than the probe can fill. A busy machine can hide the difference: then the probe runs again, and at last [`NO_LONGER`] is
-    /// kept, so that the next session does not measure, and plan, anew.
+    /// Measures the extra time of constants outside a CPU device's own cache.
+    ///
+    /// Runs products of a row with weights that the cache holds, then with more weights. This comes first, because
+    /// other measurements subtract it. Caches too small to hold useful weights are skipped, as are teams whose caches
+    /// together are more than the probe can fill. A busy machine can hide the difference; the probe then runs again. At
+    /// last [`NO_LONGER`] is recorded, so that the next session does not measure and plan again.
     fn learn_far(&self, device: DeviceId, known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let target = &self.devices[device.index()];
         let threads = target.threads.max(1) as u64;
@@ -301,8 +307,10 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Lets `learn` set the affine law of each link between the device and a CPU by the least time (bytes, seconds) of the trial's
-    /// transfers. All CPU devices stand in one memory, so what holds between host and device holds for the other CPUs, too.
+    /// Lets `learn` set the affine law of each link between the device and a CPU from the trial's shortest transfers
+    /// (bytes, seconds).
+    ///
+    /// All CPU devices share one memory, so that the link with the host stands for the links with the other CPUs, too.
     fn learn_links(
         &self,
         trial: &Trial,
@@ -324,8 +332,10 @@ impl<'a> Calibrator<'a> {
         }
     }
 
-    /// Runs the same chain on each of two CPU devices alone, then on both by turns, where each node reads what the other device has just
-    /// made: what it takes longer.
+    /// Measures the extra time of reads from the other CPU device's cache.
+    ///
+    /// Runs the same chain on each of two CPU devices alone, then alternately on both, so that each node reads data
+    /// that the other device has just written.
     fn learn_reads(
         &self,
         pair: [DeviceId; 2],
@@ -345,8 +355,10 @@ impl<'a> Calibrator<'a> {
         Ok(())
     }
 
-    /// Runs the same chain on each of two devices alone, then on both at the same time, so long on the faster one that the slower one
-    /// is busy throughout.
+    /// Measures the slowdown of two devices by each other.
+    ///
+    /// Runs the same chain on each device alone, then on both at the same time. The faster device gets a longer chain,
+    /// so that the slower one is busy throughout.
     fn learn_slowdown(&self, pair: [DeviceId; 2], known: &mut MachineCosts) -> Result<(), CalibrationError> {
         let mut seconds = [0.0; 2];
         for (device, seconds) in pair.iter().zip(&mut seconds) {
@@ -377,7 +389,7 @@ impl<'a> Calibrator<'a> {
         Ok(trial)
     }
 
-    /// Plans and readies a probe.
+    /// Plans and prepares a probe.
     fn ready(
         &self,
         program: Program,
@@ -405,7 +417,7 @@ impl<'a> Calibrator<'a> {
         )
         .map_err(PlanningError::from)?;
         let executor = Executor::new(plan, kernels, pool)?;
-        // Zeros would be pages that the system has not made yet.
+        // Zeros would be pages that the system has not allocated yet.
         let given = program.inputs.iter().map(|id| program.value(*id));
         let inputs: Option<Vec<_>> = given.map(|value| random_tensor(&value.name, &value.spec, 0)).collect();
         let inputs = inputs.ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
@@ -428,11 +440,12 @@ impl<'a> Calibrator<'a> {
     }
 }
 
-/// Measures every device that no rates are known of, its links with the host, and what it and other CPU devices take longer for each
-/// other's values. Takes about a second a device. A device on which probes do not fit keeps assumed rates.
+/// Measures every device without known rates, its links with the host, and the extra time of reads between CPU devices.
+///
+/// Takes about a second per device. A device on which the probes do not fit keeps assumed rates.
 ///
 /// # Errors
-/// If a probe fails to run: then models would, too.
+/// If a probe fails to run: models would fail, too.
 pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), CalibrationError> {
     let bench = Calibrator::new(inventory);
     let unknown = |device: &MachineDevice| known.devices.get(&device.key).is_none_or(|costs| costs.rates.is_none());
@@ -441,7 +454,7 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
         let far = known.devices.get(&bench.devices[index].key).is_none_or(|costs| costs.far.is_empty());
         match (fresh[index], far) {
             (true, _) => bench.learn_rates(DeviceId(index as u32), known)?,
-            // Of a store that an older version has made.
+            // The rates come from a store of an older version.
             (false, true) => bench.learn_far(DeviceId(index as u32), known)?,
             (false, false) => {}
         }
@@ -455,12 +468,12 @@ pub fn calibrate(inventory: &Inventory, known: &mut MachineCosts) -> Result<(), 
     Ok(())
 }
 
-/// The nodes of a chain by turns on two devices.
+/// Places the nodes of a chain alternately on two devices.
 fn alternate(from: DeviceId, to: DeviceId) -> impl Fn(usize) -> DeviceId {
     move |node| if node.is_multiple_of(2) { to } else { from }
 }
 
-/// The first difference above zero in so many measurements, or the last one.
+/// Returns the first positive difference in up to `tries` measurements, or the last difference.
 fn positive_of<E>(tries: usize, mut difference: impl FnMut() -> Result<f64, E>) -> Result<f64, E> {
     let mut seconds = 0.0;
     for _ in 0..tries {
@@ -472,8 +485,10 @@ fn positive_of<E>(tries: usize, mut difference: impl FnMut() -> Result<f64, E>) 
     Ok(seconds)
 }
 
-/// How many matrices of [`rows`] are more than the caches of so many threads hold, of so many bytes each; none where a cache is too small for
-/// one to be near, or where so many would be more than half of the room of calibration (kernels keep them packed, too).
+/// Number of matrices of [`rows`] that exceed the caches (`cache` bytes each) of this many threads.
+///
+/// `None` if a cache is too small to hold one matrix, or if the matrices would fill more than half of the memory of
+/// calibration (kernels also keep packed copies).
 fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
     let most = Calibrator::ROOM / 2 / threads;
     let matrices = FAR.saturating_mul(cache).min(most) / ROW_WEIGHTS;
@@ -481,8 +496,9 @@ fn far_matrices(cache: u64, threads: u64) -> Option<u64> {
 }
 
 impl Trial {
-    /// Runs once more, into the last run's outputs: the first touch of fresh memory takes a system longer than many a link, and is not
-    /// the link's doing.
+    /// Runs once more, into the last run's outputs.
+    ///
+    /// The first touch of fresh memory takes longer than many links, and is not part of the link's time.
     fn run(&mut self) -> Result<(), CalibrationError> {
         let mut run = RunOutput { outputs: mem::take(&mut self.outputs), ..RunOutput::default() };
         let inputs: Vec<_> = self.inputs.iter().collect();
@@ -492,19 +508,21 @@ impl Trial {
         Ok(())
     }
 
-    /// Runs in the place of the last run, unless that was the first: caches hold what they do when a network is run again.
+    /// Runs and replaces the last run, unless that was the first: caches then hold what they do when a network runs
+    /// again.
     fn run_again(&mut self) -> Result<(), CalibrationError> {
         self.runs.truncate((self.runs.len() - 1).max(1));
         self.run()
     }
 
-    /// The least time of a node: that of the one that was disturbed least.
+    /// Least time of a node, which was disturbed least.
     fn least_node(&self) -> f64 {
         let nodes = self.runs.iter().flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
         nodes.map(|node| node.seconds).fold(f64::INFINITY, f64::min)
     }
 
-    /// What a node on the device usually takes: the lower quartile over the warm runs, of all nodes but the program's first.
+    /// Usual time of a node on the device: the lower quartile over the warm runs, of all nodes except the program's
+    /// first.
     fn usual_node(&self, device: DeviceId) -> f64 {
         let runs = self.runs.iter().skip(1);
         let nodes = runs.flat_map(|run| observe(&self.program, self.executor.plan(), run).nodes);
@@ -526,7 +544,7 @@ impl Trial {
 
 fn rates(seconds: &dyn Fn(Probe) -> f64) -> Rates {
     let launch = seconds(Probe::Launch);
-    // The launch is part of every node's time; a probe is long enough that at least a tenth of it is work.
+    // Every node's time includes the launch. A probe is long enough that at least a tenth of it is work.
     let rate = |probe: Probe, work: f64| work / (seconds(probe) - launch).max(seconds(probe) * 0.1).max(1e-9);
     let flops = |probe: Probe| probe.program().nodes[0].spec.work().flops;
     Rates {

@@ -1,4 +1,5 @@
-//! What runs teach: calibration by probes, the times of profiled runs into the cost store, and how well runs were predicted.
+//! Learning from runs: calibration by probes, times of profiled runs for the cost store, and the accuracy of
+//! predictions.
 
 #![forbid(unsafe_code)]
 

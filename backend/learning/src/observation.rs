@@ -1,8 +1,8 @@
-//! What a profiled run shows, in the terms in which it is predicted.
+//! Times in a profiled run, in the terms of its prediction.
 //!
-//! Events say when workers turned to something and when it ended. What a transfer took begins when its value is there, not when its
-//! link begins to wait for it; the hop between two CPU devices is seen where the second waited for the first; a GPU's first kernel of a
-//! batch shows how long a submission takes.
+//! Events say when workers started and ended their work. A transfer's time starts when its value exists, not when its
+//! link starts to wait for the value. The hop between two CPU devices shows if the second waited for the first. A GPU's
+//! first kernel of a batch shows the duration of a submission.
 
 use anabranch_execute::{Activity, Event, Lane, RunOutput};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -11,16 +11,16 @@ use anabranch_plan::{HOST, Plan, Route, TransferId};
 use anabranch_planning::batches;
 use std::collections::BTreeMap;
 
-/// A node's time.
+/// Time of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct NodeTime {
     pub(super) node: NodeId,
     pub(super) device: DeviceId,
     /// Seconds.
     pub(super) seconds: f64,
-    /// The share of its time in which each device was at work; its own is 0.
+    /// Share of the node's time in which each device was working; 0 for its own device.
     pub(super) beside: Vec<f64>,
-    /// Whether it read a stream: its time is then also the stream's.
+    /// Whether the node read a stream: its time then includes the stream's.
     pub(super) streamed: bool,
 }
 
@@ -28,26 +28,28 @@ pub(super) struct NodeTime {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Observed {
     pub(super) nodes: Vec<NodeTime>,
-    /// Of transfers that were not streamed: from when the value was there and the link and its GPU free, until all had arrived or, where nothing
-    /// moves, until the first reader that waited for it went on. Others do not show theirs.
+    /// Times of transfers that were not streamed.
+    ///
+    /// Each starts when the value exists and the link and its GPU are free. It ends when everything has arrived or, if
+    /// nothing moves, when the first waiting reader continues. Other transfers do not show their times.
     pub(super) transfers: Vec<(TransferId, f64)>,
-    /// Of streamed transfers, the same.
+    /// Times of streamed transfers, likewise.
     pub(super) streams: Vec<(TransferId, f64)>,
-    /// When the caller's thread turned to its first step; 0 if it had none.
+    /// Time until the caller's thread started its first step; 0 if it had no step.
     pub(super) start: f64,
-    /// When each other thread did.
+    /// Time until each other thread started its first step.
     pub(super) joins: Vec<f64>,
-    /// From the arrival of a transfer until the CPU device that waited for it went on.
+    /// Times from the arrival of a transfer until the waiting CPU device continued.
     pub(super) wakes: Vec<f64>,
-    /// The host's time for a GPU's node.
+    /// Host's times to encode a node for a GPU.
     pub(super) encodes: Vec<(DeviceId, f64)>,
-    /// From the submission to an idle GPU until that began.
+    /// Times from the submission to an idle GPU until it started.
     pub(super) dispatches: Vec<(DeviceId, f64)>,
-    /// From the last event until the run was over.
+    /// Time from the last event until the run was over.
     pub(super) finish: f64,
 }
 
-/// The events by what they are of.
+/// Events by node and transfer.
 struct Events<'a> {
     program: &'a Program,
     plan: &'a Plan,
@@ -115,7 +117,7 @@ impl Events<'_> {
         self.nodes.iter().map(time).collect()
     }
 
-    /// When a value was made, or 0 for what the caller gives.
+    /// Time at which a value was made; 0 for inputs of the caller.
     fn made(&self, value: ValueId) -> u64 {
         match self.program.value(value).origin {
             anabranch_ir::program::Origin::Node(node) => self.nodes.get(&node).map_or(0, |event| event.end),
@@ -127,27 +129,27 @@ impl Events<'_> {
         let emptied = self.plan.memory().emptied();
         for (id, event) in &self.transfers {
             let transfer = self.plan.transfer(*id);
-            // From a GPU the event itself says when the copy began: what the device did before was not the link's. What waits for its slot may
-            // have been made long before.
+            // On a GPU, the event itself says when the copy started: the device's earlier work is not the link's. A
+            // value that waits for its slot may have been made long before.
             let from_cpu = self.plan.device(transfer.from).kind == DeviceKind::Cpu;
             let waits = emptied.contains_key(&(transfer.to, transfer.value));
             let since = match self.program.constant(transfer.value) {
                 None if from_cpu && !waits => event.ready.max(self.made(transfer.value)),
                 _ => event.start,
             };
-            // While a GPU computed that it goes to, a copy stood still.
+            // The copy stood still while its target GPU computed.
             let waited = if transfer.route == Route::Copied { event.waited } else { 0 };
             let took = (*id, seconds(event.end.saturating_sub(since).saturating_sub(waited)));
             match transfer.route {
                 Route::Copied => observed.transfers.push(took),
                 Route::Streamed(stream) if stream.producer.is_none() => observed.streams.push(took),
-                // What is made at the same time comes as fast as that.
+                // A streamed value arrives as fast as it is made.
                 Route::Streamed(_) | Route::Shared => {}
             }
         }
     }
 
-    /// Looks at what each node of a CPU device waited for last.
+    /// Finds the last value that each node of a CPU device waited for.
     fn observe_waits(&self, observed: &mut Observed) {
         let arriving: BTreeMap<(ValueId, DeviceId), TransferId> = (0..self.plan.transfers().len() as u32)
             .map(|id| (TransferId(id), self.plan.transfer(TransferId(id))))
@@ -179,7 +181,7 @@ impl Events<'_> {
         }
     }
 
-    /// Looks at the beginnings of a GPU's batches, and at the host's time between its nodes.
+    /// Measures the start of a GPU's batches, and the host's time between its nodes.
     fn observe_batches(&self, device: DeviceId, observed: &mut Observed) {
         let mut free = 0;
         for batch in batches(self.program, self.plan, device) {
@@ -187,7 +189,7 @@ impl Events<'_> {
             let gaps: Vec<u64> = marks.windows(2).map(|pair| pair[1].ready.saturating_sub(pair[0].ready)).collect();
             observed.encodes.extend(gaps.iter().map(|gap| (device, seconds(*gap))));
             let (Some(first), Some(last)) = (marks.first(), marks.last()) else { continue };
-            // The last node's own encoding is not seen; it is like the others'.
+            // The last node's own encoding is not seen, and is assumed to be like the others'.
             let encoding = if gaps.is_empty() { 0 } else { gaps.iter().sum::<u64>() / gaps.len() as u64 };
             let submitted = last.ready + encoding;
             if free < submitted && first.start > submitted {
@@ -198,7 +200,7 @@ impl Events<'_> {
     }
 }
 
-/// The share of `span` that the spans cover, which are sorted and do not overlap.
+/// Share of `span` that the spans cover; they are sorted and do not overlap.
 fn overlap(spans: &[(u64, u64)], (start, end): (u64, u64)) -> f64 {
     let from = spans.partition_point(|span| span.1 <= start);
     let within = spans[from..].iter().take_while(|span| span.0 < end);

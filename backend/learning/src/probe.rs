@@ -1,15 +1,15 @@
-//! The programs that calibration runs: each stresses one rate of a device, or one link.
+//! Programs of calibration: each stresses one rate of a device, or one link.
 
 use anabranch_ir::program::{Origin, Program, floats, map};
 use anabranch_kernels::op::{Binary, Conv, Expression, MatMul, Op, Register, Step, Unary};
 use anabranch_kernels::{Tensor, TensorSpec};
 
-/// What a probe measures.
+/// Quantity that a probe measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     /// A product of 512×512 matrices.
     MatMul,
-    /// A 3×3 convolution of 64 channels of 56×56, computed as sums of products: its windows' elements lie apart.
+    /// A 3×3 convolution of 64 channels of 56×56. Its dilated windows force the kernel to compute sums of products.
     Conv,
     /// An expression of 32 steps over 256 KiB.
     Map,
@@ -20,10 +20,10 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// All of them, the dearest first.
+    /// All probes, the most expensive first.
     pub(crate) const ALL: [Self; 5] = [Self::Bandwidth, Self::MatMul, Self::Conv, Self::Map, Self::Launch];
 
-    /// The program: one input, a chain of equal nodes, one output.
+    /// Returns the program: one input, a chain of equal nodes, one output.
     pub(crate) fn program(self) -> Program {
         match self {
             Self::MatMul => chain(&[512, 512], Some(&[512, 512]), &Op::MatMul(MatMul::default()), 2),
@@ -35,12 +35,12 @@ impl Probe {
     }
 }
 
-/// A chain of nodes of so many elements, to be divided among devices: what goes from one to the next shows the links.
+/// A chain of nodes of this many elements, to be divided among devices: the transfers between nodes show the links.
 pub(crate) fn relay(elements: usize, nodes: u32) -> Program {
     chain(&[elements], None, &negate(), nodes)
 }
 
-/// Two chains of products of 192×192 matrices side by side, of these lengths.
+/// Two independent chains of products of 192×192 matrices, of these lengths.
 pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
     let mut program = Program::default();
     for (name, length) in ["", "beside "].into_iter().zip(lengths) {
@@ -49,13 +49,15 @@ pub(crate) fn side_by_side(lengths: [u32; 2]) -> Program {
     program
 }
 
-/// Depth of the products of [`rows`], and columns for each thread: so many that each has a few parts of its own.
+/// Depth of the products of [`rows`], and columns per thread: enough that each thread has a few parts of its own.
 const ROW: [u64; 2] = [64, 1024];
 
-/// Bytes of a matrix of [`rows`] for each thread: 256 KiB, half of the smallest level 2 cache that is measured.
+/// Bytes of a matrix of [`rows`] per thread: 256 KiB, half of the smallest level 2 cache that is measured.
 pub(crate) const ROW_WEIGHTS: u64 = 4 * ROW[0] * ROW[1];
 
-/// So many products of one row with matrices of [`ROW_WEIGHTS`] for each thread, which take turns: none needs another, and they run in this order.
+/// `products` products of one row with matrices of [`ROW_WEIGHTS`] per thread, which take turns.
+///
+/// The products are independent, and run in this order.
 pub(crate) fn rows(products: u64, matrices: u64, threads: u64) -> Program {
     let [depth, columns] = [ROW[0] as usize, (threads * ROW[1]) as usize];
     let mut program = Program::default();
@@ -75,7 +77,7 @@ pub(crate) fn rows(products: u64, matrices: u64, threads: u64) -> Program {
     program
 }
 
-/// A tensor of small elements, another for each number: equal ones would be kept once.
+/// A tensor of small elements that depend on `number`: equal tensors would be stored once.
 fn small(spec: &TensorSpec, number: usize) -> Tensor {
     let elements: Vec<f32> = (0..spec.shape.elements()).map(|i| ((i + number) % 257) as f32 * 1e-4).collect();
     Tensor::from_elements(spec.shape.clone(), &elements).expect("one element for each of the shape's")
@@ -103,8 +105,8 @@ fn chain(dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) -> Pr
     program
 }
 
-/// `length` nodes of one op, each on the result of the one before and on one constant of small elements; all names begin with
-/// `name`.
+/// Adds `length` nodes of one op, each on the result of the preceding node and on a constant of small elements. All
+/// names begin with `name`.
 fn add_chain(program: &mut Program, name: &str, dims: &[usize], constant: Option<&[usize]>, op: &Op, length: u32) {
     let mut last = program.add_input(format!("{name}x"), floats(dims));
     let weights = constant.map(|dims| {

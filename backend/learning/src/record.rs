@@ -1,4 +1,5 @@
-//! From a profiled run to the cost store: times of nodes and transfers, fixed costs, and what devices take from each other.
+//! Adds a profiled run to the cost store: times of nodes and transfers, overheads, and slowdowns of devices by each
+//! other.
 
 use super::observation::{NodeTime, Observed, observe};
 use anabranch_costs::{MachineCosts, Sample};
@@ -9,49 +10,49 @@ use anabranch_planning::{Constants, MachineDevice, first_reads, link, read_secon
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A node ran beside another device if that was at work for more than this share of its time …
+/// A node ran next to another device if that device was working for more than this share of the node's time.
 const BESIDE: f64 = 0.7;
 
-/// … and alone if no other was for more than this.
+/// A node ran alone if no other device was working for more than this share of the node's time.
 const ALONE: f64 = 0.1;
 
-/// At most this share of a node's time is taken for reads out of another device's cache.
+/// Largest share of a node's time that counts as reads from another device's cache.
 const MOST_READ: f64 = 0.8;
 
-/// Samples that a node's time must rest on before it tells a slowdown.
+/// Fewest samples of a node's time that may reveal a slowdown.
 const KNOWN: u64 = 3;
 
-/// What was taken from a run.
+/// Samples taken from a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Learned {
-    /// Times of nodes.
+    /// Number of nodes with a new sample.
     pub nodes: usize,
-    /// Times of transfers.
+    /// Number of transfers with a new sample.
     pub transfers: usize,
-    /// Times that were none: too short for the clock.
+    /// Number of samples that were rejected because they are below the clock's resolution.
     pub refused: usize,
-    /// Whether the run was its plan's first, and its times are kept apart.
+    /// Whether the run was its plan's first, whose times are kept apart.
     pub cold: bool,
 }
 
-/// A profiled run, and the devices that it ran on.
+/// A profiled run, and its devices.
 #[derive(Clone, Copy)]
 pub struct ProfiledRun<'a> {
-    /// The program, …
+    /// The program.
     pub program: &'a Program,
-    /// … its plan, …
+    /// The program's plan.
     pub plan: &'a Plan,
-    /// … and what was measured.
+    /// The measured run.
     pub run: &'a RunOutput,
-    /// Whether it was the plan's first run.
+    /// Whether this was the plan's first run.
     pub cold: bool,
-    /// Whether the nodes that read streams do so little that a stream's time is its link's.
+    /// Whether the nodes that read streams have so little work that a stream's time is its link's time.
     pub streams_alone: bool,
     /// The machine's devices.
     pub devices: &'a [MachineDevice],
 }
 
-/// Adds a run's times to what is known of the machine, under its devices' keys.
+/// Adds a run's times to the machine's known costs, under its devices' keys.
 pub fn record(known: &mut MachineCosts, profiled: ProfiledRun<'_>) -> Learned {
     let mut learned = Learned { cold: profiled.cold, ..Learned::default() };
     if profiled.run.events.is_empty() {
@@ -75,14 +76,15 @@ impl ProfiledRun<'_> {
     }
 }
 
-/// A time that was taken just now.
+/// Sample of a time measured just now.
 pub(super) fn sample(seconds: f64, cold: bool) -> Sample {
     let at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Sample { nanoseconds: seconds * 1e9, cold, at }
 }
 
-/// Takes from the nodes' times what they spent on bringing in what another CPU device had just made, but never most of them: a kernel may
-/// have hidden it behind its arithmetic.
+/// Subtracts from the nodes' times the reads of data that another CPU device has just written.
+///
+/// Never subtracts most of a time: a kernel may have hidden the reads behind its arithmetic.
 fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: ProfiledRun<'_>) {
     let reads = first_reads(profiled.program, profiled.plan);
     for node in &mut observed.nodes {
@@ -93,10 +95,10 @@ fn discount_reads(known: &MachineCosts, observed: &mut Observed, profiled: Profi
     }
 }
 
-/// What constants took longer to come from beyond cores' own caches.
+/// Extra time of constants from outside the cores' own caches.
 struct Far {
     constants: Constants,
-    /// By device, of each byte.
+    /// Extra seconds per byte, indexed by device.
     seconds: Vec<f64>,
 }
 
@@ -112,7 +114,7 @@ impl Far {
     }
 }
 
-/// A node's time without the share that others have taken from it.
+/// Returns a node's time without its slowdown by other devices.
 fn alone(known: &MachineCosts, node: &NodeTime, devices: &[MachineDevice]) -> f64 {
     let kept = node.beside.iter().zip(devices).filter(|(share, _)| **share > 0.0).map(|(share, other)| {
         let slowdown = known.slowdown(&devices[node.device.index()].key, &other.key);
@@ -157,7 +159,7 @@ fn record_transfers(known: &mut MachineCosts, observed: &Observed, profiled: Pro
     }
 }
 
-/// The fixed costs; one sample of each a run, so that runs of many nodes do not outvote others.
+/// Adds the overheads of a run, one sample of each per run, so that runs of many nodes do not outweigh others.
 fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledRun<'_>) {
     let run = known.runs.entry(MachineCosts::run_key(threads(profiled.plan))).or_default();
     run.start.add(profiled.sample(observed.start));
@@ -179,9 +181,11 @@ fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledR
     }
 }
 
-/// Compares the nodes that ran beside one other device with what is known of them, and with those that ran alone in the same run: what
-/// slows all of them down is not the other device. Times are added up, because devices that share a core take turns on it: a few nodes
-/// then wait for long, and most not at all.
+/// Compares nodes that ran next to one other device with their known times, and with nodes that ran alone in the same
+/// run.
+///
+/// A slowdown of all nodes is not caused by the other device. Times are added up, because devices that share a core
+/// take turns: a few nodes then wait long, and most not at all.
 fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, profiled: ProfiledRun<'_>) {
     let mut sums: BTreeMap<Option<(usize, usize)>, (f64, f64)> = BTreeMap::new();
     for node in observed.nodes.iter().filter(|node| !node.streamed) {
@@ -208,7 +212,7 @@ fn record_slowdowns(known: &mut MachineCosts, observed: &Observed, far: &Far, pr
     }
 }
 
-/// The median; 0 of nothing, which no history takes.
+/// Median; 0 without values, which no history accepts.
 fn middle(values: &[f64]) -> f64 {
     anabranch_costs::median(values).unwrap_or(0.0)
 }

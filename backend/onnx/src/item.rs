@@ -1,21 +1,21 @@
-//! A value of a model: a tensor, a sequence of tensors, or an optional that holds nothing.
+//! A value of a model: a tensor, a sequence of tensors, or an empty optional.
 
 use anabranch_kernels::Tensor;
 use std::sync::Arc;
 
-/// A value of a model. An optional that holds a tensor or a sequence is that tensor or sequence.
+/// A value of a model. An optional with content is the tensor or sequence that it holds.
 #[derive(Clone, Debug)]
 pub enum Item<T = Tensor> {
     /// A tensor.
     Tensor(T),
     /// Any number of tensors in order. Copies share them.
     Sequence(Arc<Vec<T>>),
-    /// An optional that holds nothing.
+    /// An empty optional.
     Absent,
 }
 
 impl Item {
-    /// Bytes that it takes: those of its elements, and what a sequence takes for each of its tensors.
+    /// Returns the bytes of its elements, and of a sequence's entries for its tensors.
     pub fn bytes(&self) -> u64 {
         let listed = |tensor: &Tensor| (tensor.spec().bytes() + size_of::<Tensor>()) as u64;
         match self {

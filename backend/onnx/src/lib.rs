@@ -1,7 +1,7 @@
-//! ONNX models: [`import`] reads them, [`lower`] makes programs of kernels of them, [`steps`] are the operators that run on the host between two
-//! programs.
+//! ONNX models: [`import`] reads them, [`lower`] turns them into programs of kernels, and [`steps`] are the operators
+//! that run on the host between two programs.
 //!
-//! This crate is a part of `anabranch` and no public interface.
+//! This crate is a part of `anabranch`, not a public interface.
 
 pub mod import;
 pub mod item;

@@ -1,4 +1,5 @@
-//! Names of the parts that a sequence or an optional is given and made as: `s[0]`, `s[1]` and so on, `s[]`, `s[absent]`.
+//! Names of the parts by which callers give and receive a sequence or an optional: `s[0]`, `s[1]` and so on, `s[]`,
+//! `s[absent]`.
 
 use std::fmt;
 
@@ -9,12 +10,13 @@ pub enum Part {
     Element(usize),
     /// The mark of a sequence without tensors.
     Empty,
-    /// The mark of an optional that holds nothing.
+    /// The mark of an empty optional.
     Absent,
 }
 
 impl Part {
-    /// Splits a name such as `s[0]` into the name of the value and the part; `None` for other names. The number of an element has one spelling.
+    /// Splits a name such as `s[0]` into the name of the value and the part; `None` for other names. The number of an
+    /// element has one spelling.
     pub fn of(name: &str) -> Option<(&str, Self)> {
         let (value, part) = name.strip_suffix(']')?.rsplit_once('[')?;
         let number = || part.parse().ok().filter(|at: &usize| at.to_string() == part);
@@ -26,7 +28,8 @@ impl Part {
         Some((value, part))
     }
 
-    /// Whether the part marks an empty sequence or an empty optional. A mark holds no element, and its type is of no account.
+    /// Whether the part marks an empty sequence or an empty optional. A mark holds no element, and its type does not
+    /// matter.
     pub fn is_mark(self) -> bool {
         matches!(self, Self::Empty | Self::Absent)
     }

@@ -1,4 +1,4 @@
-//! Before which node what travels has to be there, so that it can go just in time.
+//! Finds the node before which a travelling value must arrive, so that it can travel just in time.
 
 use super::Step;
 use super::order;
@@ -10,15 +10,15 @@ use anabranch_placement::graph::TaskId;
 use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeMap;
 
-/// Transfers by the node that they go before, which is the first of its gang if it is in one.
+/// Transfers by the node before which they stand; for a gang, that is its first node.
 pub(super) type Ahead = BTreeMap<NodeId, Vec<Transfer>>;
 
-/// The readers of values in an order with gangs.
+/// Readers of values in an order with gangs.
 pub(super) struct Arrivals<'a> {
     uses: &'a Uses,
-    /// By task.
+    /// Position of each task.
     places: Vec<usize>,
-    /// The first member of each member's gang.
+    /// First member of each member's gang.
     begin: BTreeMap<NodeId, NodeId>,
 }
 
@@ -28,12 +28,12 @@ impl<'a> Arrivals<'a> {
         Self { uses, places: order::places(order), begin: begin.collect() }
     }
 
-    /// Where a node stands in the order.
+    /// Position of a node in the order.
     pub(super) fn place(&self, node: NodeId) -> usize {
         self.places[node.index()]
     }
 
-    /// The node before which a value has to be on a device; none if the caller receives it there.
+    /// Node before which a value must be on a device; `None` if the caller receives it there.
     pub(super) fn before(&self, value: ValueId, device: DeviceId) -> Option<NodeId> {
         let readers = self.uses.on(value, device).iter();
         let nodes: Option<Vec<NodeId>> = readers.map(|(_, reader): &(_, Step)| reader.node()).collect();
@@ -41,7 +41,8 @@ impl<'a> Arrivals<'a> {
         begins.min_by_key(|node| self.place(*node))
     }
 
-    /// Moves the copies that a node waits for from `transfers`, which go as soon as they can, to those that go just in time.
+    /// Moves the copies that a node waits for from `transfers`, which start as soon as possible, to `ahead`, which
+    /// start just in time.
     pub(super) fn delay(&self, transfers: &mut Vec<Transfer>, ahead: &mut Ahead) {
         transfers.retain(|transfer| {
             let reader = self.before(transfer.value, transfer.to).filter(|_| transfer.route == Route::Copied);

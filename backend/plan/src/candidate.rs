@@ -1,4 +1,4 @@
-//! What is kept of a plan that another was preferred to.
+//! Record of a plan that lost against a better plan.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CandidatePlan {
-    /// Where its placement is from: a strategy, the search (`auto`), the search after blocks were formed
-    /// (`blocks first`), or one of these whose weights are sent (`staged heft`) or that was changed so that it fits (`repaired heft`).
+    /// Origin of its placement.
+    ///
+    /// It is a strategy, the search (`auto`), or the search after blocks were formed (`blocks first`). A prefix marks
+    /// streamed weights (`staged heft`) or changes that made it fit (`repaired heft`).
     pub name: String,
-    /// Whether anything is streamed in it.
+    /// Whether the plan streams anything.
     pub streamed: bool,
-    /// What it was forecast to take, in seconds.
+    /// Predicted time in seconds.
     #[serde(rename = "makespan_s")]
     pub makespan: f64,
 }
 
 impl CandidatePlan {
-    /// A plan of this name, streamed or not, that was forecast to take so many seconds.
+    /// Creates a record of a plan by its name, streaming and predicted seconds.
     pub fn new(name: String, streamed: bool, makespan: f64) -> Self {
         Self { name, streamed, makespan }
     }

@@ -1,9 +1,9 @@
-//! How many chunks the channels of a gang hold.
+//! Number of chunks that the channels of a gang hold.
 //!
-//! The gang is a canonical task graph (De Matteis 2023, section 3) whose elements are chunks: members and links are tasks,
-//! each of which reads a chunk of every input and writes one to every output. The channels get the sizes with which no element
-//! waits (equation 5 there, [`BufferSizes`]), which a simulation proves to be free of deadlock. A channel's chunk that is
-//! being written and the one that is being read lie in buffers too.
+//! The gang is a canonical task graph (De Matteis 2023, section 3) whose elements are chunks. Members and links are
+//! tasks; each reads a chunk of every input and writes a chunk to every output. The channels get sizes with which no
+//! element waits (equation 5 there, [`BufferSizes`]), and a simulation proves that they cannot deadlock. The chunks
+//! that are being written and read also need buffers.
 
 use super::stream::Stream;
 use anabranch_ir::program::{NodeId, ValueId};
@@ -12,14 +12,14 @@ use anabranch_placement::streaming::{
 };
 use std::collections::BTreeMap;
 
-/// Buffers beside those that wait in the channel: one is written, one is read.
+/// Buffers besides those that wait in the channel: one is written, one is read.
 const AT_WORK: u64 = 2;
 
-/// Chunks that are simulated at most. All members work at one rate, so after the first few everything repeats.
+/// Most chunks that are simulated. All members work at one rate, so that everything repeats after the first few chunks.
 const SIMULATED: usize = 1 << 10;
 
-/// Sets every stream's capacity: what is proven to suffice, at least `least`. `through` says which streams go over a link.
-/// `None` if nothing could be proven.
+/// Sets every stream's capacity to the proven size, at least `least`. `through` says which streams go over a link.
+/// Returns `None` if nothing could be proven.
 pub(super) fn size(
     members: &[NodeId],
     streams: &mut [(ValueId, Stream)],
@@ -30,7 +30,7 @@ pub(super) fn size(
     let mut builder = CanonicalGraphBuilder::new();
     let tasks: BTreeMap<NodeId, Task> =
         members.iter().map(|node| (*node, builder.node(Node::task(node.to_string(), chunks, chunks)))).collect();
-    // A task has one edge to another, whatever passes; a stream over a link has two.
+    // A task has one edge to another task for all values between them; a stream over a link has two.
     let mut edges: BTreeMap<(Task, Task), EdgeId> = BTreeMap::new();
     let mut edge = |builder: &mut CanonicalGraphBuilder, ends: (Task, Task)| {
         let next = EdgeId(edges.len() as u32);

@@ -3,23 +3,23 @@
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 
-/// The device that holds the program's inputs and outputs: the first CPU device.
+/// Device of the program's inputs and outputs: the first CPU device.
 pub const HOST: DeviceId = DeviceId(0);
 
-/// Kernels in a command buffer of a GPU at most, so that the device begins while the next ones are encoded.
+/// Most kernels in a command buffer of a GPU, so that the device starts while the next kernels are encoded.
 pub const GPU_BATCH: usize = 32;
 
 /// A device as a plan sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDevice {
-    /// Its name, unique among the devices.
+    /// Name, unique among the devices.
     pub name: String,
-    /// Its kind. CPU devices share one memory: tensors pass between them without a copy.
+    /// Kind of the device. CPU devices share one memory: tensors pass between them without a copy.
     pub kind: DeviceKind,
-    /// The most bytes that the plan may take of its memory.
+    /// Most bytes of its memory that the plan may take.
     #[serde(rename = "limit_bytes")]
     pub limit: Option<u64>,
-    /// Nanoseconds from when a chunk has come until the device goes on that waits for it.
+    /// Nanoseconds from the arrival of a chunk until the waiting device continues.
     #[serde(default)]
     pub wake_ns: u64,
 }
@@ -31,14 +31,14 @@ pub struct MachineDevice {
     pub name: String,
     /// CPU or GPU.
     pub kind: DeviceKind,
-    /// What its costs are filed under.
+    /// Key of its costs in the cost store.
     pub key: String,
     /// Bytes that a plan may use there.
     pub memory: u64,
-    /// What the times filed under the key are multiplied by; 1 for a device that is there.
+    /// Factor for the times stored under the key; 1 for a present device.
     pub times: f64,
-    /// Threads that compute at a time; 1 for a GPU.
+    /// Number of threads that compute at the same time; 1 for a GPU.
     pub threads: usize,
-    /// Bytes of cache that one thread has for itself: its core's level 2, or its share of it. 0 where unknown.
+    /// Bytes of cache per thread: its core's level 2, or the thread's share of it; 0 if unknown.
     pub cache: u64,
 }

@@ -1,16 +1,16 @@
-//! Why a plan cannot be made.
+//! Errors of making a plan.
 
 use super::holding::Holding;
 use anabranch_base::bytes::{exact_bytes, format_bytes};
 use anabranch_base::quoted::Line;
 use anabranch_kernels::KernelError;
 
-/// Why there is no plan for a program on these devices under this placement.
+/// Reason that there is no plan for a program on these devices under this placement.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "fields are what the messages call them")]
 pub enum PlanError {
-    /// Devices, placement or order are not such that the program can run.
+    /// Devices, placement or order with which the program cannot run.
     #[error("{}", Line(.0))]
     Unfit(String),
     /// A node without a kernel on its device.
@@ -21,7 +21,7 @@ pub enum PlanError {
     Memory(Box<MemoryShortage>),
 }
 
-/// What a plan puts on a device does not fit there.
+/// Shortage of a device's memory for a plan.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{device:?} has {} for this plan, which needs {} there, {} of that for weights: {node:?} is the first node that does not fit; \
@@ -29,18 +29,18 @@ pub enum PlanError {
     exact_bytes(*available), exact_bytes(*needed), format_bytes(*resident)
 )]
 pub struct MemoryShortage {
-    /// The device's name.
+    /// Name of the device.
     pub device: String,
-    /// The first node, in the total order, whose memory goes over the limit.
+    /// First node, in the total order, whose memory exceeds the limit.
     pub node: String,
-    /// The plan's peak on the device, in bytes.
+    /// Peak of the plan on the device, in bytes.
     pub needed: u64,
-    /// Of these, what stays there between runs: constants and packed weights.
+    /// Part of the peak that stays there between runs: constants and packed weights.
     pub resident: u64,
-    /// The device's limit, in bytes.
+    /// Limit of the device, in bytes.
     pub available: u64,
-    /// What takes the device's memory.
+    /// Items in the device's memory.
     pub holdings: Vec<Holding>,
-    /// The plan's peak on each device, in bytes.
+    /// Peak of the plan on each device, in bytes.
     pub peaks: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! How a run, or the preparation of one, can fail.
+//! Errors of runs and of their preparation.
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::constant::ConstantError;
@@ -6,57 +6,58 @@ use anabranch_kernels::{KernelError, OutOfMemory, panic_text};
 use std::any::Any;
 use std::fmt;
 
-/// Why an executor could not be made, or a run of it failed, and where. After a failed run all workers are idle again, and the executor
-/// can be used on.
+/// Reason that an executor could not be made, or that a run failed, with the place of the failure.
+///
+/// After a failed run all workers are idle again, and the executor stays usable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecError {
-    /// What it comes from.
+    /// Kind of the error.
     pub kind: ErrorKind,
-    /// The node that was at work, or whose value was on its way, if there is one.
+    /// Node that was running, or whose value was being transferred, if there is one.
     pub node: Option<String>,
-    /// The device, or the link as `from -> to`, if one is to blame.
+    /// Device, or link as `from -> to`, that caused the error, if any.
     pub device: Option<String>,
     text: String,
 }
 
 impl ExecError {
-    /// An error without a place.
+    /// Creates an error without a place.
     pub fn new(kind: ErrorKind, text: impl Into<String>) -> Self {
         Self { kind, node: None, device: None, text: text.into() }
     }
 
-    /// The same at this node, on this device or link.
+    /// Sets the node and the device or link of the error (default: none).
     pub fn at(self, node: Option<String>, device: Option<String>) -> Self {
         Self { node, device, ..self }
     }
 
-    /// The same on this device.
+    /// Sets the device of the error (default: none).
     pub fn on(self, device: impl Into<String>) -> Self {
         Self { device: Some(device.into()), ..self }
     }
 
-    /// A node without a kernel.
+    /// Creates the error of a node without a kernel.
     pub fn kernel(node: &str, device: &str, error: KernelError) -> Self {
         Self { node: Some(node.to_owned()), ..Self::from(error).on(device) }
     }
 
-    /// A device that could not be opened, or whose buffers could not be made.
+    /// Creates the error of a device that could not be opened, or whose buffers could not be made.
     pub fn unusable(device: &str, error: &KernelError) -> Self {
         Self::new(ErrorKind::DeviceFailure, format!("it cannot be used: {error}")).on(device)
     }
 
-    /// A device whose memory the system does not give.
+    /// Creates the error of a device for which the system has no memory.
     pub fn memory(device: &str) -> Self {
         let text = "the system has no memory left for what the plan keeps there; give the device a lower limit, or close other programs";
         Self::new(ErrorKind::Memory, text).on(device)
     }
 
-    /// A thread that the system does not give.
+    /// Creates the error of a thread that the system does not start.
     pub fn no_thread(name: &str, error: &std::io::Error) -> Self {
         Self::new(ErrorKind::DeviceFailure, format!("the system gives it no thread: {error}")).on(name)
     }
 
-    /// What a panic's payload says.
+    /// Creates the error of a panic from its payload.
     pub fn panicked(payload: &(dyn Any + Send)) -> Self {
         if let Some(shortage) = payload.downcast_ref::<OutOfMemory>() {
             return Self::new(ErrorKind::Memory, shortage.to_string());
@@ -65,7 +66,8 @@ impl ExecError {
         Self::new(ErrorKind::Kernel, format!("the kernel panicked: {text}"))
     }
 
-    /// The same of the last of so many kernels that a GPU was given at once, any of which may be to blame.
+    /// Notes that the node is the last of this many kernels that a GPU was given together, each of which may be the
+    /// cause.
     pub fn among(mut self, kernels: usize) -> Self {
         if kernels > 1 {
             self.text += &format!(" (this node, or one of the {} kernels submitted with it)", kernels - 1);
@@ -73,7 +75,7 @@ impl ExecError {
         self
     }
 
-    /// A fault of the runtime itself.
+    /// Creates the error of a bug in the runtime itself.
     pub fn internal(what: &str) -> Self {
         Self::new(ErrorKind::Internal, format!("{what}; please report this as a fault of the runtime"))
     }

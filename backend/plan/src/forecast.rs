@@ -5,8 +5,8 @@ use anabranch_placement::cost::TransferCurve;
 /// Predicted times of nodes and transfers. The scheduler uses nothing else.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
-    /// Seconds of each node on each device; `None` where it must not or cannot run.
+    /// Seconds of each node on each device; `None` if the node cannot or must not run there.
     pub nodes: Vec<Vec<Option<f64>>>,
-    /// From each device to each: seconds of a transfer by its size.
+    /// Seconds of a transfer by its size, from each device to each device.
     pub links: Vec<Vec<TransferCurve>>,
 }

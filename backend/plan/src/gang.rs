@@ -1,13 +1,13 @@
 //! Gangs: nodes on different devices that compute at the same time and pass each other chunks of rows.
 //!
-//! A producer and those who read its value row by row elsewhere need not run one after the other: each chunk travels, and
-//! is read, while the next one is computed. This is a streaming block of De Matteis 2023, section 4, whose processing
-//! elements are the devices and the links between them. A gang stands at consecutive places of the total order, and
-//! everything else that its members read is there before; so all of them come to be next on their devices, and from then
-//! on they wait only for each other's chunks.
+//! A producer and the nodes that read its value row by row on other devices need not run one after the other. Each
+//! chunk is transferred and read while the next chunk is computed. This is a streaming block of De Matteis 2023,
+//! section 4, whose processing elements are the devices and the links between them. A gang stands at consecutive
+//! positions of the total order, and all other inputs of its members are present before it starts. All members
+//! therefore become next on their devices, and from then on they wait only for each other's chunks.
 //!
-//! All members cut their tensors into the same number of rows (a divisor of each one's own), and compute as many of them at
-//! a time. Each takes one chunk of every stream that it reads for each chunk that it makes.
+//! All members cut their tensors into the same number of rows, a divisor of each member's own number, and compute
+//! chunks of equally many rows. For each chunk that a member makes, it takes one chunk of every stream that it reads.
 
 use super::channels;
 use super::predict::{Lags, Prediction, Timeline, Times};
@@ -20,16 +20,16 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_placement::schedule::Schedule;
 use std::collections::BTreeSet;
 
-/// Bytes of a chunk between CPU devices unless told otherwise: the few that are under way stay in a core's cache.
+/// Default bytes of a chunk between CPU devices: the few chunks in flight stay in a core's cache.
 const AUTO_BYTES: usize = 1 << 18;
 
-/// Bytes of a chunk over a link.
+/// Default bytes of a chunk over a link.
 const AUTO_LINK_BYTES: usize = 1 << 20;
 
-/// A chunk is to take this many times as long as its passing on.
+/// Least time of a chunk, as a multiple of the time to pass it on.
 const HOPS_A_CHUNK: f64 = 20.0;
 
-/// What gangs are formed from.
+/// Input for the forming of gangs.
 pub(super) struct Former<'a> {
     pub(super) program: &'a Program,
     pub(super) devices: &'a [PlanDevice],
@@ -38,11 +38,11 @@ pub(super) struct Former<'a> {
     pub(super) schedule: &'a Schedule,
     pub(super) lags: &'a Lags,
     pub(super) options: &'a PlanOptions,
-    /// Where each task stands in the schedule's order.
+    /// Position of each task in the schedule's order.
     pub(super) places: Vec<usize>,
 }
 
-/// The gangs of a plan, and everything in an order in which each gang's members stand together.
+/// Gangs of a plan, and an order in which each gang's members stand together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Formed {
     pub(super) gangs: Vec<Gang>,
@@ -51,8 +51,8 @@ pub(super) struct Formed {
 }
 
 impl Former<'_> {
-    /// Forms gangs greedily, from the first producer on: all that can be, or those that the forecast gains by. O(candidates
-    /// × (places between their members + log)) a round.
+    /// Forms gangs greedily, from the first producer on: all possible gangs, or those that improve the forecast.
+    /// O(candidates × (positions between their members + log)) per round.
     pub(super) fn form(&self) -> Formed {
         let order = self.schedule.order.clone();
         let mut formed = Formed { order, ..Formed::default() };
@@ -63,7 +63,7 @@ impl Former<'_> {
         let Self { program, device_of, schedule, lags, .. } = *self;
         let mut timeline = Timeline::new(Times { program, device_of, devices: self.devices.len(), schedule, lags });
         let mut known = timeline.predict();
-        // A producer may find its readers' gang only once that has been formed.
+        // A producer may join its readers' gang only after that was formed.
         while self.grow(&mut timeline, gaining) {
             let better = timeline.predict();
             if gaining && better.makespan >= known.makespan {
@@ -76,7 +76,7 @@ impl Former<'_> {
         formed
     }
 
-    /// Joins each producer with its readers where that can be; whether anything changed.
+    /// Joins each producer with its readers if possible; returns whether anything changed.
     fn grow(&self, timeline: &mut Timeline<'_>, gaining: bool) -> bool {
         let nodes = self.program.nodes.len();
         let mut grown = false;
@@ -88,8 +88,10 @@ impl Former<'_> {
         grown
     }
 
-    /// The node with those who might read its values while it runs. A CPU's value passes through a ring and never exists
-    /// whole, so all of its readers must be there; on a GPU it does.
+    /// Sets of the node and the nodes that might read its values while it runs.
+    ///
+    /// A CPU's value passes through a ring and never exists whole, so that all its readers must be in the set. On a GPU
+    /// the value exists whole.
     fn candidates(&self, node: NodeId) -> Vec<BTreeSet<NodeId>> {
         let mut sets = Vec::new();
         for value in &self.program.node(node).outputs {
@@ -110,7 +112,7 @@ impl Former<'_> {
         sets
     }
 
-    /// The gang of these nodes and those of their gangs, if they can be one and are none yet.
+    /// Gang of these nodes and the members of their gangs, if they can form a gang and do not form one yet.
     fn joined(&self, timeline: &Timeline<'_>, set: BTreeSet<NodeId>) -> Option<Gang> {
         let first = timeline.gang(*set.first()?);
         if first.is_some_and(|gang| set.iter().all(|node| gang.members.contains(node))) {
@@ -119,8 +121,8 @@ impl Former<'_> {
         self.gang(&self.closed(set, timeline)?)
     }
 
-    /// The set with the gangs that it touches, and with all readers of what passes between its members on a CPU. `None` if two
-    /// are on one device.
+    /// Extends the set by the gangs that it touches, and by all readers of values that pass between its members on a
+    /// CPU. `None` if two nodes are on one device.
     fn closed(&self, mut set: BTreeSet<NodeId>, timeline: &Timeline<'_>) -> Option<BTreeSet<NodeId>> {
         loop {
             let devices: BTreeSet<DeviceId> = set.iter().map(|node| self.device(*node)).collect();
@@ -145,7 +147,7 @@ impl Former<'_> {
         }
     }
 
-    /// The inputs of a node that nodes of the set make: which, the value, the producer.
+    /// Inputs of a node that nodes of the set make: the input's index, the value, the producer.
     fn inner_inputs(&self, node: NodeId, set: &BTreeSet<NodeId>) -> Vec<(usize, ValueId, NodeId)> {
         let inner = |(input, value): (usize, &ValueId)| match self.program.value(*value).origin {
             Origin::Node(producer) if set.contains(&producer) => Some((input, *value, producer)),
@@ -154,7 +156,7 @@ impl Former<'_> {
         self.program.node(node).inputs.iter().enumerate().filter_map(inner).collect()
     }
 
-    /// A gang of exactly these nodes, if all that passes between them can be streamed.
+    /// Gang of exactly these nodes, if all values between them can be streamed.
     fn gang(&self, set: &BTreeSet<NodeId>) -> Option<Gang> {
         let mut members: Vec<NodeId> = set.iter().copied().collect();
         members.sort_by_key(|node| self.places[node.index()]);
@@ -197,7 +199,7 @@ impl Former<'_> {
         Some(Gang { members, streams, hop })
     }
 
-    /// Whether `node` reads the value once, row by row, and alone on its device.
+    /// Whether `node` reads the value once, row by row, and is its only reader on the device.
     fn passes(&self, node: NodeId, input: usize, value: ValueId) -> bool {
         let reader = self.program.node(node);
         let windowed = parts(&reader.spec).is_some_and(|plan| plan.windowed.get(input).copied().unwrap_or(false));
@@ -206,8 +208,8 @@ impl Former<'_> {
         windowed && once && alone
     }
 
-    /// The rows that all members divide into, more than one, and the least number of them whose multiples begin where copies
-    /// between host and GPU may.
+    /// Common number of rows of all members, above one, and the least number of rows whose multiples begin where copies
+    /// between host and GPU may begin.
     fn rows(&self, members: &[NodeId]) -> Option<(usize, usize)> {
         let mut rows = 0;
         for node in members {
@@ -223,8 +225,10 @@ impl Former<'_> {
         (rows > 1).then_some((rows, granule))
     }
 
-    /// Rows of a chunk of rows of so many bytes: as the caller says; else as many as a cache `fits`, and as many that passing them
-    /// on does not count.
+    /// Rows of a chunk, for rows of this many bytes.
+    ///
+    /// The caller's rule decides; by default, a chunk fits the cache (`fits`) and is large enough that passing it on
+    /// takes little time.
     fn chunk_rows(&self, members: &[NodeId], rows: usize, (row_bytes, fits): (usize, usize), hop: f64) -> usize {
         let wanted = match self.options.chunk {
             ChunkRule::Bytes(bytes) => bytes / row_bytes,
@@ -253,7 +257,7 @@ impl Former<'_> {
     }
 }
 
-/// The greatest common divisor; of 0 and another number, that.
+/// Greatest common divisor; if one number is 0, the other number.
 pub(crate) fn common_divisor(mut one: usize, mut other: usize) -> usize {
     while other > 0 {
         (one, other) = (other, one % other);
@@ -274,7 +278,7 @@ mod tests {
         PlanOptions { streaming, chunk, ..PlanOptions::default() }
     }
 
-    /// Three nodes one behind the other, which take nothing, one and two units of time of 0.1 ms, times `factor`.
+    /// Three nodes one after the other, which take 0, 1 and 2 units of 0.1 ms, times `factor`.
     fn chain(factor: f64, device_of: &[u32]) -> Placed {
         let mut placed = Placed::chain(&["cpu", "cpu", "cpu"], device_of, &DIMS);
         for span in &mut placed.schedule.tasks {
@@ -290,13 +294,13 @@ mod tests {
         let placed = chain(1000.0, &[0, 0, 1]);
         let plan = placed.plan(&auto).expect("feasible");
         assert_eq!(gangs(&plan), [[NodeId(1), NodeId(2)]]);
-        // 0.1 s, then 0.2 s: the first of four chunks passes after 25 ms, and then one each 50 ms.
+        // 0.1 s, then 0.2 s: the first of four chunks passes after 25 ms, then one passes every 50 ms.
         let (whole, together) = (placed.schedule.makespan, plan.predicted().makespan);
         assert!((0.225..0.23).contains(&together) && whole > 0.299, "{whole} {together}");
         let (first, second) = (plan.predicted().nodes[1], plan.predicted().nodes[2]);
         assert!(second.0 > first.0 && second.0 < first.1 && first.1 < second.1, "{first:?} {second:?}");
         assert!((plan.predicted().busy[1] - 0.1).abs() < 1e-6, "a member's own time is what it was");
-        // In 20 µs no chunk takes as long as twenty times its passing on.
+        // In 20 µs, no chunk takes twenty times as long as passing it on.
         let placed = chain(0.1, &[0, 0, 1]);
         let short = placed.plan(&auto).expect("feasible");
         assert_eq!(gangs(&short), Vec::<Vec<NodeId>>::new());
@@ -351,7 +355,7 @@ mod tests {
             Route::Streamed(stream) => Some(*stream),
             Route::Shared | Route::Copied => None,
         });
-        // 120 elements, and 12 rows of 10 for whom reads a row of ten.
+        // The stream has 120 elements: 12 rows of 10 for a reader of rows of ten.
         assert_eq!(stream.map(|s| (s.rows, s.row_bytes, s.chunk_rows, s.chunks())), Some((12, 40, 5, 3)));
         assert_eq!([common_divisor(0, 7), common_divisor(120, 12), common_divisor(9, 10)], [7, 12, 1]);
     }

@@ -1,4 +1,4 @@
-//! What takes a device's memory, and which nodes would have to leave it so that it is free.
+//! Items in a device's memory, and the nodes that would have to leave the device to free them.
 
 use super::memory::{Frame, MemoryPlan, SharedConstant};
 use anabranch_ir::program::{NodeId, Origin, ValueId};
@@ -6,27 +6,28 @@ use anabranch_placement::platform::DeviceId;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// Something that takes memory of a device.
+/// An item in a device's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// What it is.
+    /// Kind of the item.
     pub what: Held,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Between which places of the total order it is there.
+    /// Positions of the total order between which the item is in memory.
     pub places: RangeInclusive<u32>,
-    /// The nodes of the device for whose sake it is there: it is gone when all of them are. None if it is there whatever nodes are.
+    /// Nodes of the device that need the item: it is freed when all of them are gone. Empty if the item does not depend
+    /// on nodes.
     pub nodes: Vec<NodeId>,
 }
 
-/// What may take memory of a device.
+/// Kind of an item in a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// A constant, packed or as it is.
+    /// A constant, packed or unpacked.
     Constant(ValueId),
-    /// What a kernel keeps for its node alone.
+    /// Memory that a kernel keeps for its node alone.
     Table,
-    /// Scratch memory: by how much some nodes need more than all others.
+    /// Scratch memory: the amount by which some nodes need more than all other nodes.
     Scratch,
     /// A value in a slot.
     Value(ValueId),
@@ -35,7 +36,8 @@ pub enum Held {
 }
 
 impl Frame<'_> {
-    /// All that takes memory of `device`. Values share slots, which may together be larger than what is in them at any place.
+    /// Lists all items in the memory of `device`. Values share slots, which together may be larger than their values at
+    /// any position.
     pub(super) fn holdings(&self, memory: &MemoryPlan, device: DeviceId) -> Vec<Holding> {
         let used = &memory.devices()[device.index()];
         let always = 0..=self.steps.len() as u32;
@@ -91,7 +93,7 @@ impl Frame<'_> {
         })
     }
 
-    /// The nodes of a device that make or read a value; none if the caller gives or receives it there.
+    /// Nodes of a device that make or read a value; empty if the caller gives or receives it there.
     fn touching(&self, value: ValueId, device: DeviceId) -> Vec<NodeId> {
         let readers = self.uses.on(value, device);
         let given = matches!(self.program.value(value).origin, Origin::Input)
@@ -114,7 +116,7 @@ mod tests {
     use crate::test_programs::random_program;
     use crate::{PlanError, PlanOptions};
 
-    /// What is held beside values is all that the peak counts beside slots, and values need no more than their slots.
+    /// Items other than values make up the whole peak except the slots, and values need no more than their slots.
     #[test]
     fn holdings_are_what_a_peak_is_made_of() {
         arbtest::arbtest(|u| {
@@ -143,8 +145,8 @@ mod tests {
         .budget_ms(300);
     }
 
-    /// A chain of nodes, the middle one of which alone is elsewhere: what it reads stays for its maker's sake, and what it makes for its
-    /// reader's.
+    /// A chain whose middle node alone is on another device: the value that it reads stays for its maker, the value
+    /// that it makes stays for its reader.
     #[test]
     fn a_value_is_held_by_all_who_touch_it() {
         let placed = crate::test_programs::Placed::chain(&["cpu", "gpu"], &[0, 1, 0], &[8]);

@@ -1,7 +1,7 @@
-//! The CPU kernels of a program, each prepared once, when it is first asked for.
+//! The CPU kernels of a program, each prepared once, at its first use.
 //!
-//! Preparing needs types and shapes alone: it is what plans ask for. A kernel that is to run is given its constants in the layouts
-//! that it wants, which all kernels of a session share ([`Weights`]).
+//! Preparation needs only types and shapes, which is enough for plans. A kernel that runs also gets its constants in
+//! the layouts that it needs; all kernels of a session share them ([`Weights`]).
 
 use super::exec_error::ExecError;
 use super::weights::{Wanted, Weights};
@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Bytes that the tables of a program's kernels together take at most: they are kept while it is found out whether a plan fits.
+/// Most bytes of the tables of a program's kernels together: they are kept while plans are checked for their memory.
 const MOST_TABLES: usize = 2 << 30;
 
 /// A program and its prepared kernels.
@@ -32,9 +32,9 @@ pub struct Kernels {
 
 /// A CPU kernel.
 enum Prepared {
-    /// Without its constants.
+    /// A kernel without its constants.
     Planned(Box<dyn CpuKernel>),
-    /// With them.
+    /// A kernel with its constants.
     Ready { kernel: Arc<dyn CpuKernel>, packed: Vec<Arc<Buffer>> },
 }
 
@@ -48,33 +48,33 @@ impl Prepared {
 }
 
 impl Kernels {
-    /// No kernels yet, and weights of their own.
+    /// Creates an empty set of kernels with weights of its own.
     pub fn new(program: Arc<Program>) -> Self {
         Self::with(program, Arc::default())
     }
 
-    /// No kernels yet. What they keep of constants they share with all others of `weights`.
+    /// Creates an empty set of kernels that share constants with all other kernels of `weights`.
     pub fn with(program: Arc<Program>, weights: Arc<Weights>) -> Self {
         Self { program, weights, cpu: Mutex::default(), tables: AtomicUsize::new(0) }
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn program(&self) -> &Arc<Program> {
         &self.program
     }
 
-    /// The weights that the kernels share.
+    /// Returns the weights that the kernels share.
     pub fn weights(&self) -> &Arc<Weights> {
         &self.weights
     }
 
-    /// Uses `kernel` for a node in the place of the one that would be prepared for it, from the next plan on.
+    /// Uses `kernel` for a node instead of the default kernel, from the next plan on.
     pub fn replace(&self, node: NodeId, kernel: Arc<dyn CpuKernel>) {
         lock(&self.cpu).insert(node, Prepared::Ready { kernel, packed: Vec::new() });
     }
 
-    /// Gives the kernels of `nodes` their constants, and loads the constants `values`, which it returns: all at once, by all
-    /// processors.
+    /// Gives the kernels of `nodes` their constants, and loads and returns the constants `values`. All are loaded
+    /// together, on all processors.
     ///
     /// # Errors
     /// If there is no kernel for a node, or a constant cannot be read.
@@ -107,10 +107,10 @@ impl Kernels {
         Ok(raw)
     }
 
-    /// The kernel of a node with its constants.
+    /// Returns the kernel of a node with its constants.
     ///
     /// # Errors
-    /// If there is none, or a constant cannot be read.
+    /// If there is no kernel, or a constant cannot be read.
     pub fn cpu(&self, node: NodeId) -> Result<Arc<dyn CpuKernel>, ExecError> {
         self.ready(&[node], &[])?;
         match lock(&self.cpu).get(&node) {
@@ -119,7 +119,7 @@ impl Kernels {
         }
     }
 
-    /// The packed constants that the kernel of a node keeps, once it is ready.
+    /// Returns the packed constants that the kernel of a node keeps, once it is ready.
     pub fn packed(&self, node: NodeId) -> Vec<Arc<Buffer>> {
         match lock(&self.cpu).get(&node) {
             Some(Prepared::Ready { packed, .. }) => packed.clone(),
@@ -127,7 +127,7 @@ impl Kernels {
         }
     }
 
-    /// For each input of a node, its value if a GPU's kernel looks at it while it is compiled.
+    /// For each input of a node, its value if a GPU's kernel reads it during compilation.
     pub fn tables(&self, node: NodeId) -> Result<Vec<Option<Tensor>>, ExecError> {
         let binds = gpu::binds(&self.program.node(node).spec, &self.constant(node));
         let node = self.program.node(node);
@@ -140,7 +140,7 @@ impl Kernels {
         node.inputs.iter().zip(&node.spec.inputs).enumerate().map(table).collect()
     }
 
-    /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
+    /// Returns a constant in the memory of a GPU of this name; all kernels with these weights share it.
     pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
         let constant = self.program.constant(value);
         self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is no constant"))?)

@@ -1,16 +1,16 @@
-//! The plan: what every device and link will do, in which order, and in which memory.
+//! The plan: the work of every device and link, its order, and its memory.
 //!
-//! A [`Plan`] is made once from a placement and its simulated schedule, and then followed to the letter. It fixes
+//! A [`Plan`] is made once from a placement and its simulated schedule, and then followed exactly. It fixes
 //!
-//! - one **total order** over all inputs, nodes, outputs and transfers, in which everything comes after what it needs;
+//! - one **total order** over all inputs, nodes, outputs and transfers, in which everything comes after its inputs;
 //!   each device and each link does its part of that order from front to back;
-//! - the **transfers**: one for each value and device that wants it, and how each travels ([`Route`]);
-//! - the **gangs**: which nodes run at the same time and pass each other chunks ([`Stream`]);
-//! - the **memory**: which slot of which device holds which value from where to where in the total order, and so every
-//!   device's exact peak. What does not fit is refused here.
+//! - the **transfers**: one for each value and device that reads it, with its route ([`Route`]);
+//! - the **gangs**: groups of nodes that run at the same time and pass each other chunks ([`Stream`]);
+//! - the **memory**: the slot of each value on each device, with the range of the total order in which it holds the
+//!   value, and thus every device's exact peak. A plan that does not fit is rejected here.
 //!
-//! [`check()`] judges a plan from the definitions alone, without the code that made it. [`PlanFile`](crate::plan_file::PlanFile) is
-//! what a person reads and edits.
+//! [`check()`] checks a plan from the definitions alone, without the code that made it.
+//! [`PlanFile`](crate::plan_file::PlanFile) is the form that people read and edit.
 
 #![forbid(unsafe_code)]
 
@@ -79,17 +79,17 @@ use staged::Staged;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// How a plan is made.
+/// Options of making a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOptions {
-    /// What is streamed chunk by chunk.
+    /// Mode of streaming in chunks.
     pub streaming: StreamMode,
-    /// How large the chunks of a stream are.
+    /// Rule for the size of a stream's chunks.
     pub chunk: ChunkRule,
-    /// Chunks of one stream that may be under way at a time, ≥ 2: one is filled while one is read. Where members of a gang
-    /// need more so as not to wait for each other, there are more.
+    /// Least number of chunks of one stream in flight, ≥ 2: one is filled while one is read. If members of a gang would
+    /// otherwise wait for each other, there are more.
     pub capacity: u32,
-    /// Which weights stay on GPUs between runs.
+    /// Weights that stay on GPUs between runs.
     pub weights: Residency,
 }
 
@@ -100,37 +100,37 @@ impl Default for PlanOptions {
 }
 
 impl PlanOptions {
-    /// The same with so much streamed.
+    /// Sets the mode of streaming (default: [`StreamMode::Auto`]).
     pub fn with_streaming(self, streaming: StreamMode) -> Self {
         Self { streaming, ..self }
     }
 
-    /// The same with chunks of such a size.
+    /// Sets the rule for the size of chunks (default: [`ChunkRule::Auto`]).
     pub fn with_chunk(self, chunk: ChunkRule) -> Self {
         Self { chunk, ..self }
     }
 
-    /// The same with these weights on GPUs.
+    /// Sets the weights that stay on GPUs (default: [`Residency::Auto`]).
     pub fn with_weights(self, weights: Residency) -> Self {
         Self { weights, ..self }
     }
 }
 
-/// One place of the total order.
+/// A step of the total order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Step {
-    /// The caller's tensor of this index is there, on [`Plan::input_device`].
+    /// The caller's input of this index is present, on [`Plan::input_device`].
     Input(usize),
     /// A node runs.
     Node(NodeId),
-    /// A value travels.
+    /// A value is transferred.
     Transfer(TransferId),
     /// The caller's output of this index is set aside, on [`Plan::output_device`].
     Output(usize),
 }
 
 impl Step {
-    /// The node, if it is one.
+    /// Returns the node, if the step runs a node.
     pub fn node(self) -> Option<NodeId> {
         match self {
             Self::Node(node) => Some(node),
@@ -139,23 +139,23 @@ impl Step {
     }
 }
 
-/// What the simulation predicted. Times in seconds from the run's start.
+/// Prediction of the simulation. Times are in seconds from the run's start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Predicted {
     /// Start and end of each node.
     pub nodes: Vec<(f64, f64)>,
     /// Start and end of each transfer.
     pub transfers: Vec<(f64, f64)>,
-    /// How long each node works beside what others do then: in a gang less than from start to end, if others are slower.
+    /// Seconds that each node works: in a gang less than from start to end, if other members are slower.
     pub busy: Vec<f64>,
-    /// When the last output is there.
+    /// Time at which the last output is present.
     pub makespan: f64,
-    /// Between which makespans a run lies in nine of ten cases; `None` where nobody knows how far to trust a node's cost.
+    /// 90 % prediction interval of the makespan; `None` if the spread of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Predicted {
-    /// The schedule, or what is to be expected of its gangs.
+    /// Takes the times of the schedule, or the expected times of its gangs.
     fn of(program: &Program, schedule: &Schedule, forecast: Option<&Prediction>, transfers: usize) -> Self {
         let span = |node: usize| schedule.tasks.get(node).map_or((0.0, 0.0), |span| (span.start, span.end));
         let (nodes, makespan) = match forecast {
@@ -167,13 +167,13 @@ impl Predicted {
     }
 }
 
-/// What every device and link will do. Immutable; made by [`Plan::build`].
+/// Work of every device and link. Immutable; made by [`Plan::build`].
 #[derive(Clone, Debug)]
 pub struct Plan {
     devices: Vec<PlanDevice>,
-    /// By task.
+    /// Device of each task.
     device_of: Vec<DeviceId>,
-    /// Of these, nodes and inputs: where the next begin.
+    /// Numbers of nodes and of inputs among the tasks, which precede the next kind of task.
     nodes: usize,
     inputs: usize,
     steps: Vec<Step>,
@@ -189,15 +189,16 @@ pub struct Plan {
 
 impl Plan {
     /// Plans `program` on `devices`: task `t` on `placement.device_of[t]`, everything in the order of `schedule.order`.
-    /// Tasks are numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them. `reasons` holds a sentence for
-    /// each node, or is empty.
     ///
-    /// O(s log s + t²) for s steps and t values that are alive at the same time, and O(c s log s) for c nodes between which
-    /// something might be streamed.
+    /// Tasks are numbered as by [`ProgramTasks`](crate::tasks::ProgramTasks). `reasons` holds a sentence for each node,
+    /// or is empty.
+    ///
+    /// O(s log s + t²) for s steps and t values that are alive at the same time. Streaming adds O(c s log s) for c
+    /// nodes that might stream between each other.
     ///
     /// # Errors
-    /// If placement or schedule do not belong to the program, a node has no kernel on its device, or a device's memory does
-    /// not hold what the plan puts there.
+    /// If placement or schedule do not belong to the program, a node has no kernel on its device, or a device's memory
+    /// is too small for the plan.
     pub fn build(
         program: &Program,
         devices: &[PlanDevice],
@@ -242,7 +243,7 @@ impl Plan {
             })?;
             Ok((total, predicted, links, memory))
         };
-        // Where memory is short, smaller staging buffers, and then what is copied goes only when its reader's turn comes.
+        // If memory is short, staging buffers become smaller, and then copies wait until their reader's turn.
         let mut made = planned(true, STAGING.bytes);
         for early in [true, false] {
             made = match made {
@@ -273,7 +274,7 @@ impl Plan {
         })
     }
 
-    /// The same with so many buffers in each ring, whatever was proven: to test what the checker keeps out.
+    /// Sets the number of buffers in each ring, regardless of the proof, to test faults that the checker prevents.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_capacity(mut self, capacity: u32) -> Self {
         for transfer in &mut self.transfers {
@@ -286,68 +287,70 @@ impl Plan {
         self
     }
 
-    /// The same plan with another prediction of it.
+    /// Replaces the prediction of the plan.
     pub fn with_prediction(self, predicted: Predicted) -> Self {
         Self { predicted, ..self }
     }
 
-    /// The devices; the first is the host, which holds inputs and outputs that no GPU keeps.
+    /// Returns the devices; the first is the host, which holds inputs and outputs that no GPU keeps.
     pub fn devices(&self) -> &[PlanDevice] {
         &self.devices
     }
 
-    /// A device.
+    /// Returns a device.
     pub fn device(&self, id: DeviceId) -> &PlanDevice {
         &self.devices[id.index()]
     }
 
-    /// The device of a node.
+    /// Returns the device of a node.
     pub fn device_of(&self, node: NodeId) -> DeviceId {
         self.device_of[node.index()]
     }
 
-    /// The device on which the caller gives an input: the host, or a GPU that keeps it from run to run.
+    /// Returns the device on which the caller gives an input: the host, or a GPU that keeps it from run to run.
     pub fn input_device(&self, index: usize) -> DeviceId {
         self.device_of[self.nodes + index]
     }
 
-    /// The device on which the caller receives an output, likewise.
+    /// Returns the device on which the caller receives an output: the host, or a GPU that keeps it from run to run.
     pub fn output_device(&self, index: usize) -> DeviceId {
         self.device_of[self.nodes + self.inputs + index]
     }
 
-    /// Everything that happens, in the total order.
+    /// Returns all steps, in the total order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// The transfers, by their place in the total order.
+    /// Returns the transfers, in the total order.
     pub fn transfers(&self) -> &[Transfer] {
         &self.transfers
     }
 
-    /// A transfer.
+    /// Returns a transfer.
     pub fn transfer(&self, id: TransferId) -> &Transfer {
         &self.transfers[id.index()]
     }
 
-    /// What passes between devices.
+    /// Returns the traffic between devices.
     pub fn traffic(&self) -> Traffic {
         self.transfers.iter().collect()
     }
 
-    /// What happens at the same time: places of nodes and of the streams between them, and of each stream over a link with
-    /// its one reader. Within such a range nobody waits but for chunks, or for room for them.
+    /// Returns the ranges of steps that happen at the same time: nodes with the streams between them, and each stream
+    /// over a link with its only reader.
+    ///
+    /// Within a range, steps wait only for chunks, or for buffers for them.
     pub fn gangs(&self) -> &[Range<usize>] {
         &self.gangs
     }
 
-    /// The links over which bytes are moved.
+    /// Returns the links over which bytes are moved.
     pub fn links(&self) -> &[LinkPlan] {
         &self.links
     }
 
-    /// The weights that each GPU is sent in a run, where it is sent any.
+    /// Returns the weights that each GPU is sent in a run, for GPUs that are sent any.
     pub fn staged(&self, program: &Program) -> BTreeMap<DeviceId, Moved> {
         let mut staged: BTreeMap<DeviceId, Moved> = BTreeMap::new();
         for transfer in self.transfers.iter().filter(|transfer| program.constant(transfer.value).is_some()) {
@@ -357,32 +360,33 @@ impl Plan {
         staged
     }
 
-    /// Which weights stay on GPUs between runs: all, or so many bytes on those to which others are sent.
+    /// Returns the weights that stay on GPUs between runs: all, or a number of bytes on GPUs that are sent the rest.
     pub fn weights(&self) -> &Residency {
         &self.weights
     }
 
-    /// Who is where in memory.
+    /// Returns the memory of the plan.
     pub fn memory(&self) -> &MemoryPlan {
         &self.memory
     }
 
-    /// What the simulation predicted.
+    /// Returns the prediction of the simulation.
     pub fn predicted(&self) -> &Predicted {
         &self.predicted
     }
 
-    /// Why a node is where it is, in a sentence; empty if nobody said.
+    /// Returns the reason of a node's device, in a sentence; empty if there is none.
     pub fn reason(&self, node: NodeId) -> &str {
         self.reasons.get(node.index()).map_or("", String::as_str)
     }
 
-    /// The strategy that placed the nodes.
+    /// Returns the strategy that placed the nodes.
     pub fn strategy(&self) -> &str {
         &self.strategy
     }
 
-    /// The value's device of origin: its node's, or that on which the caller gives it. `None` for a constant.
+    /// Returns the value's device of origin: its node's, or the device on which the caller gives it. `None` for a
+    /// constant.
     pub fn origin(&self, program: &Program, value: ValueId) -> Option<DeviceId> {
         uses::origin(program, &self.device_of, value)
     }

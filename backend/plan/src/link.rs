@@ -1,4 +1,4 @@
-//! The links that a plan uses, and their buffers.
+//! Links that a plan uses, and their buffers.
 
 use super::PlanDevice;
 use super::ring::Ring;
@@ -7,42 +7,44 @@ use crate::HOST;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
-/// The largest staging buffers of one end: one is filled, one travels, one is emptied.
+/// The largest staging buffers of one end: one is filled, one is transferred, one is emptied.
 pub const STAGING: Ring = Ring { bytes: 4 << 20, depth: 3 };
 
-/// The same where memory is short: more pieces, each of which costs some calls to the GPU's driver.
+/// Bytes of a staging buffer if memory is short: values are cut into more pieces, each of which costs some calls to the
+/// GPU's driver.
 pub(super) const SMALL_STAGING: u64 = 256 << 10;
 
-/// A directed link over which bytes move. CPU devices have none between them.
+/// A directed link over which bytes move. There are no links between CPU devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkPlan {
-    /// Its sending end.
+    /// Sending end.
     pub from: DeviceId,
-    /// Its receiving end.
+    /// Receiving end.
     pub to: DeviceId,
-    /// What it moves, in this order.
+    /// Transfers over the link, in order.
     pub transfers: Vec<TransferId>,
-    /// The staging buffers at each GPU end, of multiples of 4 bytes.
+    /// Staging buffers at each GPU end; their bytes are multiples of 4.
     pub staging: Ring,
-    /// The ring in which streams land on a CPU; empty without streams.
+    /// Ring in which streams arrive on a CPU; empty without streams.
     pub ring: Ring,
 }
 
 impl LinkPlan {
-    /// Bytes of all staging buffers: they are host memory.
+    /// Returns the bytes of all staging buffers, which are in host memory.
     pub fn staging_bytes(&self, devices: &[PlanDevice]) -> u64 {
         let gpu_ends = [self.from, self.to].iter().filter(|end| devices[end.index()].kind != DeviceKind::Cpu).count();
         self.staging.total() * gpu_ends as u64
     }
 
-    /// The CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
+    /// Returns the CPU device in whose memory the staging buffers are: the CPU end, or the host between two GPUs.
     pub fn staging_device(&self, devices: &[PlanDevice]) -> DeviceId {
         let cpu = |end: &&DeviceId| devices[end.index()].kind == DeviceKind::Cpu;
         [self.from, self.to].iter().find(cpu).copied().unwrap_or(HOST)
     }
 }
 
-/// The links of these transfers, which are in total order, by their ends. Values are cut into pieces of at most `piece` bytes.
+/// Collects the links of these transfers, which are in total order, by their ends. Values are cut into pieces of at
+/// most `piece` bytes.
 pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) -> Vec<LinkPlan> {
     let mut links: BTreeMap<(DeviceId, DeviceId), LinkPlan> = BTreeMap::new();
     for (index, transfer) in transfers.iter().enumerate().filter(|(_, t)| t.moves(devices)) {
@@ -54,7 +56,7 @@ pub(super) fn all(devices: &[PlanDevice], transfers: &[Transfer], piece: u64) ->
             ring: Ring::default(),
         });
         link.transfers.push(TransferId(index as u32));
-        // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as it takes.
+        // A chunk of a stream goes through one staging buffer; other values are cut into as many pieces as necessary.
         let piece = transfer.stream().map_or(transfer.bytes.min(piece), |stream| stream.chunk_bytes());
         link.staging.bytes = link.staging.bytes.max(piece.next_multiple_of(4));
         if let Some(stream) = transfer.stream()

@@ -1,4 +1,4 @@
-//! The exact memory of a plan: every value's slot and lifetime, and every device's peak.
+//! Exact memory of a plan: every value's slot and lifetime, and every device's peak.
 
 use super::ring::{self, Ring};
 use super::slots::{self, Lifetime};
@@ -15,70 +15,71 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The allocation of a value in a slot.
+/// Allocation of a value in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Who.
+    /// Allocated value.
     pub value: ValueId,
-    /// On which device.
+    /// Device of the slot.
     pub device: DeviceId,
-    /// In which of its slots.
+    /// Index of the slot on the device.
     pub slot: usize,
-    /// Bytes of the value; the slot may have more.
+    /// Bytes of the value; the slot may be larger.
     pub bytes: u64,
-    /// The place in the total order at which it is made or arrives. All of a gang happens at the gang's first place.
+    /// Position in the total order at which the value is made or arrives. A whole gang counts at its first position.
     pub from: u32,
-    /// The place of its last use, with gangs as above. Of an output on the host, past the end: the caller takes the buffer.
+    /// Position of the last use, with gangs as above. For an output on the host it is past the end: the caller takes
+    /// the buffer.
     pub until: u32,
 }
 
-/// A constant that a device keeps, and shares with all plans of a session that want it in the same form.
+/// A constant that a device keeps, shared with all plans of a session that need it in the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedConstant {
-    /// The constant.
+    /// Value of the constant.
     pub value: ValueId,
-    /// The layout of a kernel, or as it is.
+    /// Layout of a kernel; `None` for the constant's own layout.
     pub layout: Option<Layout>,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What a plan takes of one device's memory. Bytes.
+/// Memory of one device that a plan takes, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Constants that kernels read as they are, but for staged ones. CPU devices share theirs: they count on the first that reads them; on
-    /// the host also what is sent to GPUs.
+    /// Unpacked constants, except staged ones. CPU devices share them: they count on the first device that reads them.
+    /// On the host, constants that are sent to GPUs count, too.
     pub constants: u64,
-    /// What kernels keep: packed constants, which CPU devices share like those that are read as they are, and tables.
+    /// Memory that kernels keep: tables, and packed constants, which CPU devices share like unpacked constants.
     pub kernels: u64,
-    /// The largest scratch memory of a kernel.
+    /// Largest scratch memory of a kernel.
     pub scratch: u64,
     /// The caller's tensors: inputs, and on a GPU outputs, which are copied out of their slots.
     pub given: u64,
-    /// Buffers of streams that land here, or are made here chunk by chunk.
+    /// Buffers of streams that arrive here, or are made here chunk by chunk.
     pub rings: u64,
     /// Staging buffers of links that end here.
     pub staging: u64,
     /// Slots for values.
     pub slots: Vec<u64>,
-    /// Those of the constants and of what kernels keep that other plans may share.
+    /// Constants and kernel memory that other plans may share.
     pub shared: Vec<SharedConstant>,
 }
 
 impl DeviceMemory {
-    /// What allocations there between runs for the model's sake.
+    /// Returns the bytes that stay allocated between runs for the model.
     pub fn resident(&self) -> u64 {
         self.constants.saturating_add(self.kernels)
     }
 
-    /// All of it together.
+    /// Returns the sum of all parts.
     pub fn peak(&self) -> u64 {
         let parts = [self.constants, self.kernels, self.scratch, self.given, self.rings, self.staging];
         parts.iter().chain(&self.slots).fold(0, |sum: u64, part| sum.saturating_add(*part))
     }
 }
 
-/// Every device's memory.
+/// Memory of every device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryPlan {
     devices: Vec<DeviceMemory>,
@@ -89,42 +90,43 @@ pub struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// The rings of a CPU device through which its nodes pass chunks on: that of a node's first output, of its second, and
-    /// so on, shared by all its nodes.
+    /// Returns the rings of a CPU device through which its nodes pass chunks on: for the nodes' first output, for the
+    /// second, and so on. All nodes of the device share them.
     pub fn rings(&self, device: DeviceId) -> &[Ring] {
         self.rings.get(device.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// The memory of each device.
+    /// Returns the memory of each device.
     pub fn devices(&self) -> &[DeviceMemory] {
         &self.devices
     }
 
-    /// All allocations, by device and then by the place at which they begin.
+    /// Returns all allocations, by device and then by their first position.
     pub fn allocations(&self) -> &[Allocation] {
         &self.allocations
     }
 
-    /// A value's allocation on a device, if it has a slot there.
+    /// Returns a value's allocation on a device, if it has a slot there.
     pub fn home(&self, device: DeviceId, value: ValueId) -> Option<&Allocation> {
         self.homes.get(&(device, value)).map(|at| &self.allocations[*at])
     }
 
-    /// The place of the last use of what was in a value's slot before, where there was anything, by device and value.
+    /// Returns the position of the last use of the former content of a value's slot, by device and value, for slots
+    /// that were in use before.
     pub fn emptied(&self) -> BTreeMap<(DeviceId, ValueId), u32> {
         let mut last: BTreeMap<(DeviceId, usize), u32> = BTreeMap::new();
-        // By device and place.
+        // Allocations are sorted by device and position.
         let before = |it: &Allocation| Some(((it.device, it.value), last.insert((it.device, it.slot), it.until)?));
         self.allocations.iter().filter_map(before).collect()
     }
 
-    /// What a node's kernel needs.
+    /// Returns the memory that a node's kernel needs.
     pub fn needs(&self, node: NodeId) -> &KernelNeeds {
         &self.needs[node.index()]
     }
 }
 
-/// All that the memory of a plan depends on.
+/// Everything that determines the memory of a plan.
 pub(super) struct Frame<'a> {
     pub(super) program: &'a Program,
     pub(super) devices: &'a [PlanDevice],
@@ -135,27 +137,28 @@ pub(super) struct Frame<'a> {
     pub(super) transfers: &'a [Transfer],
     pub(super) links: &'a [LinkPlan],
     pub(super) staged: &'a Staged,
-    /// By node.
+    /// Needs of each node's kernel.
     pub(super) needs: &'a Arc<[KernelNeeds]>,
-    /// Expected start and end of each node. Seconds.
+    /// Expected start and end of each node, in seconds.
     pub(super) expected: &'a [(f64, f64)],
 }
 
-/// Something that takes memory of a device from a place of the total order on.
+/// An item in a device's memory from a position of the total order on.
 struct Charge {
     device: DeviceId,
     bytes: u64,
-    /// The place at which it is first wanted.
+    /// Position at which the item is first needed.
     place: u32,
 }
 
-/// Plans the memory: so that no worker is expected to wait for another for a slot, or where a device has not enough for that,
-/// with as few slots as can be.
+/// Plans the memory so that workers are not expected to wait for each other's slots. If a device has too little memory
+/// for that, uses as few slots as possible.
 pub(super) fn plan(frame: &Frame<'_>) -> Result<MemoryPlan, PlanError> {
     plan_slots(frame, true).or_else(|roomy| plan_slots(frame, false).map_err(|tight| nearer(roomy, tight)))
 }
 
-/// Of two attempts the one that a device had less too little for: slots are given out greedily, so that fewer rules may take more.
+/// Returns the attempt with the smaller shortage. Slots are assigned greedily, so that fewer rules may need more
+/// memory.
 pub(super) fn nearer(roomy: PlanError, tight: PlanError) -> PlanError {
     match (&roomy, &tight) {
         (PlanError::Memory(one), PlanError::Memory(other))
@@ -194,8 +197,10 @@ fn plan_slots(frame: &Frame<'_>, in_time: bool) -> Result<MemoryPlan, PlanError>
     Ok(memory)
 }
 
-/// The places of all steps in the total order. Whatever happens in a gang happens at once, at its first place: so nothing that one
-/// member reads gives way to what another makes. An output on the host is past the end, as the caller takes the buffer.
+/// Positions of all steps in the total order.
+///
+/// All steps of a gang count at its first position, so that no member's input gives way to another member's output. An
+/// output on the host is past the end, because the caller takes the buffer.
 struct Places {
     of: BTreeMap<Step, u32>,
     end: u32,
@@ -220,7 +225,7 @@ impl Places {
         self.of[&Step::Node(node)]
     }
 
-    /// The last use among these readers.
+    /// Last use among these readers.
     fn last(&self, readers: &[(DeviceId, Step)]) -> u32 {
         readers.iter().map(|(_, reader)| self.of[reader]).max().unwrap_or(0)
     }
@@ -231,7 +236,7 @@ impl Frame<'_> {
         self.devices[device.index()].kind
     }
 
-    /// Every value's allocation on every device where it has memory of its own; slots are not assigned yet.
+    /// Allocations of all values on all devices where they have memory of their own; slots are not assigned yet.
     fn allocations(&self, places: &Places) -> Vec<Allocation> {
         let mut allocations = Vec::new();
         let passed_through = self.passed_through();
@@ -255,7 +260,7 @@ impl Frame<'_> {
         for (index, transfer) in self.transfers.iter().enumerate() {
             let place = places.of[&Step::Transfer(TransferId(index as u32))];
             let last = places.last(self.uses.on(transfer.value, transfer.to));
-            // Until when the sender must keep the value.
+            // Position until which the sender must keep the value.
             let sent = match transfer.route {
                 Route::Copied => place,
                 Route::Shared | Route::Streamed(_) => last,
@@ -271,7 +276,7 @@ impl Frame<'_> {
         allocations
     }
 
-    /// The values that a CPU makes and passes on chunk by chunk, so that they are never there whole.
+    /// Values that a CPU makes and passes on chunk by chunk, so that they never exist whole.
     fn passed_through(&self) -> BTreeSet<ValueId> {
         let made_in_parts = |transfer: &&Transfer| {
             let together = transfer.stream().is_some_and(|stream| stream.producer.is_some());
@@ -290,12 +295,12 @@ impl Frame<'_> {
         if self.kind(device) == DeviceKind::Cpu { bytes } else { bytes.max(1).next_multiple_of(4) }
     }
 
-    /// Constants, packed weights and scratch.
+    /// Adds constants, packed weights and scratch.
     fn charge_nodes(&self, places: &Places, memory: &mut MemoryPlan) -> Vec<Charge> {
         let mut charges = Vec::new();
         let mut counted: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
         let mut packed: BTreeSet<PackedConstant> = BTreeSet::new();
-        // Constants that the caller receives are there in any case.
+        // Constants that the caller receives are in memory in any case.
         for (index, value) in self.program.outputs.iter().map(|output| output.value).enumerate() {
             let device = output_device(self.program, self.device_of, index);
             if self.program.constant(value).is_some() && counted.insert((device, value)) {
@@ -305,14 +310,14 @@ impl Frame<'_> {
                 charges.push(Charge { device, bytes, place: places.end });
             }
         }
-        // The host keeps what it sends.
+        // The host keeps the constants that it sends.
         for value in self.staged.values().into_iter().filter(|value| counted.insert((HOST, *value))) {
             let bytes = self.bytes_on(HOST, value);
             memory.devices[HOST.index()].constants += bytes;
             memory.devices[HOST.index()].shared.push(SharedConstant { value, layout: None, bytes });
             charges.push(Charge { device: HOST, bytes, place: places.end });
         }
-        // By device first, so that constants shared by CPU devices count on the first.
+        // By device first, so that constants shared by CPU devices count on the first device.
         let mut nodes: Vec<NodeId> = self.program.node_ids().collect();
         nodes.sort_by_key(|node| (self.device_of[node.index()], places.node(*node)));
         for node in nodes {
@@ -347,7 +352,7 @@ impl Frame<'_> {
         charges
     }
 
-    /// What links take at their ends, and the caller's tensors.
+    /// Adds the buffers at the ends of links, and the caller's tensors.
     fn charge_edges(&self, memory: &mut MemoryPlan) {
         for link in self.links {
             let staging = link.staging_device(self.devices);
@@ -369,13 +374,13 @@ impl Frame<'_> {
         }
     }
 
-    /// The value as a lifetime of its device's slots.
+    /// Converts an allocation to a lifetime for its device's slots.
     fn lifetime(&self, allocation: &Allocation, sent: &BTreeMap<ValueId, Vec<&Transfer>>) -> Lifetime {
         let (device, value) = (allocation.device, allocation.value);
         let made = match self.program.value(value).origin {
             Origin::Node(node) => self.expected[node.index()],
             Origin::Input => (0.0, 0.0),
-            // Sent just in time.
+            // The constant is sent just in time.
             Origin::Constant(_) => {
                 let starts = self.uses.on(value, device).iter().filter_map(|(_, reader)| reader.node());
                 let first = starts.map(|node| self.expected[node.index()].0).fold(f64::INFINITY, f64::min);
@@ -388,7 +393,7 @@ impl Frame<'_> {
         let leaves = |transfer: &&Transfer| transfer.from == device;
         let sends: Vec<&Transfer> = sent.get(&value).into_iter().flatten().copied().filter(leaves).collect();
         let away = sends.iter().flat_map(|transfer| {
-            // A copy is made when its first reader begins, others read what is here.
+            // A copy is made when its first reader starts; other readers read the value here.
             let copied = transfer.route == Route::Copied;
             read(transfer.to).map(move |(start, end)| if copied { start } else { end })
         });
@@ -406,7 +411,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Moves every value into a slot.
+    /// Assigns every value to a slot.
     fn settle(&self, memory: &mut MemoryPlan, charges: &mut Vec<Charge>, in_time: bool) {
         let end = self.steps.len() as u32;
         let mut sent: BTreeMap<ValueId, Vec<&Transfer>> = BTreeMap::new();
@@ -429,7 +434,7 @@ impl Frame<'_> {
         }
     }
 
-    /// Names the first node with which the device's memory goes over its limit.
+    /// Names the first node with which the device's memory exceeds its limit.
     fn shortage(&self, device: usize, memory: &MemoryPlan, charges: &[Charge]) -> MemoryShortage {
         let used = &memory.devices[device];
         let available = self.devices[device].limit.unwrap_or(u64::MAX);
@@ -453,7 +458,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The node that a place of the total order is for: itself, or the one that a transfer feeds.
+    /// Node that a position of the total order belongs to: itself, or the node that a transfer feeds.
     fn node_at(&self, place: usize, device: DeviceId) -> String {
         let of_transfer = |transfer: TransferId| {
             let value = self.transfers[transfer.index()].value;
@@ -476,7 +481,7 @@ impl MemoryPlan {
         self
     }
 
-    /// Rings that nobody has proven, to test what a run does with them.
+    /// Sets the depth of all rings without a proof, to test their effect on a run.
     pub(super) fn with_ring_depth(mut self, depth: u64) -> Self {
         self.rings.iter_mut().flatten().for_each(|ring| ring.depth = depth);
         self

@@ -1,4 +1,4 @@
-//! What kernels take of a device's memory beside the values that they read and write.
+//! Device memory that kernels need besides the values that they read and write.
 
 use super::{PlanDevice, PlanError};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -7,16 +7,17 @@ use anabranch_kernels::cpu::Layout;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
 
-/// What one node's kernel takes on its device. Bytes.
+/// Memory that one node's kernel needs on its device, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelNeeds {
-    /// Kept between runs for this node alone: tables.
+    /// Memory kept between runs for this node alone: tables.
     pub resident: u64,
-    /// Constants that are kept in layouts of their own. Nodes that want one in the same layout share it.
+    /// Constants that are kept in their own layouts. Nodes that need a constant in the same layout share it.
     pub packed: Vec<PackedConstant>,
-    /// Used while the node runs, and shared by all nodes of the device.
+    /// Memory used while the node runs, and shared by all nodes of the device.
     pub scratch: u64,
-    /// For each input, whether the kernel reads the tensor itself. A constant that it packed it does not need again.
+    /// For each input, whether the kernel reads the tensor itself. A kernel no longer needs a constant that it has
+    /// packed.
     pub reads: Vec<bool>,
 }
 
@@ -30,25 +31,25 @@ impl KernelNeeds {
 /// A constant in the layout of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PackedConstant {
-    /// The constant.
+    /// Value of the constant.
     pub value: ValueId,
-    /// Its layout.
+    /// Layout of the kernel.
     pub layout: Layout,
 }
 
-/// Who knows what kernels need.
+/// Source of the kernels' needs.
 pub trait Needs {
-    /// What the kernel of `node` needs on a device of this kind.
+    /// Returns the needs of the kernel of `node` on a device of this kind.
     ///
     /// # Errors
     /// If there is no such kernel.
     fn needs(&self, node: NodeId, kind: DeviceKind) -> Result<KernelNeeds, KernelError>;
 }
 
-/// What all nodes need where they are.
+/// Returns the needs of all nodes on their devices.
 ///
 /// # Errors
-/// If there is no kernel for a node there.
+/// If there is no kernel for a node on its device.
 pub(super) fn all(
     program: &Program,
     devices: &[PlanDevice],

@@ -1,9 +1,9 @@
-//! The total order over everything that a run does.
+//! The total order over all steps of a run.
 //!
-//! Tasks stand in the order of the simulated schedule. A transfer stands right behind the producer of its value, so that
-//! links start as early as they can; a streamed transfer stands right before its reader, which it feeds. Members of a gang
-//! stand together, and the other transfers of their values behind the last of them. What goes just in time stands before its first
-//! reader, and staged constants where [`staged`](super::staged) wants them.
+//! Tasks stand in the order of the simulated schedule. A transfer stands right behind the producer of its value, so
+//! that links start as early as possible; a streamed transfer stands right before its reader. Members of a gang stand
+//! together, and the other transfers of their values behind the last member. Transfers that go just in time stand
+//! before their first reader. [`staged`](super::staged) decides the positions of staged constants.
 
 use super::arrival::Ahead;
 use super::stream::Gang;
@@ -16,7 +16,7 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What a task id stands for; see [`ProgramTasks`](crate::tasks::ProgramTasks).
+/// Step of a task id; see [`ProgramTasks`](crate::tasks::ProgramTasks).
 fn step_of(program: &Program, task: TaskId) -> Option<Step> {
     let (nodes, inputs) = (program.nodes.len(), program.inputs.len());
     let index = task.index();
@@ -38,7 +38,7 @@ fn name_of(program: &Program, task: TaskId) -> String {
     }
 }
 
-/// The device of each task, if placement and order are such that the program can run.
+/// Returns the device of each task, if the program can run with this placement and order.
 pub(super) fn verified(
     program: &Program,
     devices: &[PlanDevice],
@@ -108,7 +108,7 @@ fn disordered(program: &Program, task: TaskId, problem: &str) -> Result<(), Plan
     unfit(format!("the order is not one in which the program can run: {task} {problem}"))
 }
 
-/// Where each task stands in an order.
+/// Position of each task in an order.
 pub(super) fn places(order: &[TaskId]) -> Vec<usize> {
     let mut places = vec![0; order.len()];
     for (place, task) in order.iter().enumerate() {
@@ -119,10 +119,12 @@ pub(super) fn places(order: &[TaskId]) -> Vec<usize> {
     places
 }
 
-/// A part of an order with each of these groups of nodes, all of them in it, together as it is listed and everything else as near to where it
-/// was as it can be: of what is ready always the first, a group by its first member. `places` says where each task stands, in
-/// the order whose places from `first` on the part holds. `None` if groups wait for each other, or for themselves. O(edges ·
-/// log) of the part's.
+/// Reorders a part of an order so that the nodes of each group, all of them in the part, stand together in their listed
+/// order.
+///
+/// All else stays as near to its position as possible: among ready items the first comes next, a group by its first
+/// member. `places` gives each task's position in the order; the part holds the positions from `first` on. Returns
+/// `None` if groups wait for each other, or for themselves. O(edges · log) of the part's edges.
 pub(super) fn contracted(
     program: &Program,
     part: &[TaskId],
@@ -173,7 +175,7 @@ pub(super) fn contracted(
     (contracted.len() == count).then_some(contracted)
 }
 
-/// The tasks whose values a task reads.
+/// Tasks whose values a task reads.
 fn needs(program: &Program, task: TaskId) -> Vec<TaskId> {
     let makes = |value: &ValueId| match program.value(*value).origin {
         Origin::Constant(_) => None,
@@ -190,16 +192,16 @@ fn needs(program: &Program, task: TaskId) -> Vec<TaskId> {
     }
 }
 
-/// Everything in order.
+/// All steps in order.
 pub(super) struct Total {
     pub(super) steps: Vec<Step>,
-    /// Numbered by their places.
+    /// Transfers, numbered by their positions.
     pub(super) transfers: Vec<Transfer>,
-    /// The places of each gang, and of each stream with its reader outside of them.
+    /// Positions of each gang, and of each stream with its reader outside gangs.
     pub(super) gangs: Vec<Range<usize>>,
 }
 
-/// Puts tasks and transfers into one order, in which the members of each gang stand together already.
+/// Puts tasks and transfers into one order. The members of each gang stand together in `order` already.
 pub(super) fn total(
     program: &Program,
     order: &[TaskId],
@@ -249,7 +251,7 @@ pub(super) fn total(
 }
 
 impl Total {
-    /// Puts these transfers at the end; how many they are.
+    /// Appends these transfers; returns their number.
     fn send(&mut self, transfers: Vec<Transfer>) -> usize {
         let count = transfers.len();
         for transfer in transfers {
@@ -260,11 +262,11 @@ impl Total {
     }
 }
 
-/// Transfers that have no place yet.
+/// Transfers without a position.
 struct Waiting {
-    /// By value: what stands behind the producer.
+    /// Transfers behind the producer, by value.
     behind: Vec<Vec<Transfer>>,
-    /// By node: what stands before the reader.
+    /// Transfers before the reader, by node.
     before: Vec<Vec<Transfer>>,
 }
 
@@ -284,7 +286,7 @@ impl Waiting {
         waiting
     }
 
-    /// The transfers of what a step makes.
+    /// Transfers of a step's outputs.
     fn behind(&mut self, program: &Program, step: Step) -> Vec<Transfer> {
         let made: &[ValueId] = match step {
             Step::Input(index) => &program.inputs[index..=index],

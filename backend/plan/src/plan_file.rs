@@ -1,8 +1,8 @@
-//! The plan as a file that a person reads and edits (in the manner of Sucuri's allocation file).
+//! The plan as a file that people read and edit (in the manner of Sucuri's allocation file).
 //!
-//! What counts in a file that comes back is the device of each node, how many bytes of weights stay on a GPU and, where it still fits, the
-//! order of each device.
-//! Everything else is there to be read, and is made anew: transfers, memory, figures.
+//! A file that is read back decides three things: the device of each node, the bytes of weights that stay on a GPU and,
+//! if it still fits, the order of each device. All else is for information, and is made again: transfers, memory,
+//! figures.
 
 mod tasks;
 
@@ -15,10 +15,10 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The version of the format that this build writes.
+/// Version of the format that this build writes.
 const VERSION: u32 = 1;
 
-/// A plan in words.
+/// A plan as readable data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanFile {
     /// Version of the format.
@@ -26,24 +26,24 @@ pub struct PlanFile {
     /// The strategy that placed the nodes.
     #[serde(default)]
     strategy: String,
-    /// Which device runs which node.
+    /// Nodes with their devices.
     nodes: Vec<NodeEntry>,
-    /// The devices, with the nodes of each in the order in which it runs them.
+    /// Devices, each with its nodes in the order in which they run.
     #[serde(default)]
     devices: Vec<DeviceEntry>,
-    /// The nodes that are computed together, chunk by chunk. Without it, blocks are formed anew.
+    /// Nodes that are computed together, chunk by chunk. Without this field, blocks are formed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blocks: Option<Vec<BlockEntry>>,
-    /// What travels.
+    /// Transfers of the plan.
     #[serde(default)]
     transfers: Vec<TransferEntry>,
-    /// When the simulation sees the last output, in microseconds.
+    /// Time of the last output in the simulation, in microseconds.
     #[serde(default)]
     makespan_us: f64,
     /// Bytes that are copied or streamed.
     #[serde(default)]
     traffic_bytes: u64,
-    /// The plans that this one was chosen from.
+    /// Plans from which this plan was chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     candidates: Vec<CandidatePlan>,
 }
@@ -74,11 +74,11 @@ struct BlockEntry {
 /// A block as a plan file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedBlock {
-    /// What the file calls it.
+    /// Name of the block in the file.
     pub name: String,
-    /// Its nodes, at least one, all on one device.
+    /// Nodes of the block, at least one, all on one device.
     pub members: Vec<NodeId>,
-    /// Rows that go through at a time, if the file says so.
+    /// Rows that go through at a time, if the file has them.
     pub chunk_rows: Option<usize>,
 }
 
@@ -93,7 +93,7 @@ struct DeviceEntry {
     peak_bytes: u64,
     #[serde(default)]
     resident_bytes: u64,
-    /// Weights that stay there between runs; the others are sent in each. Without it, all stay.
+    /// Bytes of weights that stay there between runs; the others are sent in each run. Without this field, all stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     staying_bytes: Option<u64>,
     #[serde(default)]
@@ -113,21 +113,22 @@ struct TransferEntry {
     chunks: Option<usize>,
 }
 
-/// Why a plan file does not fit the program or the machine.
+/// Reason that a plan file does not fit the program or the machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
 pub struct FileError(String);
 
 impl FileError {
-    /// A block of nodes that are none.
+    /// Creates the error of a block whose nodes do not form one.
     pub fn block(block: &str, error: BlockError) -> Self {
         Self(format!("the plan's block {block:?}: {error}"))
     }
 }
 
 impl PlanFile {
-    /// The file of a plan. `blocks` are the streaming blocks of `program`: their nodes are listed one by one, so that a
-    /// block can be changed or left out without touching anything else.
+    /// Returns the file of a plan. `blocks` are the streaming blocks of `program`.
+    ///
+    /// Their nodes are listed one by one, so that a block can be changed or left out without other edits.
     pub fn of(plan: &Plan, program: &Program, blocks: &[BlockSummary]) -> Self {
         Self {
             version: VERSION,
@@ -142,26 +143,26 @@ impl PlanFile {
         }
     }
 
-    /// The same with the plans that it was chosen from.
+    /// Adds the plans from which the plan was chosen (default: none).
     pub fn with_candidates(self, candidates: Vec<CandidatePlan>) -> Self {
         Self { candidates, ..self }
     }
 
-    /// The device of each node of `program`.
+    /// Returns the device of each node of `program`.
     ///
     /// # Errors
-    /// If the file does not name exactly the program's nodes, or names devices that are not there.
+    /// If the file does not name exactly the program's nodes, or names unknown devices.
     pub fn assignment(&self, program: &Program, devices: &[PlanDevice]) -> Result<Vec<DeviceId>, FileError> {
         let nodes: Vec<&str> = program.nodes.iter().map(|node| &*node.name).collect();
         let devices: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
         self.assigned(&nodes, &devices)
     }
 
-    /// The blocks that the file names, if it says anything about blocks. Whether they are blocks is not judged here but that
-    /// their nodes are there, and on their device.
+    /// Returns the blocks that the file names, if it has a list of blocks. Only checks that their nodes exist and are
+    /// on their device.
     ///
     /// # Errors
-    /// If a block names what is not there, or nodes of several devices.
+    /// If a block names unknown nodes, or nodes of several devices.
     pub fn blocks(
         &self,
         program: &Program,
@@ -195,7 +196,7 @@ impl PlanFile {
         blocks.iter().map(listed).collect::<Result<Vec<_>, _>>().map(Some)
     }
 
-    /// Which weights stay on GPUs, if the file says of some that not all do.
+    /// Returns the weights that stay on GPUs, if the file limits them on some GPU.
     pub fn weights(&self, devices: &[PlanDevice]) -> Option<Residency> {
         let device = |name: &str| devices.iter().position(|device| device.name == name).map(|at| DeviceId(at as u32));
         let limit = |entry: &DeviceEntry| device(&entry.device).zip(entry.staying_bytes);
@@ -203,9 +204,11 @@ impl PlanFile {
         (!limits.is_empty()).then_some(Residency::Within(limits))
     }
 
-    /// An order of all tasks (numbered as [`ProgramTasks`](crate::tasks::ProgramTasks) numbers them) that keeps the file's
-    /// order on every device: to be put in the place of the simulated one. `None` if the file's orders do not list each
-    /// device's nodes exactly, as after an edit, or if no run could follow them. O((nodes + edges) · log).
+    /// Returns an order of all tasks, numbered as by [`ProgramTasks`](crate::tasks::ProgramTasks), that keeps the
+    /// file's order on every device and replaces the simulated order.
+    ///
+    /// `None` if the file's orders do not list each device's nodes exactly, as after an edit, or if no run could follow
+    /// them. O((nodes + edges) · log).
     pub fn order(&self, program: &Program, devices: &[PlanDevice], device_of: &[DeviceId]) -> Option<Vec<TaskId>> {
         let ids: BTreeMap<&str, NodeId> = program.node_ids().map(|id| (&*program.node(id).name, id)).collect();
         let mut before: Vec<Option<NodeId>> = vec![None; program.nodes.len()];
@@ -228,8 +231,8 @@ impl PlanFile {
     }
 }
 
-/// A topological order of the nodes in which each comes behind the one that is `before` it on its device, with the inputs in
-/// front and the outputs at the end. `None` if there is a cycle.
+/// Topological order of the nodes in which each comes behind its predecessor `before` it on its device, with the inputs
+/// first and the outputs last. `None` if there is a cycle.
 fn merged(program: &Program, before: &[Option<NodeId>]) -> Option<Vec<TaskId>> {
     let producers = |node: NodeId| {
         program.node(node).inputs.iter().filter_map(|value: &ValueId| match program.value(*value).origin {
@@ -263,7 +266,7 @@ fn merged(program: &Program, before: &[Option<NodeId>]) -> Option<Vec<TaskId>> {
 }
 
 impl NodeEntry {
-    /// The entry of a node; of a block, those of its members, which start and end with it.
+    /// Entry of a node; for a block, those of its members, which start and end with it.
     fn all_of(plan: &Plan, program: &Program, id: NodeId, blocks: &[BlockSummary]) -> Vec<Self> {
         let (start, end) = plan.predicted().nodes[id.index()];
         let entry = |node: &String, reason: &str| Self {

@@ -1,9 +1,9 @@
-//! When nodes are to be expected where members of a gang run at the same time, and what one more gang changes.
+//! Expected times of nodes if members of a gang run at the same time, and the effect of one more gang.
 //!
-//! A gang changes the order only between the places of its first and its last member, so that is all that has to be worked
-//! out anew. What it does to the rest follows from the longest path from each later node to the end, which is found once for
-//! all gangs of a round: a gang gains if the longest path through its part of the order is among the longest there are, and
-//! gets shorter.
+//! A gang changes the order only between the positions of its first and its last member, so that only this part is
+//! computed again. The effect on the rest follows from the longest path from each later node to the end, which is found
+//! once for all gangs of a round. A gang gains if the longest path through its part of the order is among the longest
+//! of all, and becomes shorter.
 
 use super::order;
 use super::stream::Gang;
@@ -16,17 +16,17 @@ use anabranch_placement::schedule::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Places between the first and the last member of a gang that is judged by its gain.
+/// Most positions between the first and the last member of a gang that is judged by its gain.
 const MOST_PLACES: usize = 1 << 11;
 
-/// Paths are equally long if they differ by less than this part of them.
+/// Paths are equally long if they differ by less than this share of their length.
 const EQUAL: f64 = 1e-9;
 
-/// Seconds from a value's making until it is on another device.
+/// Seconds from the end of a value's node until the value is on another device.
 pub(super) struct Lags(BTreeMap<(ValueId, DeviceId), f64>);
 
 impl Lags {
-    /// The lags of these transfers, which the schedule has simulated in the same order.
+    /// Collects the lags of these transfers, which the schedule has simulated in the same order.
     pub(super) fn of(transfers: &[Transfer], schedule: &Schedule) -> Self {
         let known = transfers.iter().zip(&schedule.transfers);
         let known = known.filter(|(transfer, span)| (transfer.from, transfer.to) == (span.from, span.to));
@@ -38,14 +38,14 @@ impl Lags {
     }
 }
 
-/// When each node runs. Seconds.
+/// Times of each node, in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct Prediction {
     pub(super) nodes: Vec<(f64, f64)>,
     pub(super) makespan: f64,
 }
 
-/// What the times of an order follow from: its nodes' and transfers' in the schedule.
+/// Data that determine the times of an order: the times of its nodes and transfers in the schedule.
 pub(super) struct Times<'a> {
     pub(super) program: &'a Program,
     pub(super) device_of: &'a [DeviceId],
@@ -54,42 +54,42 @@ pub(super) struct Times<'a> {
     pub(super) lags: &'a Lags,
 }
 
-/// An order with its gangs, and when everything in it is to be expected.
+/// An order with its gangs, and the expected times of its nodes.
 pub(super) struct Timeline<'a> {
     times: Times<'a>,
-    /// For each value, the nodes that read it.
+    /// Nodes that read each value.
     consumers: Vec<Vec<NodeId>>,
-    /// For each value, the devices on which the caller receives it.
+    /// Devices on which the caller receives each value.
     received: Vec<Vec<DeviceId>>,
     order: Vec<TaskId>,
-    /// Where each task stands in the order.
+    /// Position of each task in the order.
     places: Vec<usize>,
     gangs: Vec<Option<Gang>>,
     gang_of: Vec<Option<usize>>,
     nodes: Vec<Expected>,
-    /// The times of nodes at places before this one are those of the order as it is.
+    /// Times of nodes at positions before this one belong to the present order.
     known: usize,
-    /// When each device is free at that place.
+    /// Time at which each device is free at that position.
     free: Vec<f64>,
-    /// The longest path from the first node to the last, as far as is known.
+    /// Longest path from the first node to the last, as far as it is known.
     longest: f64,
 }
 
-/// What is to be expected of a node. Seconds.
+/// Expected times of a node, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expected {
     start: f64,
     end: f64,
-    /// When its device is free for it.
+    /// Time at which its device is free for it.
     free: f64,
-    /// From when it can start to the end of everything.
+    /// Seconds from its earliest start to the end of the run.
     rest: f64,
-    /// From when its device is free again to the end of everything.
+    /// Seconds from its device's next free time to the end of the run.
     next: f64,
 }
 
 impl<'a> Timeline<'a> {
-    /// The order of the schedule, without gangs.
+    /// Creates the order of the schedule, without gangs.
     pub(super) fn new(times: Times<'a>) -> Self {
         let program = times.program;
         let order = times.schedule.order.clone();
@@ -112,8 +112,10 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Works out all times. From then on a node starts when its device is free and all that it reads is there; a gang when that
-    /// holds for all its members, and from then on a chunk comes as often as the slowest member or link lets it. O(edges).
+    /// Computes all times.
+    ///
+    /// A node starts when its device is free and all its inputs are present. A gang starts when that holds for all its
+    /// members; from then on chunks come at the rate of the slowest member or link. O(edges).
     pub(super) fn predict(&mut self) -> Prediction {
         self.free.fill(0.0);
         self.known = 0;
@@ -127,17 +129,18 @@ impl<'a> Timeline<'a> {
         Prediction { nodes: self.nodes.iter().map(|node| (node.start, node.end)).collect(), makespan: self.longest }
     }
 
-    /// The gangs, and the order in which the members of each stand together.
+    /// Returns the gangs, and the order in which the members of each stand together.
     pub(super) fn gangs(&self) -> (Vec<Gang>, Vec<TaskId>) {
         (self.gangs.iter().flatten().cloned().collect(), self.order.clone())
     }
 
-    /// The gang of a node.
+    /// Returns the gang of a node.
     pub(super) fn gang(&self, node: NodeId) -> Option<&Gang> {
         self.gangs[self.gang_of[node.index()]?].as_ref()
     }
 
-    /// Puts a gang in the place of those whose members it has, if it can stand in the order and (`gaining`) gains by it.
+    /// Replaces the gangs of the new gang's members by it, if it can stand in the order and, with `gaining`, gains
+    /// time.
     pub(super) fn join(&mut self, gang: Gang, gaining: bool) -> bool {
         let places = gang.members.iter().map(|member| self.places[member.index()]);
         let Some((first, last)) = places.clone().min().zip(places.max()) else { return false };
@@ -175,7 +178,7 @@ impl<'a> Timeline<'a> {
         true
     }
 
-    /// The order of a part in which the gang stands together.
+    /// Order of a part in which the gang stands together.
     fn contracted(&self, gang: &Gang, first: usize, part: &[TaskId]) -> Option<Vec<TaskId>> {
         let others: BTreeSet<usize> = self.nodes_of(part).filter_map(|node| self.gang_of[node.index()]).collect();
         let others = others.into_iter().filter_map(|at| self.gangs[at].as_ref());
@@ -184,7 +187,7 @@ impl<'a> Timeline<'a> {
         order::contracted(self.times.program, part, first, &self.places, &groups)
     }
 
-    /// Puts the gang into the part; the gangs that it replaces.
+    /// Puts the gang into the part; returns the gangs that it replaces.
     fn install(&mut self, gang: Gang, part: Range<usize>, order: &[TaskId]) -> Vec<(usize, Gang)> {
         let touched: BTreeSet<usize> = gang.members.iter().filter_map(|node| self.gang_of[node.index()]).collect();
         let replaced = touched.into_iter().filter_map(|at| Some((at, self.gangs[at].take()?))).collect();
@@ -194,7 +197,7 @@ impl<'a> Timeline<'a> {
         replaced
     }
 
-    /// Takes the gang back that was put in last.
+    /// Removes the gang that was inserted last.
     fn restore(&mut self, part: Range<usize>, order: &[TaskId], replaced: Vec<(usize, Gang)>) {
         let last = self.gangs.pop().flatten();
         last.iter().flat_map(|gang| &gang.members).for_each(|node| self.gang_of[node.index()] = None);
@@ -212,7 +215,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// The nodes among tasks.
+    /// Nodes among tasks.
     fn nodes_of<'t>(&self, tasks: &'t [TaskId]) -> impl Iterator<Item = NodeId> + use<'t> {
         let count = self.nodes.len();
         tasks.iter().filter(move |task| task.index() < count).map(|task| NodeId(task.0))
@@ -222,8 +225,8 @@ impl<'a> Timeline<'a> {
         self.times.device_of[node.index()].index()
     }
 
-    /// For each device that runs something in a part of the order: when it is free before that, and how long it takes from
-    /// when it is free after that to the end of everything.
+    /// For each device with a node in a part of the order: the time at which it is free before the part, and the
+    /// seconds from its free time after the part to the end of the run.
     fn edges(&self, part: &[TaskId]) -> (Vec<f64>, Vec<Option<f64>>) {
         let (mut ready, mut next) = (vec![0.0; self.times.devices], vec![None; self.times.devices]);
         for node in self.nodes_of(part) {
@@ -235,7 +238,7 @@ impl<'a> Timeline<'a> {
         (ready, next)
     }
 
-    /// The longest path to the end of everything from what runs in a part of the order that ends before the place `end`.
+    /// Longest path to the end of the run from the nodes in a part of the order that ends before the position `end`.
     fn through(&self, part: &[TaskId], end: usize, next: &[Option<f64>]) -> f64 {
         let after = |node: NodeId| {
             let device = next[self.device(node)].unwrap_or(0.0);
@@ -244,7 +247,7 @@ impl<'a> Timeline<'a> {
         self.nodes_of(part).map(after).fold(0.0, f64::max)
     }
 
-    /// The longest path to the end of everything over the readers of what a node makes, from its end on.
+    /// Longest path to the end of the run over the readers of a node's outputs, from its end on.
     fn beyond(&self, node: NodeId, counts: impl Fn(NodeId) -> bool) -> f64 {
         let mut longest = 0.0f64;
         let device = self.times.device_of[node.index()];
@@ -261,7 +264,7 @@ impl<'a> Timeline<'a> {
         longest
     }
 
-    /// From then on times are known up to the place `end` only, where devices of the part before are free as `free` says.
+    /// Marks times as known only up to the position `end`, at which devices of the part are free as in `free`.
     fn forget(&mut self, end: usize, free: &[f64], part: &[TaskId]) {
         let mut at_end: Vec<Option<f64>> = vec![None; free.len()];
         self.nodes_of(part).for_each(|node| at_end[self.device(node)] = Some(free[self.device(node)]));
@@ -272,7 +275,7 @@ impl<'a> Timeline<'a> {
         self.known = end;
     }
 
-    /// Works out the times up to the place `end`.
+    /// Computes the times up to the position `end`.
     fn advance(&mut self, end: usize) {
         if self.known < end {
             let mut free = std::mem::take(&mut self.free);
@@ -281,7 +284,7 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// Runs what stands at these places, on devices that are `free` before and then after it.
+    /// Runs the nodes at these positions, and updates the times `free` at which devices are free.
     fn run(&mut self, places: Range<usize>, free: &mut [f64]) {
         for place in places {
             let node = NodeId(self.order[place].0);
@@ -317,14 +320,14 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// When the device of a node is free and those of its values are there that `counts` names.
+    /// Time at which the device of a node is free and those of its values that `counts` selects are present.
     fn ready(&self, node: NodeId, free: &[f64], counts: impl Fn(&ValueId) -> bool) -> f64 {
         let device = self.times.device_of[node.index()];
         let values = self.times.program.node(node).inputs.iter().filter(|value| counts(value));
         values.map(|value| self.arrival(*value, device)).fold(free[device.index()], f64::max)
     }
 
-    /// When a value is on a device.
+    /// Time at which a value is on a device.
     fn arrival(&self, value: ValueId, device: DeviceId) -> f64 {
         let Times { program, device_of, .. } = self.times;
         let Some(from) = origin(program, device_of, value) else { return 0.0 };
@@ -335,7 +338,7 @@ impl<'a> Timeline<'a> {
         made + if from == device { 0.0 } else { self.times.lags.get(value, device) }
     }
 
-    /// Finds, from the last node to the first, how long it takes from each to the end of everything.
+    /// Computes, from the last node to the first, the seconds from each to the end of the run.
     fn find_rests(&mut self) {
         let mut next = vec![0.0; self.times.devices];
         self.nodes.iter_mut().for_each(|node| node.rest = 0.0);
@@ -345,7 +348,7 @@ impl<'a> Timeline<'a> {
                 continue;
             }
             let together = match self.gang(node) {
-                // All of a gang is seen with its first member.
+                // A gang is handled with its first member.
                 Some(gang) if gang.members[0] != node => continue,
                 Some(gang) => self.times.spans(gang),
                 None => vec![(node, (0.0, self.times.time(node)))],
@@ -366,12 +369,12 @@ impl<'a> Timeline<'a> {
 }
 
 impl Times<'_> {
-    /// How long a node takes alone.
+    /// Seconds of a node alone.
     fn time(&self, node: NodeId) -> f64 {
         self.schedule.tasks.get(node.index()).map_or(0.0, |span| span.end - span.start)
     }
 
-    /// When the members of a gang start and end after it has begun.
+    /// Start and end of the members of a gang, relative to the gang's start.
     fn spans(&self, gang: &Gang) -> Vec<(NodeId, (f64, f64))> {
         let chunks = gang.chunks() as f64;
         let chunk = |node: NodeId| self.time(node) / chunks + gang.hop;

@@ -1,4 +1,4 @@
-//! The rings of buffers through which CPU devices pass on what they compute chunk by chunk.
+//! Rings of buffers through which CPU devices pass on results chunk by chunk.
 
 use super::PlanDevice;
 use super::stream::Stream;
@@ -6,36 +6,37 @@ use super::transfer::Transfer;
 use anabranch_ir::program::Program;
 use anabranch_placement::platform::DeviceKind;
 
-/// Buffers that go round between a producer and its readers.
+/// Buffers that circulate between a producer and its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ring {
-    /// Bytes of a buffer.
+    /// Bytes of one buffer.
     pub bytes: u64,
-    /// Buffers.
+    /// Number of buffers.
     pub depth: u64,
 }
 
 impl Ring {
-    /// Bytes of all buffers.
+    /// Returns the bytes of all buffers.
     pub fn total(&self) -> u64 {
         self.bytes * self.depth
     }
 
-    /// Makes it as large and as deep as a stream needs.
+    /// Enlarges the ring to the size and depth that a stream needs.
     pub(super) fn hold(&mut self, stream: &Stream) {
         self.bytes = self.bytes.max(stream.chunk_bytes().next_multiple_of(4));
         self.depth = self.depth.max(u64::from(stream.capacity));
     }
 }
 
-/// The rings of each device, by the number of the output: each as large and as deep as any of its streams needs.
+/// Returns the rings of each device, by the number of the output: each as large and as deep as any of its streams
+/// needs.
 pub(super) fn all(program: &Program, devices: &[PlanDevice], transfers: &[Transfer]) -> Vec<Vec<Ring>> {
     let mut rings = vec![Vec::new(); devices.len()];
     for transfer in transfers.iter().filter(|transfer| devices[transfer.from.index()].kind == DeviceKind::Cpu) {
         let Some((stream, producer)) = transfer.stream().and_then(|stream| Some((stream, stream.producer?))) else {
             continue;
         };
-        // A value that its node does not make has no ring, which the script finds out.
+        // A value that its node does not make has no ring; the executor's script reports that error.
         let outputs = &program.node(producer).outputs;
         let Some(number) = outputs.iter().position(|value| *value == transfer.value) else { continue };
         let rings: &mut Vec<Ring> = &mut rings[transfer.from.index()];

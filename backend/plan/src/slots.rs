@@ -1,42 +1,41 @@
-//! Sharing of buffers between values that are never alive at the same time.
+//! Shares buffers between values that are never alive at the same time.
 //!
-//! Greedy by size (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference", shared objects):
-//! values are taken from the largest to the smallest, and each moves into the smallest slot whose lifetimes are all gone
-//! before it comes or come after it has gone. No slot then ever grows. Lifetimes are closed intervals of places in the total
-//! order; a other that ends at a place and one that begins at the same place are alive together, for a node must not write
-//! what it reads.
+//! Greedy by size (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference", shared
+//! objects): values are taken from the largest to the smallest. Each goes to the smallest slot whose lifetimes do not
+//! overlap its own, so that no slot ever grows. Lifetimes are closed intervals of positions in the total order. A
+//! lifetime that ends at a position overlaps one that begins there, because a node must not overwrite its input.
 //!
-//! Where one worker empties a slot and another fills it, the second would wait for the first, which is late if it works on
-//! something long. So a slot is given on between workers only if it is expected to be empty in time, as long as there is
-//! memory for more slots.
+//! If one worker empties a slot and another fills it, the second would wait for the first, possibly for long. A slot is
+//! therefore passed between workers only if it is expected to be empty in time, as long as there is memory for more
+//! slots.
 
-/// A value that wants a slot.
+/// A value that needs a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Lifetime {
-    /// Bytes.
+    /// Size in bytes.
     pub(super) bytes: u64,
-    /// The place at which it comes to be.
+    /// Position at which the value is made.
     pub(super) from: u32,
-    /// The place of its last use.
+    /// Position of its last use.
     pub(super) until: u32,
-    /// Never shares its slot.
+    /// Whether the value never shares its slot.
     pub(super) alone: bool,
-    /// Another worker says when it is no longer needed.
+    /// Whether another worker has the last use.
     pub(super) lent: bool,
-    /// Another worker brings it.
+    /// Whether another worker delivers the value.
     pub(super) lands: bool,
-    /// From when until when it is expected to be there. Seconds.
+    /// Expected first and last time in memory, in seconds.
     pub(super) expected: (f64, f64),
 }
 
 impl Lifetime {
-    /// Whether `next` may follow without a wait of one worker for another.
+    /// Whether `next` may follow without one worker waiting for another.
     fn leaves_in_time(&self, next: &Self) -> bool {
         !(self.lent || next.lands) || self.expected.1 <= next.expected.0
     }
 }
 
-/// A slot and its lifetimes, by their places.
+/// A slot and its lifetimes, by their positions.
 struct Slot {
     bytes: u64,
     lifetimes: Vec<Lifetime>,
@@ -44,7 +43,7 @@ struct Slot {
 }
 
 impl Slot {
-    /// Where among the lifetimes `lifetime` would fit.
+    /// Position among the slot's lifetimes at which `lifetime` fits.
     fn gap(&self, lifetime: &Lifetime, in_time: bool) -> Option<usize> {
         let at = self.lifetimes.partition_point(|other| other.until < lifetime.from);
         let (before, after) = self.lifetimes.split_at(at);
@@ -55,8 +54,8 @@ impl Slot {
     }
 }
 
-/// The slot of each lifetime, and the bytes of each slot. With `in_time` no worker is expected to wait for another for a slot.
-/// O(lifetimes × slots).
+/// Returns the slot of each lifetime, and the bytes of each slot. With `in_time`, no worker is expected to wait for
+/// another's slot. O(lifetimes × slots).
 pub(super) fn assign(lifetimes: &[Lifetime], in_time: bool) -> (Vec<usize>, Vec<u64>) {
     let mut by_size: Vec<usize> = (0..lifetimes.len()).collect();
     by_size.sort_by_key(|at| (std::cmp::Reverse(lifetimes[*at].bytes), lifetimes[*at].from, *at));
@@ -64,7 +63,7 @@ pub(super) fn assign(lifetimes: &[Lifetime], in_time: bool) -> (Vec<usize>, Vec<
     let mut slot_of = vec![0; lifetimes.len()];
     for at in by_size {
         let lifetime = &lifetimes[at];
-        // Slots were opened from large to small, so the last that fits is the tightest.
+        // Slots were opened from large to small, so that the last one that fits is the tightest.
         let fit = slots.iter().enumerate().rev().find_map(|(slot, s)| s.gap(lifetime, in_time).map(|gap| (slot, gap)));
         let (slot, gap) = fit.unwrap_or_else(|| {
             slots.push(Slot { bytes: lifetime.bytes, lifetimes: Vec::new(), alone: lifetime.alone });

@@ -1,8 +1,9 @@
-//! Staged constants: weights that a GPU is sent in each run shortly before they are read, and that give way after their last use, so that
-//! a model larger than the GPU's memory can run there.
+//! Staged constants: weights that a GPU is sent in each run shortly before their first use, and that are freed after
+//! their last use. A model larger than the GPU's memory can thus run there.
 //!
-//! A constant is sent while the nodes compute that read the one staged before it, so that what two neighbouring readers read wants memory at a
-//! time; where there is no room for that, it is sent when its reader's turn comes. One that several nodes read is there from the first to the last.
+//! A constant is sent while the GPU computes the readers of the constant staged before it. Memory is then needed for
+//! the weights of two successive readers. If that does not fit, a constant is sent when its reader's turn comes. A
+//! constant with several readers stays from the first to the last.
 
 use super::arrival::{Ahead, Arrivals};
 use super::transfer::{Route, Transfer};
@@ -13,27 +14,28 @@ use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which constants stay in a GPU's memory between runs; the others are staged.
+/// Constants that stay in a GPU's memory between runs; the others are staged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residency {
-    /// All, where they fit. Where they do not, planning compares plans in which some are staged with
-    /// those in which nodes leave the GPU. A plan alone keeps all.
+    /// All, if they fit. Otherwise planning compares plans with staged constants to plans in which nodes leave the GPU.
+    /// A single plan keeps all.
     #[default]
     Auto,
-    /// All.
+    /// All constants.
     Resident,
-    /// Only those of less than [`Residency::LARGE`] bytes.
+    /// Only constants of less than [`Residency::LARGE`] bytes.
     Staged,
-    /// On each GPU that is named so many bytes of them: of the large ones, those go first that one node reads, the largest before. Elsewhere all.
+    /// On each listed GPU, this many bytes; on other GPUs, all. Among the large constants, those with a single reader
+    /// are staged first, the largest before the others.
     Within(BTreeMap<DeviceId, u64>),
 }
 
 impl Residency {
-    /// What is smaller than this always stays: a transfer of its own takes longer than its memory is worth. Bytes.
+    /// Constants smaller than this many bytes always stay: their transfer would take longer than their memory is worth.
     pub const LARGE: u64 = 256 << 10;
 
-    /// How many bytes of constants stay on a GPU, if that is stated.
+    /// Returns the bytes of constants that stay on a GPU, if they are limited.
     pub(crate) fn limit(&self, device: DeviceId) -> Option<u64> {
         match self {
             Self::Within(bytes) => bytes.get(&device).copied(),
@@ -41,7 +43,7 @@ impl Residency {
         }
     }
 
-    /// How many bytes of constants stay on a GPU at most, and the size from which on one may be staged.
+    /// Returns the most bytes of constants that stay on a GPU, and the least size of a constant that may be staged.
     fn limits(&self, device: DeviceId) -> (u64, u64) {
         match self {
             Self::Auto | Self::Resident => (u64::MAX, 0),
@@ -51,12 +53,12 @@ impl Residency {
     }
 }
 
-/// The constants that are staged.
+/// Constants that are staged.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
-    /// Where, and which.
+    /// Devices and values of the staged constants.
     of: BTreeSet<(DeviceId, ValueId)>,
-    /// Bytes of those that stay, on each GPU where others do not.
+    /// Bytes of the constants that stay, on each GPU with staged constants.
     stay: BTreeMap<DeviceId, u64>,
 }
 
@@ -64,13 +66,15 @@ pub(super) struct Staged {
 #[derive(Default)]
 struct Read {
     nodes: usize,
-    /// Whether some kernel looks at it while it is compiled, so that it must be there before the run.
+    /// Whether some kernel reads it during compilation, so that it must be there before the run.
     early: bool,
 }
 
 impl Staged {
-    /// Stages the largest constants of each GPU until what stays is within its limit. Of those that are large, the ones that one node reads go
-    /// first: others are there from their first reader to their last. O(edges · log).
+    /// Stages the largest constants of each GPU until the rest is within its limit.
+    ///
+    /// Among the large constants, those with a single reader are staged first: the others are there from their first
+    /// reader to their last. O(edges · log).
     pub(super) fn of(
         program: &Program,
         devices: &[PlanDevice],
@@ -121,18 +125,20 @@ impl Staged {
         self.of.contains(&(device, value))
     }
 
-    /// The constants, each once however many GPUs it is sent to.
+    /// Returns the staged constants, each once, regardless of the number of its GPUs.
     pub(super) fn values(&self) -> BTreeSet<ValueId> {
         self.of.iter().map(|(_, value)| *value).collect()
     }
 
-    /// What makes the same constants staged.
+    /// Returns the residency that stages the same constants.
     pub(super) fn residency(&self) -> Residency {
         if self.of.is_empty() { Residency::Resident } else { Residency::Within(self.stay.clone()) }
     }
 
-    /// The transfers from the host: if they are to be `early`, each goes before the first reader of the constant that the same GPU is sent
-    /// before; else, and the first in any case, before its own.
+    /// Returns the transfers from the host.
+    ///
+    /// If `early`, each stands before the first reader of the constant that the same GPU is sent before it. Otherwise,
+    /// and for the first constant, it stands before its own reader.
     pub(super) fn transfers(&self, program: &Program, arrivals: &Arrivals<'_>, early: bool) -> Ahead {
         let mut by_reader: BTreeMap<(DeviceId, usize), (NodeId, Vec<ValueId>)> = BTreeMap::new();
         for (device, value) in &self.of {

@@ -1,13 +1,14 @@
-//! Which transfers are streamed, and in chunks of which size.
+//! Selects the transfers that are streamed, and the size of their chunks.
 //!
-//! A value that only one node of the target reads, and that node row by row, need not be there whole before the node
-//! starts: chunks of rows arrive through a bounded ring and are computed one by one. Either the value's producer makes the
-//! chunks at the same time, as a member of the reader's gang (`gang.rs`), or the value is whole before, and it is its way
-//! over a link that is cut into chunks. Of the second kind a node has one at most, and all else that it reads is there before
-//! the first chunk: two chunks under way suffice.
+//! A value with a single reader on the target, which reads it row by row, need not be whole before the reader starts.
+//! Chunks of rows arrive through a bounded ring and are computed one by one. There are two kinds of streams. In the
+//! first, the value's producer makes the chunks at the same time, as a member of the reader's gang (`gang.rs`). In the
+//! second, the value is whole before, and only its transfer over a link is cut into chunks. A node has at most one
+//! stream of the second kind, and all its other inputs are present before the first chunk: two chunks in flight
+//! suffice.
 //!
-//! On a CPU the chunks pass through a ring of buffers, and the whole value never exists there. On a GPU they land where they
-//! belong in the whole value, because kernels for rows read them there.
+//! On a CPU the chunks pass through a ring of buffers, and the whole value never exists there. On a GPU they arrive at
+//! their places in the whole value, because kernels for rows read them there.
 
 use super::PlanOptions;
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -18,34 +19,34 @@ use anabranch_placement::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Bytes of a chunk unless told otherwise: large enough that a hop of some microseconds does not count, small enough that
-/// the chunks under way stay in cache.
+/// Default bytes of a chunk: large enough that a delay of some microseconds does not matter, small enough that the
+/// chunks in flight stay in cache.
 const AUTO_BYTES: usize = 1 << 20;
 
 /// Bytes to which copies between host and GPU are aligned.
 const COPY_ALIGNMENT: usize = 4;
 
-/// What is streamed.
+/// Mode of streaming.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamMode {
-    /// Nothing: every tensor is whole before it is read.
+    /// Streams nothing: every tensor is whole before it is read.
     Off,
-    /// What is predicted to gain time.
+    /// Streams values with a predicted gain.
     #[default]
     Auto,
-    /// Whatever can be.
+    /// Streams all values that can be streamed.
     Always,
 }
 
-/// How large the chunks of a stream are.
+/// Rule for the size of a stream's chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChunkRule {
-    /// About a mebibyte.
+    /// About 1 MiB.
     #[default]
     Auto,
-    /// As many rows as fit these bytes, at least one.
+    /// As many rows as fit into these bytes, at least one.
     Bytes(usize),
     /// This many rows.
     Rows(usize),
@@ -54,35 +55,35 @@ pub enum ChunkRule {
 /// A streamed transfer. Chunk `i` holds the rows from `i × chunk_rows` on; the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// The node that reads it.
+    /// Node that reads the stream.
     pub node: NodeId,
-    /// Which of the node's inputs it is.
+    /// Index of the node's input.
     pub input: usize,
-    /// The node that makes the chunks at the same time; none if the value is whole before it travels.
+    /// Node that makes the chunks at the same time; `None` if the value is whole before its transfer.
     pub producer: Option<NodeId>,
-    /// Rows in all: a divisor of the rows into which the nodes at both ends divide.
+    /// Total number of rows: a divisor of the rows into which the nodes at both ends divide.
     pub rows: usize,
     /// Bytes of a row.
     pub row_bytes: usize,
     /// Rows of a chunk.
     pub chunk_rows: usize,
-    /// Chunks under way at most, where they pass through a ring: in the memory of a CPU.
+    /// Most chunks in flight, if they pass through a ring, in the memory of a CPU.
     pub capacity: u32,
 }
 
 impl Stream {
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub fn chunks(&self) -> usize {
         self.rows.div_ceil(self.chunk_rows)
     }
 
-    /// The rows of a chunk.
+    /// Returns the rows of a chunk.
     pub fn rows_of(&self, chunk: usize) -> std::ops::Range<usize> {
         let start = chunk * self.chunk_rows;
         start..(start + self.chunk_rows).min(self.rows)
     }
 
-    /// Bytes of the largest chunk.
+    /// Returns the bytes of the largest chunk.
     pub fn chunk_bytes(&self) -> u64 {
         (self.chunk_rows.min(self.rows) * self.row_bytes) as u64
     }
@@ -91,23 +92,25 @@ impl Stream {
 /// Nodes that run at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Gang {
-    /// On pairwise different devices, each behind those that it reads from.
+    /// Nodes on pairwise different devices, each behind the nodes from which it reads.
     pub(super) members: Vec<NodeId>,
-    /// What passes between them.
+    /// Values that pass between the members, with their streams.
     pub(super) streams: Vec<(ValueId, Stream)>,
-    /// Seconds by which a chunk is late at the next member.
+    /// Seconds of delay of a chunk at the next member.
     pub(super) hop: f64,
 }
 
 impl Gang {
-    /// Chunks of each stream.
+    /// Returns the number of chunks of each stream.
     pub(super) fn chunks(&self) -> usize {
         self.streams.first().map_or(1, |(_, stream)| stream.chunks())
     }
 }
 
-/// For each node, whether streaming into it is worthwhile: whether its device is idle when it starts, by the schedule.
-/// Elsewhere the whole value had better travel while the device is busy.
+/// For each node, whether its device is idle when the node starts, by the schedule, so that streaming into it gains
+/// time.
+///
+/// Otherwise the whole value should be transferred while the device is busy.
 pub(super) fn worthwhile(program: &Program, schedule: &Schedule, options: &PlanOptions) -> Vec<bool> {
     let mut waits = vec![true; program.nodes.len()];
     if options.streaming == StreamMode::Always {
@@ -125,8 +128,7 @@ pub(super) fn worthwhile(program: &Program, schedule: &Schedule, options: &PlanO
     waits
 }
 
-/// The stream of `value` into `node` on a device of this kind, if the node reads it once and row by row, and there is more
-/// than one chunk.
+/// Stream of `value` into `node`, if the node reads it once and row by row, and there is more than one chunk.
 pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options: &PlanOptions) -> Option<Stream> {
     let reader = program.node(node);
     let mut places = (0..reader.inputs.len()).filter(|at| reader.inputs[*at] == value);
@@ -152,14 +154,14 @@ pub(super) fn into_node(program: &Program, node: NodeId, value: ValueId, options
     (stream.chunk_rows < stream.rows).then_some(stream)
 }
 
-/// How a node divides into parts that can be computed one by one. A block that ends in a reduction over everything does not:
-/// its output is that of the rows that it is called with.
+/// Row plan of a node whose parts can be computed one by one. `None` for a block that ends in a reduction over
+/// everything, because its output depends on all rows of the call.
 pub(super) fn parts(spec: &NodeSpec) -> Option<RowPlan> {
     let reduces = matches!(&spec.op, Op::Block(block) if block.ends_in_reduction());
     spec.row_plan().filter(|_| !reduces)
 }
 
-/// The least number of rows of `bytes` bytes whose multiples all start at a place where copies may.
+/// Least number of rows of `bytes` bytes whose multiples all start where copies may start.
 pub(super) fn granule(bytes: usize) -> usize {
     COPY_ALIGNMENT >> bytes.trailing_zeros().min(COPY_ALIGNMENT.trailing_zeros())
 }
@@ -196,7 +198,7 @@ mod tests {
             let options = PlanOptions { streaming, ..PlanOptions::default() };
             super::worthwhile(&placed.program, &placed.schedule, &options)
         };
-        // The first to run on the GPU waits for `x`, the other has it by then; the host waits for both.
+        // The first node on the GPU waits for `x`, which the second then has; the host waits for both.
         let auto = worthwhile(StreamMode::Auto);
         assert!(auto[0] != auto[1] && auto[2], "{auto:?}");
         assert_eq!(worthwhile(StreamMode::Always), [true; 3]);
@@ -212,7 +214,7 @@ mod tests {
         let program = maker.finish(&[single, twice, broadcast]);
         let options = PlanOptions { chunk: ChunkRule::Rows(7), ..PlanOptions::default() };
         let stream = |node: u32, value| into_node(&program, NodeId(node), value, &options);
-        // Element by element: 6400 rows of 4 bytes.
+        // The node works element by element: 6400 rows of 4 bytes.
         assert_eq!(stream(0, x).map(|s| (s.rows, s.chunk_rows)), Some((6400, 7)));
         assert_eq!(stream(1, x), None);
         assert_eq!(stream(2, x).map(|s| (s.rows, s.row_bytes)), Some((64, 400)));

@@ -1,54 +1,54 @@
-//! The task graph of a program: what placement decides over.
+//! The task graph of a program, on which placement decides.
 //!
-//! Task `i` is the program's node `i`. After the nodes comes one task for each input of the program and one for each
-//! output: they take no time, and are pinned to the device where the caller's tensor is ([`Residence`]): the host, unless
-//! the caller keeps it on a GPU. A datum is a value that some node makes or the caller gives; constants are no data, each
-//! device has its own.
+//! Task `i` is the program's node `i`. After the nodes comes one task for each input and each output of the program.
+//! These tasks take no time, and are pinned to the device of the caller's tensor ([`Residence`]): the host, unless the
+//! caller keeps it on a GPU. A datum is a value that a node makes or the caller gives. Constants are not data, because
+//! each device has its own copy.
 
 use crate::HOST;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement::graph::{DatumId, GraphBuilder, GraphError, Task, TaskGraph, TaskId};
 use anabranch_placement::platform::{DeviceId, DeviceKind, DeviceKinds};
 
-/// What a task of a program's graph stands for.
+/// Meaning of a task of a program's graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A node.
     Node(NodeId),
-    /// The caller hands over the program's input of this index.
+    /// The caller gives the program's input of this index.
     Input(usize),
     /// The caller receives the program's output of this index.
     Output(usize),
 }
 
-/// What restricts one node.
+/// Limits of the placement of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeLimits {
-    /// Kinds of devices that have a kernel for it.
+    /// Kinds of devices that have a kernel for the node.
     pub allowed: DeviceKinds,
-    /// The device that the user wants it on.
+    /// Device to which the user pins the node.
     pub pinned: Option<DeviceId>,
     /// Bytes that stay on its device between runs: constants and packed weights.
     pub resident: u64,
 }
 
-/// On which device the caller's tensors are: the host, or a GPU where they stay from run to run.
+/// Devices of the caller's tensors: the host, or a GPU on which they stay from run to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residence {
-    /// By input.
+    /// Device of each input.
     pub inputs: Vec<DeviceId>,
-    /// By output.
+    /// Device of each output.
     pub outputs: Vec<DeviceId>,
 }
 
 impl Residence {
-    /// All on the host.
+    /// Returns the residence with all tensors on the host.
     pub fn host(program: &Program) -> Self {
         Self { inputs: vec![HOST; program.inputs.len()], outputs: vec![HOST; program.outputs.len()] }
     }
 }
 
-/// A program's task graph, and which task and datum stands for what.
+/// A program's task graph, and the meanings of its tasks and data.
 #[derive(Clone, Debug)]
 pub struct ProgramTasks {
     graph: TaskGraph,
@@ -59,8 +59,8 @@ pub struct ProgramTasks {
 }
 
 impl ProgramTasks {
-    /// Builds the graph. `limits` has one entry a node; `colocated` are pairs of nodes that must share a device. O(nodes
-    /// + edges).
+    /// Builds the graph. `limits` has one entry per node; `colocated` are pairs of nodes that must share a device.
+    /// O(nodes + edges).
     ///
     /// # Errors
     /// If colocated nodes contradict each other.
@@ -127,12 +127,12 @@ impl ProgramTasks {
         }
     }
 
-    /// The graph.
+    /// Returns the graph.
     pub fn graph(&self) -> &TaskGraph {
         &self.graph
     }
 
-    /// What a task stands for.
+    /// Returns the meaning of a task.
     pub fn role(&self, task: TaskId) -> Role {
         match task.index() {
             node if node < self.nodes => Role::Node(NodeId(task.0)),
@@ -141,23 +141,23 @@ impl ProgramTasks {
         }
     }
 
-    /// The task of a node.
+    /// Returns the task of a node.
     pub fn task(&self, node: NodeId) -> TaskId {
         TaskId(node.0)
     }
 
-    /// The datum of a value; constants have none.
+    /// Returns the datum of a value; `None` for constants.
     pub fn datum(&self, value: ValueId) -> Option<DatumId> {
         self.data[value.index()]
     }
 
-    /// The value of a datum.
+    /// Returns the value of a datum.
     pub fn value(&self, datum: DatumId) -> ValueId {
         self.values[datum.index()]
     }
 }
 
-/// The task of a tensor that the caller has on a device; on a GPU it takes memory as long as the model is there.
+/// Task of a tensor that the caller has on a device; on a GPU it takes memory as long as the model is loaded.
 fn callers(name: String, device: DeviceId, bytes: usize) -> Task {
     let task = Task::new(name).with_pin(device);
     match device {
@@ -173,7 +173,7 @@ mod tests {
     use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
     use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
-    /// `y = relu(x)`, and a constant that is an output as it is.
+    /// `y = relu(x)`, and a constant that is an output.
     fn program() -> Program {
         let spec = TensorSpec::new(DType::F32, Shape::new(vec![4]).expect("small"));
         let op = Op::Map(Map { domain: Domain::F32, expression: Expression::unary(Unary::Relu) });

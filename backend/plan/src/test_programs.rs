@@ -31,13 +31,13 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Node `n` on device `device_of[n]`, inputs and outputs on the host; devices by kind.
+    /// Places node `n` on device `device_of[n]`, inputs and outputs on the host; `kinds` lists the devices.
     pub fn new(program: Program, kinds: &[&str], device_of: &[u32]) -> Self {
         let residence = Residence::host(&program);
         Self::with_residence(program, kinds, device_of, &residence)
     }
 
-    /// The same with inputs and outputs where they are wanted.
+    /// Places nodes as [`Self::new`] does, with inputs and outputs on the devices of `residence`.
     pub fn with_residence(program: Program, kinds: &[&str], device_of: &[u32], residence: &Residence) -> Self {
         let kind = |kind: &&str| if *kind == "cpu" { DeviceKind::Cpu } else { DeviceKind::Gpu };
         let name = |at: usize| format!("{}{at}", kinds[at]);
@@ -62,27 +62,27 @@ impl Placed {
         Self { program, devices, placement, schedule }
     }
 
-    /// Nodes one after the other on these devices.
+    /// A chain of nodes on these devices.
     pub fn chain(kinds: &[&str], device_of: &[u32], dims: &[usize]) -> Self {
         Self::new(chain(device_of.len(), dims), kinds, device_of)
     }
 
-    /// The plan, with sizes that follow from the nodes' numbers.
+    /// Returns the plan, with sizes derived from the nodes' numbers.
     pub fn plan(&self, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
         self.plan_with(&Sample(&self.program), options)
     }
 
-    /// The plan with these needs of kernels.
+    /// Returns the plan with these needs of kernels.
     pub fn plan_with(&self, needs: &dyn Needs, options: &PlanOptions) -> std::result::Result<Plan, PlanError> {
         Plan::build(&self.program, &self.devices, &self.placement, &self.schedule, Vec::new(), needs, options)
     }
 
-    /// The same nodes on CPU devices only.
+    /// Moves all nodes to CPU devices.
     pub fn all_on_cpus(&self) -> Self {
         self.moved(|placed, at| placed.placement.device_of[at].0, &["cpu", "cpu", "cpu"])
     }
 
-    /// The same, but what is no map leaves the GPUs for the host.
+    /// Moves all nodes except maps from the GPUs to the host.
     pub fn maps_on_gpus(&self) -> Self {
         let device = |placed: &Self, at: usize| match &placed.program.nodes[at].spec.op {
             Op::Map(_) => placed.placement.device_of[at].0,
@@ -92,7 +92,7 @@ impl Placed {
         self.moved(device, &self.kinds())
     }
 
-    /// The kinds of its devices, as they are named to [`Self::new`].
+    /// Kinds of its devices, as for [`Self::new`].
     pub fn kinds(&self) -> Vec<&'static str> {
         self.devices.iter().map(|device| if device.kind == DeviceKind::Cpu { "cpu" } else { "gpu" }).collect()
     }
@@ -106,7 +106,7 @@ impl Placed {
         Self::with_residence(self.program.clone(), kinds, &device_of, &residence)
     }
 
-    /// The same with limits.
+    /// Sets the memory limits of the devices.
     pub fn limited(&self, limit: impl Fn(usize) -> u64) -> Self {
         let limited = |(at, device): (usize, &PlanDevice)| PlanDevice { limit: Some(limit(at)), ..device.clone() };
         Self {
@@ -118,14 +118,14 @@ impl Placed {
     }
 }
 
-/// The nodes of each gang of more than one.
+/// Nodes of each gang with more than one member.
 pub fn gangs(plan: &Plan) -> Vec<Vec<NodeId>> {
     let nodes = |gang: &Range<usize>| plan.steps()[gang.clone()].iter().filter_map(|step| step.node()).collect();
     let nodes = plan.gangs().iter().map(nodes);
     nodes.filter(|nodes: &Vec<NodeId>| nodes.len() > 1).collect()
 }
 
-/// Made-up needs, different from node to node.
+/// Artificial needs that differ from node to node.
 struct Sample<'a>(&'a Program);
 
 impl Needs for Sample<'_> {
@@ -136,8 +136,8 @@ impl Needs for Sample<'_> {
     }
 }
 
-/// A random program of maps, row reductions and matrix products of one height, on `kinds` random devices of which the first
-/// is a CPU.
+/// A random program of maps, row reductions and matrix products of one height, on random devices of which the first is
+/// a CPU.
 pub fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<Placed> {
     let rows = u.int_in_range(1..=24)?;
     let mut maker = Maker::new();
@@ -189,7 +189,7 @@ pub fn random_program(u: &mut Unstructured<'_>, devices: usize) -> Result<Placed
     Ok(Placed::with_residence(program, &kinds, &device_of, &Residence { inputs, outputs }))
 }
 
-/// Any residency: of some bytes on each GPU, down to none.
+/// A random residency: some bytes on each GPU, possibly none.
 pub fn random_residency(u: &mut Unstructured<'_>, placed: &Placed) -> Result<Residency> {
     let devices = (0..placed.devices.len() as u32).map(DeviceId);
     let within = devices.map(|device| Ok((device, u.int_in_range(0..=3u64)? * 60))).collect::<Result<_>>()?;

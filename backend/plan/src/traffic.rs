@@ -1,4 +1,4 @@
-//! What passes between devices, by how it does: what is read in place is not traffic of a link.
+//! Traffic between devices, by route. Values that are read in place are not traffic of a link.
 
 use super::transfer::{Route, Transfer};
 use serde::{Deserialize, Serialize};
@@ -7,13 +7,13 @@ use std::iter::Sum;
 /// Some transfers and the bytes of their values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// How many.
+    /// Number of transfers.
     pub transfers: usize,
-    /// Their bytes.
+    /// Sum of their bytes.
     pub bytes: u64,
 }
 
-/// The transfers of a plan, or those that took place in a run of it.
+/// Transfers of a plan, or those that took place in a run of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Values that one CPU device reads in the memory of another ([`Route::Shared`]): nothing moves.
@@ -39,13 +39,13 @@ impl Sum for Traffic {
 }
 
 impl Traffic {
-    /// What is copied or streamed.
+    /// Returns the copied and streamed transfers together.
     pub fn moved(&self) -> Moved {
         let (copied, streamed) = (self.copied, self.streamed);
         Moved { transfers: copied.transfers + streamed.transfers, bytes: copied.bytes + streamed.bytes }
     }
 
-    /// Adds a value of so many bytes that goes this way.
+    /// Adds a value of this many bytes that takes this route.
     pub fn add(&mut self, route: &Route, bytes: u64) {
         let moved = match route {
             Route::Shared => &mut self.in_place,

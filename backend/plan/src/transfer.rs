@@ -1,4 +1,5 @@
-//! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section 2.4).
+//! Transfers: one for each value and each other device that reads it (send and receive insertion, Laich 2017, section
+//! 2.4).
 
 use super::stream::{self, Gang, Stream, StreamMode};
 use super::uses::{Uses, origin};
@@ -9,7 +10,7 @@ use anabranch_placement::schedule::Schedule;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Index of a transfer, by its place in the total order.
+/// Index of a transfer, by its position in the total order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TransferId(pub u32);
 
@@ -26,35 +27,35 @@ impl fmt::Display for TransferId {
     }
 }
 
-/// How a value travels.
+/// Route of a value to another device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// Between CPU devices of one host: the reader reads the owner's memory. Nothing is moved.
+    /// Between CPU devices of one host: the reader reads the owner's memory, and nothing is moved.
     Shared,
-    /// All of it, over a link, into memory of the target.
+    /// Copied whole over a link, into memory of the target.
     Copied,
-    /// In chunks of rows into its only reader, which computes each while the next is under way: over a link, or between CPU
-    /// devices from the producer's ring.
+    /// In chunks of rows to its only reader, which computes each chunk while the next is in flight: over a link, or
+    /// between CPU devices from the producer's ring.
     Streamed(Stream),
 }
 
-/// One value on its way to one device.
+/// Transfer of one value to one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// What travels.
+    /// Transferred value.
     pub value: ValueId,
-    /// Where it is made.
+    /// Device that makes the value.
     pub from: DeviceId,
-    /// Where it is read.
+    /// Device that reads the value.
     pub to: DeviceId,
-    /// Its size.
+    /// Size of the value in bytes.
     pub bytes: u64,
-    /// How.
+    /// Route of the value.
     pub route: Route,
 }
 
 impl Transfer {
-    /// The stream, if it is one.
+    /// Returns the stream, if the value is streamed.
     pub fn stream(&self) -> Option<&Stream> {
         match &self.route {
             Route::Streamed(stream) => Some(stream),
@@ -77,7 +78,7 @@ impl Transfer {
     }
 }
 
-/// All transfers of a placed program, by value, then by target; none is streamed yet.
+/// Lists all transfers of a placed program, by value, then by target; none is streamed yet.
 pub(super) fn all(program: &Program, devices: &[PlanDevice], device_of: &[DeviceId], uses: &Uses) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for (index, value) in program.values.iter().enumerate() {
@@ -93,9 +94,11 @@ pub(super) fn all(program: &Program, devices: &[PlanDevice], device_of: &[Device
     transfers
 }
 
-/// Streams what passes within gangs, and the largest transfer into each node outside of them that can take one and whose
-/// device waits for it. Such a node takes at most one stream: with two of them on one link the second would wait behind the
-/// first, and the node for both.
+/// Streams the values within gangs, and the largest suitable transfer into each node outside gangs whose device waits
+/// for it.
+///
+/// Such a node takes at most one stream: of two streams on one link, the second would wait behind the first, and the
+/// node for both.
 pub(super) fn stream(
     program: &Program,
     uses: &Uses,

@@ -1,18 +1,18 @@
-//! Who reads which value where.
+//! Readers of values, by device.
 
 use super::staged::Staged;
 use crate::{HOST, Step};
 use anabranch_ir::program::{Origin, Program, ValueId};
 use anabranch_placement::platform::DeviceId;
 
-/// The readers of every value by device: nodes, each once however many of its inputs the value is, and the caller's outputs. Of
-/// constants, those to which they are sent.
+/// Readers of every value by device: nodes, each once even if several of its inputs are the value, and the caller's
+/// outputs. For constants, only the readers to which they are sent.
 pub(super) struct Uses {
     of: Vec<Vec<(DeviceId, Step)>>,
 }
 
 impl Uses {
-    /// The uses of a program whose task `t` is on `device_of[t]`. O(nodes + edges · log).
+    /// Collects the uses of a program whose task `t` is on `device_of[t]`. O(nodes + edges · log).
     pub(super) fn of(program: &Program, device_of: &[DeviceId], staged: &Staged) -> Self {
         let mut of: Vec<Vec<_>> = vec![Vec::new(); program.values.len()];
         for node in program.node_ids() {
@@ -33,28 +33,28 @@ impl Uses {
         Self { of }
     }
 
-    /// A value's readers, one non-empty slice for each device, by ascending device.
+    /// Readers of a value, one non-empty slice per device, by ascending device.
     pub(super) fn by_device(&self, value: ValueId) -> impl Iterator<Item = &[(DeviceId, Step)]> {
         self.of[value.index()].chunk_by(|one, other| one.0 == other.0)
     }
 
-    /// A value's readers on a device.
+    /// Readers of a value on a device.
     pub(super) fn on(&self, value: ValueId, device: DeviceId) -> &[(DeviceId, Step)] {
         self.by_device(value).find(|readers| readers[0].0 == device).unwrap_or(&[])
     }
 }
 
-/// The device on which the caller gives an input; `device_of` has all tasks, here and below.
+/// Device on which the caller gives an input; `device_of` has all tasks, here and below.
 pub(super) fn input_device(program: &Program, device_of: &[DeviceId], index: usize) -> DeviceId {
     device_of[program.nodes.len() + index]
 }
 
-/// The device on which the caller receives an output.
+/// Device on which the caller receives an output.
 pub(super) fn output_device(program: &Program, device_of: &[DeviceId], index: usize) -> DeviceId {
     device_of[program.nodes.len() + program.inputs.len() + index]
 }
 
-/// The device where a value comes to be: its node's, or that on which the caller gives it. `None` for a constant.
+/// Device on which a value is made: its node's, or the device on which the caller gives it. `None` for a constant.
 pub(super) fn origin(program: &Program, device_of: &[DeviceId], value: ValueId) -> Option<DeviceId> {
     match program.value(value).origin {
         Origin::Constant(_) => None,

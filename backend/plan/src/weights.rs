@@ -16,28 +16,31 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread;
 
-/// Bytes that are made ready on the calling thread: less does not pay for starting others.
+/// Most bytes that are prepared on the calling thread alone: starting other threads would cost more.
 const FEW: usize = 1 << 20;
 
-/// Bytes of raw weights that may be in memory at a time while forms are made of them, if more than a twentieth of all.
+/// Most bytes of raw weights in memory while forms are made of them, unless a twentieth of all is more.
 const RAW: usize = 64 << 20;
 
-/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
+/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory in addition to the
+/// whole.
 const PIECE: usize = 8 << 20;
 
-/// Constants in the forms in which kernels read them.
+/// Constants in the forms that kernels read.
 ///
-/// A form stays as long as a plan uses it; what no plan uses is freed when another one is made.
+/// A form stays as long as a plan uses it; unused forms are freed when another form is made.
 #[derive(Default)]
 pub struct Weights {
-    /// Held by who makes forms.
+    /// Held while forms are made.
     making: Mutex<()>,
     host: Mutex<BTreeMap<Form, Arc<Buffer>>>,
     gpus: Mutex<Vec<Box<dyn Uploads>>>,
 }
 
-/// The constants that are on one opened GPU. A trait object, because a GPU's type is so deep that whoever wants weights to be `Send` would
-/// otherwise have to raise the compiler's recursion limit.
+/// Constants on one opened GPU.
+///
+/// This is a trait object, because a GPU's type is so deep that users who need weights to be `Send` would otherwise
+/// have to raise the compiler's recursion limit.
 trait Uploads: Send + Sync {
     fn gpu(&self) -> &Weak<Gpu>;
     fn buffers(&mut self) -> &mut Buffers;
@@ -45,7 +48,7 @@ trait Uploads: Send + Sync {
 
 type Buffers = BTreeMap<Identity, Upload>;
 
-/// A constant on a GPU, once it is there. Locked by who sends it, and nothing else is.
+/// A constant on a GPU, once it is there. The thread that sends the constant holds this lock meanwhile, and no other.
 type Upload = Arc<Mutex<Option<Arc<wgpu::Buffer>>>>;
 
 impl Uploads for (Weak<Gpu>, Buffers) {
@@ -58,7 +61,7 @@ impl Uploads for (Weak<Gpu>, Buffers) {
     }
 }
 
-/// A constant as it is, or in the layout of a kernel.
+/// A constant in its own layout, or in the layout of a kernel.
 type Form = (Identity, Option<Layout>);
 
 /// A form that a kernel reads on the host.
@@ -76,18 +79,18 @@ impl Wanted {
         self.layout.as_ref().map_or(self.constant.bytes(), Layout::bytes)
     }
 
-    /// Bytes that are in memory beside the form while it is made.
+    /// Bytes that are in memory in addition to the form while it is made.
     fn raw(&self) -> usize {
         let bytes = self.constant.bytes();
         match &self.layout {
             _ if !self.constant.is_in_file() => bytes,
             Some(layout) => layout.pieces(PIECE).next().map_or(0, |piece| piece.len().max(PIECE)).min(bytes),
-            // It is read to where it stays.
+            // The constant is read into its final memory.
             None => 0,
         }
     }
 
-    /// What is in memory in any case.
+    /// Form that is in memory in any case.
     fn held(&self) -> Option<Arc<Buffer>> {
         let held = self.constant.held().filter(|_| self.layout.is_none())?;
         Some(Arc::clone(held.buffer()))
@@ -112,10 +115,12 @@ impl Wanted {
 }
 
 impl Weights {
-    /// The forms on the host, in the order of `wanted`. Those that are not there yet are made by all processors, the largest
-    /// first: then the raw weights that are in memory meanwhile hardly add to the peak.
+    /// Returns the forms on the host, in the order of `wanted`.
+    ///
+    /// Missing forms are made on all processors, the largest first, so that the raw weights in memory hardly add to the
+    /// peak.
     pub fn on_host(&self, wanted: &[Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
-        // Two plans that are readied at a time want mostly the same forms.
+        // Two plans that are prepared at the same time need mostly the same forms.
         let _making = lock(&self.making);
         let mut there: BTreeMap<Form, Arc<Buffer>> = BTreeMap::new();
         let mut jobs: BTreeMap<Form, &Wanted> = BTreeMap::new();
@@ -128,7 +133,7 @@ impl Weights {
                     None => _ = jobs.insert(form, wanted),
                 }
             }
-            // Before others are made, since both together may be more than the budget allows.
+            // Unused forms are freed before new forms are made, because both together may exceed the budget.
             forget_unused(&mut host);
         }
         let mut jobs: Vec<_> = jobs.into_values().collect();
@@ -143,7 +148,7 @@ impl Weights {
         wanted.iter().map(found).collect()
     }
 
-    /// A constant in the memory of a GPU of this name.
+    /// Returns a constant in the memory of a GPU of this name.
     pub(crate) fn on_gpu(
         &self,
         gpu: &Arc<Gpu>,
@@ -161,7 +166,7 @@ impl Weights {
         Ok(buffer)
     }
 
-    /// Where a constant is, or is to be, on a GPU.
+    /// Entry of a constant on a GPU, present or to be uploaded.
     fn upload_of(&self, gpu: &Arc<Gpu>, constant: &Constant) -> Upload {
         let mut gpus = lock(&self.gpus);
         gpus.retain(|uploads| uploads.gpu().upgrade().is_some_and(|gpu| gpu.fault().is_none()));
@@ -177,13 +182,13 @@ impl Weights {
         Arc::clone(buffers.entry(constant.identity().clone()).or_default())
     }
 
-    /// Frees what no plan uses.
+    /// Frees forms that no plan uses.
     pub fn trim(&self) {
         forget_unused(&mut lock(&self.host));
         lock(&self.gpus).iter_mut().for_each(|uploads| forget_uploads(uploads.buffers()));
     }
 
-    /// Bytes on the host, and of those the ones that no plan uses.
+    /// Returns the bytes on the host, and the part of them that no plan uses.
     pub fn host_bytes(&self) -> (u64, u64) {
         let host = lock(&self.host);
         let sum = |unused: bool| {
@@ -194,15 +199,15 @@ impl Weights {
     }
 }
 
-/// Makes all, on as many threads as pay.
+/// Makes all forms, on as many threads as gain time.
 fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
     let bytes: usize = jobs.iter().map(|job| job.bytes()).sum();
     let largest = jobs.iter().map(|job| job.raw()).max().unwrap_or(0).max(1);
-    // Each thread has one raw weight, or a piece of it, in memory, and all of them together are to hardly add to the peak.
+    // Each thread has one raw weight, or a piece of it, in memory. All of these together should hardly add to the peak.
     let at_once = (RAW.max(bytes / 20) / largest).max(1);
     let threads = match bytes < FEW {
         true => 1,
-        // Files are read for each answer, so it is asked for only where it matters.
+        // Each query reads files, so that it is made only if its result matters.
         false => thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len()).min(at_once),
     };
     let results: Vec<OnceLock<Result<Arc<Buffer>, ConstantError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
@@ -215,21 +220,21 @@ fn made(jobs: &[&Wanted]) -> Result<Vec<Arc<Buffer>>, ConstantError> {
         }
     };
     thread::scope(|scope| {
-        // What a thread panics over is made again below, by the calling one, whose panic says why.
+        // A panicking job is made again below by the calling thread, whose panic is reported.
         let quietly = || _ = catch_unwind(AssertUnwindSafe(work));
-        // Where the system gives no more threads, those that there are do the work.
+        // If the system starts no more threads, the existing threads do the work.
         (1..threads).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, quietly));
         work();
     });
     results.into_iter().zip(jobs).map(|(result, job)| result.into_inner().unwrap_or_else(|| job.make())).collect()
 }
 
-/// Drops what only the map holds.
+/// Drops entries that only the map holds.
 fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
     map.retain(|_, form| Arc::strong_count(form) > 1);
 }
 
-/// Drops what no plan uses and nobody sends.
+/// Drops uploads that no plan uses and no thread sends.
 fn forget_uploads(buffers: &mut Buffers) {
     let is_used = |buffer: &Option<Arc<wgpu::Buffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
     buffers.retain(|_, upload| Arc::strong_count(upload) > 1 || is_used(&lock(upload)));
@@ -253,7 +258,7 @@ pub fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
     Ok(target)
 }
 
-/// A buffer for tensors.
+/// Creates a buffer for tensors.
 pub fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
     gpu.device().create_buffer(&wgpu::BufferDescriptor {
         label: None,

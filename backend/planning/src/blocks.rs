@@ -1,4 +1,4 @@
-//! From a placed program to one whose streaming blocks are nodes.
+//! Contracts the streaming blocks of a placed program into nodes.
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub(super) struct BlockPlanner<'a> {
     pub(super) machine: &'a Machine,
     pub(super) options: &'a PlanOptions,
-    /// Of the caller's tensors; nodes stay where they are.
+    /// Constraints on the caller's tensors; nodes stay on their devices.
     constraints: Constraints,
 }
 
@@ -36,10 +36,10 @@ pub(super) struct PlacedProgram {
     pub(super) blocks: Vec<BlockSummary>,
 }
 
-/// A program whose blocks are nodes, and where these are.
+/// A program whose blocks are nodes, with its placement.
 struct Joined {
     contraction: Contraction,
-    /// By node.
+    /// Device of each node.
     device_of: Vec<DeviceId>,
     blocks: Vec<BlockSummary>,
 }
@@ -49,8 +49,8 @@ impl<'a> BlockPlanner<'a> {
         Self { machine, options, constraints: constraints.of_tensors() }
     }
 
-    /// The program with its blocks contracted: those of the plan file where there is one that names any, else those that the
-    /// options want. `None` if there is no block.
+    /// Contracts the program's blocks: those of the plan file if it names any, else those that the options select.
+    /// `None` if there is no block.
     ///
     /// # Errors
     /// If the file's blocks do not fit the program or the devices, or the checker finds a fault.
@@ -79,8 +79,8 @@ impl<'a> BlockPlanner<'a> {
             if !judged || streamed.placed.schedule.makespan <= placed.schedule.makespan {
                 return Ok(Some(streamed));
             }
-            // A block waits for all its inputs at once, and holds up who waits for its outputs: blocks that deal with
-            // other devices are given up first.
+            // A block waits for all its inputs at once, and delays the readers of its outputs. Blocks with neighbours
+            // on other devices are therefore given up first.
             let all = groups.len();
             groups.retain(|group| is_local(program, group, device_of));
             if groups.len() == all {
@@ -90,7 +90,7 @@ impl<'a> BlockPlanner<'a> {
         Ok(None)
     }
 
-    /// The blocks that the options want: under [`StreamMode::Auto`] those that are predicted to pay.
+    /// Selects blocks by the options: under [`StreamMode::Auto`] those with a predicted gain.
     fn choose(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
         let mut groups = self.formed_on(program, device_of);
         if self.options.streaming == StreamMode::Auto {
@@ -105,7 +105,7 @@ impl<'a> BlockPlanner<'a> {
         groups
     }
 
-    /// All that can stream on the devices of the nodes.
+    /// Forms all possible blocks on the devices of the nodes.
     pub(super) fn formed_on(&self, program: &Program, device_of: &[DeviceId]) -> Vec<BlockMembers> {
         form(&Forming {
             program,
@@ -117,7 +117,7 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    /// The blocks that a plan file names, if it says anything about blocks.
+    /// Returns the blocks that a plan file names, if it has a list of blocks.
     fn given(
         &self,
         program: &Program,
@@ -155,8 +155,10 @@ impl<'a> BlockPlanner<'a> {
         }
     }
 
-    /// Contracts `groups` and carries the placement over: every node stays where it is, and a block is where its members
-    /// were. The order of a plan file is kept where it still fits.
+    /// Contracts `groups` and carries the placement over: every node keeps its device, and a block gets its members'
+    /// device.
+    ///
+    /// A plan file's order is kept if it still fits.
     fn contracted(
         &self,
         whole: &PlacedProgram,
@@ -190,10 +192,10 @@ impl<'a> BlockPlanner<'a> {
         })
     }
 
-    /// The blocks of a plan that was kept, placed as it was.
+    /// Restores the blocks of a stored plan with their placement.
     ///
     /// # Errors
-    /// If the groups are no blocks, or do not fit the kept placement.
+    /// If the groups are not blocks, or do not fit the stored placement.
     pub(super) fn restored(&self, whole: &PlacedProgram, kept: &KeptPlan) -> Result<PlacedProgram, PlanningError> {
         let Joined { contraction, device_of, blocks } = self.joined(whole, kept.groups())?;
         let placed = kept.placed(&self.placing(&contraction.program, &device_of, &blocks)?, &contraction.program)?;
@@ -202,7 +204,7 @@ impl<'a> BlockPlanner<'a> {
         Ok(PlacedProgram { program, placed, reasons, groups: kept.groups().to_vec(), blocks })
     }
 
-    /// Each group as one node, where its first member was.
+    /// Joins each group into one node, at the position of its first member.
     fn joined(&self, whole: &PlacedProgram, groups: &[BlockMembers]) -> Result<Joined, PlanningError> {
         let PlacedProgram { program, placed, .. } = whole;
         let contraction = contract(program, groups).map_err(|(_, error)| PlanningError::invalid(error))?;
@@ -217,7 +219,7 @@ impl<'a> BlockPlanner<'a> {
         Ok(Joined { contraction, device_of, blocks })
     }
 
-    /// How a contracted program is placed: with the costs that its blocks are predicted to have where they are.
+    /// Prepares the placing of a contracted program with the predicted costs of its blocks on their devices.
     fn placing<'p>(
         &'p self,
         made: &'p Program,
@@ -231,7 +233,7 @@ impl<'a> BlockPlanner<'a> {
         Ok(placing)
     }
 
-    /// What a block of any chunks gains on a device; `None` where the device has no kernel for it.
+    /// Returns the gain of a block with the best chunks on a device; `None` if the device has no kernel for it.
     pub(super) fn gain_on(&self, program: &Program, block: &BlockNode, device: DeviceId) -> Option<BlockGain> {
         let at = &self.machine.devices[device.index()];
         let mut block = block.clone();
@@ -240,7 +242,7 @@ impl<'a> BlockPlanner<'a> {
         supported.then(|| BlockGain::of(program, &block, at, &self.machine.predictor(at)))
     }
 
-    /// A block of the contracted program, by the number of its node there.
+    /// Describes a block of the contracted program, by its node there.
     fn described(&self, whole: &PlacedProgram, node: NodeId, block: &BlockNode, device: DeviceId) -> BlockSummary {
         let PlacedProgram { program, reasons, .. } = whole;
         let on = &self.machine.devices[device.index()];
@@ -257,7 +259,8 @@ impl<'a> BlockPlanner<'a> {
     }
 }
 
-/// Gives each node of a contracted program the reason of its first member, instead of that it was given. `members` are by node.
+/// Gives each node of a contracted program the reason of its first member, unless that reason is only that it was
+/// given. `members` are indexed by node.
 fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Reason]) {
     let numbers: BTreeMap<NodeId, usize> =
         members.iter().enumerate().flat_map(|(at, nodes)| nodes.iter().map(move |node| (*node, at))).collect();
@@ -267,7 +270,7 @@ fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Rea
     }
 }
 
-/// Whether a group's nodes read from and make for nodes of their own device alone.
+/// Whether a group's nodes exchange data only with nodes of their own device.
 fn is_local(program: &Program, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
     let device = device_of[group.members[0].index()];
     let made = |value: &ValueId| match program.value(*value).origin {

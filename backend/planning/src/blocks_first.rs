@@ -1,8 +1,9 @@
-//! Streaming blocks that are formed before anything is placed.
+//! Streaming blocks that are formed before the placement.
 //!
-//! Blocks of a placed program hold nodes of one device, so that a placement that divides them is never compared with one that keeps them
-//! together. Here all that could stream on the host becomes one node, which takes on each device what its block
-//! would take there; strategies place these nodes as any others. A node that the caller pins or colocates is in no block.
+//! Blocks of a placed program hold nodes of one device, so that a placement that divides them is never compared with a
+//! placement that keeps them together. Here all nodes that could stream on the host become one node, with the predicted
+//! cost of its block on each device. Strategies place these nodes as any other nodes. Nodes that the caller pins or
+//! colocates join no block.
 
 use super::blocks::BlockPlanner;
 use super::constraints::Constraints;
@@ -18,7 +19,7 @@ use anabranch_plan::HOST;
 use anabranch_plan::blocks::{BlockMembers, BlockNode, Contraction, Readers, block_node, chunk_rows, contract};
 use std::collections::BTreeSet;
 
-/// Placements that are planned of one way to form blocks.
+/// Placements that are planned per set of blocks.
 const PLANNED: usize = 2;
 
 /// A program whose blocks are nodes, not placed yet.
@@ -28,7 +29,8 @@ struct Formed {
 }
 
 impl BlockPlanner<'_> {
-    /// The best placements of the program with blocks formed first, as requests for the program as it is: none if nothing could stream.
+    /// Returns the best placements with blocks formed first, as requests for the original program; none if nothing
+    /// could stream.
     ///
     /// # Errors
     /// If no strategy finds a placement, or a constraint cannot be met.
@@ -69,10 +71,10 @@ impl BlockPlanner<'_> {
         Ok(different.into_iter().take(PLANNED).map(|(_, placement)| request(&placement)).collect())
     }
 
-    /// The program with all blocks that pay on some device.
+    /// Returns the program with all blocks that gain on some device.
     fn formed(&self, program: &Program, constraints: &Constraints) -> Result<Option<Formed>, PlanningError> {
         let bound = self.bound(program, constraints)?;
-        // Bound nodes stand on devices of their own, so that they join no block.
+        // Bound nodes get imaginary devices of their own, so that they join no block.
         let device = |node: NodeId| if bound.contains(&node) { DeviceId(u32::MAX - node.0) } else { HOST };
         let device_of: Vec<DeviceId> = program.node_ids().map(device).collect();
         let devices = (0..self.machine.devices.len() as u32).map(DeviceId);
@@ -84,14 +86,14 @@ impl BlockPlanner<'_> {
         let mut groups = self.formed_on(program, &device_of);
         groups.retain(|group| block_node(program, &readers, &group.members, usize::MAX).is_ok_and(|b| gains(&b)));
         groups.iter_mut().for_each(|group| group.chunk_rows = usize::MAX);
-        // Each pays by itself, but together they may wait for each other: then there are none.
+        // Each block gains by itself, but together they may wait for each other: then no block is formed.
         Ok(match contract(program, &groups) {
             Ok(contraction) if !groups.is_empty() => Some(Formed { contraction, groups }),
             _ => None,
         })
     }
 
-    /// Nodes that the caller wants somewhere, or together.
+    /// Nodes that the caller pins or colocates.
     fn bound(&self, program: &Program, constraints: &Constraints) -> Result<BTreeSet<NodeId>, PlanningError> {
         let pinned = constraints.pinned(program, &self.machine.devices)?;
         let pinned = program.node_ids().filter(|node| pinned[node.index()].is_some());

@@ -1,9 +1,11 @@
-//! Which of several plans is taken: the one that is forecast to end first.
+//! Chooses among several plans: the plan with the shortest forecast wins.
 //!
-//! Strategies and their search know of nodes, transfers, serial links and slowdowns, and go by that. What only a finished plan shows,
-//! from streams to submissions, is in its forecast, which has the last word: over the best placement that the search saw, those of the
-//! strategies that differ from it, those of programs whose streaming blocks were formed before they were placed, and one that spreads constants
-//! over the caches of several CPU devices.
+//! Strategies and their search know only nodes, transfers, serial links and slowdowns. The forecast of a finished plan
+//! includes everything else, from streams to submissions, and decides. Candidates are:
+//! - the best placement that the search saw;
+//! - placements of strategies that differ from it;
+//! - placements of programs whose streaming blocks were formed first;
+//! - one placement that spreads constants over the caches of several CPU devices.
 
 use super::blocks::BlockPlanner;
 use super::error::PlanningError;
@@ -21,25 +23,27 @@ use anabranch_plan::{CandidatePlan, PlanOptions, StreamMode, Transfer};
 use std::iter;
 use std::time::Instant;
 
-/// Placements that are planned at most …
+/// Most placements that are planned.
 const MOST: usize = 8;
 
-/// … and nodes of all their plans together, beyond the first: planning takes some ten microseconds a node.
+/// Most nodes of all candidate plans together, beyond the first plan: planning takes some ten microseconds per node.
 const NODES: usize = 20_000;
 
-/// Why nodes are where [`spread`] puts them.
+/// Reason for placements by [`spread`].
 const SPREAD: Reason =
     Reason::Rule("the caches of this device's cores hold its constants, with those of the other nodes here");
 
-/// A placement is planned only if its simulated makespan is at most this many times the least forecast: streams gain less.
+/// A placement is planned only if its simulated makespan is at most this multiple of the best forecast: streams gain
+/// less.
 const HOPELESS: f64 = 1.5;
 
 impl Planner<'_> {
-    /// Places and plans as `choice` says, and readies no device. [`Strategy::AUTO`] takes of several plans the one that is forecast to
-    /// be the shortest.
+    /// Places and plans as `choice` says, without preparing any device.
+    ///
+    /// Under [`Strategy::AUTO`], the plan with the shortest forecast is chosen from several.
     ///
     /// # Errors
-    /// If there is no plan within the constraints, or the choice names what is not there.
+    /// If there is no plan within the constraints, or the choice names something unknown.
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         let planned = if choice.strategy == Strategy::AUTO {
@@ -52,8 +56,11 @@ impl Planner<'_> {
         Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
     }
 
-    /// The plan that is forecast to be the shortest. Plans one placement, and up to [`MOST`] more while all their plans together have at
-    /// most [`NODES`] nodes; searches once more with blocks formed first. Where something does not fit, what strategies make of that counts, too.
+    /// Returns the plan with the shortest forecast.
+    ///
+    /// Plans one placement, and up to [`MOST`] more while all their plans together have at most [`NODES`] nodes.
+    /// Searches once more with blocks formed first. If a placement does not fit, the strategies' alternatives are
+    /// candidates, too.
     fn shortest(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let mut contest = Contest::default();
         let placing = self.placing()?;
@@ -83,7 +90,7 @@ impl Planner<'_> {
         let is_there = |device| !self.machine.lost.contains(&device);
         let spread = || spread(&self.lowered.program, &self.machine.devices, &self.machine.costs, is_there);
         if let Some(assignment) = (most > 1).then(spread).flatten() {
-            // No strategy sees what caches hold: it is no cost of a node by itself.
+            // No strategy sees the content of caches: it is not a cost of a single node.
             let reasons = vec![SPREAD; assignment.len()];
             let request = PlacementRequest::searched(assignment, reasons, choice.order);
             contest.enter("spread constants", self.once(&placing, &request, &choice.plan))?;
@@ -91,8 +98,10 @@ impl Planner<'_> {
         contest.winner()
     }
 
-    /// Enters what fits of the best placement, and of every strategy just as it would be planned alone, those first that place best: as many as
-    /// have together at most [`NODES`] nodes.
+    /// Adds fitting plans of the best placement, and of every strategy as it would be planned alone, the best
+    /// placements first.
+    ///
+    /// Adds as many plans as have together at most [`NODES`] nodes.
     fn enter_fitted(
         &self,
         choice: &PlanChoice,
@@ -106,7 +115,7 @@ impl Planner<'_> {
         let best: (_, Box<dyn Placer>) = ("auto", Box::new(Kept(improved.placement().clone())));
         let most = (NODES / self.lowered.program.nodes.len().max(1)).max(1);
         for (tried, (name, placer)) in iter::once(best).chain(strategies).enumerate() {
-            // What fits at all is looked for as long as it takes.
+            // The search for a plan that fits at all has no limit.
             if tried >= most && contest.best.is_some() {
                 break;
             }
@@ -117,8 +126,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What a search finds; where no strategy finds room, what it would find if there were enough: what placement counts is a guess of what a
-    /// plan takes.
+    /// Runs the search. If no strategy finds enough memory, returns the result for unlimited memory: placement only
+    /// estimates the memory of a plan.
     fn improved(&self, placing: &Placing<'_>, room: &[u64]) -> Result<Improved, PlanningError> {
         match placing.improve(room) {
             Err(error) if error.kind() == ErrorKind::Memory => {
@@ -130,8 +139,10 @@ impl Planner<'_> {
     }
 }
 
-/// The plan of a request as `plan` makes it; where the options leave it open what is streamed, and the request does (`open`), the one
-/// with streams or the one without, whichever is forecast to be shorter.
+/// Returns the plan of a request as `plan` makes it.
+///
+/// If options and request (`open`) leave streaming open, plans with and without streams, and returns the plan with the
+/// shorter forecast.
 fn streamed_if_shorter(
     options: &PlanOptions,
     open: bool,
@@ -150,7 +161,7 @@ fn streamed_if_shorter(
     }
 }
 
-/// The plans that were made, and the first error.
+/// Candidate plans, and the first error.
 #[derive(Default)]
 struct Contest {
     best: Option<Planned>,
@@ -161,15 +172,15 @@ struct Contest {
 }
 
 impl Contest {
-    /// Whether a placement of this simulated makespan might win.
+    /// Whether a placement with this simulated makespan might win.
     fn is_open(&self, simulated: f64) -> bool {
         self.best.as_ref().is_none_or(|best| simulated <= HOPELESS * makespan(best))
     }
 
-    /// Counts a plan, or that there is none.
+    /// Adds a candidate plan, or records that there is none.
     ///
     /// # Errors
-    /// A fault of Anabranch: what only does not fit is no error as long as something else does.
+    /// A bug of Anabranch. A plan that does not fit is not an error as long as another plan fits.
     fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
             Err(error) if error.kind() == ErrorKind::Internal => return Err(error),
@@ -205,18 +216,18 @@ impl Contest {
     }
 }
 
-/// Seconds that a plan is forecast to take.
+/// Predicted seconds of a plan.
 fn makespan(planned: &Planned) -> f64 {
     planned.plan.predicted().makespan
 }
 
-/// Whether anything is streamed: on one device, or from one to another.
+/// Whether the plan streams anything, on one device or between devices.
 fn is_streamed(planned: &Planned) -> bool {
     let streams = |transfer: &Transfer| transfer.stream().is_some();
     !planned.groups.is_empty() || planned.plan.transfers().iter().any(streams)
 }
 
-/// A placement that the search has made.
+/// A placement found by the search.
 struct Kept(Placement);
 
 impl Placer for Kept {
@@ -254,7 +265,7 @@ mod tests {
     use anabranch_plan::{MachineDevice, PlanOptions};
     use std::sync::Arc;
 
-    /// Two equal cores whose arithmetic is free, over memory of 10 GB/s, and 1 µs from one to the other.
+    /// Two equal cores with free arithmetic, memory of 10 GB/s, and 1 µs between the cores.
     fn machine() -> Machine {
         let device = |name: &str| {
             let (kind, name) = (DeviceKind::Cpu, name.to_owned());
@@ -275,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Two branches of three element-wise nodes each on 32 MiB, and their sum.
+    /// Two branches of three element-wise nodes on 32 MiB each, and their sum.
     fn branches() -> Program {
         let dims = [1 << 14, 512];
         let mut maker = Maker::new();
@@ -310,7 +321,7 @@ mod tests {
         }
     }
 
-    /// Candidates of a strategy, of the search, with blocks formed first, or with constants spread.
+    /// Candidates come from a strategy, from the search, with blocks formed first, or with constants spread.
     #[test]
     fn nodes_that_are_placed_automatically_keep_their_reasons() {
         for streaming in [StreamMode::Auto, StreamMode::Off] {
@@ -333,7 +344,7 @@ mod tests {
         assert!(!first(&bound), "{:?}", bound.candidates);
     }
 
-    /// A block is kept only where its plan is forecast to be shorter.
+    /// A block is kept only if its plan has a shorter forecast.
     #[test]
     fn what_streams_is_compared_with_what_does_not() {
         let free = Constraints::default();
@@ -341,7 +352,7 @@ mod tests {
         assert!(auto <= off, "{auto} {off}");
     }
 
-    /// To begin once took the caller 1 µs and takes 20; the other core takes 30, and has less to do.
+    /// The start once took the caller 1 µs and usually takes 20 µs; the other core takes 30 µs, and has less to do.
     #[test]
     fn runs_of_several_threads_are_forecast_to_begin_as_they_usually_do() {
         let mut known = machine();

@@ -1,4 +1,4 @@
-//! What the caller demands of a placement: nodes pinned to devices, nodes kept together, tensors kept on devices.
+//! The caller's constraints on a placement: pinned nodes, colocated nodes, and tensors that stay on devices.
 
 use super::error::PlanningError;
 use super::name_pattern::matches;
@@ -10,15 +10,15 @@ use anabranch_plan::tasks::Residence;
 use anabranch_plan::{HOST, MachineDevice};
 use serde::{Deserialize, Serialize};
 
-/// What a placement must respect. Patterns are over node names: `*` stands for any text, `?` for one character.
+/// Constraints on a placement. In patterns over node names, `*` stands for any text, `?` for one character.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Constraints {
-    /// Nodes that must run on one device. Of several pins that match a node, the first counts.
+    /// Nodes that must run on one device. If several pins match a node, the first counts.
     pub pins: Vec<Pin>,
-    /// Nodes whose names match one of these patterns all run on one device.
+    /// Patterns of node names; all nodes that match one pattern run on one device.
     pub colocated: Vec<String>,
-    /// Inputs and outputs that stay on a device, by their names. CPU devices share the host's memory.
+    /// Inputs and outputs that stay on a device, by name. CPU devices share the host's memory.
     pub resident: Vec<Resident>,
     #[serde(skip)]
     of_parts: bool,
@@ -27,7 +27,7 @@ pub struct Constraints {
 /// An input or output that the caller keeps on a device from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resident {
-    /// The name of the input, of the output, or of both.
+    /// Name of the input, of the output, or of both.
     pub name: String,
     /// The device's name.
     pub device: String,
@@ -36,42 +36,42 @@ pub struct Resident {
 /// Nodes that must run on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pin {
-    /// The pattern of the nodes' names.
+    /// Pattern of the nodes' names.
     pub pattern: String,
     /// The device's name.
     pub device: String,
 }
 
 impl Constraints {
-    /// Adds a pin of the nodes that match `pattern` to a device.
+    /// Pins the nodes that match `pattern` to a device (default: no pins).
     pub fn with_pin(mut self, pattern: impl Into<String>, device: impl Into<String>) -> Self {
         self.pins.push(Pin { pattern: pattern.into(), device: device.into() });
         self
     }
 
-    /// Keeps the nodes that match `pattern` on one device.
+    /// Keeps the nodes that match `pattern` on one device (default: no colocation).
     pub fn with_colocated(mut self, pattern: impl Into<String>) -> Self {
         self.colocated.push(pattern.into());
         self
     }
 
-    /// Keeps the input and the output of this name on a device.
+    /// Keeps the input and the output of this name on a device (default: on the host).
     pub fn with_resident(mut self, name: impl Into<String>, device: impl Into<String>) -> Self {
         self.resident.push(Resident { name: name.into(), device: device.into() });
         self
     }
 
-    /// The same demands on programs that are parts of a model: patterns of names may match none of their nodes.
+    /// Returns these constraints for programs that are parts of a model: patterns may match none of their nodes.
     pub fn of_parts(&self) -> Self {
         Self { of_parts: true, ..self.clone() }
     }
 
-    /// The same demands on tensors, and none on nodes.
+    /// Returns the constraints on tensors only.
     pub(super) fn of_tensors(&self) -> Self {
         Self { resident: self.resident.clone(), ..Self::default() }
     }
 
-    /// The device that each input and output is on.
+    /// Returns the device of each input and output.
     pub(super) fn residence(&self, program: &Program, devices: &[MachineDevice]) -> Result<Residence, PlanningError> {
         let mut residence = Residence::host(program);
         for Resident { name, device } in &self.resident {
@@ -93,7 +93,7 @@ impl Constraints {
         Ok(residence)
     }
 
-    /// The device that each node is pinned to.
+    /// Returns the device to which each node is pinned, if any.
     pub(super) fn pinned(
         &self,
         program: &Program,
@@ -109,7 +109,7 @@ impl Constraints {
         Ok(pinned)
     }
 
-    /// Pairs of nodes that must share a device.
+    /// Returns pairs of nodes that must share a device.
     pub(super) fn pairs(&self, program: &Program) -> Result<Vec<(NodeId, NodeId)>, PlanningError> {
         let mut pairs = Vec::new();
         for pattern in &self.colocated {
@@ -119,7 +119,7 @@ impl Constraints {
         Ok(pairs)
     }
 
-    /// The nodes one of whose operators' names matches.
+    /// Returns the nodes with an operator whose name matches.
     fn matching(&self, program: &Program, pattern: &str) -> Result<Vec<NodeId>, PlanningError> {
         let named = |node: &NodeId| {
             let node = program.node(*node);
@@ -134,7 +134,7 @@ impl Constraints {
     }
 }
 
-/// The device called `name`, which is wanted for this.
+/// Returns the index of the device called `name`; `what` describes its use for the error.
 fn position(devices: &[MachineDevice], name: &str, what: impl FnOnce() -> String) -> Result<usize, PlanningError> {
     devices.iter().position(|device| device.name == name).ok_or_else(|| {
         let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();

@@ -11,16 +11,16 @@ use anabranch_plan::MachineDevice;
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The machine that `file` describes, by its differences from the present one or as a whole.
+    /// Returns the machine that `file` describes, as a whole or by its differences from the present machine.
     ///
-    /// Each of its devices has costs of its own: a copy of those of the device that it is like, as they are in the store.
+    /// Each device gets costs of its own: a copy of the stored costs of the device that it is like.
     ///
     /// # Errors
-    /// If the file names what is not there, or its first device is no CPU.
+    /// If the file names something unknown, or its first device is not a CPU.
     pub fn described(file: &PlatformFile, inventory: &Inventory, known: &MachineCosts) -> Result<Self, PlanningError> {
         let present = Self::present(inventory, known);
         let entries = file.devices_over(&present.devices)?;
-        // What a run takes beside its nodes and transfers does not depend on which devices these are.
+        // The overhead of runs does not depend on the devices.
         let costs = MachineCosts { runs: known.runs.clone(), ..MachineCosts::default() };
         let mut machine =
             Self { devices: Vec::new(), gpus: Vec::new(), costs, laws: Laws::default(), lost: BTreeSet::new() };
@@ -39,14 +39,14 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Adds a device. Its cores and caches are those of the device at hand that it is like.
+    /// Adds a device. Its cores and caches are those of the present device that it is like.
     fn add(&mut self, entry: &DeviceEntry, present: &[MachineDevice], known: &MachineCosts) {
         let mut device = entry.machine_device();
         if let Some(like) = present.iter().find(|device| entry.key.as_ref() == Some(&device.key)) {
             (device.threads, device.cache) = (like.threads, like.cache);
         }
         let measured = entry.key.as_ref().and_then(|like| known.devices.get(like)).cloned().unwrap_or_default();
-        // Rates that were edited are of another device than the one whose times were measured.
+        // Edited rates describe another device than the one whose times were measured.
         let costs = match entry.rates {
             Some(rates) if measured.rates != Some(rates) => {
                 DeviceCosts { rates: Some(rates), ..DeviceCosts::default() }
@@ -78,7 +78,7 @@ impl Machine {
     }
 }
 
-/// What a GPU that nobody has seen is taken to offer: what nearly all desktop GPUs do.
+/// Assumed limits of an unknown GPU: nearly all desktop GPUs offer these.
 pub(super) fn usual_limits() -> GpuLimits {
     GpuLimits { binding_bytes: 2 << 30, bindings: 16, groups: 65_535, threads: 1024, workgroup_bytes: 32 << 10 }
 }

@@ -1,4 +1,4 @@
-//! Why a program cannot be placed or planned.
+//! Errors of placing and planning a program.
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Line;
@@ -7,7 +7,7 @@ use anabranch_plan::PlanError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why there is no plan for a program on a machine.
+/// Reason that there is no plan for a program on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(text))]
 pub struct PlanningError {
@@ -23,35 +23,35 @@ impl PlanningError {
         Self { kind, text: text.into(), file: None, node: None, device: None }
     }
 
-    /// A placement problem without a solution.
+    /// Creates the error of a placement problem without a solution.
     pub(super) fn infeasible(error: impl fmt::Display) -> Self {
         Self::new(ErrorKind::Infeasible, error.to_string())
     }
 
-    /// A plan that a checker refused.
+    /// Creates the error of a plan that a checker rejected.
     pub(super) fn invalid(violation: impl fmt::Display) -> Self {
         let text = format!("the plan is invalid, which is a fault of Anabranch: {violation}");
         Self::new(ErrorKind::Internal, text)
     }
 
-    /// No way of planning fits.
+    /// Creates the error for a program of which no plan fits.
     pub fn no_plan() -> Self {
         let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
         Self::new(ErrorKind::Memory, text)
     }
 
-    /// A plan file that cannot be used.
+    /// Creates the error of an unusable plan file.
     pub(super) fn plan_file(path: &Path, problem: impl fmt::Display) -> Self {
         let text = format!("plan {}: {problem}", path.display());
         Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlanFile, text) }
     }
 
-    /// A platform that makes no sense.
+    /// Creates the error of an invalid platform.
     pub(super) fn platform(problem: impl fmt::Display) -> Self {
         Self::new(ErrorKind::PlatformFile, format!("platform: {problem}"))
     }
 
-    /// A platform file that cannot be read.
+    /// Creates the error of an unreadable platform file.
     pub(super) fn platform_file(path: &Path, problem: impl fmt::Display) -> Self {
         let text = format!("platform {}: {problem}", path.display());
         Self { file: Some(path.to_owned()), ..Self::new(ErrorKind::PlatformFile, text) }
@@ -61,22 +61,22 @@ impl PlanningError {
         Self { device: Some(device.to_owned()), ..self }
     }
 
-    /// What the plan fails for.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The file of the plan or the platform.
+    /// Returns the file of the plan or the platform.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// The node that does not fit, or has no kernel.
+    /// Returns the node that does not fit, or has no kernel.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
-    /// The device that is too small, or not there.
+    /// Returns the device that is too small, or does not exist.
     pub fn device(&self) -> Option<&str> {
         self.device.as_deref()
     }

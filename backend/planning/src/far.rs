@@ -1,5 +1,7 @@
-//! Constants that come from beyond a core's own cache, because all constants that a device reads in a run, with what else a node of it reads
-//! and writes, are more than that holds: where a node's weights are when it begins depends on what else its device does.
+//! Extra time of constants that do not stay in a device's own cache between runs.
+//!
+//! All constants that a device reads in a run, and the other data of its largest node, may exceed the cache. Where a
+//! node's weights are when it starts therefore depends on the other nodes of its device.
 
 use anabranch_costs::{CostSource, MachineCosts, NodeCost};
 use anabranch_ir::program::{Node, NodeId, Origin, Program, ValueId};
@@ -7,29 +9,31 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::MachineDevice;
 use std::collections::BTreeMap;
 
-/// Constants cost at most so many times what a node takes that finds them near: kernels hide much of their way behind arithmetic.
+/// Largest extra time of constants, as a multiple of the node's time with cached constants: kernels hide much of it
+/// behind arithmetic.
 const MOST: f64 = 4.0;
 
-/// The constants of a program, and where they are.
+/// Constants that the nodes of a program read.
 pub struct Constants {
-    /// Those that each node reads, and the bytes of each that it touches.
+    /// Constants that each node reads, and the bytes that it touches of each.
     read: Vec<Vec<(ValueId, f64)>>,
-    /// Bytes of all else that each node reads or writes.
+    /// Bytes of all other data that each node reads or writes.
     others: Vec<f64>,
 }
 
-/// Seconds of a node that finds its constants near, whose way from afar takes `far`.
+/// Seconds of a node that takes `near` seconds with cached constants, if loading its constants takes `far` extra
+/// seconds.
 pub fn with_far(near: f64, far: f64) -> f64 {
     near + far.min(MOST * near)
 }
 
-/// Seconds that a node would take if it found its constants near: undoes [`with_far`].
+/// Seconds that a node would take with cached constants: the inverse of [`with_far`].
 pub fn without_far(seconds: f64, far: f64) -> f64 {
     seconds - far.min(MOST / (1.0 + MOST) * seconds)
 }
 
 impl Constants {
-    /// Of all nodes. O(nodes × tensors of a node).
+    /// Collects the constants of all nodes. O(nodes × tensors of a node).
     pub fn of(program: &Program) -> Self {
         let read: Vec<_> = program.nodes.iter().map(|node| constants_of(program, node)).collect();
         let others = program.nodes.iter().zip(&read);
@@ -37,13 +41,14 @@ impl Constants {
         Self { read, others }
     }
 
-    /// Seconds that a node's constants take longer to come where each byte takes so much longer.
+    /// Extra seconds for a node's constants if each byte takes `far` extra seconds.
     pub fn seconds(&self, node: NodeId, far: f64) -> f64 {
         bytes(&self.read[node.index()]) * far
     }
 
-    /// What a node is predicted to take that finds its constants near, where each of their bytes takes so much longer from beyond: rates are
-    /// those of bytes that come from memory.
+    /// Predicted cost of a node with cached constants, if each of their bytes takes `far` extra seconds.
+    ///
+    /// Rates include the time of bytes from memory, so that the extra time is subtracted from them.
     pub(super) fn near(&self, node: NodeId, cost: NodeCost, far: f64) -> NodeCost {
         match cost.source {
             CostSource::Scaled { .. } | CostSource::Roofline | CostSource::Assumed => {
@@ -56,19 +61,22 @@ impl Constants {
         }
     }
 
-    /// As [`Self::seconds`], of a node that is predicted to take `cost`; of times that other kernels took nobody has taken them out.
+    /// Returns [`Self::seconds`] for a node with this predicted cost; 0 if other kernels were measured, whose times
+    /// still include the extra time.
     pub(super) fn of_cost(&self, node: NodeId, cost: &NodeCost, far: f64) -> f64 {
         if matches!(cost.source, CostSource::OtherKernels { .. }) { 0.0 } else { self.seconds(node, far) }
     }
 
-    /// By device, seconds that each byte of constants takes longer to come if all nodes are there: 0 where its own cache holds what they
-    /// read in a run, on GPUs, and where nothing was measured. O(devices + reads × log reads).
+    /// Extra seconds per byte of constants, by device, if all nodes are on that device.
+    ///
+    /// 0 if the device's cache holds all that the nodes read in a run, on GPUs, and without measurements. O(devices +
+    /// reads × log reads).
     pub(crate) fn alone(&self, devices: &[MachineDevice], known: &MachineCosts) -> Vec<f64> {
         let held = self.held(1, |_| 0)[0];
         devices.iter().map(|device| far(device, known, held)).collect()
     }
 
-    /// The same where nodes are on the devices that `device_of` names.
+    /// Extra seconds per byte of constants, by device, if nodes are on the devices that `device_of` names.
     pub fn placed(
         &self,
         devices: &[MachineDevice],
@@ -79,7 +87,7 @@ impl Constants {
         devices.iter().zip(held).map(|(device, held)| far(device, known, held)).collect()
     }
 
-    /// Bytes of all constants that the nodes of each place read, each once, and of all else of the node there that has most of it.
+    /// Bytes that each place holds: all constants of its nodes, each once, and the other data of its largest node.
     fn held(&self, places: usize, place_of: impl Fn(NodeId) -> usize) -> Vec<f64> {
         let mut constants: BTreeMap<(usize, ValueId), f64> = BTreeMap::new();
         let mut others = vec![0.0f64; places];
@@ -96,14 +104,16 @@ impl Constants {
     }
 }
 
-/// Seconds that each byte of constants takes longer on a device that would have to hold so many bytes.
+/// Extra seconds per byte of constants on a device that would have to hold `held` bytes.
 fn far(device: &MachineDevice, known: &MachineCosts, held: f64) -> f64 {
     let far = room(device).is_some_and(|room| held > room);
     if far { known.far(&device.key) * device.times } else { 0.0 }
 }
 
-/// Where each node is if these CPU devices share them out, each a stretch whose constants its own cache holds: none where one device's cache
-/// holds all, those of all together do not, or nobody knows what that would gain. O(nodes + reads × log reads).
+/// Places the nodes on these CPU devices in consecutive stretches whose constants fit each device's own cache.
+///
+/// `None` if one device's cache holds all constants, if all caches together do not, or if the gain is unknown. O(nodes
+/// + reads × log reads).
 pub(super) fn spread(
     program: &Program,
     devices: &[MachineDevice],
@@ -112,7 +122,7 @@ pub(super) fn spread(
 ) -> Option<Vec<DeviceId>> {
     let constants = Constants::of(program);
     let most = constants.others.iter().copied().fold(0.0, f64::max);
-    // What else a node reads and writes is there, too.
+    // The other data of a node needs space in the cache, too.
     let room = |device: &MachineDevice| room(device).map(|room| room - most).filter(|room| *room > 0.0);
     let cpus = (0u32..).zip(devices).filter(|(at, device)| is_there(DeviceId(*at)) && known.far(&device.key) > 0.0);
     let cpus: Vec<(DeviceId, f64)> = cpus.filter_map(|(at, device)| Some((DeviceId(at), room(device)?))).collect();
@@ -125,7 +135,7 @@ pub(super) fn spread(
     let mut here = cpus.next()?;
     let mut end = here.1 / rooms * all;
     let place = |read: &f64| {
-        // A node belongs where the middle of its constants does.
+        // A node goes to the device that holds the middle of its constants.
         while before + read / 2.0 > end {
             let Some(next) = cpus.next() else { break };
             here = next;
@@ -137,13 +147,13 @@ pub(super) fn spread(
     Some(read.iter().map(place).collect())
 }
 
-/// Bytes that the cores of a CPU device have of caches of their own, if that is known.
+/// Total size of the own caches of a CPU device's cores in bytes, if it is known.
 fn room(device: &MachineDevice) -> Option<f64> {
     let room = device.cache.saturating_mul(device.threads as u64);
     (device.kind == DeviceKind::Cpu && room > 0).then_some(room as f64)
 }
 
-/// The constants that a node reads, and bytes of each: of a table no more than it touches.
+/// Constants that a node reads, and the bytes of each; a table counts with the bytes that the node touches.
 fn constants_of(program: &Program, node: &Node) -> Vec<(ValueId, f64)> {
     let touched = node.spec.work().bytes();
     let is_constant = |value: &&ValueId| matches!(program.value(**value).origin, Origin::Constant(_));
@@ -178,7 +188,7 @@ mod tests {
         program
     }
 
-    /// Cores of 10 KiB of cache each, and a GPU.
+    /// Devices whose cores have 10 KiB of cache each, and a GPU.
     fn devices(threads: usize) -> [MachineDevice; 3] {
         let device = |key: &str, kind: DeviceKind| MachineDevice {
             name: key.into(),
@@ -192,7 +202,7 @@ mod tests {
         [device("a", DeviceKind::Cpu), device("b", DeviceKind::Cpu), device("c", DeviceKind::Gpu)]
     }
 
-    /// Everywhere it was measured that a MiB takes 1 ms longer from beyond.
+    /// Measurements of an extra 1 ms per MiB on all devices.
     fn known() -> MachineCosts {
         let mut known = MachineCosts::default();
         for key in ["a", "b", "c"] {
@@ -218,11 +228,11 @@ mod tests {
     fn constants_are_far_where_a_device_reads_more_than_its_cache_holds() {
         let far = 2.0 * 1e-3 / 256.0;
         assert_eq!(seconds(1, &[0; 4]), [far; 4]);
-        // Two matrices and what goes in and out; two cores hold all four.
+        // One core holds two matrices with the node's other data; two cores hold all four.
         assert_eq!(seconds(1, &[0, 0, 1, 1]), [0.0; 4]);
         assert_eq!(seconds(2, &[0; 4]), [0.0; 4]);
         assert_eq!(seconds(1, &[0, 1, 0, 0]), [far, 0.0, far, far]);
-        // A GPU has its own ways, and what was not measured costs nothing.
+        // GPUs and unmeasured devices have no extra time.
         assert_eq!(seconds(1, &[2; 4]), [0.0; 4]);
         let unknown = Constants::of(&program()).alone(&devices(1), &MachineCosts::default());
         assert_eq!(unknown, [0.0; 3]);

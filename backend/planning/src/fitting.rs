@@ -1,4 +1,4 @@
-//! From a lowered program and a machine to a plan that fits the devices' memory, checked and predicted.
+//! Turns a lowered program into a plan that fits the machine's memory, checked and predicted.
 
 use super::blocks::{BlockPlanner, PlacedProgram};
 use super::constraints::Constraints;
@@ -19,22 +19,22 @@ use anabranch_plan::{Forecast, Plan, PlanError, PlanOptions, Residency};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A program to be placed on a machine.
+/// Plans a program on a machine.
 #[derive(Clone, Copy)]
 pub struct Planner<'a> {
     /// The program.
     pub lowered: &'a Lowered,
     /// The machine.
     pub machine: &'a Machine,
-    /// What a placement must respect.
+    /// Constraints on the placement.
     pub constraints: &'a Constraints,
 }
 
 impl Planner<'_> {
-    /// Plans what `planned` does anew with the machine's costs: same devices, same order, same blocks.
+    /// Plans again with the machine's present costs: same devices, same order, same blocks as `planned`.
     ///
     /// # Errors
-    /// If the plan does not fit the devices any more.
+    /// If the plan no longer fits the devices.
     pub fn plan_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         let placer = Box::new(Fixed::new(planned.device_of.clone()));
@@ -49,10 +49,10 @@ impl Planner<'_> {
         Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
-    /// The same plan with what the machine's costs now say of it.
+    /// Predicts the same plan again with the machine's present costs.
     ///
     /// # Errors
-    /// If the plan does not fit the devices any more.
+    /// If the plan no longer fits the devices.
     pub fn predict_again(&self, planned: &Planned, options: &PlanOptions) -> Result<Planned, PlanningError> {
         let again = self.plan_again(planned, options)?;
         if again.groups != planned.groups || again.device_of != planned.device_of {
@@ -68,7 +68,7 @@ impl Planner<'_> {
             blocks,
             placed,
             place_time: planned.place_time,
-            // What the others would take with these costs is not known.
+            // The other candidates' times under these costs are unknown.
             candidates: Vec::new(),
             device_of: planned.device_of.clone(),
             groups: planned.groups.clone(),
@@ -81,15 +81,15 @@ impl Planner<'_> {
         })
     }
 
-    /// The problem of placing the program, in seconds, with nothing placed yet.
+    /// Returns the problem of placing the program, in seconds, with nothing placed yet.
     ///
     /// # Errors
-    /// If some node can run nowhere.
+    /// If some node cannot run on any device.
     pub fn problem(&self) -> Result<LoadedProblem, PlanningError> {
         self.placing()?.problem(&self.machine.memory())
     }
 
-    /// What a scheduler at run time goes by.
+    /// Returns the times that a scheduler at run time uses.
     ///
     /// # Errors
     /// If the constraints cannot be met.
@@ -104,7 +104,7 @@ impl Planner<'_> {
     /// Places and plans once.
     ///
     /// # Errors
-    /// If that does not fit, or there is no placement within the constraints.
+    /// If the plan does not fit, or there is no placement within the constraints.
     pub(super) fn once(
         &self,
         placing: &Placing<'_>,
@@ -116,9 +116,10 @@ impl Planner<'_> {
         self.planned(PlacedProgram::whole(&self.lowered.program, placed), request, options)
     }
 
-    /// Places and plans once. What does not fit the devices is planned in another way that does, if there is one; else the shortage
-    /// of the first plan is the error. Where a GPU has too little memory for all weights, a plan in which some are staged is preferred if it is
-    /// forecast to be shorter and the options leave that open.
+    /// Places and plans once, and looks for another plan if the first does not fit the devices.
+    ///
+    /// If no plan fits, the shortage of the first plan is the error. If a GPU has too little memory for all weights,
+    /// and the options leave that open, a plan with staged weights is preferred if its forecast is shorter.
     pub(super) fn fitted(
         &self,
         placing: &Placing<'_>,
@@ -141,7 +142,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether some device of a kind has less memory than all values of the program take together.
+    /// Whether some device of this kind has less memory than all values of the program together.
     pub(super) fn is_tight(&self, kind: DeviceKind) -> bool {
         let values = self.lowered.program.values.iter().map(|value| value.spec.bytes() as u64);
         let bytes = values.fold(0, u64::saturating_add);
@@ -182,7 +183,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The plan of a placed program.
+    /// Builds the plan of a placed program.
     fn build(&self, made: &PlacedProgram, options: &PlanOptions) -> Result<Plan, PlanError> {
         let PlacedProgram { program, placed, reasons, .. } = made;
         let (devices, kernels) = (self.machine.plan_devices(), self.lowered.kernels(program));
@@ -192,14 +193,14 @@ impl Planner<'_> {
 }
 
 impl PlacedProgram {
-    /// A program as it was lowered.
+    /// Wraps a program as it was lowered.
     pub(super) fn whole(program: &Arc<Program>, placed: Placed) -> Self {
         let (reasons, groups, blocks) = (reasons(program, &placed), Vec::new(), Vec::new());
         Self { program: Arc::clone(program), placed, reasons, groups, blocks }
     }
 }
 
-/// A sentence for each node on why it is where it is.
+/// Explains for each node, in a sentence, why it is on its device.
 fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
     let explained = |reason: &anabranch_placement::place::Reason| {
         reason.explained(placed.tasks.graph(), &placed.platform).in_seconds().to_string()

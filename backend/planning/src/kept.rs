@@ -1,7 +1,8 @@
-//! A plan as it is kept on disk: what decides it, so that it is made again bit for bit without a search.
+//! A plan as it is stored on disk: the decisions behind it, from which it is rebuilt bit for bit without a search.
 //!
-//! Placement, order, times, blocks and options decide a plan; transfers, streams and memory follow from them by [`Plan::build`], which trusts
-//! none of it. So little has to be kept, and what comes back is checked like any plan. Predictions are made anew, with the costs known by now.
+//! Placement, order, times, blocks and options decide a plan. Transfers, streams and memory follow from them by
+//! [`Plan::build`], which does not trust its input. A stored plan is therefore small, and is checked like any plan.
+//! Predictions are made again with the present costs.
 
 use super::blocks::{BlockPlanner, PlacedProgram};
 use super::error::PlanningError;
@@ -21,30 +22,30 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Seconds that no schedule takes.
+/// Seconds that no schedule exceeds.
 const ENDLESS: f64 = 1e9;
 
-/// Chunks of one stream that no plan has under way.
+/// Number of chunks of one stream in flight that no plan exceeds.
 const CHUNKS: u32 = 1 << 16;
 
-/// The strategy of an assignment that was given.
+/// Name of the strategy of a given assignment.
 const GIVEN: &str = "fixed";
 
-/// What decides a plan.
+/// Decisions behind a plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KeptPlan {
-    /// The devices as the plan sees them.
+    /// Devices as the plan sees them.
     devices: Vec<PlanDevice>,
-    /// The device of each task of the lowered program …
+    /// Device of each task of the lowered program.
     whole: Vec<DeviceId>,
-    /// … the nodes of it that are blocks …
+    /// Nodes of the lowered program that form blocks.
     groups: Vec<BlockMembers>,
-    /// … and the device of each task of the program with these as nodes, with their times and their order.
+    /// Device of each task of the program with these blocks as nodes; its times and order follow.
     device_of: Vec<DeviceId>,
     schedule: Schedule,
-    /// How it was made of these.
+    /// Options of the plan.
     options: PlanOptions,
-    /// Who placed it, and why each node is where it is; of a block, each of its members.
+    /// Strategy that placed the nodes, and the reason for each node's device; for blocks, those of each member.
     strategy: String,
     reasons: Vec<String>,
     members: Vec<Vec<String>>,
@@ -53,7 +54,7 @@ pub struct KeptPlan {
 }
 
 impl KeptPlan {
-    /// What decides this plan, which was made with these options.
+    /// Stores the decisions behind this plan, which was made with these options.
     pub fn of(planned: &Planned, options: &PlanOptions) -> Self {
         let (program, plan, placed) = (&planned.program, &planned.plan, &planned.placed);
         let options = options.clone().with_streaming(planned.streaming).with_weights(plan.weights().clone());
@@ -80,10 +81,10 @@ impl KeptPlan {
         &self.reasons
     }
 
-    /// The placement and the schedule of a program, the lowered one or that with blocks.
+    /// Restores placement and schedule of a program: the lowered program, or the program with blocks.
     ///
     /// # Errors
-    /// If they are not of this program.
+    /// If they do not belong to this program.
     pub(super) fn placed(&self, placing: &Placing<'_>, program: &Program) -> Result<Placed, PlanningError> {
         let Schedule { tasks, transfers, .. } = &self.schedule;
         let count = tasks_of(program);
@@ -108,7 +109,7 @@ impl KeptPlan {
         Placement { strategy, device_of: device_of.to_vec(), reasons, planned: None }
     }
 
-    /// Whether everything names only what the lowered program and the machine have.
+    /// Checks that all names and indices exist in the lowered program and the machine.
     fn fits(&self, planner: &Planner<'_>) -> Result<(), PlanningError> {
         let program = &planner.lowered.program;
         let here = &planner.machine.devices;
@@ -127,11 +128,14 @@ impl KeptPlan {
 }
 
 impl Planner<'_> {
-    /// The plan that was kept of this choice, with what the machine's costs now say of it: the same devices, order, streams and memory. No strategy is
-    /// asked and nothing is simulated but the forecast. O(s log s) for s steps.
+    /// Restores the plan stored for this choice, and predicts it with the machine's present costs.
+    ///
+    /// Devices, order, streams and memory are those of the stored plan. No strategy runs, and only the forecast is
+    /// simulated. O(s log s) for s steps.
     ///
     /// # Errors
-    /// If it is not of this program and these devices, or takes more than these may hold by now ([`ErrorKind::Memory`]).
+    /// If the stored plan does not belong to this program and these devices, or needs more than their present memory
+    /// ([`ErrorKind::Memory`]).
     pub fn restore(&self, kept: &KeptPlan, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         kept.fits(self)?;
@@ -170,7 +174,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The program with the kept blocks, where and when its nodes run.
+    /// Returns the program with the stored blocks, placed and scheduled as stored.
     fn placed_as(&self, kept: &KeptPlan) -> Result<PlacedProgram, PlanningError> {
         let (placing, program) = (self.placing()?, &self.lowered.program);
         if kept.groups.is_empty() {
@@ -184,7 +188,7 @@ impl Planner<'_> {
     }
 }
 
-/// Tasks of a program: its nodes, inputs and outputs.
+/// Number of tasks of a program: its nodes, inputs and outputs.
 fn tasks_of(program: &Program) -> usize {
     program.nodes.len() + program.inputs.len() + program.outputs.len()
 }

@@ -1,7 +1,8 @@
-//! From a lowered program to a plan: the machine and its costs, constraints, placement, streaming blocks, prediction, and fitting all
-//! of it into the devices' memory.
+//! Plans a lowered program: the machine and its costs, constraints, placement, streaming blocks, prediction, and memory
+//! limits.
 //!
-//! [`Planner`] is the way in. [`Machine`] is what is placed on: the devices that are there, or those that a [`PlatformFile`] describes.
+//! [`Planner`] is the entry point. A [`Machine`] holds the devices for the placement: those of this machine, or those
+//! that a [`PlatformFile`] describes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The machine that a program is placed on: its devices and what is known of their costs.
+//! The machine on which a program is placed: its devices and their known costs.
 
 use super::described_machine::usual_limits;
 use super::error::PlanningError;
@@ -15,39 +15,39 @@ use anabranch_placement::rules::Slowdowns;
 use anabranch_plan::{MachineDevice, PlanDevice, Residency};
 use std::collections::BTreeSet;
 
-/// Devices as placement sees them, and what their costs are.
+/// Devices as placement sees them, and their costs.
 pub struct Machine {
-    /// The devices; the first is the host.
+    /// Devices; the first is the host.
     pub devices: Vec<MachineDevice>,
-    /// What the GPUs among them can hold and start.
+    /// Limits of the GPUs among the devices.
     pub(super) gpus: Vec<GpuLimits>,
-    /// What nodes, transfers and runs cost there.
+    /// Measured costs of nodes, transfers and runs.
     pub costs: MachineCosts,
-    /// What is inferred from these costs.
+    /// Laws inferred from these costs.
     pub(super) laws: Laws,
-    /// The GPUs that were lost: nothing is placed there.
+    /// GPUs that were lost: nothing is placed there.
     pub(super) lost: BTreeSet<DeviceId>,
 }
 
 impl Machine {
-    /// The machine that is there.
+    /// Returns the present machine.
     pub fn present(inventory: &Inventory, known: &MachineCosts) -> Self {
         let gpus = inventory.gpus.iter().map(|gpu| GpuLimits::of(&gpu.adapter)).collect();
         let (devices, lost) = (machine_devices(inventory), BTreeSet::new());
         Self { devices, gpus, costs: known.clone(), laws: Laws::default(), lost }
     }
 
-    /// The same without the devices of these names, which stay in the list and get nothing.
+    /// Excludes the devices of these names: they stay in the list, but nothing is placed there.
     pub fn without(mut self, lost: &BTreeSet<String>) -> Self {
         let named = |(at, device): (usize, &MachineDevice)| lost.contains(&device.name).then_some(DeviceId(at as u32));
         self.lost = self.devices.iter().enumerate().filter_map(named).collect();
         self
     }
 
-    /// Whether the devices that nodes or tensors have to be on are all there.
+    /// Checks that none of the devices that nodes or tensors need was lost.
     ///
     /// # Errors
-    /// If one was lost.
+    /// If a device was lost.
     pub(super) fn has<'i>(&self, mut wanted: impl Iterator<Item = &'i DeviceId>) -> Result<(), PlanningError> {
         let Some(lost) = wanted.find(|device| self.lost.contains(device)) else { return Ok(()) };
         let name = &self.devices[lost.index()].name;
@@ -56,7 +56,7 @@ impl Machine {
         Err(PlanningError::new(ErrorKind::Constraint, text).at_device(name))
     }
 
-    /// Whether a device has a kernel for a node some of whose inputs are constant. A GPU has it only if all GPUs do.
+    /// Whether a device has a kernel for a node of which these inputs are constant. A GPU has it only if all GPUs do.
     pub fn supports(&self, device: DeviceId, node: &NodeSpec, constant: &[bool]) -> bool {
         match self.devices[device.index()].kind {
             DeviceKind::Cpu => cpu::prepare(node, constant).is_ok(),
@@ -64,7 +64,7 @@ impl Machine {
         }
     }
 
-    /// For each node, whether every GPU here has a kernel for it.
+    /// For each node, whether every GPU of the machine has a kernel for it.
     pub fn gpu_runs(&self, program: &Program) -> Vec<bool> {
         match self.gpus.is_empty() {
             true => vec![true; program.nodes.len()],
@@ -72,7 +72,7 @@ impl Machine {
         }
     }
 
-    /// For each node, why a GPU has no kernel for it: one of those that are there, or where there is none, a usual one.
+    /// For each node, why a GPU has no kernel for it: one of this machine's GPUs or, if there is none, a typical GPU.
     pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
         let usual = [usual_limits()];
         let gpus = if self.gpus.is_empty() { &usual[..] } else { &self.gpus };
@@ -83,30 +83,31 @@ impl Machine {
         program.nodes.iter().map(refusal).collect()
     }
 
-    /// What the devices take from each other, as the first of `lanes` of which the others take nothing.
+    /// Returns the slowdowns of the devices by each other; they are the first of `lanes` lanes, and further lanes slow
+    /// nothing down.
     pub(super) fn slowdowns(&self, lanes: usize) -> Slowdowns {
         let key = |lane: DeviceId| self.devices.get(lane.index()).map(|device| device.key.as_str());
         let slowdown = |a: DeviceId, b: DeviceId| key(a).zip(key(b)).map(|(a, b)| self.costs.slowdown(a, b));
         Slowdowns::from_fn(lanes, |a, b| slowdown(a, b).unwrap_or(1.0))
     }
 
-    /// What predicts nodes on a device.
+    /// Returns the predictor of nodes on a device.
     pub(super) fn predictor<'a>(&'a self, device: &'a MachineDevice) -> Predictor<'a> {
         Predictor::sharing(&self.laws, self.costs.devices.get(&device.key), &device.key)
     }
 
-    /// The bytes that each device may hold.
+    /// Returns the bytes that each device may hold.
     pub fn memory(&self) -> Vec<u64> {
         self.devices.iter().map(|device| device.memory).collect()
     }
 
-    /// The bytes that placement counts weights against: of a GPU to which they are sent, any.
+    /// Returns the bytes that limit weights in the placement; unlimited for a GPU with staged weights.
     pub(super) fn room(&self, weights: &Residency) -> Vec<u64> {
         let any = |device: &MachineDevice| *weights == Residency::Staged && device.kind == DeviceKind::Gpu;
         self.devices.iter().map(|device| if any(device) { u64::MAX } else { device.memory }).collect()
     }
 
-    /// The devices as a plan sees them.
+    /// Returns the devices as a plan sees them.
     pub fn plan_devices(&self) -> Vec<PlanDevice> {
         let ids = || (0..self.devices.len() as u32).map(DeviceId);
         let device = |id: DeviceId| {
@@ -118,13 +119,13 @@ impl Machine {
         ids().map(device).collect()
     }
 
-    /// The link between two devices, see [`link`].
+    /// Returns the link between two devices, see [`link`].
     pub(super) fn link(&self, from: DeviceId, to: DeviceId) -> LinkCosts {
         link(&self.costs, &self.devices[from.index()], &self.devices[to.index()])
     }
 
-    /// How long it takes until a node of one device can read what a node of another has made: the transfer, what the
-    /// reader takes longer for it, and [`Self::delay`].
+    /// Returns the time until a node of one device can read another device's value: the transfer, the reader's extra
+    /// time, and [`Self::delay`].
     pub(super) fn crossing(&self, from: DeviceId, to: DeviceId) -> TransferCurve {
         let curve = self.link(from, to).curve();
         match [from, to].map(|end| self.devices[end.index()].kind == DeviceKind::Cpu) {
@@ -133,7 +134,8 @@ impl Machine {
         }
     }
 
-    /// What of a crossing keeps no link: the waking of the thread or the start of the queue that waits for it.
+    /// Returns the part of a transfer's time that does not occupy the link: waking the thread, or starting the GPU
+    /// queue.
     pub(super) fn delay(&self, from: DeviceId, to: DeviceId) -> f64 {
         match [from, to].map(|end| self.devices[end.index()].kind == DeviceKind::Cpu) {
             [true, true] => 0.0,
@@ -142,17 +144,18 @@ impl Machine {
         }
     }
 
-    /// Seconds that the host takes to encode a node for a device; 0 for a CPU, and where nobody knows.
+    /// Returns the host's seconds to encode a node for a device; 0 for a CPU, or if it is unknown.
     pub(super) fn encode(&self, device: DeviceId) -> f64 {
         self.known(device).map_or(0.0, |costs| seconds(&costs.encode))
     }
 
-    /// Seconds from the submission of nodes to an idle device until that begins, likewise.
+    /// Returns the seconds from a submission to an idle device until it starts; 0 for a CPU, or if it is unknown.
     pub(super) fn dispatch(&self, device: DeviceId) -> f64 {
         self.known(device).map_or(0.0, |costs| seconds(&costs.dispatch))
     }
 
-    /// Seconds from the arrival of a transfer until a CPU device that waits for it goes on: the median over all kinds of runs.
+    /// Returns the seconds from the arrival of a transfer until a waiting CPU device continues: the median over all
+    /// kinds of runs.
     pub(super) fn wake(&self) -> f64 {
         let known = self.costs.runs.values().filter(|run| !run.wake.is_empty());
         let wakes: Vec<f64> = known.map(|run| seconds(&run.wake)).collect();
@@ -164,17 +167,19 @@ impl Machine {
     }
 }
 
-/// What a history of submissions or of waking says; 0 where it says nothing.
+/// Seconds of a history of submissions or wake-ups; 0 without samples.
 fn seconds(history: &History) -> f64 {
     history.undisturbed().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
-/// What a history of runs says that every run takes; 0 where it says nothing.
+/// Least seconds of a history of overheads; 0 without samples.
 pub(super) fn least_seconds(history: &History) -> f64 {
     history.least().map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
 }
 
-/// The devices of an inventory as placement sees them. A thread's share of its core's level 2 cache counts, or of one that cores have together.
+/// Returns the devices of an inventory as placement sees them.
+///
+/// The cache of a device is a thread's share of its core's level 2 cache, or of a level 2 cache that cores share.
 pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
     let described = |device: DeviceRef<'_>| {
         let (kind, threads, cache) = match device {
@@ -191,7 +196,7 @@ pub fn machine_devices(inventory: &Inventory) -> Vec<MachineDevice> {
     inventory.devices().map(described).collect()
 }
 
-/// The devices of an inventory to run on, in the same order.
+/// Returns the executable devices of an inventory, in the same order.
 pub fn compute_devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     let device = |device: DeviceRef<'_>| match device {
         DeviceRef::Cpu(cpu) => {
@@ -203,8 +208,8 @@ pub fn compute_devices(inventory: &Inventory) -> Vec<ComputeDevice> {
     inventory.devices().map(device).collect()
 }
 
-/// The link between two devices as measured; else assumed: between CPU devices only a message and cache misses, else a bus of
-/// 10 GB/s.
+/// Returns the measured link between two devices; else an assumed link: only a message and cache misses between CPU
+/// devices, else a bus of 10 GB/s.
 pub fn link(known: &MachineCosts, from: &MachineDevice, to: &MachineDevice) -> LinkCosts {
     let assumed = || match (from.kind, to.kind) {
         (DeviceKind::Cpu, DeviceKind::Cpu) => LinkCosts::affine(5e-6, 4e10),

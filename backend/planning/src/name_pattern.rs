@@ -1,9 +1,9 @@
-//! Patterns over node names, as shells have them: `*` stands for any text, `?` for one character.
+//! Patterns over node names, as in shells: `*` stands for any text, `?` for one character.
 
 /// Whether the whole of `name` matches `pattern`. O(pattern × name).
 pub fn matches(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
-    // Which beginnings of the name, by their lengths, the pattern matches as far as it has been read.
+    // Marks the lengths of the name's prefixes that match the part of the pattern read so far.
     let mut reached = vec![false; name.len() + 1];
     reached[0] = true;
     for wanted in pattern.chars() {

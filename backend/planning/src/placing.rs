@@ -1,4 +1,4 @@
-//! From a program and the devices' costs to a placement and its predicted schedule.
+//! Places a program by the devices' costs, and predicts its schedule.
 
 use super::constraints::Constraints;
 use super::error::PlanningError;
@@ -25,34 +25,34 @@ use anabranch_plan::tasks::{NodeLimits, ProgramTasks, Role};
 /// A placed program.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// The task graph that was placed.
+    /// Task graph that was placed.
     pub tasks: ProgramTasks,
-    /// The devices and links that it was placed on.
+    /// Devices and links of the placement.
     pub platform: Platform,
-    /// Predicted cost of each node on each device, node by node; `None` where it cannot run.
+    /// Predicted cost of each node on each device, indexed by node; `None` if the node cannot run there.
     pub costs: Vec<Vec<Option<NodeCost>>>,
     /// Times of transfers by sender, receiver and size.
     curves: Vec<Vec<TransferCurve>>,
-    /// The least seconds from node to node of each device.
+    /// Least seconds between the starts of nodes, for each device.
     intervals: Vec<f64>,
-    /// The device of each task, and why.
+    /// Device of each task, with the reason.
     pub placement: Placement,
-    /// The predicted schedule.
+    /// Predicted schedule.
     pub schedule: Schedule,
 }
 
 impl Placed {
-    /// Bytes that the nodes of a device keep there, as placement counted them.
+    /// Bytes that a device's nodes keep there, as placement counts them.
     pub(super) fn resident(&self, device: usize) -> u64 {
         let here = self.tasks.graph().tasks().iter().zip(&self.placement.device_of);
         here.filter(|(_, on)| on.index() == device).map(|(task, _)| task.memory).sum()
     }
 
-    /// From how many tasks each device could choose whenever it started one, in a schedule of this placement: the predicted one,
-    /// or one made of measured times.
+    /// Number of tasks from which each device could choose at each start, in a schedule of this placement: the
+    /// predicted schedule, or one of measured times.
     ///
     /// # Errors
-    /// If the problem cannot be built again, which is a fault of Anabranch.
+    /// If the problem cannot be built again, which is a bug of Anabranch.
     pub fn decisions(&self, schedule: &Schedule) -> Result<Vec<Decision>, PlanningError> {
         let table = table(&self.tasks, &self.platform, &self.costs, &self.intervals, &self.curves)?;
         let problem = Problem::new(self.tasks.graph(), &self.platform, &table, MemoryRule::Ignore)
@@ -61,25 +61,26 @@ impl Placed {
     }
 }
 
-/// A program on a set of devices: what all strategies share.
+/// A program on a set of devices: the common input of all strategies.
 pub struct Placing<'a> {
     program: &'a Program,
     machine: &'a Machine,
     tasks: ProgramTasks,
     costs: Vec<Vec<Option<NodeCost>>>,
     constants: Constants,
-    /// By device, what a byte of constants takes longer to come if all nodes are there; in the costs already.
+    /// Extra time per byte of constants, by device, if all nodes are there; included in the costs.
     far: Vec<f64>,
     curves: Vec<Vec<TransferCurve>>,
     intervals: Vec<f64>,
 }
 
 impl<'a> Placing<'a> {
-    /// Predicts the cost of each node on each device and applies the constraints. CPUs run all nodes, GPUs those that all of
-    /// them have a kernel for.
+    /// Predicts the cost of each node on each device and applies the constraints.
+    ///
+    /// CPUs run all nodes, GPUs run the nodes for which all GPUs have a kernel.
     ///
     /// # Errors
-    /// If a constraint names what is not there, or constraints contradict each other.
+    /// If a constraint names something unknown, or constraints contradict each other.
     pub fn new(program: &'a Program, machine: &'a Machine, constraints: &Constraints) -> Result<Self, PlanningError> {
         let devices = &machine.devices;
         let kinds = |runs: &bool| if *runs { DeviceKinds::ALL } else { DeviceKinds::CPU };
@@ -121,15 +122,18 @@ impl<'a> Placing<'a> {
         Ok(Self { program, machine, tasks, costs, constants, far, curves, intervals })
     }
 
-    /// Predicts `cost` for a node on a device that finds its constants near, in the place of what the store says; none where it cannot run there.
+    /// Replaces the predicted cost of a node on a device by `cost`, which assumes cached constants; `None` if the node
+    /// cannot run there.
     pub(super) fn assume(&mut self, node: NodeId, device: DeviceId, cost: Option<NodeCost>) {
         let far = |cost: &NodeCost| self.constants.of_cost(node, cost, self.far[device.index()]);
         let cost = cost.map(|cost| NodeCost { seconds: with_far(cost.seconds, far(&cost)), ..cost });
         self.costs[node.index()][device.index()] = cost;
     }
 
-    /// Places the program within `memory` bytes per device (in the machine's order), checks the result, and simulates it: under
-    /// the request's rule, or in the order that it brings along.
+    /// Places the program within `memory` bytes per device (in the machine's order), checks the result, and simulates
+    /// it.
+    ///
+    /// The simulation follows the request's rule, or its order if it has one.
     ///
     /// # Errors
     /// If there is no placement within the constraints.
@@ -141,7 +145,7 @@ impl<'a> Placing<'a> {
         Ok(self.given(placement, schedule, platform))
     }
 
-    /// A placement and its schedule, with what is predicted on the devices of `platform`.
+    /// Combines a placement and its schedule with the predictions for the devices of `platform`.
     pub(super) fn given(&self, placement: Placement, schedule: Schedule, platform: Platform) -> Placed {
         let (tasks, costs) = (self.tasks.clone(), self.costs.clone());
         let (curves, intervals) = (self.curves.clone(), self.intervals.clone());
@@ -157,8 +161,8 @@ impl<'a> Placing<'a> {
         Ok(self.with_problem(&self.platform(memory)?, MemoryRule::Resident, improve)??)
     }
 
-    /// [`Self::place`] within `room` bytes for each device; where the strategy finds no room, as if there were enough: what is counted here is a guess
-    /// of what a plan takes.
+    /// Places as [`Self::place`] within `room` bytes per device. If the strategy finds no placement there, places as if
+    /// memory were unlimited, because this count only estimates a plan's memory.
     ///
     /// # Errors
     /// If there is no placement within the other constraints.
@@ -167,18 +171,18 @@ impl<'a> Placing<'a> {
         self.place(request, room).or_else(|error| self.place(request, &roomy).map_err(|_| error))
     }
 
-    /// The problem that [`Self::place`] gives the strategies, in seconds.
+    /// Returns the problem that [`Self::place`] gives to the strategies, in seconds.
     ///
     /// # Errors
-    /// If some node can run nowhere.
+    /// If some node cannot run on any device.
     pub fn problem(&self, memory: &[u64]) -> Result<LoadedProblem, PlanningError> {
         let copy = |problem: &Problem<'_>| LoadedProblem::copy_of("program", problem);
         let loaded = self.with_problem(&self.platform(memory)?, MemoryRule::Resident, copy)?;
         Ok(LoadedProblem { facts: Facts { time_unit: Some("s".into()), ..Facts::default() }, ..loaded })
     }
 
-    /// Lends out the problem of placing on `platform`, under the rules of this machine: values cross a link one at a time, and
-    /// devices slow each other down.
+    /// Passes the problem of placing on `platform` to a function, under this machine's rules: a link moves one value at
+    /// a time, and devices slow each other down.
     pub(super) fn with_problem<T>(
         &self,
         platform: &Platform,
@@ -194,7 +198,8 @@ impl<'a> Placing<'a> {
         Ok(look(&problem.under(rules).map_err(PlanningError::infeasible)?))
     }
 
-    /// What a scheduler at run time goes by: predicted times of nodes, where pins let them run, and of transfers.
+    /// Returns the times that a scheduler at run time uses: predicted times of nodes on the devices that pins allow,
+    /// and of transfers.
     pub fn forecast(&self) -> Forecast {
         let at = |node: usize, device: usize| {
             let pinned = self.tasks.graph().task(self.tasks.task(NodeId(node as u32))).pinned;
@@ -206,25 +211,26 @@ impl<'a> Placing<'a> {
         Forecast { nodes: nodes.collect(), links: self.curves.clone() }
     }
 
-    /// The caller's tensors are all there before the run: none has to wait on the host for its turn behind a long task.
+    /// Moves inputs to the front of the order: the caller's tensors exist before the run, and must not wait on the host
+    /// behind a long task.
     pub(super) fn begin_with_inputs(&self, schedule: &mut Schedule) {
         schedule.order.sort_by_key(|task| !matches!(self.tasks.role(*task), Role::Input(_)));
     }
 
-    /// The task graph.
+    /// Returns the task graph.
     pub(super) fn tasks(&self) -> &ProgramTasks {
         &self.tasks
     }
 
-    /// Predicted cost of each node on each device.
+    /// Returns the predicted cost of each node on each device.
     pub(super) fn costs(&self) -> &[Vec<Option<NodeCost>>] {
         &self.costs
     }
 
-    /// The devices with so much memory, and their links.
+    /// Returns the devices with this much memory, and their links.
     pub(super) fn platform(&self, memory: &[u64]) -> Result<Platform, PlanningError> {
         let speed = |device: usize| {
-            // Ranks that want one figure a device get its mean rate over the nodes that it can run.
+            // Ranks that need one speed per device get its mean rate over the nodes that it can run.
             let costs = self.costs.iter().zip(&self.program.nodes);
             let (flops, seconds) = costs.fold((1.0, 1e-9), |(flops, seconds), (costs, node)| match costs[device] {
                 Some(cost) => (flops + node.spec.work().flops, seconds + cost.seconds),
@@ -243,7 +249,7 @@ impl<'a> Placing<'a> {
     }
 }
 
-/// Places a problem as requested, and simulates that; both are checked.
+/// Places a problem as requested, and simulates the placement; both results are checked.
 fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement, Schedule), PlanningError> {
     let placement = request.placer.place(problem)?;
     let refuse = |violation: String| {
@@ -266,7 +272,8 @@ fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement
     }
 }
 
-/// Seconds of each task on each device, and of transfers. A GPU does not begin nodes faster than the host encodes them.
+/// Builds the table of the seconds of each task on each device, and of transfers. A GPU does not start nodes faster
+/// than the host encodes them.
 fn table<'g>(
     tasks: &'g ProgramTasks,
     platform: &'g Platform,

@@ -1,4 +1,4 @@
-//! A program lowered for one set of input shapes, and its plans: nothing is taken on any device yet.
+//! A program lowered for one set of input shapes, and its plans. Nothing is allocated on any device yet.
 
 use super::placing::Placed;
 use super::request::PlanChoice;
@@ -10,62 +10,64 @@ use anabranch_plan::{CandidatePlan, Kernels, Plan, StreamMode, Weights};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A program with its plan: nothing is taken on any device yet.
+/// A program with its plan. Nothing is allocated on any device yet.
 pub struct Planned {
-    /// The lowered program, whose streaming blocks are nodes.
+    /// Lowered program, with its streaming blocks as nodes.
     pub program: Arc<Program>,
-    /// Its streaming blocks, by their nodes.
+    /// Streaming blocks of the program, by their nodes.
     pub blocks: Vec<BlockSummary>,
-    /// The placement, its predicted costs and its predicted schedule.
+    /// Placement with its predicted costs and schedule.
     pub placed: Placed,
-    /// How long placing and planning took.
+    /// Time taken by placing and planning.
     pub place_time: Duration,
-    /// The plans that this one was chosen from, the shortest first: itself, and others. Empty if there was no choice.
+    /// Plans from which this plan was chosen, including itself, the shortest first. Empty if there was no choice.
     pub candidates: Vec<CandidatePlan>,
-    /// The device of each task of the program before its blocks were made.
+    /// Device of each task of the program before its blocks were formed.
     pub(super) device_of: Vec<DeviceId>,
-    /// The nodes of that program that are its blocks.
+    /// Nodes of that program that form its blocks.
     pub(super) groups: Vec<BlockMembers>,
-    /// Whether it is another than was asked for, because that did not fit.
+    /// Whether the plan differs from the requested plan, because that did not fit.
     pub(super) repaired: bool,
-    /// What was streamed.
+    /// Mode of streaming that the plan used.
     pub(super) streaming: StreamMode,
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
     #[doc(hidden)]
     pub rest: Option<Arc<Rest>>,
-    /// The choice with which this phase was planned, and with which later phases are planned.
+    /// Choice with which this phase was planned, and with which later phases are planned.
     pub choice: PlanChoice,
 }
 
-/// A model lowered for one set of input shapes, and the weights that all its plans share with those for other shapes.
+/// A model lowered for one set of input shapes, and the weights that its plans share with plans for other shapes.
 pub struct Lowered {
     /// The program.
     pub program: Arc<Program>,
     /// The weights.
     pub weights: Arc<Weights>,
-    /// What is left of the model when the program has run; `None` if it is all of it.
+    /// Rest of the model after this program; `None` if the program is the whole model.
     pub rest: Option<Arc<Rest>>,
 }
 
 impl Planned {
-    /// What every device and link will do.
+    /// Returns the plan of every device and link.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
 
-    /// What is left of the model when the program has run, because only computed values tell its shapes; `None` if it is all of it.
+    /// Returns the rest of the model after this program, whose shapes depend on computed values; `None` if the program
+    /// is the whole model.
     pub fn rest(&self) -> Option<&Rest> {
         self.rest.as_deref()
     }
 
-    /// Kernels for the program's nodes, none of them prepared yet.
+    /// Returns kernels for the program's nodes, none of them prepared yet.
     pub fn kernels(&self) -> Kernels {
         Kernels::with(Arc::clone(&self.program), Arc::clone(&self.weights))
     }
 
-    /// Whether a run of the other does the same on the same devices in the same order. Plans of later phases are not known: they may differ if the
-    /// choices do.
+    /// Whether both plans do the same work on the same devices in the same order.
+    ///
+    /// Plans of later phases are unknown: they may differ if the choices do.
     pub fn is_same_plan(&self, other: &Self) -> bool {
         let nodes = |planned: &Self| planned.program.nodes.len();
         let same = |node: NodeId| {
@@ -82,14 +84,14 @@ impl Planned {
             && self.plan.transfers() == other.plan.transfers()
     }
 
-    /// The block that a node is, if it is one.
+    /// Returns the node's block, if the node is a block.
     pub fn block(&self, node: NodeId) -> Option<&BlockSummary> {
         self.blocks.iter().find(|block| block.node == node)
     }
 }
 
 impl Lowered {
-    /// Kernels for a program that was made of this one, none of them prepared yet.
+    /// Returns kernels for a program derived from this one, none of them prepared yet.
     pub fn kernels(&self, program: &Arc<Program>) -> Kernels {
         Kernels::with(Arc::clone(program), Arc::clone(&self.weights))
     }

@@ -1,5 +1,7 @@
-//! Platform files: devices and links that are not there, or are there otherwise, so that a model can be placed and simulated
-//! for another machine (StarPU needs a simulator of its own for that question; here it is a file).
+//! Platform files: descriptions of other or modified devices and links, so that a model can be placed and simulated for
+//! another machine.
+//!
+//! StarPU needs a separate simulator for this; here it takes a file.
 //!
 //! ```json
 //! { "format": "anabranch-platform", "version": 1, "extends": true,
@@ -31,47 +33,50 @@ const VERSION: u32 = 1;
 /// Most devices of a platform: a plan looks at the links of all pairs.
 const MOST_DEVICES: usize = 256;
 
-/// A platform as a file holds it.
+/// Content of a platform file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlatformFile {
-    /// `anabranch-platform`.
+    /// Format name, `anabranch-platform`.
     pub format: String,
-    /// 1.
+    /// Format version, 1.
     pub version: u32,
-    /// Whether the file only says what differs from the machine at hand; else it says everything.
+    /// Whether the file describes only differences from the present machine; else it describes everything.
     #[serde(default)]
     pub extends: bool,
-    /// The devices, the host first; where the file extends, those that are added or differ.
+    /// Devices, the host first; if the file extends the machine, devices that are added or differ.
     pub devices: Vec<DeviceEntry>,
-    /// Links that differ from what was measured, or is assumed.
+    /// Links that differ from the measured or assumed links.
     #[serde(default)]
     pub links: Vec<LinkEntry>,
-    /// Names of devices of the machine at hand that are left out.
+    /// Names of devices of the present machine that are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<String>,
 }
 
-/// A device of a platform file. What is left out is as the device at hand of the same name has it.
+/// A device of a platform file. Omitted fields come from the present device of the same name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceEntry {
-    /// Its name in plans and on the command line.
+    /// Name in plans and on the command line.
     pub name: String,
-    /// CPU or GPU.
+    /// Kind of the device: CPU or GPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<DeviceKind>,
-    /// Bytes that it may hold: a number, or a text such as `4 GiB`. Without it, all bytes that there are.
+    /// Bytes that the device may hold: a number, or a text such as `4 GiB`. If omitted for a new device, memory is
+    /// unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "size")]
     pub memory: Option<u64>,
-    /// The key in the cost store of the device whose measured times it has.
+    /// Key in the cost store of the device whose measured times this device has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What its times are multiplied by: 0.5 is twice as fast.
+    /// Factor of all times: 0.5 is twice as fast.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub times: f64,
-    /// The device's roofline: of one that nobody has measured, or of one whose measured times are to count no more. The rates that were
-    /// measured leave everything as it is; others take the place of all that was measured of the device.
+    /// Roofline of the device, for devices without measurements, or to replace measurements.
+    ///
+    /// If the rates equal the measured rates, the measurements stay in use. Other rates replace everything that was
+    /// measured of the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rates: Option<Rates>,
 }
@@ -80,9 +85,9 @@ pub struct DeviceEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkEntry {
-    /// The device that sends.
+    /// Sending device.
     pub from: String,
-    /// The device that receives.
+    /// Receiving device.
     pub to: String,
     /// Seconds before the first byte.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,10 +98,10 @@ pub struct LinkEntry {
 }
 
 impl PlatformFile {
-    /// What `format` says in every platform file.
+    /// Value of `format` in every platform file.
     pub const FORMAT: &'static str = "anabranch-platform";
 
-    /// The machine at hand: all devices, and all links as measured or assumed.
+    /// Describes the present machine: all devices, and all links as measured or assumed.
     pub fn of(inventory: &Inventory, known: &MachineCosts) -> Self {
         let devices = machine_devices(inventory);
         let pairs = devices.iter().flat_map(|from| devices.iter().map(move |to| (from, to)));
@@ -118,7 +123,7 @@ impl PlatformFile {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or is no platform file of this version.
+    /// If the file cannot be read, or is not a platform file of this version.
     pub fn read(path: &Path) -> Result<Self, PlanningError> {
         let refused = |problem: &str| PlanningError::platform_file(path, problem);
         let text = files::read(path, files::MOST_BYTES).map_err(|error| refused(&error.to_string()))?;
@@ -135,8 +140,8 @@ impl PlatformFile {
         Ok(file)
     }
 
-    /// All devices of the platform, with everything that the file leaves out taken from `present`; figures are checked. The first is the
-    /// host, a CPU.
+    /// Returns all devices of the platform, with omitted fields taken from `present`, and checks their values. The
+    /// first device is the host, a CPU.
     pub(super) fn devices_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
         let devices = self.entries_over(present)?;
         match devices.first() {
@@ -148,7 +153,8 @@ impl PlatformFile {
         }
     }
 
-    /// The same of any devices, but at least one.
+    /// Returns all devices of the platform like [`Self::devices_over`], but accepts any first device; there must be at
+    /// least one.
     pub(super) fn entries_over(&self, present: &[MachineDevice]) -> Result<Vec<DeviceEntry>, PlanningError> {
         let unknown = |what: &str, name: &str, devices: &[DeviceEntry]| {
             let known: Vec<_> = devices.iter().map(|device| device.name.as_str()).collect();
@@ -187,7 +193,7 @@ impl PlatformFile {
         Ok(devices)
     }
 
-    /// Refuses more devices, and more links between them, than a plan can look at.
+    /// Rejects more devices, or more links between them, than a plan can look at.
     fn refuse_too_many(&self, devices: usize) -> Result<(), PlanningError> {
         let links = MOST_DEVICES * MOST_DEVICES;
         if devices <= MOST_DEVICES && self.links.len() <= links {
@@ -198,14 +204,14 @@ impl PlatformFile {
         Err(PlanningError::platform(text))
     }
 
-    /// What the file says of a link.
+    /// Returns the file's entry of a link.
     pub(super) fn link(&self, from: &str, to: &str) -> Option<&LinkEntry> {
         self.links.iter().rev().find(|link| link.from == from && link.to == to)
     }
 }
 
 impl DeviceEntry {
-    /// A device at hand.
+    /// Describes a present device.
     pub(super) fn of(device: &MachineDevice) -> Self {
         Self {
             name: device.name.clone(),
@@ -217,13 +223,13 @@ impl DeviceEntry {
         }
     }
 
-    /// The same with the rates that were measured of it.
+    /// Adds the measured rates to the entry.
     fn with_rates(self, known: &MachineCosts) -> Self {
         let costs = self.key.as_ref().and_then(|key| known.devices.get(key));
         Self { rates: costs.and_then(|costs| costs.rates), ..self }
     }
 
-    /// The device as placement sees it, under a key of its own.
+    /// Returns the device as placement sees it, under a key of its own.
     pub(super) fn machine_device(&self) -> MachineDevice {
         MachineDevice {
             name: self.name.clone(),
@@ -236,7 +242,7 @@ impl DeviceEntry {
         }
     }
 
-    /// Whether its figures make sense.
+    /// Checks the entry's values.
     pub(super) fn check(&self) -> Result<(), PlanningError> {
         if !(f64::MIN_POSITIVE..=1e30).contains(&self.times) {
             return Err(wrong_figure("times", &self.name, self.times, "a number above 0, and at most 10^30"));
@@ -260,7 +266,7 @@ impl DeviceEntry {
                 self.name
             )));
         };
-        // Times measured on the device at hand are not those of one with a roofline of its own.
+        // A device with its own roofline does not have the times measured on the present device.
         let key = self.key.clone().or_else(|| detected.filter(|_| self.rates.is_none())?.key.clone());
         let memory = self.memory.or(detected.and_then(|d| d.memory));
         Ok(Self { name: self.name.clone(), kind: Some(kind), memory, key, times: self.times, rates: self.rates })
@@ -295,7 +301,7 @@ fn is_one(times: &f64) -> bool {
     *times == 1.0
 }
 
-/// Sizes as numbers or as people write them.
+/// Sizes as numbers or as text with units.
 mod size {
     use super::{Deserialize, Deserializer, Serializer, format_bytes, parse_bytes};
 
@@ -308,7 +314,7 @@ mod size {
 
     pub(super) fn serialize<S: Serializer>(size: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
         match size {
-            // Only a text that means the same number is a better way to say it.
+            // Text is used only if it means exactly the same number.
             Some(bytes) if parse_bytes(&format_bytes(*bytes)) == Ok(*bytes) => {
                 serializer.serialize_str(&format_bytes(*bytes))
             }

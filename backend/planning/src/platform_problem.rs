@@ -1,19 +1,21 @@
-//! Platform files in the laboratory: the devices and links of a file for a task graph, or in the place of those that a problem brings.
+//! Platform files in the placement simulator: their devices and links for a task graph, or instead of a problem's own.
 
 use super::error::PlanningError;
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 use anabranch_placement::format::{Costs, LoadedProblem, TimeTable};
 use anabranch_placement::platform::{Device, DeviceId, Platform};
 
-/// The unit of all times in platform files.
+/// Unit of all times in platform files.
 const SECONDS: &str = "s";
 
 impl PlatformFile {
-    /// The devices and links for graphs whose tasks have numbers of operations: a device does `matmul_flops / times` of them a second.
+    /// Returns the devices and links for graphs whose tasks have numbers of operations. A device does `matmul_flops /
+    /// times` operations per second.
     ///
     /// # Errors
-    /// If the file only says what differs from the machine at hand, a device has no rates, a link is missing, one names a device that there
-    /// is not, or a figure makes no sense.
+    ///
+    /// If the file only describes differences from the present machine, a device has no rates, a link is missing or
+    /// names an unknown device, or a value is invalid.
     pub fn platform(&self) -> Result<Platform, PlanningError> {
         if self.extends {
             let problem = "it extends the machine at hand, which is not looked at here; write the whole platform";
@@ -36,11 +38,15 @@ impl PlatformFile {
         Platform::new(devices, link).map_err(|error| PlanningError::platform(error.to_string()))
     }
 
-    /// A problem in seconds as it would be on the devices of this file, by their names: with their memories and links, and with their
-    /// `times`. A device that the file leaves out or removes runs nothing. Rates do not count, for the problem has times of its own.
+    /// Returns a problem in seconds as it would be on this file's devices, matched by name: with their memories, links
+    /// and `times`.
+    ///
+    /// A device that the file omits or removes runs nothing. Rates have no effect, because the problem has times of its
+    /// own.
     ///
     /// # Errors
-    /// If the problem's times are in another unit, the file names a device that the problem does not have, or a figure makes no sense.
+    /// If the problem's times are in another unit, the file names a device that the problem does not have, or a value
+    /// is invalid.
     pub fn over(&self, problem: LoadedProblem) -> Result<LoadedProblem, PlanningError> {
         if problem.facts.time_unit.as_deref() != Some(SECONDS) {
             let unit = problem.facts.time_unit.as_deref().unwrap_or("units that it does not name");
@@ -77,7 +83,7 @@ impl PlatformFile {
         self.devices.iter().find(|entry| entry.name == name)
     }
 
-    /// Refuses names that the problem does not have, and figures that make no sense.
+    /// Rejects names that the problem does not have, and invalid values.
     fn check_names(&self, problem: &str, known: &[String]) -> Result<(), PlanningError> {
         self.devices.iter().try_for_each(DeviceEntry::check)?;
         self.links.iter().try_for_each(LinkEntry::check)?;
@@ -93,7 +99,7 @@ impl PlatformFile {
 }
 
 impl DeviceEntry {
-    /// The device for tasks with numbers of operations.
+    /// Returns the device for tasks with numbers of operations.
     fn device(&self) -> Result<Device, PlanningError> {
         let missing = |what: &str| PlanningError::platform(format!("device `{}` has no `{what}`", self.name));
         let (kind, rates) = (self.kind.ok_or_else(|| missing("kind"))?, self.rates.ok_or_else(|| missing("rates"))?);

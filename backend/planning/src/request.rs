@@ -1,4 +1,4 @@
-//! What a placement is asked to be: from a strategy's name or a plan file to who places, in which order, with which blocks.
+//! Request for a placement: from a strategy's name or a plan file to the placer, the order and the blocks.
 
 use super::error::PlanningError;
 use super::machine::Machine;
@@ -16,54 +16,54 @@ use anabranch_plan::plan_file::PlanFile;
 use anabranch_plan::{HOST, PlanDevice, PlanOptions, Residency};
 use std::path::{Path, PathBuf};
 
-/// One way to place, order and stream a program.
+/// A choice of placement, order and streaming of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanChoice {
-    /// Who decides where nodes run.
+    /// Strategy that decides on which devices nodes run.
     pub strategy: Strategy,
-    /// Which of a device's ready nodes goes first. A plan file brings its own order along.
+    /// Rule that selects among a device's ready nodes. A plan file brings its own order.
     pub order: Order,
-    /// What is streamed.
+    /// Options of the plan, such as its streaming.
     pub plan: PlanOptions,
 }
 
-/// Who places, and in which order each device then runs its tasks.
+/// Placer of the nodes, and the order in which each device then runs its tasks.
 pub struct PlacementRequest {
-    /// The strategy, or a given assignment.
+    /// Strategy, or a given assignment.
     pub placer: Box<dyn Placer>,
-    /// Which of a device's ready tasks goes first.
+    /// Rule that selects among a device's ready tasks.
     pub rule: Order,
-    /// An order of all tasks to follow in the place of the rule.
+    /// Order of all tasks that replaces the rule.
     pub order: Option<Vec<TaskId>>,
-    /// Which nodes stream into each other.
+    /// Source of the streaming blocks.
     pub blocks: BlockSource,
 }
 
-/// Who says which nodes of a device are streaming blocks.
+/// Source of a device's streaming blocks.
 pub enum BlockSource {
-    /// The options of plans.
+    /// Blocks are formed by the options of the plan.
     Formed,
-    /// A plan file, if it says anything about blocks; else the options.
+    /// Blocks of a plan file, if it has a list of blocks; else as by the options.
     File {
-        /// Where it is.
+        /// Path of the file.
         path: PathBuf,
-        /// What it says.
+        /// Content of the file.
         plan: PlanFile,
     },
-    /// These.
+    /// Blocks that are given.
     Given {
-        /// The nodes of each block.
+        /// Nodes of each block.
         groups: Vec<BlockMembers>,
-        /// An order of all tasks of the contracted program, if there is one.
+        /// Order of all tasks of the contracted program, if there is one.
         order: Option<Vec<TaskId>>,
     },
 }
 
 impl PlacementRequest {
-    /// What `choice` means for a program on a machine.
+    /// Translates `choice` for a program on a machine.
     ///
     /// # Errors
-    /// If it names what is not there, or a plan file that cannot be read or does not fit.
+    /// If the choice names something unknown, or a plan file that cannot be read or does not fit.
     pub(super) fn of(program: &Program, machine: &Machine, choice: &PlanChoice) -> Result<Self, PlanningError> {
         let formed = |placer| Self::formed(placer, choice.order);
         match &choice.strategy {
@@ -73,27 +73,27 @@ impl PlacementRequest {
         }
     }
 
-    /// Nodes where `assignment` puts them, with nothing streamed but what options form.
+    /// Requests that nodes follow `assignment`, with blocks as by the options.
     pub fn fixed(assignment: Vec<DeviceId>, rule: Order) -> Self {
         Self::formed(Box::new(FixedNodes { name: "fixed", device_of: assignment, reasons: None }), rule)
     }
 
-    /// Nodes where a search has put them, and why.
+    /// Requests that nodes follow a search's assignment, with its reasons.
     pub(super) fn searched(assignment: Vec<DeviceId>, reasons: Vec<Reason>, rule: Order) -> Self {
         Self::formed(Box::new(FixedNodes { name: "auto", device_of: assignment, reasons: Some(reasons) }), rule)
     }
 
-    /// As a strategy places, with nothing streamed but what options form.
+    /// Requests that a strategy places the nodes, with blocks as by the options.
     pub(super) fn formed(placer: Box<dyn Placer>, rule: Order) -> Self {
         Self { placer, rule, order: None, blocks: BlockSource::Formed }
     }
 
-    /// Whether it is left open what is streamed.
+    /// Whether the request leaves the streaming open.
     pub(super) fn is_open(&self) -> bool {
         matches!(self.blocks, BlockSource::Formed)
     }
 
-    /// Options of a plan: a file that says so has its own weights on GPUs.
+    /// Returns the options of a plan; a file may set the weights that stay on GPUs.
     pub(super) fn options(&self, options: &PlanOptions, devices: &[PlanDevice]) -> PlanOptions {
         let listed = match &self.blocks {
             BlockSource::File { plan, .. } if options.weights == Residency::Auto => plan.weights(devices),
@@ -148,12 +148,12 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
     PlanningError::new(ErrorKind::Strategy, text)
 }
 
-/// Nodes as assigned; inputs and outputs, which come after them, where they are pinned.
+/// Places nodes as assigned, and the following inputs and outputs on the devices to which they are pinned.
 struct FixedNodes {
     name: &'static str,
-    /// By node.
+    /// Device of each node.
     device_of: Vec<DeviceId>,
-    /// By node, if there are others than that they were given.
+    /// Reason of each node, if there are reasons besides the assignment.
     reasons: Option<Vec<Reason>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which strategy places the nodes, and which of a device's ready nodes goes first: names with a type.
+//! Names of placement strategies and of rules that order a device's ready nodes, as types.
 
 use anabranch_placement::order as rules;
 use anabranch_placement::place::{STRATEGIES, strategy_names};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Who decides where nodes run.
+/// Strategy that decides on which devices nodes run.
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_planning::Strategy; }
@@ -24,39 +24,39 @@ use std::str::FromStr;
 pub enum Strategy {
     /// A placement algorithm: one of [`Strategy::algorithms`].
     Algorithm(Algorithm),
-    /// All on the device of this name as far as it has kernels for it, the rest on the host.
+    /// All nodes on the device of this name if it has kernels for them, the rest on the host.
     Device(String),
-    /// As a plan file says, which may have been edited.
+    /// The placement of a plan file, which may have been edited.
     PlanFile(PathBuf),
 }
 
-/// The name of a placement algorithm that is there.
+/// Name of a known placement algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Algorithm(&'static str);
 
 impl Strategy {
-    /// Each task where it would finish first, the most urgent first (Topcuoglu 2002): the default.
+    /// Places each task where it finishes first, the most urgent task first (Topcuoglu 2002): the default.
     pub const HEFT: Self = Self::Algorithm(Algorithm("heft"));
-    /// All other algorithms, and a search from the best of them.
+    /// Runs all other algorithms, and a search from the best of them.
     pub const AUTO: Self = Self::Algorithm(Algorithm("auto"));
-    /// All on the fastest CPU device.
+    /// Places all nodes on the fastest CPU device.
     pub const CPU: Self = Self::Algorithm(Algorithm("cpu"));
-    /// All on the fastest GPU, as far as it has kernels for it.
+    /// Places all nodes on the fastest GPU if it has kernels for them.
     pub const GPU: Self = Self::Algorithm(Algorithm("gpu"));
 
-    /// All algorithms: the name, and a line on what it does.
+    /// Returns name and description of all algorithms.
     pub fn algorithms() -> impl Iterator<Item = (&'static str, &'static str)> {
         STRATEGIES.iter().copied().chain([("auto", "all of these, and a search from the best of them")])
     }
 
-    /// The algorithm of this name, if there is one.
+    /// Returns the algorithm of this name, if there is one.
     pub fn algorithm(name: &str) -> Option<Self> {
         strategy_names().into_iter().find(|known| *known == name).map(|known| Self::Algorithm(Algorithm(known)))
     }
 }
 
 impl Algorithm {
-    /// Its name.
+    /// Returns the algorithm's name.
     pub fn name(self) -> &'static str {
         self.0
     }
@@ -81,8 +81,10 @@ impl fmt::Display for Strategy {
 impl FromStr for Strategy {
     type Err = Infallible;
 
-    /// A text that ends in `.json` names a plan file, an algorithm's name that algorithm, and all else a device: whether there is
-    /// such a device shows when a plan is made.
+    /// Parses a strategy: a text that ends in `.json` is a plan file, the name of an algorithm is that algorithm, and
+    /// any other text is a device.
+    ///
+    /// Whether the device exists shows when a plan is made.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         if text.ends_with(".json") {
             return Ok(Self::PlanFile(text.into()));
@@ -91,27 +93,27 @@ impl FromStr for Strategy {
     }
 }
 
-/// Which of a device's ready nodes goes first.
+/// Rule that selects among a device's ready nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Order {
-    /// The one with the longest way to the end (path computation time; Laich 2017, section 5.3).
+    /// Longest path to the end first (path computation time; Laich 2017, section 5.3).
     #[default]
     Pct,
-    /// The one whose successors have most to do (maximum successor rank).
+    /// Most work in successors first (maximum successor rank).
     Msr,
-    /// The one that became ready first.
+    /// First ready, first run.
     Fifo,
-    /// The one that sets most memory free and takes least, so that little is alive at a time.
+    /// Most freed memory and least new memory first, so that little is alive at a time.
     Frugal,
 }
 
 impl Order {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 4] = [Self::Pct, Self::Msr, Self::Fifo, Self::Frugal];
 
-    /// The rule that simulation follows.
+    /// Returns the rule for the simulation.
     pub(super) fn rule(self) -> Box<dyn rules::Order> {
         match self {
             Self::Pct => Box::new(rules::Pct),
@@ -122,7 +124,7 @@ impl Order {
     }
 }
 
-/// The name by which the command line knows it, as in JSON.
+/// Formats the name used on the command line and in JSON.
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

@@ -1,15 +1,15 @@
-//! Between callers' ndarray arrays and the runtime's tensors.
+//! Conversions between callers' ndarray arrays and the runtime's tensors.
 
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use ndarray::{ArrayRef, ArrayViewD, Dimension};
 
-/// An array that no tensor can hold, or a tensor that is no such array.
+/// Error of an array that no tensor can hold, or of a tensor that is not such an array.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ArrayError(pub(super) String);
 
-/// A tensor with a copy of the array's elements, in row-major order whatever the array's layout.
+/// Returns a tensor with a copy of the array's elements, in row-major order for any layout of the array.
 ///
 /// # Errors
 /// If the array has more dimensions than tensors can have.
@@ -20,7 +20,7 @@ pub fn tensor<T: Element, D: Dimension>(array: &ArrayRef<T, D>) -> Result<Tensor
     Ok(tensor)
 }
 
-/// Copies an array's elements in row-major order to `elements`, which are as many.
+/// Copies an array's elements in row-major order to `elements`, which has the same number of elements.
 pub(super) fn copy<T: Element, D: Dimension>(array: &ArrayRef<T, D>, elements: &mut [T]) {
     match array.as_slice() {
         Some(slice) => elements.copy_from_slice(slice),
@@ -28,7 +28,7 @@ pub(super) fn copy<T: Element, D: Dimension>(array: &ArrayRef<T, D>, elements: &
     }
 }
 
-/// The tensor's elements as an array, without a copy. Truth values are read as `u8`.
+/// Returns the tensor's elements as an array, without a copy. Bools are read as `u8`.
 ///
 /// # Errors
 /// If the tensor's elements are not of type `T`.
@@ -37,7 +37,7 @@ pub fn view<T: Element>(tensor: &Tensor) -> Result<ArrayViewD<'_, T>, ArrayError
     Ok(ArrayViewD::from_shape(tensor.shape().dims(), elements).expect("a tensor has as many elements as its shape"))
 }
 
-/// The tensor's elements in row-major order.
+/// Returns the tensor's elements in row-major order.
 pub(super) fn elements<T: Element>(tensor: &Tensor) -> Result<&[T], ArrayError> {
     let other = || ArrayError(format!("{} is not a tensor of {}", tensor.spec(), T::DTYPE.name()));
     tensor.elements::<T>().ok_or_else(other)

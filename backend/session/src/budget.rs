@@ -1,8 +1,8 @@
-//! What a session keeps on each device, in sum: the memory of each plan that is ready, and once what plans share.
+//! Memory that a session holds on each device: the sum over its prepared plans, in which shared memory counts once.
 //!
-//! A plan is charged before anything is taken for it, and its charge ends when it is gone. Where a charge does not fit, idle plans are
-//! forgotten until it does; while other callers are at work, whose plans may become idle, one waits for them. Nobody waits for callers
-//! that wait themselves, so that the last one learns that there is no room.
+//! A plan is charged before memory is allocated for it, and its charge ends when it is dropped. If a charge does not
+//! fit, idle plans are dropped until it fits. While other callers run, whose plans may become idle, the charge waits. A
+//! charge does not wait for callers that wait themselves, so that the last caller learns that memory is short.
 
 use super::error::SharedShortage;
 use anabranch_base::lock::lock;
@@ -15,26 +15,26 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often who finds all other callers waiting looks again before it gives up, and how long it waits in between: a caller whose
-/// plan has just been made counts as waiting until it is awake.
+/// Number of further checks of a caller that finds all others waiting, and the time between them. A caller whose plan
+/// has just been made counts as waiting until it is awake.
 const PATIENCE: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// The limits of all devices, and what is charged to them.
+/// Limits of all devices, and the memory that is charged to them.
 pub(super) struct Budget {
     devices: Vec<Limit>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// A device's memory.
+/// Memory limit of a device.
 pub(super) struct Limit {
     pub(super) name: String,
     pub(super) bytes: u64,
 }
 
 impl Limit {
-    /// What a device may hold.
+    /// Returns the limit of a device.
     pub(super) fn of(device: DeviceRef<'_>) -> Self {
         Self { name: device.name().to_owned(), bytes: device.memory() }
     }
@@ -42,37 +42,37 @@ impl Limit {
 
 #[derive(Default)]
 pub(super) struct State {
-    /// By device.
+    /// Bytes held on each device.
     held: Vec<u64>,
     shared: BTreeMap<Form, usize>,
-    /// Callers that may hold plans for a while.
+    /// Callers that may hold plans temporarily.
     active: usize,
-    /// Those of them that wait for room.
+    /// Callers among them that wait for memory.
     waiting: usize,
-    /// Those that are asleep until something changes.
+    /// Callers among them that sleep until something changes.
     asleep: usize,
 }
 
-/// A constant as plans share it on a device.
+/// A constant in the form that plans share on a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Form {
-    /// The device, by its place.
+    /// Index of the device.
     pub(super) device: usize,
     pub(super) constant: Identity,
-    /// The layout of a kernel, or as it is.
+    /// Layout of a kernel; `None` for the constant's own layout.
     pub(super) layout: Option<Layout>,
 }
 
-/// What a plan takes.
+/// Memory that a plan needs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Demand {
-    /// By device, what it shares with no other plan.
+    /// Bytes that the plan shares with no other plan, by device.
     pub(super) own: Vec<u64>,
-    /// What it shares, with the bytes.
+    /// Forms that the plan shares, with their bytes.
     pub(super) shared: BTreeMap<Form, u64>,
 }
 
-/// What is charged for a plan, for as long as this lives.
+/// Memory charged for a plan, as long as this lives.
 pub struct Charge {
     budget: Arc<Budget>,
     demand: Demand,
@@ -85,14 +85,14 @@ pub(super) struct Counted<'a> {
 }
 
 impl Demand {
-    /// What a plan takes of each device.
+    /// Returns the memory that a plan needs on each device.
     pub(super) fn of(planned: &Planned) -> Self {
         let mut demand = Self::default();
         demand.add(planned, &(0..planned.plan().devices().len()).collect::<Vec<_>>());
         demand
     }
 
-    /// Adds what a plan takes whose devices are, or are parts of, these of the session.
+    /// Adds a plan whose devices are, or are parts of, these devices of the session.
     pub(super) fn add(&mut self, planned: &Planned, homes: &[usize]) {
         for (memory, device) in planned.plan().memory().devices().iter().zip(homes.iter().copied()) {
             let shared = memory.shared.iter().filter_map(|shared| {
@@ -111,7 +111,7 @@ impl Demand {
         self.own[device] = self.own[device].saturating_add(bytes);
     }
 
-    /// Bytes of each device.
+    /// Returns the bytes of each device.
     pub(super) fn bytes(&self, devices: usize) -> Vec<u64> {
         let mut bytes = self.own.clone();
         bytes.resize(devices, 0);
@@ -121,28 +121,28 @@ impl Demand {
 }
 
 impl Budget {
-    /// Nothing charged yet.
+    /// Creates a budget without charges.
     pub(super) fn new(devices: Vec<Limit>) -> Arc<Self> {
         let state = State { held: vec![0; devices.len()], ..State::default() };
         Arc::new(Self { devices, state: Mutex::new(state), changed: Condvar::new() })
     }
 
-    /// Bytes charged to each device.
+    /// Returns the bytes charged to each device.
     pub(super) fn held(&self) -> Vec<u64> {
         lock(&self.state).held.clone()
     }
 
-    /// Says that a caller may hold a plan until what is returned is dropped.
+    /// Counts a caller that may hold a plan, until the result is dropped.
     pub(super) fn enter(&self) -> Counted<'_> {
         self.count(|state| &mut state.active)
     }
 
-    /// Says that an active caller waits for another one until what is returned is dropped.
+    /// Counts an active caller as waiting for another caller, until the result is dropped.
     pub(super) fn pause(&self) -> Counted<'_> {
         self.count(|state| &mut state.waiting)
     }
 
-    /// How many active callers wait.
+    /// Returns the number of active callers that wait.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         lock(&self.state).waiting
@@ -155,10 +155,10 @@ impl Budget {
         Counted { budget: self, count }
     }
 
-    /// Charges what a plan takes. `make_room` forgets an idle plan, if there is one.
+    /// Charges a plan's memory. `make_room` drops an idle plan, if there is one.
     ///
     /// # Errors
-    /// If it does not fit beside what is in use, by the end of the caller's time.
+    /// If the memory does not fit next to plans in use, by the end of the caller's time.
     pub(super) fn charge(
         self: &Arc<Self>,
         demand: Demand,
@@ -177,7 +177,7 @@ impl Budget {
                 patience = PATIENCE;
                 continue;
             }
-            // Another caller may be about to go on with a plan that it waited for, and leave it idle afterwards.
+            // Another caller may be about to continue with a plan for which it waited, and leave it idle afterwards.
             if patience == 0 || !self.wait_a_moment() {
                 return Err(shortage);
             }
@@ -185,7 +185,7 @@ impl Budget {
         }
     }
 
-    /// Charges what a plan takes, or says where it does not fit.
+    /// Charges a plan's memory, or returns the shortage.
     fn try_charge(&self, demand: &Demand) -> Option<SharedShortage> {
         let mut state = lock(&self.state);
         let after = state.with(demand);
@@ -202,7 +202,8 @@ impl Budget {
         None
     }
 
-    /// Waits until another caller has left or given memory back, or it is time to look at the clock; `false` if all others wait, too.
+    /// Waits until another caller has left or freed memory, or the clock must be checked; `false` if all others wait,
+    /// too.
     fn wait_for_others(&self, demand: &Demand, deadline: &Deadline<'_>) -> bool {
         let mut state = lock(&self.state);
         if self.fits(&state.with(demand)) {
@@ -234,7 +235,7 @@ impl Budget {
         others
     }
 
-    /// Wakes who waits for a change. A call to the system, so only if there is somebody.
+    /// Wakes sleeping callers after a change. This is a system call, so that it is made only if a caller sleeps.
     fn tell(&self, state: MutexGuard<'_, State>) {
         if state.asleep > 0 {
             drop(state);
@@ -266,7 +267,7 @@ impl Budget {
 }
 
 impl State {
-    /// What each device would hold with one more plan.
+    /// Returns the bytes that each device would hold with one more plan.
     fn with(&self, demand: &Demand) -> Vec<u64> {
         let mut after = self.held.clone();
         for (after, own) in after.iter_mut().zip(&demand.own) {

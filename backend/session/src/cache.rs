@@ -1,14 +1,15 @@
-//! A bounded map of values that are made on demand: each once, by whoever asks first, and the least recently used is forgotten first.
+//! A bounded map of values that are made on demand, each once, by the first caller. The least recently used value is
+//! dropped first.
 //!
-//! Nothing is locked while a value is made: who asks for the same value waits for that one alone, and who asks for another goes on. A
-//! value that could not be made is not kept: who waited for it gets the error, and who comes later tries again.
+//! Nothing is locked while a value is made: callers for the same value wait for that value alone, and callers for other
+//! values proceed. Failures are not cached: waiting callers get the error, and later callers try again.
 
 use anabranch_base::lock::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Values of type `V` by keys of type `K`; making one may fail with an `E`.
+/// Values of type `V` by keys of type `K`; making a value may fail with an `E`.
 pub(super) struct Cache<K, V, E> {
-    /// The most recently used last.
+    /// Entries, the most recently used last.
     entries: Mutex<Vec<Entry<K, V, E>>>,
     capacity: usize,
 }
@@ -18,21 +19,23 @@ struct Entry<K, V, E> {
     value: Slot<V, E>,
 }
 
-/// A value once it is made, or why it could not be. Who makes it keeps others that want it waiting; if that one panics, the next of
-/// them makes it.
+/// A value once it is made, or the reason of its failure. The caller that makes it keeps others waiting; if it panics,
+/// the next of them makes it.
 type Slot<V, E> = Arc<OnceLock<Result<Arc<V>, E>>>;
 
 impl<K, V, E: Clone> Cache<K, V, E> {
-    /// A cache that keeps at most `capacity` values, one at least.
+    /// Creates a cache of at most `capacity` values, at least one.
     pub(super) fn new(capacity: usize) -> Self {
         Self { entries: Mutex::default(), capacity: capacity.max(1) }
     }
 
-    /// The value whose key `is_it` knows, or else the one that `make` makes, kept under `key`. What `pause` gives is held while the value is
-    /// waited for, and for the moment before it is made here. O(entries) comparisons, and no allocation where the value is there.
+    /// Returns the value whose key satisfies `is_it`, or else the result of `make`, cached under `key`.
+    ///
+    /// The result of `pause` is held while the value is awaited, and for the moment before it is made here. O(entries)
+    /// comparisons, and no allocation if the value is there.
     ///
     /// # Errors
-    /// If `make` fails, here or where the same value was being made.
+    /// If `make` fails, here or in the caller that was making the same value.
     pub(super) fn get_or_make<P>(
         &self,
         is_it: impl Fn(&K) -> bool,
@@ -57,12 +60,12 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         }
         let gone = Self::trim(&mut entries, self.capacity);
         drop(entries);
-        // To give a value back may take a while, and nothing is locked meanwhile.
+        // Dropping a value may take a while, and nothing is locked meanwhile.
         drop(gone);
         made
     }
 
-    /// The place of a value, which is now the most recently used.
+    /// Returns the slot of a value, which becomes the most recently used.
     fn slot(&self, is_it: impl Fn(&K) -> bool, key: impl FnOnce() -> K) -> Slot<V, E> {
         let mut entries = lock(&self.entries);
         match entries.iter().rposition(|entry| is_it(&entry.key)) {
@@ -72,19 +75,20 @@ impl<K, V, E: Clone> Cache<K, V, E> {
         Arc::clone(&entries[entries.len() - 1].value)
     }
 
-    /// Forgets the least recently used value of those that `may_go`, and returns it.
+    /// Drops the least recently used value that `may_go`, and returns it.
     pub(super) fn forget_one(&self, may_go: impl Fn(&Arc<V>) -> bool) -> Option<Arc<V>> {
         let mut entries = lock(&self.entries);
         let at = entries.iter().position(|entry| entry.made().is_some_and(&may_go))?;
         entries.remove(at).made().cloned()
     }
 
-    /// How many values there are, with those that are being made.
+    /// Returns the number of values, including those that are being made.
     pub(super) fn len(&self) -> usize {
         lock(&self.entries).iter().filter(|entry| entry.is_wanted()).count()
     }
 
-    /// Forgets what has gone unused longest, first of what nobody holds. What is being made stays, since others may wait for it.
+    /// Drops the longest unused values, first those that no caller holds. Values in the making stay, because callers
+    /// may wait for them.
     fn trim(entries: &mut Vec<Entry<K, V, E>>, capacity: usize) -> Vec<Entry<K, V, E>> {
         entries.retain(Entry::is_wanted);
         let mut gone = Vec::new();
@@ -104,7 +108,7 @@ impl<K, V, E> Entry<K, V, E> {
         self.value.get()?.as_ref().ok()
     }
 
-    /// Whether the value is made or being made; not after a panic in between.
+    /// Whether the value is made or being made; false after a panic in between.
     fn is_wanted(&self) -> bool {
         self.made().is_some() || Arc::strong_count(&self.value) > 1
     }
@@ -166,7 +170,7 @@ mod tests {
                 assert_eq!(*slow.expect("made"), "slow");
             });
             has_begun.recv().expect("it begins");
-            // Another value does not wait.
+            // A caller for another value does not wait.
             assert_eq!(*get(cache, 2), "2");
             let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| (*get(cache, 1)).clone())).collect();
             go_on.send(()).expect("it waits");

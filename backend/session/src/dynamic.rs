@@ -1,4 +1,4 @@
-//! The model scheduled while it runs, without a plan: the baseline that plans are compared with.
+//! Runs a model that is scheduled at run time, without a plan: a baseline for plans.
 
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
@@ -10,16 +10,16 @@ use anabranch_ir::program::Program;
 use std::mem;
 use std::sync::Arc;
 
-/// A model that is ready to be scheduled at run time.
+/// A model that is ready for scheduling at run time.
 pub struct Dynamic {
-    /// The lowered program.
+    /// Lowered program.
     pub program: Arc<Program>,
     executor: DynamicExecutor,
     output_names: Arc<[String]>,
 }
 
 impl Session {
-    /// Readies the model to be scheduled at run time, with the costs known by now.
+    /// Prepares the model for scheduling at run time, with the present costs.
     ///
     /// # Errors
     /// As [`Self::prepare`].

@@ -1,4 +1,4 @@
-//! Why a session cannot do what it was asked: one opaque error with a kind, and the file, node, device or input it is about.
+//! Errors of sessions: one opaque error with a kind, and the file, node, device or input that it concerns.
 
 use crate::compiled::CompiledError;
 use anabranch_base::bytes::exact_bytes;
@@ -17,9 +17,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a model cannot be opened, prepared or run.
+/// Reason that a model cannot be opened, prepared or run.
 ///
-/// The text names what it is about and what to do next, in the library's terms. [`Self::kind`] tells the reasons apart.
+/// The text names the object of the error and the next step, in the library's terms. [`Self::kind`] distinguishes the
+/// reasons.
 #[derive(Clone)]
 pub struct SessionError {
     cause: Arc<Cause>,
@@ -49,7 +50,7 @@ enum Cause {
     Input(#[from] InputError),
 }
 
-/// A plan that fits a device alone, and not beside what else the session keeps there and is in use.
+/// A plan that fits a device alone, but not together with plans that are in use.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "`{device}` has {}, of which plans in use hold {}; this one needs {} more: let go of plans, or let the device hold more",
@@ -62,7 +63,7 @@ pub(super) struct SharedShortage {
     pub(super) limit: u64,
 }
 
-/// What is wrong with the inputs that were given.
+/// Fault of the given inputs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     #[error("input `{name}` ({expected}) is not given; every input without a default must be")]
@@ -113,7 +114,7 @@ pub(super) enum InputError {
     NoMemory { name: String, bytes: usize },
 }
 
-/// What an error tells beside its text.
+/// Facts of an error besides its text.
 struct About<'a> {
     kind: ErrorKind,
     file: Option<&'a Path>,
@@ -123,9 +124,10 @@ struct About<'a> {
     symbol: Option<&'a str>,
 }
 
-/// Does work in which some small tensor may find no memory, for which [`anabranch_kernels::Buffer::zeroed`] panics; that becomes an error.
+/// Runs work in which a small tensor may find no memory. [`anabranch_kernels::Buffer::zeroed`] then panics, and the
+/// panic becomes an error.
 pub(super) fn within_memory<T>(work: impl FnOnce() -> Result<T, SessionError>) -> Result<T, SessionError> {
-    // Whatever was half made is dropped, and locks outlive a panic.
+    // Unfinished values are dropped, and locks outlive a panic.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| match payload.downcast_ref() {
         Some(shortage) => Err(SessionError { cause: Arc::new(Cause::Memory(*shortage)) }),
         None => resume_unwind(payload),
@@ -133,42 +135,43 @@ pub(super) fn within_memory<T>(work: impl FnOnce() -> Result<T, SessionError>) -
 }
 
 impl SessionError {
-    /// What it comes from.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.about().kind
     }
 
-    /// The file: of the model, the plan or the platform.
+    /// Returns the file: of the model, the plan or the platform.
     pub fn file(&self) -> Option<&Path> {
         self.about().file
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn node(&self) -> Option<&str> {
         self.about().node
     }
 
-    /// The device's name, or a link's as `from -> to`.
+    /// Returns the device's name, or a link's as `from -> to`.
     pub fn device(&self) -> Option<&str> {
         self.about().device
     }
 
-    /// The input's name.
+    /// Returns the input's name.
     pub fn input(&self) -> Option<&str> {
         self.about().input
     }
 
-    /// The dimension, by its symbol or by input and axis (`x[1]`).
+    /// Returns the dimension, by its symbol or by input and axis (`x[1]`).
     pub fn symbol(&self) -> Option<&str> {
         self.about().symbol
     }
 
-    /// The field of [`Limits`](anabranch_onnx::import::Limits) that the model exceeds, if a greater one would admit it.
+    /// Returns the field of [`Limits`](anabranch_onnx::import::Limits) that the model exceeds, if a greater limit would
+    /// admit the model.
     pub fn limit(&self) -> Option<&'static str> {
         if let Cause::Import(error) = &*self.cause { error.limit_name() } else { None }
     }
 
-    /// The dimension that has no size, by symbol or by input and axis, if one is wanted.
+    /// Returns the dimension without a size, by symbol or by input and axis, if a size is missing.
     pub fn missing_size(&self) -> Option<&str> {
         match &*self.cause {
             Cause::Input(InputError::Shape { .. }) => self.symbol(),
@@ -177,7 +180,7 @@ impl SessionError {
         }
     }
 
-    /// The nodes of the model that cannot be lowered, in its order, if that is what it is about.
+    /// Returns the nodes that cannot be lowered, in the model's order, if that is the error.
     pub fn obstacles(&self) -> &[Obstacle] {
         if let Cause::Lower(error) = &*self.cause { error.obstacles() } else { &[] }
     }
@@ -187,17 +190,17 @@ impl SessionError {
         self.kind() == ErrorKind::Cancelled
     }
 
-    /// Whether it is the end of a caller's time, or its cancellation.
+    /// Whether the error is the end of a caller's time, or its cancellation.
     pub(super) fn is_interruption(&self) -> bool {
         matches!(self.kind(), ErrorKind::Cancelled | ErrorKind::Timeout)
     }
 
-    /// Whether there is no plan within the devices' memory and the constraints: another strategy may find one.
+    /// Whether there is no plan within the devices' memory and the constraints: another strategy may find a plan.
     pub fn is_infeasible(&self) -> bool {
         matches!(self.kind(), ErrorKind::Memory | ErrorKind::Infeasible)
     }
 
-    /// Whether it was found meanwhile that more inputs decide shapes than the caller knew of.
+    /// Whether more inputs were found to decide shapes than the caller knew.
     pub(super) fn is_undecided(&self) -> bool {
         matches!(*self.cause, Cause::Input(InputError::Undecided))
     }
@@ -266,7 +269,7 @@ fn exec(error: &ExecError) -> About<'_> {
     About { node: error.node.as_deref(), device: error.device.as_deref(), ..About::of(error.kind) }
 }
 
-/// Each error below a session's becomes one.
+/// Converts each lower-level error to a session error.
 macro_rules! from_causes {
     ($($error:ty),+) => {
         $(impl From<$error> for SessionError {

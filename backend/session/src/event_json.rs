@@ -1,4 +1,4 @@
-//! A run's events under their names, and as JSON.
+//! Events of a run with names, and as JSON.
 
 use super::run::Run;
 use super::whole::Part;
@@ -12,7 +12,7 @@ impl Part<'_> {
         &self.planned.plan().device(device).name
     }
 
-    /// The device's name, or both ends' of the link.
+    /// Returns the device's name, or the names of both ends of the link.
     pub fn lane_name(&self, lane: Lane) -> String {
         match lane {
             Lane::Device(device) => self.device_name(device).to_owned(),
@@ -20,7 +20,7 @@ impl Part<'_> {
         }
     }
 
-    /// The node's name, or the value's that travels.
+    /// Returns the name of the node, or of the transferred value.
     pub fn name(&self, what: Activity) -> &str {
         let (program, plan) = (&self.planned.program, self.planned.plan());
         match what {
@@ -29,7 +29,7 @@ impl Part<'_> {
         }
     }
 
-    /// Its events with times since the whole run's start.
+    /// Iterates over its events, with times since the whole run's start.
     pub fn events(&self) -> impl Iterator<Item = Event> {
         let begun = self.begun.as_nanos() as u64;
         self.measured.events.iter().map(move |event| Event {
@@ -41,8 +41,8 @@ impl Part<'_> {
     }
 }
 
-/// All events of a run as one JSON object, those of all its phases and the operators that the host computed between them. Times are
-/// nanoseconds since the run's start.
+/// Returns all events of a run as one JSON object: those of all its phases, and the operators that the host computed in
+/// between. Times are in nanoseconds since the run's start.
 pub fn events_json(run: &Run) -> Value {
     let in_phases = run.later.is_some();
     let mut events = Vec::new();

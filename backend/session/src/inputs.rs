@@ -1,4 +1,4 @@
-//! Named tensors that go into a run.
+//! Named tensors that are given to a run.
 
 use super::array::{self, ArrayError};
 use super::error::{InputError, SessionError};
@@ -13,13 +13,14 @@ use anabranch_onnx::lower::Sizes;
 use ndarray::{ArrayRef, Dimension};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The tensors given to a run, by the model's input names; of an input that is a sequence or an optional its parts ([`Self::sequence`]).
+/// The tensors given to a run, by the model's input names. A sequence or an optional is given in parts
+/// ([`Self::sequence`]).
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     given: BTreeMap<String, Given>,
 }
 
-/// A tensor, and where it is.
+/// A tensor on the host or on a device.
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     Host(Tensor),
@@ -36,12 +37,12 @@ impl Given {
 }
 
 impl Inputs {
-    /// No inputs.
+    /// Creates an empty set of inputs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an array under an input's name, copying its elements: once, whatever its layout.
+    /// Adds an array under an input's name. Copies its elements once, for any layout.
     ///
     /// # Errors
     /// If the array has more dimensions than tensors can have.
@@ -55,8 +56,8 @@ impl Inputs {
         self
     }
 
-    /// Adds a tensor that is on a device under the name of an input that stays there ([`SessionOptions::with_resident`]). One in the
-    /// host's memory is as good as any other tensor.
+    /// Adds a tensor on a device under the name of an input that stays there ([`SessionOptions::with_resident`]). A
+    /// tensor in the host's memory works like any other tensor.
     ///
     /// [`SessionOptions::with_resident`]: super::SessionOptions::with_resident
     pub fn device_tensor(mut self, name: &str, tensor: DeviceTensor) -> Self {
@@ -65,8 +66,10 @@ impl Inputs {
         self
     }
 
-    /// Copies an array's elements over the tensor of this name, in place where that has the same type and shape and nothing else holds
-    /// its data: the way to give new elements run after run without allocating.
+    /// Copies an array's elements over the tensor of this name.
+    ///
+    /// The copy is in place if that tensor has the same type and shape and nothing else holds its data, so that runs
+    /// can get new elements without allocation.
     ///
     /// # Errors
     /// If the array has more dimensions than tensors can have.
@@ -83,12 +86,12 @@ impl Inputs {
         Ok(())
     }
 
-    /// Takes out what has such names.
+    /// Removes the tensors with such names.
     pub(super) fn forget(&mut self, named: impl Fn(&str) -> bool) {
         self.given.retain(|name, _| !named(name));
     }
 
-    /// The tensor of this name, if it is in the host's memory.
+    /// Returns the tensor of this name, if it is in the host's memory.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         match self.given.get(name)? {
             Given::Host(tensor) => Some(tensor),
@@ -96,22 +99,22 @@ impl Inputs {
         }
     }
 
-    /// What was given under this name.
+    /// Returns the tensor given under this name, on the host or on a device.
     pub(super) fn given(&self, name: &str) -> Option<&Given> {
         self.given.get(name)
     }
 
-    /// How many there are.
+    /// Returns the number of tensors.
     pub fn len(&self) -> usize {
         self.given.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty()
     }
 
-    /// The names and tensors in the host's memory, by name.
+    /// Iterates over the names and tensors in the host's memory, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.given.iter().filter_map(|(name, given)| match given {
             Given::Host(tensor) => Some((name.as_str(), tensor)),
@@ -119,7 +122,7 @@ impl Inputs {
         })
     }
 
-    /// All names with types and shapes, by name.
+    /// Iterates over all names with types and shapes, by name.
     pub fn specs(&self) -> impl Iterator<Item = (&str, &TensorSpec)> {
         self.given.iter().map(|(name, given)| (name.as_str(), given.spec()))
     }
@@ -132,31 +135,35 @@ impl From<BTreeMap<String, Tensor>> for Inputs {
 }
 
 impl Session {
-    /// Fills the inputs that are not given with seeded random elements: floats in −1 … 1; integers that a table of the model has rows for, or else
-    /// 0 or 1; whole numbers for masks that hide nothing. A sequence gets one element, and so does an optional.
+    /// Fills the missing inputs with seeded random elements.
+    ///
+    /// Floats are in −1 … 1. Integers are row numbers of a table of the model, ones for masks that hide nothing, or
+    /// else 0 or 1. A sequence or an optional gets one element.
     ///
     /// # Errors
-    /// If the shape of one is not known from the model, the given inputs and the options, or all that are on the host are more than
-    /// it may hold: that is known before any memory is taken.
+    ///
+    /// If a shape is not known from the model, the given inputs and the options, or the inputs on the host exceed its
+    /// memory limit. Both are checked before any memory is allocated.
     pub fn fill_random(&self, inputs: Inputs, seed: u64) -> Result<Inputs, SessionError> {
         self.fill_sized(inputs, seed, &BTreeMap::new())
     }
 
-    /// [`Self::fill_random`] with size 1 for unknown dimensions. Returns the inputs and the assumed dimensions: see
-    /// [`Self::open_dims`].
+    /// Fills the inputs as [`Self::fill_random`] does, with size 1 for unknown dimensions. Returns the inputs and the
+    /// assumed dimensions: see [`Self::open_dims`].
     ///
     /// # Errors
-    /// As [`Self::fill_random`], of an input whose number of dimensions is not known.
+    /// As [`Self::fill_random`], for an input with an unknown number of dimensions.
     pub fn fill_assumed(&self, inputs: Inputs, seed: u64) -> Result<(Inputs, Vec<String>), SessionError> {
         let open = self.open_dims(&inputs)?;
         let sizes = open.iter().map(|name| (name.clone(), 1)).collect();
         Ok((self.fill_sized(inputs, seed, &sizes)?, open))
     }
 
-    /// [`Self::fill_random`], where these dimensions have these sizes, too: by symbol, or by input and axis (`x[1]`).
+    /// Fills the inputs as [`Self::fill_random`] does, with these sizes of dimensions: by symbol, or by input and axis
+    /// (`x[1]`).
     ///
     /// # Errors
-    /// As [`Self::fill_random`]; also if a name is none of the model's.
+    /// As [`Self::fill_random`]; also if a name is not in the model.
     pub fn fill_sized(
         &self,
         inputs: Inputs,
@@ -183,11 +190,12 @@ impl Session {
         Ok(filled)
     }
 
-    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or
-    /// inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
+    /// Returns the dimensions of missing inputs whose sizes are unknown from the model, these inputs and the options.
+    ///
+    /// They are symbols, or inputs with axes (`x[1]`). An input in [`Self::unranked`] has none.
     ///
     /// # Errors
-    /// If the sizes that are told contradict each other.
+    /// If known sizes contradict each other.
     pub fn open_dims(&self, inputs: &Inputs) -> Result<Vec<String>, SessionError> {
         let sizes = self.sizes(inputs, &BTreeMap::new())?;
         let names = self.missing(inputs).flat_map(|input| open_names(input, &sizes));
@@ -195,7 +203,7 @@ impl Session {
         Ok(names.filter(|name| known.insert(name.clone())).collect())
     }
 
-    /// The needed inputs that are not given and whose number of dimensions is unknown.
+    /// Returns the required inputs that are missing and have an unknown number of dimensions.
     ///
     /// # Errors
     /// As [`Self::open_dims`].
@@ -204,15 +212,15 @@ impl Session {
         Ok(self.missing(inputs).filter(|input| sizes.dims(input).is_none()).map(|input| &*input.name).collect())
     }
 
-    /// The tensors that are needed and not given.
+    /// Required tensors that are not given.
     fn missing(&self, inputs: &Inputs) -> impl Iterator<Item = &Input> {
         let is_needed = |input: &&Input| input.kind.is_tensor() && !input.optional;
         self.model().inputs.iter().filter(is_needed).filter(|input| inputs.given(&input.name).is_none())
     }
 
-    /// The known sizes: from the options, from `more`, and from the given inputs.
+    /// Returns the known sizes: from the options, from `more`, and from the given inputs.
     fn sizes(&self, inputs: &Inputs, more: &BTreeMap<String, usize>) -> Result<Sizes<'_>, SessionError> {
-        // A compiled model has numbers in the place of the dimensions that the options named.
+        // In a compiled model, numbers replace the dimensions that the options named.
         let mut dims = if self.precompiled.is_some() { BTreeMap::new() } else { self.options.dims.clone() };
         dims.extend(more.iter().map(|(name, size)| (name.clone(), *size)));
         let model = self.model();
@@ -225,10 +233,10 @@ impl Session {
         Ok(sizes)
     }
 
-    /// Sees that the host may hold tensors like these all at once.
+    /// Checks that the host may hold these tensors together.
     ///
     /// # Errors
-    /// If it may not.
+    /// If they exceed its limit.
     pub fn check_room<'a>(
         &self,
         tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
@@ -240,10 +248,10 @@ impl Session {
         })
     }
 
-    /// Sees that the host may hold so many bytes, which are for this node or input.
+    /// Checks that the host may hold this many bytes for a node or input.
     ///
     /// # Errors
-    /// If it may not.
+    /// If they exceed its limit.
     pub fn check_bytes(&self, name: &str, needed: u64) -> Result<(), SessionError> {
         let Some(host) = self.inventory.devices().next() else { return Ok(()) };
         let (device, limit) = (host.name().to_owned(), host.memory());
@@ -255,7 +263,7 @@ impl Session {
     }
 }
 
-/// The shape of an input whose dimensions all have sizes.
+/// Returns the shape of an input if all its dimensions have sizes.
 fn concrete(input: &Input, sizes: &Sizes<'_>) -> Result<Shape, InputError> {
     let name = || input.name.clone();
     let dims: Option<Vec<usize>> = sizes.dims(input).and_then(|dims| dims.into_iter().collect());
@@ -269,7 +277,7 @@ fn concrete(input: &Input, sizes: &Sizes<'_>) -> Result<Shape, InputError> {
     Shape::new(dims.ok_or_else(unknown)?).map_err(|problem| InputError::TooLarge { name: name(), problem })
 }
 
-/// The names of an input's dimensions without a size.
+/// Names of an input's dimensions without a size.
 fn open_names(input: &Input, sizes: &Sizes<'_>) -> impl Iterator<Item = String> {
     let dims = input.dims.iter().flatten().enumerate().filter(|(axis, _)| sizes.size(input, *axis).is_none());
     dims.filter_map(|(axis, dim)| dim.open_name(&input.name, axis))

@@ -1,4 +1,4 @@
-//! Memory of callers in other languages as tensors: where a run reads its inputs and leaves its outputs.
+//! Memory of callers in other languages as tensors: a run reads its inputs and writes its outputs there.
 
 #![allow(unsafe_code, reason = "callers in other languages lend their memory")]
 
@@ -6,53 +6,57 @@ use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Bytes up to which tensors are copied: a copy is quicker than what else it takes to use them where they are, and may be kept.
+/// Most bytes of tensors that are copied: a copy is faster than the bookkeeping for a borrowed tensor, and may be kept.
 pub const SMALL: usize = 4 << 10;
 
-/// The tensor that is at `data`, which stays there; or a copy of one of at most [`SMALL`] bytes, or that is not aligned to 8 bytes. `None` if
-/// there is no memory for a copy.
+/// Returns the tensor at `data` without a copy. Copies a tensor of at most [`SMALL`] bytes, or one that is not aligned
+/// to 8 bytes.
+///
+/// Returns `None` if there is no memory for a copy.
 ///
 /// # Safety
-/// At `data` there must be as many initialised bytes as `spec` has, which stay there and nobody writes as long as the tensor is read. It may
-/// be null where that are none.
+/// `data` must point to as many initialised bytes as `spec` has. They must stay there, and must not be written, as long
+/// as the tensor is read. `data` may be null if `spec` has zero bytes.
 pub unsafe fn borrowed(data: *const u8, spec: TensorSpec) -> Option<Tensor> {
     let size = spec.bytes();
     let Some(start) = NonNull::new(data.cast_mut()).filter(|_| size > 0) else { return Tensor::try_zeroed(spec) };
-    // SAFETY: as this function's; the tensor is only read, for nobody but the caller holds it.
+    // SAFETY: as for this function; the tensor is only read, because only the caller holds it.
     let buffer = if size > SMALL { unsafe { Buffer::foreign(start, size) } } else { None };
     let copied = || {
         let mut copy = Buffer::try_zeroed(size)?;
-        // SAFETY: so many bytes are there.
+        // SAFETY: `data` points to `size` bytes.
         copy.bytes_mut().copy_from_slice(unsafe { std::slice::from_raw_parts(data, size) });
         Some(copy)
     };
     Tensor::new(spec, Arc::new(buffer.or_else(copied)?)).ok()
 }
 
-/// Where a run is to leave an output ([`Outputs::over`](crate::Outputs::over)), `None` where that cannot be written directly.
+/// Returns a tensor into which a run can write an output ([`Outputs::over`](crate::Outputs::over)); `None` if the
+/// memory cannot be written directly.
 ///
 /// # Safety
-/// `data` must be the output's memory, of as many bytes as `spec` has, which nobody else reads or writes as long as the tensor is used. Its
-/// bytes need not mean anything: a run writes all of an output before it reads any.
+/// `data` must be the output's memory, of as many bytes as `spec` has. Nothing else may read or write it as long as the
+/// tensor is used. Its content may be arbitrary: a run writes a whole output before it reads any of it.
 pub unsafe fn room(data: NonNull<u8>, spec: &TensorSpec) -> Option<Tensor> {
-    // SAFETY: as this function's. What a caller's language has allocated holds some bytes or other.
+    // SAFETY: as for this function. Memory that a caller's language has allocated holds some bytes.
     let buffer = unsafe { Buffer::foreign(data, spec.bytes()) }?;
     Tensor::new(spec.clone(), Arc::new(buffer)).ok()
 }
 
-/// Leaves an output at `place`, if the run has not left it there itself.
+/// Copies an output to `place`, unless the run has written it there itself.
 ///
 /// # Safety
-/// There must be room for its bytes at `place`, apart from those of the tensor if it is elsewhere, which nobody else reads or writes.
+/// `place` must have room for the tensor's bytes, must not overlap the tensor if that is elsewhere, and must not be
+/// read or written by others.
 pub unsafe fn leave(tensor: &Tensor, place: NonNull<u8>) {
     let bytes = tensor.bytes();
     if !ptr::eq(bytes.as_ptr(), place.as_ptr()) {
-        // SAFETY: as this function's.
+        // SAFETY: as for this function.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
     }
 }
 
-/// The tensor in memory of its own: what outlives a run may not be a caller's.
+/// Returns the tensor in its own memory: tensors that outlive a run must not be in a caller's memory.
 pub fn kept(tensor: &Tensor) -> Tensor {
     match tensor.buffer().is_foreign() {
         true => {
@@ -73,14 +77,14 @@ mod tests {
         let start = NonNull::from(memory.as_mut_slice()).cast::<u8>();
         let bytes = |count: usize| TensorSpec::new(DType::U8, Shape::new([count]).expect("small"));
         for (offset, size, stays) in [(0, SMALL + 1, true), (0, SMALL, false), (1, SMALL + 1, false), (0, 0, false)] {
-            // SAFETY: `memory` has so many bytes, and outlives the tensor unchanged.
+            // SAFETY: `memory` has this many bytes, and outlives the tensor unchanged.
             let tensor = unsafe { borrowed(start.add(offset).as_ptr(), bytes(size)) }.expect("little memory");
             assert_eq!((tensor.buffer().is_foreign(), tensor.bytes().len()), (stays, size));
             assert!(!kept(&tensor).buffer().is_foreign() && kept(&tensor).same_bits(&tensor));
         }
-        // SAFETY: nothing is read from nowhere.
+        // SAFETY: zero bytes are read.
         let nothing = unsafe { borrowed(ptr::null(), bytes(0)) }.expect("no bytes");
-        // SAFETY: as above, alone; nothing of it is used after `memory`.
+        // SAFETY: as above, exclusively; the tensors are not used after `memory`.
         let (room, odd) = unsafe { (room(start, &bytes(16)), room(start.add(1), &bytes(16))) };
         assert!(nothing.bytes().is_empty() && odd.is_none() && room.is_some());
     }

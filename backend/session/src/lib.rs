@@ -1,4 +1,4 @@
-//! The library's face: open a model, describe it, run arrays through it.
+//! The library's interface: open a model, describe it, run arrays through it.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What becomes of a session that loses a GPU.
+//! Sessions that lose a GPU.
 
 use super::error::SessionError;
 use super::open::Session;
@@ -10,20 +10,22 @@ use anabranch_planning::{PlanChoice, Strategy};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-/// What a run does that loses a GPU.
+/// Behaviour of a run that loses a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDeviceLoss {
-    /// It fails and names the GPU. The next run opens that again.
+    /// The run fails and names the GPU. The next run opens the GPU again.
     #[default]
     Fail,
-    /// The model is placed again on the devices that are left, and the run is made again there, as are all later ones. It fails only where
-    /// that cannot be: a tensor or a pinned node has to be on the GPU, or what is left has no room. Applies to
-    /// [`Session::run`](super::Session::run), [`run_into`](super::Session::run_into) and [`run_with`](super::Session::run_with); who runs
-    /// plans of its own does so within [`Session::outlasting`](super::Session::outlasting).
+    /// The model is placed again on the remaining devices, and the run is repeated there, as are all later runs.
+    ///
+    /// The run fails only if that is impossible: a tensor or a pinned node must be on the GPU, or the remaining memory
+    /// is too small. Applies to [`Session::run`](super::Session::run), [`run_into`](super::Session::run_into) and
+    /// [`run_with`](super::Session::run_with). Callers that run their own plans use
+    /// [`Session::outlasting`](super::Session::outlasting).
     Replace,
 }
 
-/// The names of the GPUs that a session does without. It only grows.
+/// Names of the lost GPUs that a session no longer uses. The set only grows.
 #[derive(Debug, Default)]
 pub(super) struct Lost(Mutex<BTreeSet<String>>);
 
@@ -34,13 +36,14 @@ impl Lost {
 }
 
 impl Session {
-    /// The GPUs that were lost and that nothing is placed on any more ([`OnDeviceLoss::Replace`]).
+    /// Returns the lost GPUs on which nothing is placed any more ([`OnDeviceLoss::Replace`]).
     pub fn lost_devices(&self) -> Vec<String> {
         self.lost.names().into_iter().collect()
     }
 
-    /// Whether `error` tells of a GPU that the session does without from now on, because its options want that: plans made from now on are
-    /// for the devices that are left, so that it is worth preparing the run again.
+    /// Whether `error` is the loss of a GPU that the session stops using, as its options require.
+    ///
+    /// Plans made from now on are for the remaining devices, so that preparing the run again makes sense.
     pub fn replaces(&self, error: &SessionError) -> bool {
         if self.options.on_device_loss == OnDeviceLoss::Fail || error.kind() != ErrorKind::DeviceFailure {
             return false;
@@ -57,14 +60,15 @@ impl Session {
         true
     }
 
-    /// Makes a run, and where that loses a GPU that the session can do without makes it again: what [`run`](Self::run) does, for who runs plans
-    /// of its own. `run` prepares its plan each time; a failure that is not the session's, and that making the run again would not mend, is
-    /// a `T` of its own.
+    /// Calls `run`, and calls it again if it loses a GPU that the session can do without.
+    ///
+    /// This does for callers with their own plans what [`run`](Self::run) does. `run` must prepare its plan each time.
+    /// A failure that is not the session's, and that another run would not mend, belongs into `T`.
     ///
     /// # Errors
-    /// What the last run fails with.
+    /// Errors of the last call of `run`.
     pub fn outlasting<T>(&self, mut run: impl FnMut() -> Result<T, SessionError>) -> Result<T, SessionError> {
-        // Each GPU is lost once; what another caller has planned meanwhile may use it once more.
+        // Each GPU is lost once; plans that other callers made meanwhile may use it once more.
         for _ in 0..2 * self.inventory.gpus.len() {
             match run() {
                 Err(error) if self.replaces(&error) => {}
@@ -74,7 +78,7 @@ impl Session {
         run()
     }
 
-    /// How plans are made on what is left: a strategy for a device that is gone gives way to a search.
+    /// Returns the choice for plans on the remaining devices: a search replaces a strategy that needs a lost device.
     pub(super) fn choice_for_the_rest(&self) -> PlanChoice {
         let choice = self.options.choice();
         let bound =
@@ -104,7 +108,7 @@ mod tests {
 
     const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx");
 
-    /// A session that places by this strategy, and inputs; none without any GPU.
+    /// A session with this strategy, and its inputs; `None` without any GPU.
     fn session(strategy: Strategy, on_loss: OnDeviceLoss) -> Option<(Session, Inputs)> {
         let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Machine).with_software_gpu(true);
         let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);
@@ -114,7 +118,7 @@ mod tests {
         (!session.inventory().gpus.is_empty()).then_some((session, inputs))
     }
 
-    /// What a CPU makes of the same inputs.
+    /// Outputs of a CPU for the same inputs.
     fn expected() -> Outputs {
         let devices = DetectOptions::default().without_gpu();
         let options = SessionOptions::default().with_devices(devices).with_dim("batch", 3);

@@ -1,4 +1,4 @@
-//! A session: a model, the devices, what is known of their costs, and plans for the shapes that it was run with.
+//! A session: a model, the devices, their known costs, and plans for the shapes with which it was run.
 
 use super::budget::{Budget, Limit};
 use super::cache::Cache;
@@ -21,68 +21,71 @@ use anabranch_planning::{Constraints, Lowered, Machine, MachineDevice, Planned, 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// Plans of later phases that are kept for each set of input shapes, on average.
+/// Average number of plans of later phases that are kept for each set of input shapes.
 pub(super) const PHASES: usize = 32;
 
-/// Runs of later phases that are learnt from in one run: a loop may have thousands of passes.
+/// Most runs of later phases that are learned from in one run: a loop may have thousands of iterations.
 const LEARNT: usize = 64;
 
 /// A model that can be run any number of times, from any number of threads.
 ///
-/// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes only
-/// execute. Plans for [`SessionOptions::plan_capacity`] sets of shapes are kept ready. They share the weights, the threads and the
-/// opened GPUs, so that each of these is there once, and the plans that a session keeps are within each device's limit in
-/// sum. Not counted are the raw weights of models given as bytes, and what `Session::dynamic` takes.
+/// The first run with new input shapes lowers, places and plans the model for them; later runs with the same shapes
+/// only execute. Plans for [`SessionOptions::plan_capacity`] sets of shapes are kept ready. They share the weights, the
+/// threads and the opened GPUs, each of which exists once. The sum of a session's plans stays within each device's
+/// limit. The limit does not cover the raw weights of models given as bytes, and the memory of `Session::dynamic`.
 ///
-/// Where shapes follow from computed values, a run has several phases, each with a plan of its own: see [`Later`](super::Later). The
-/// values between them are on the host, and what a phase reads of them must fit there.
+/// If shapes depend on computed values, a run has several phases, each with its own plan: see [`Later`](super::Later).
+/// Values between phases are on the host, and the inputs of a phase must fit there.
 ///
 /// # From several threads
-/// Planning for some shapes does not hold up runs with others; callers that need the same new plan wait for whoever makes it. Runs
-/// follow each other, since each uses all the devices of its plan; a run that is queued obeys its own timeout and cancellation.
+///
+/// Planning for some shapes does not delay runs with other shapes. Callers that need the same new plan wait until it is
+/// made. Runs are serialised, because each uses all the devices of its plan; a queued run obeys its own timeout and
+/// cancellation.
 pub struct Session {
-    /// All of the model.
+    /// The whole model.
     pub whole: Arc<Phase>,
-    /// Where it was read, if it was in a file, and that file's stamp then.
+    /// Path of the model's file, if it has one, and the file's stamp when it was read.
     pub(super) source: Option<(PathBuf, String)>,
-    /// What it was lowered and planned to before, if it is a compiled one.
+    /// Program and plan of a compiled model.
     pub(super) precompiled: Option<Precompiled>,
-    /// What could not be read of it.
+    /// Problems of reading the model.
     pub(super) problems: Vec<ImportError>,
     inputs: Vec<ValueInfo>,
     outputs: Vec<ValueInfo>,
     pub(crate) inventory: Inventory,
     pub(super) machine_devices: Vec<MachineDevice>,
-    /// The threads, teams and opened GPUs of all plans.
+    /// Threads, teams and opened GPUs of all plans.
     pub pool: Arc<DevicePool>,
-    /// The constants of all plans.
+    /// Constants of all plans.
     pub(crate) weights: Arc<Weights>,
-    /// What all plans hold.
+    /// Memory that all plans hold.
     pub(super) budget: Arc<Budget>,
     #[doc(hidden)]
     pub options: SessionOptions,
-    /// The constraints on phases.
+    /// Constraints on phases.
     pub(super) of_parts: Constraints,
     costs: Mutex<CostStore>,
     /// Held while costs are written.
     saving: Mutex<()>,
-    /// Held while devices are calibrated: who needs the rates waits for them.
+    /// Held while devices are calibrated: callers that need the rates wait for them.
     calibrating: Mutex<()>,
-    /// The GPUs that plans do without.
+    /// Lost GPUs that plans do not use.
     pub(super) lost: Lost,
     pub(super) lowered: Cache<Key, Lowered, SessionError>,
     pub(super) prepared: Cache<Key, Prepared, SessionError>,
-    /// The same of later phases, of which a run may have many.
+    /// Lowered programs and plans of later phases, of which a run may have many.
     pub(super) later_lowered: Cache<Key, Lowered, SessionError>,
     pub(super) later_prepared: Cache<Key, Prepared, SessionError>,
 }
 
 impl Session {
-    /// Opens the ONNX model in a file, or a [compiled](crate::compiled) one, and takes the inventory of the devices. The settings that a
-    /// model was compiled with hold where `options` are as by default.
+    /// Opens the ONNX model in a file, or a [compiled](crate::compiled) model, and takes the inventory of the devices.
+    ///
+    /// Settings of a compiled model apply if `options` has their defaults.
     ///
     /// # Errors
-    /// If the file is no usable model, or the options name devices that are not there.
+    /// If the file is not a usable model, or the options name unknown devices.
     pub fn open(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
         let path = path.as_ref();
         within_memory(|| match compiled::is_compiled(path) {
@@ -95,7 +98,7 @@ impl Session {
         })
     }
 
-    /// The same of an ONNX model, to learn what its inputs are: no graphics driver is loaded.
+    /// Opens an ONNX model without loading a graphics driver, to learn its inputs.
     pub(crate) fn open_on_cpus(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
         within_memory(|| {
             let inventory = detect_cpus(&options.devices).or_else(|_| detect(&options.devices))?;
@@ -103,11 +106,13 @@ impl Session {
         })
     }
 
-    /// Opens as much of the ONNX model in a file as can be read, to ask what it is and all that stops it: [`Self::problems`], and what
-    /// [`Self::plan`] answers ([`SessionError::obstacles`]). With problems, it never runs.
+    /// Opens as much of the ONNX model in a file as can be read, to describe it and all obstacles to running it.
+    ///
+    /// [`Self::problems`] lists the problems of reading, and an error of [`Self::plan`] the nodes that cannot be
+    /// lowered ([`SessionError::obstacles`]). A model with problems never runs.
     ///
     /// # Errors
-    /// If the file is no ONNX model at all, or the options name devices that are not there.
+    /// If the file is not an ONNX model at all, or the options name unknown devices.
     pub fn survey(path: impl AsRef<Path>, options: SessionOptions) -> Result<Self, SessionError> {
         if compiled::is_compiled(path.as_ref()) {
             return Self::open(path, options);
@@ -127,12 +132,12 @@ impl Session {
     /// Opens a model that [`import`] has made.
     ///
     /// # Errors
-    /// If the options name devices that are not there.
+    /// If the options name unknown devices.
     pub fn new(model: Model, options: SessionOptions) -> Result<Self, SessionError> {
         Self::surveyed(model, Vec::new(), options)
     }
 
-    /// A model of which some could not be read.
+    /// Opens a model that could be read only in part.
     pub(super) fn surveyed(
         model: Model,
         problems: Vec<ImportError>,
@@ -142,7 +147,7 @@ impl Session {
         Ok(Self::on(inventory, model, problems, options))
     }
 
-    /// The same on devices that are found already.
+    /// Opens a model on devices that were already detected.
     pub(super) fn on(
         mut inventory: Inventory,
         model: Model,
@@ -176,65 +181,67 @@ impl Session {
         }
     }
 
-    /// The model as its file gives it.
+    /// Returns the model as its file describes it.
     pub fn model(&self) -> &Model {
         &self.whole.model
     }
 
-    /// The inputs, by name, that were found by now to decide shapes by their elements.
+    /// Returns the inputs, by name, whose elements are so far known to decide shapes.
     pub fn deciding_inputs(&self) -> Vec<String> {
         self.whole.deciding.known().iter().cloned().collect()
     }
 
-    /// What could not be read of a model that [`Self::survey`] opened.
+    /// Returns the problems of reading a model that [`Self::survey`] opened.
     pub fn problems(&self) -> &[ImportError] {
         &self.problems
     }
 
-    /// The model's inputs, in its order.
+    /// Returns the model's inputs, in its order.
     pub fn inputs(&self) -> &[ValueInfo] {
         &self.inputs
     }
 
-    /// The model's outputs, in its order.
+    /// Returns the model's outputs, in its order.
     pub fn outputs(&self) -> &[ValueInfo] {
         &self.outputs
     }
 
-    /// The devices.
+    /// Returns the devices.
     pub fn inventory(&self) -> &Inventory {
         &self.inventory
     }
 
-    /// Bytes that the plans that are ready hold on each device, in the inventory's order; what they share counts once. Plans that the
-    /// caller holds ([`Prepared`]) count, too.
+    /// Returns the bytes that ready plans hold on each device, in the inventory's order; shared memory counts once.
+    /// Plans that the caller holds ([`Prepared`]) count, too.
     pub fn held_bytes(&self) -> Vec<u64> {
         self.budget.held()
     }
 
-    /// Of how many sets of input shapes plans are ready, or being made.
+    /// Returns the number of input-shape sets whose plan is ready or being made.
     pub fn ready_plans(&self) -> usize {
         self.prepared.len()
     }
 
-    /// How many plans of later phases are ready, or being made: see [`Later`](super::Later).
+    /// Returns the number of plans of later phases that are ready or being made: see [`Later`](super::Later).
     pub fn ready_phases(&self) -> usize {
         self.later_prepared.len()
     }
 
-    /// What is known of the devices' costs by now.
+    /// Returns the present knowledge of the devices' costs.
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
     }
 
-    /// Adds what this session has learnt to the cost store in a file, from which later sessions are given it by
-    /// [`SessionOptions::with_costs`]. What other processes have added there meanwhile stays, and is known here afterwards.
+    /// Adds the costs that this session has learnt to a cost store file. Later sessions get them by
+    /// [`SessionOptions::with_costs`].
+    ///
+    /// Additions of other processes stay in the file, and this session knows them afterwards.
     ///
     /// # Errors
-    /// If the file is no cost store or cannot be written.
+    /// If the file is not a cost store or cannot be written.
     pub fn save_costs(&self, path: &Path) -> Result<(), StoreError> {
         let _alone = lock(&self.saving);
-        // Runs are planned and learnt from while the file is waited for.
+        // Runs can be planned and learned from while the file is written.
         let before = self.costs();
         let mut saved = before.clone();
         saved.save(path)?;
@@ -244,17 +251,18 @@ impl Session {
         Ok(())
     }
 
-    /// Measures every device whose rates are not known, its links with the host, and what it and other CPU devices take longer for each other's
-    /// values: about a second a device. Later plans are made
-    /// with what this shows; those that were made stay as they are.
+    /// Measures every device without known rates, its links with the host, and the extra time of reads between CPU
+    /// devices.
+    ///
+    /// Takes about a second per device. Later plans use the results; existing plans stay unchanged.
     ///
     /// # Errors
-    /// If a probe fails to run: then models would, too.
+    /// If a probe fails to run: models would fail, too.
     pub fn calibrate(&self) -> Result<(), SessionError> {
         self.calibrate_parts(&self.inventory)
     }
 
-    /// The same for devices that are parts of this session's.
+    /// Calibrates devices that are parts of this session's devices, as [`Self::calibrate`] does.
     pub fn calibrate_parts(&self, inventory: &Inventory) -> Result<(), SessionError> {
         let _alone = lock(&self.calibrating);
         let mut measured = lock(&self.costs).here().rates_only();
@@ -263,9 +271,12 @@ impl Session {
         Ok(())
     }
 
-    /// Adds what a profiled run of this session measured to the costs: times of nodes, of transfers, and of the run as a whole. A
-    /// plan's first run counts as cold. Plans that were made stay as they are; [`Self::plan_with`] makes one with what was learned. Of a
-    /// model that is run in phases what the others measured is added, too; what is returned is of the first.
+    /// Adds the measurements of a profiled run of this session to the costs: times of nodes, of transfers, and of the
+    /// run as a whole.
+    ///
+    /// A plan's first run counts as cold. Existing plans stay unchanged; [`Self::plan_with`] makes a plan with the new
+    /// costs. If a model runs in phases, measurements of later phases are added, too, but the result describes the
+    /// first phase.
     pub fn learn(&self, run: &Run) -> Learned {
         run.later.iter().flat_map(|later| later.runs.iter().take(LEARNT)).for_each(|later| {
             self.learn_from(&later.planned, &later.measured, later.cold);
@@ -279,7 +290,7 @@ impl Session {
         record(lock(&self.costs).here_mut(), profiled)
     }
 
-    /// The machine that is there, with the costs known by now; calibrated before, if the options want it.
+    /// Returns the present machine with the present costs; calibrates it before, if the options require that.
     pub(super) fn machine_here(&self) -> Result<Machine, SessionError> {
         if self.options.calibrate {
             within_memory(|| self.calibrate())?;
@@ -287,7 +298,7 @@ impl Session {
         Ok(Machine::present(&self.inventory, lock(&self.costs).here()).without(&self.lost.names()))
     }
 
-    /// The machine to plan for: the one that is there, or that of the platform file.
+    /// Returns the machine to plan for: the present machine, or that of the platform file.
     pub(super) fn machine(&self) -> Result<Machine, SessionError> {
         match &self.options.platform {
             None => self.machine_here(),

@@ -1,4 +1,4 @@
-//! What decides how a session places and runs its model.
+//! Options for placing and running a session's model.
 
 use super::loss::OnDeviceLoss;
 use anabranch_costs::CostStore;
@@ -10,7 +10,7 @@ use anabranch_planning::{Constraints, Order, PlanChoice, PlatformFile, Strategy}
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 
-/// Options of a [`Session`](super::Session). Start from [`Default`] and name what differs:
+/// Options of a [`Session`](super::Session). Start from [`Default`] and set the options that differ:
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_planning::Strategy; pub use anabranch_session::SessionOptions; }
@@ -20,35 +20,38 @@ use std::num::NonZeroUsize;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// Which devices to use, and how many threads each CPU device has.
+    /// Devices to use, and the number of threads of each CPU device.
     pub devices: DetectOptions,
-    /// Who decides where nodes run. Default: HEFT.
+    /// Strategy that decides on which devices nodes run. Default: HEFT.
     pub strategy: Strategy,
-    /// Which of a device's ready nodes goes first. Default: PCT.
+    /// Rule that selects among a device's ready nodes. Default: PCT.
     pub order: Order,
     /// Pins and colocations.
     pub constraints: Constraints,
     /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
-    /// How neighbouring operators are fused into one node. Default: in every way.
+    /// Rewrites that fuse neighbouring operators into one node. Default: all.
     pub fuse: Rewrites,
-    /// Streaming of transfers.
+    /// Options of plans, such as streaming.
     pub plan: PlanOptions,
     /// Costs to predict with; [`Session::learn`](super::Session::learn) adds to them.
     pub costs: CostStore,
-    /// Devices to plan for in the place of those that are there; runs are always on those.
+    /// Devices to plan for instead of the present devices; runs always use the present devices.
     pub platform: Option<PlatformFile>,
-    /// For how many sets of input shapes, with the elements of inputs that decide further ones, plans are kept ready, at least 1; the least recently used goes first. Default: 8.
+    /// Number of plans that are kept ready, at least 1; the least recently used is dropped first. Default: 8.
+    ///
+    /// Each set of input shapes, with the elements of inputs that decide further shapes, has its own plan.
     pub plan_capacity: usize,
-    /// Whether devices without calibrated rates are calibrated before the first placement, which takes about a second a device.
-    /// Without it, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them. Default: no.
+    /// Whether to calibrate devices without calibrated rates before the first placement, which takes about a second per
+    /// device. Otherwise, rates are assumed until [`Session::calibrate`](super::Session::calibrate) measures them.
+    /// Default: no.
     pub calibrate: bool,
-    /// Limits beyond which a model is refused.
+    /// Limits beyond which a model is rejected.
     pub limits: Limits,
-    /// What a run does that loses a GPU. Default: it fails.
+    /// Behaviour of a run that loses a GPU. Default: it fails.
     pub on_device_loss: OnDeviceLoss,
-    /// Of [`SETTINGS`](super::SETTINGS), those that hold though they are as by default; a [compiled](crate::compiled) model otherwise brings its own along.
-    /// [`Self::set`] adds what it sets. Default: none.
+    /// Names in [`SETTINGS`](super::SETTINGS) whose default values are stated explicitly; a [compiled](crate::compiled)
+    /// model otherwise brings its own values. [`Self::set`] adds the names that it sets. Default: none.
     pub stated: BTreeSet<&'static str>,
 }
 
@@ -74,35 +77,39 @@ impl Default for SessionOptions {
 }
 
 impl SessionOptions {
-    /// Uses these devices.
+    /// Sets the devices to use (default: all devices of the machine).
     pub fn with_devices(self, devices: DetectOptions) -> Self {
         Self { devices, ..self }
     }
 
-    /// Gives each CPU device so many threads, as far as it has processing units. There is one CPU device for each L3 cache unless
-    /// [`DetectOptions::cpu_granularity`] says otherwise. Results do not depend on the number of threads.
+    /// Sets the number of threads of each CPU device, limited by its processing units (default: one per core).
+    ///
+    /// There is one CPU device for each L3 cache unless [`DetectOptions::cpu_granularity`] says otherwise. Results do
+    /// not depend on the number of threads.
     pub fn with_threads(mut self, threads: NonZeroUsize) -> Self {
         self.devices.threads = Some(threads);
         self
     }
 
-    /// Places by this strategy.
+    /// Sets the placement strategy (default: HEFT).
     pub fn with_strategy(self, strategy: Strategy) -> Self {
         Self { strategy, ..self }
     }
 
-    /// Orders the ready nodes of each device like this.
+    /// Sets the rule that selects among a device's ready nodes (default: PCT).
     pub fn with_order(self, order: Order) -> Self {
         Self { order, ..self }
     }
 
-    /// Places within these constraints.
+    /// Sets the constraints of the placement (default: none).
     pub fn with_constraints(self, constraints: Constraints) -> Self {
         Self { constraints, ..self }
     }
 
-    /// Keeps the input and the output of this name on a device from run to run: a run reads there what another has left there, and
-    /// nothing crosses a bus. CPU devices share the host's memory. The device's name is one of the inventory's.
+    /// Keeps the input and the output of this name on a device from run to run (default: on the host).
+    ///
+    /// A run reads there what another run has left there, so that nothing crosses a bus. CPU devices share the host's
+    /// memory. The device's name is one of the inventory's.
     ///
     /// ```
     /// # mod anabranch {
@@ -138,48 +145,48 @@ impl SessionOptions {
         Self { constraints: self.constraints.with_resident(name, device), ..self }
     }
 
-    /// Gives a dimension a size: a symbol (`batch`), or an axis of an input (`x[1]`).
+    /// Sets the size of a dimension: a symbol (`batch`), or an axis of an input (`x[1]`). Default: from the inputs.
     pub fn with_dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.dims.insert(name.into(), size);
         self
     }
 
-    /// Fuses neighbouring operators in these ways.
+    /// Sets the rewrites that fuse neighbouring operators (default: all).
     pub fn with_fusion(self, fuse: Rewrites) -> Self {
         Self { fuse, ..self }
     }
 
-    /// Streams like this.
+    /// Sets the options of plans, such as streaming (default: [`PlanOptions::default`]).
     pub fn with_plan(self, plan: PlanOptions) -> Self {
         Self { plan, ..self }
     }
 
-    /// Predicts with these costs.
+    /// Sets the costs for predictions (default: none, so that rates are assumed).
     pub fn with_costs(self, costs: CostStore) -> Self {
         Self { costs, ..self }
     }
 
-    /// Keeps so many plans ready, see [`Self::plan_capacity`].
+    /// Sets the number of plans that are kept ready, see [`Self::plan_capacity`] (default: 8).
     pub fn with_plan_capacity(self, plan_capacity: usize) -> Self {
         Self { plan_capacity, ..self }
     }
 
-    /// Calibrates devices of unknown rates before the first placement, or not.
+    /// Sets whether to calibrate devices of unknown rates before the first placement (default: false).
     pub fn with_calibration(self, calibrate: bool) -> Self {
         Self { calibrate, ..self }
     }
 
-    /// Admits models within these limits.
+    /// Sets the limits of models (default: [`Limits::default`]).
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
     }
 
-    /// Lets runs that lose a GPU fail, or be made again without it.
+    /// Sets the behaviour of runs that lose a GPU (default: they fail).
     pub fn with_on_device_loss(self, on_device_loss: OnDeviceLoss) -> Self {
         Self { on_device_loss, ..self }
     }
 
-    /// Lets the setting of this name, see [`Self::stated`], hold as it is.
+    /// Makes the setting of this name apply even if it is the default, see [`Self::stated`].
     pub fn with_stated(mut self, name: &'static str) -> Self {
         self.stated.insert(name);
         self
@@ -190,7 +197,7 @@ impl SessionOptions {
         self.stated.contains(name)
     }
 
-    /// How the session's own plans are made.
+    /// Returns the choice for the session's own plans.
     pub fn choice(&self) -> PlanChoice {
         PlanChoice { strategy: self.strategy.clone(), order: self.order, plan: self.plan.clone() }
     }

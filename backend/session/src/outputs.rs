@@ -1,4 +1,4 @@
-//! Named tensors that come out of a run.
+//! Named tensors that a run returns.
 
 use super::array::{self, ArrayError};
 use anabranch_execute::{DeviceTensor, RunOutput};
@@ -12,22 +12,24 @@ use std::fmt;
 use std::mem;
 use std::sync::Arc;
 
-/// The tensors that a run made, in the order of the model's outputs. Of an output that is a sequence or an optional they are its parts
-/// ([`Inputs::sequence`](super::Inputs::sequence)), under their names: [`Self::item`] puts them together.
+/// The tensors that a run made, in the order of the model's outputs.
+///
+/// A sequence or an optional is returned in parts ([`Inputs::sequence`](super::Inputs::sequence)), under their names:
+/// [`Self::item`] puts them together.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     names: Arc<[String]>,
-    /// Those on the host.
+    /// Tensors on the host.
     tensors: Vec<Tensor>,
-    /// The places of those on GPUs, ascending.
+    /// Indices of the outputs on GPUs, ascending.
     resident: Vec<usize>,
-    /// These themselves, and the other parts of a run's result, empty, to be used again.
+    /// Tensors on GPUs, and the other parts of a run's result, empty, for reuse.
     spare: RunOutput,
 }
 
-/// What finds one of the outputs: its name, or its place in the model's order.
+/// Key of an output: its name, or its index in the model's order.
 pub trait OutputKey: fmt::Display + Copy {
-    /// The place of the output among `names`.
+    /// Returns the index of the output among `names`.
     fn place(self, names: &[String]) -> Option<usize>;
 }
 
@@ -49,37 +51,39 @@ impl OutputKey for usize {
     }
 }
 
-/// An output that is not there, not on the host, or not of the type asked for.
+/// Error of an output that does not exist, is not on the host, or has another type than requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OutputError(String);
 
 impl Outputs {
-    /// Tensors under their names, in the model's order.
+    /// Creates outputs from tensors and their names, in the model's order.
     pub fn new(names: Arc<[String]>, tensors: Vec<Tensor>) -> Self {
         debug_assert_eq!(names.len(), tensors.len());
         Self { names, tensors, ..Self::default() }
     }
 
-    /// Tensors for the next run to leave its outputs in, in the model's order, where they are of the same size and nothing else holds
-    /// them: see [`Session::run_into`](super::Session::run_into).
+    /// Creates outputs from tensors for the next run to write into, in the model's order: see
+    /// [`Session::run_into`](super::Session::run_into).
+    ///
+    /// A tensor is reused if its size fits and nothing else holds it.
     pub fn over(tensors: Vec<Tensor>) -> Self {
         Self { tensors, ..Self::default() }
     }
 
-    /// The outputs on the host, in the model's order.
+    /// Returns the outputs on the host, in the model's order.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
     }
 
-    /// Takes everything out, so that a run can use its memory again.
+    /// Takes everything out, so that a run can reuse its memory.
     pub(super) fn take(&mut self) -> RunOutput {
         self.names = Arc::default();
         self.resident.clear();
         RunOutput { outputs: mem::take(&mut self.tensors), ..mem::take(&mut self.spare) }
     }
 
-    /// Puts the result of a plan's run in.
+    /// Stores the result of a plan's run.
     pub(super) fn put(&mut self, plan: &Plan, names: &Arc<[String]>, mut result: RunOutput) {
         self.resident.extend((0..names.len()).filter(|place| plan.output_device(*place) != HOST));
         self.tensors = mem::take(&mut result.outputs);
@@ -87,8 +91,8 @@ impl Outputs {
         self.names = Arc::clone(names);
     }
 
-    /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth values are read
-    /// as `u8`.
+    /// Returns an output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them.
+    /// Bools are read as `u8`.
     ///
     /// # Errors
     /// If there is no such output, or its elements are not of type `T`.
@@ -97,7 +101,7 @@ impl Outputs {
         array::view(self.at(place)?).map_err(|error| self.refused(place, &error))
     }
 
-    /// A copy of an output's elements as an array.
+    /// Returns a copy of an output's elements as an array.
     ///
     /// # Errors
     /// As [`Self::view`].
@@ -105,7 +109,7 @@ impl Outputs {
         Ok(self.view(key)?.to_owned())
     }
 
-    /// Copies an output's elements, in row-major order, to a slice of as many.
+    /// Copies an output's elements, in row-major order, to a slice of equal length.
     ///
     /// # Errors
     /// As [`Self::view`]; also if the slice has another length.
@@ -120,7 +124,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// An output.
+    /// Returns an output.
     ///
     /// # Errors
     /// If there is no such output, or it is on a GPU.
@@ -128,7 +132,7 @@ impl Outputs {
         self.at(self.place(key)?)
     }
 
-    /// An output as what it is: a tensor, a sequence, or an optional that holds nothing. O(outputs).
+    /// Returns an output as its kind: a tensor, a sequence, or an empty optional. O(outputs).
     ///
     /// # Errors
     /// If there is no such output, or it is on a GPU.
@@ -153,7 +157,7 @@ impl Outputs {
         }
     }
 
-    /// An output where it is, to be the input of another run there. One on the host is given likewise.
+    /// Returns an output on its device, as the input of another run there. Also works for outputs on the host.
     ///
     /// # Errors
     /// If there is no such output.
@@ -165,7 +169,7 @@ impl Outputs {
         }
     }
 
-    /// The output of a place, if it is on the host.
+    /// Returns the output at an index, if it is on the host.
     fn at(&self, place: usize) -> Result<&Tensor, OutputError> {
         match self.resident.binary_search(&place) {
             Ok(at) => {
@@ -177,7 +181,7 @@ impl Outputs {
         }
     }
 
-    /// The names and tensors of the outputs on the host, in the model's order.
+    /// Iterates over the names and tensors of the outputs on the host, in the model's order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         let on_host = |(place, _): &(usize, &String)| self.resident.binary_search(place).is_err();
         let names = self.names.iter().enumerate().filter(on_host).map(|(_, name)| name.as_str());

@@ -1,7 +1,7 @@
-//! Sequences and optionals at the library's face: each is given, and made, as parts with names of their own.
+//! Sequences and optionals in the library's interface: callers give and receive them as parts with names of their own.
 //!
-//! The elements of a sequence `s` are `s[0]`, `s[1]` and so on. `s[]` is a sequence without elements, and `s[absent]` an optional that holds
-//! nothing: marks, tensors without elements. An optional that holds something is given like what it holds.
+//! The elements of a sequence `s` are `s[0]`, `s[1]` and so on. `s[]` is a sequence without elements, and `s[absent]`
+//! an empty optional: both are marks, tensors without elements. An optional with content is given like its content.
 
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
@@ -15,24 +15,25 @@ use anabranch_onnx::part::Part;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The given parts of one input; `None` stands for the whole input.
+/// Given parts of one input; `None` stands for the whole input.
 type Given<'i> = Vec<(Option<Part>, &'i str)>;
 
 /// Names with their tensors.
 pub(super) type Named = Vec<(String, Tensor)>;
 
 impl Inputs {
-    /// Adds a sequence of tensors under an input's name, as the inputs `NAME[0]`, `NAME[1]` and so on, or `NAME[]` if there are none.
+    /// Adds a sequence of tensors under an input's name, as the inputs `NAME[0]`, `NAME[1]` and so on, or `NAME[]` if
+    /// there are none.
     pub fn sequence(self, name: &str, tensors: impl IntoIterator<Item = Tensor>) -> Self {
         self.item(name, Item::Sequence(Arc::new(tensors.into_iter().collect())))
     }
 
-    /// Adds an optional that holds nothing under an input's name, as the input `NAME[absent]`.
+    /// Adds an empty optional under an input's name, as the input `NAME[absent]`.
     pub fn absent(self, name: &str) -> Self {
         self.item(name, Item::Absent)
     }
 
-    /// Adds a tensor, a sequence or an optional under an input's name, in the place of what was given under it.
+    /// Adds a tensor, a sequence or an optional under an input's name, and replaces a former value of that name.
     pub fn item(mut self, name: &str, item: Item) -> Self {
         self.forget(|given| given == name || Part::of(given).is_some_and(|(of, _)| of == name));
         let parts = parts(name, item, DType::U8);
@@ -40,7 +41,7 @@ impl Inputs {
     }
 }
 
-/// A value as its parts; a mark has elements of type `dtype`, and none of them.
+/// Splits a value into its parts; a mark is a tensor of type `dtype` without elements.
 fn parts(name: &str, item: Item, dtype: DType) -> Named {
     let mark = || Tensor::zeroed(TensorSpec::new(dtype, Shape::new([0]).expect("small")));
     let named = |part: Part, tensor: Tensor| (format!("{name}{part}"), tensor);
@@ -54,10 +55,10 @@ fn parts(name: &str, item: Item, dtype: DType) -> Named {
     }
 }
 
-/// The parts of an output.
+/// Splits an output into its parts.
 ///
 /// # Errors
-/// If it is of another kind than the model declares, or an element of it has another type.
+/// If its kind differs from the model's declaration, or an element has another type.
 pub(super) fn made(item: Item, output: &Output) -> Result<Named, InputError> {
     let refused = |made: String| InputError::Made { name: output.name.clone(), made, declared: declared(output) };
     let Kind { sequence, optional } = output.kind;
@@ -85,7 +86,7 @@ pub(super) fn made(item: Item, output: &Output) -> Result<Named, InputError> {
     Ok(parts(&output.name, item, output.dtype.unwrap_or(DType::U8)))
 }
 
-/// Requires that outputs which are all made as tensors are declared so.
+/// Requires that outputs, all of which are made as tensors, are declared as tensors.
 ///
 /// # Errors
 /// If an output is declared a sequence.
@@ -103,7 +104,7 @@ fn declared(output: &Output) -> String {
 }
 
 impl Session {
-    /// The input that a name stands for, or is a part of.
+    /// Returns the input that a name stands for, or of which it is a part.
     fn input_of(&self, name: &str) -> Option<(&Input, Option<Part>)> {
         let inputs = &self.model().inputs;
         let whole = inputs.iter().find(|input| input.name == name);
@@ -114,22 +115,23 @@ impl Session {
         })
     }
 
-    /// The input of this name, or of which a part has this name ([`Inputs::sequence`]).
+    /// Returns the input of this name, or with a part of this name ([`Inputs::sequence`]).
     pub fn input_info(&self, name: &str) -> Option<&ValueInfo> {
         let (input, _) = self.input_of(name)?;
         self.inputs().iter().find(|info| info.name() == input.name)
     }
 
-    /// The output of this name, or of which a part has this name ([`Inputs::sequence`]).
+    /// Returns the output of this name, or with a part of this name ([`Inputs::sequence`]).
     pub fn output_info(&self, name: &str) -> Option<&ValueInfo> {
         let find = |name: &str| self.outputs().iter().find(|info| info.name() == name);
         find(name).or_else(|| find(Part::of(name)?.0).filter(|info| !info.kind().is_tensor()))
     }
 
-    /// The given inputs that are sequences or optionals.
+    /// Returns the given inputs that are sequences or optionals.
     ///
     /// # Errors
-    /// If one is missing, is not given as its kind is, has parts of other types or shapes, or all are more than the host may hold.
+    /// If an input is missing, its parts do not fit its kind, types or shapes, or all together exceed the host's memory
+    /// limit.
     pub(super) fn items(&self, inputs: &Inputs) -> Result<Vec<(ValueIndex, Item)>, SessionError> {
         let mut given = self.given_parts(inputs);
         let mut bytes = 0u64;
@@ -160,7 +162,7 @@ impl Session {
         given
     }
 
-    /// A part for each sequence or optional of which nothing is given: one tensor, with size 1 for what is not known.
+    /// Returns a part for each missing sequence or optional: one tensor, with size 1 for unknown sizes.
     pub(super) fn missing_parts(
         &self,
         inputs: &Inputs,
@@ -179,7 +181,7 @@ impl Session {
     }
 }
 
-/// The value that parts are.
+/// Joins parts into a value.
 fn item(inputs: &Inputs, info: &ValueInfo, mut parts: Given<'_>) -> Result<Item, InputError> {
     let refused = |given: String| {
         let (name, expected, advice) = (info.name().to_owned(), info.to_string(), info.advice());
@@ -212,7 +214,7 @@ fn item(inputs: &Inputs, info: &ValueInfo, mut parts: Given<'_>) -> Result<Item,
     }
 }
 
-/// The given tensor of this name, which must be on the host.
+/// Returns the given tensor of this name, which must be on the host.
 fn tensor(inputs: &Inputs, info: &ValueInfo, name: &str) -> Result<Tensor, InputError> {
     let away = || InputError::Away { name: info.name().to_owned(), device: "another device".to_owned() };
     inputs.find(name).cloned().ok_or_else(away)
@@ -222,7 +224,7 @@ fn is_mark(inputs: &Inputs, name: &str) -> bool {
     inputs.find(name).is_some_and(|mark| mark.bytes().is_empty())
 }
 
-/// Whether a tensor can be one of the input's. A symbol may stand for another size in each element.
+/// Whether a tensor can be a part of the input. A symbol may stand for another size in each element.
 fn fits(info: &ValueInfo, spec: &TensorSpec) -> bool {
     let same = |(dim, size): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if known != size);
     let dims = spec.shape.dims();
@@ -230,7 +232,7 @@ fn fits(info: &ValueInfo, spec: &TensorSpec) -> bool {
     shape && info.dtype() == Some(spec.dtype)
 }
 
-/// The first few parts that are given, in words.
+/// Describes the first few given parts.
 fn told(parts: &Given<'_>) -> String {
     const SHOWN: usize = 4;
     let shown: Vec<_> = parts.iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect();
@@ -239,7 +241,7 @@ fn told(parts: &Given<'_>) -> String {
 }
 
 impl ValueInfo {
-    /// Returns how to give the input, in words: by its name, or in parts ([`Inputs::sequence`]).
+    /// Describes how to give the input: by its name, or in parts ([`Inputs::sequence`]).
     pub fn advice(&self) -> String {
         let name = self.name();
         let held = match self.kind().sequence {

@@ -1,4 +1,4 @@
-//! Runs of models whose shapes follow from computed values: what comes after the first phase's plan.
+//! Runs of models whose shapes depend on computed values: the phases after the first plan.
 
 use super::error::{InputError, SessionError};
 use super::inputs::Inputs;
@@ -15,58 +15,58 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Events of later phases that a profiled run keeps, steps, and nodes of plans, at most: loops have no end of them.
+/// Most events of later phases, steps, and nodes of plans that a profiled run keeps: loops could produce any number.
 const MOST_KEPT: usize = 100_000;
 
-/// Weight of a plan beside its nodes, in events.
+/// Weight of a plan besides its nodes, in events.
 const PLAN: usize = 100;
 
-/// What a run did after the plan of its first phase, because only computed values told the shapes.
+/// Phases and host operators of a run after its first plan, whose shapes depend on computed values.
 ///
-/// Each phase has a plan of its own, which is kept like those of whole models. Between them values are on the host.
+/// Each phase has its own plan, which is kept like the plans of whole models. Between phases, values are on the host.
 #[derive(Default)]
 pub struct Later {
-    /// The plans' runs, in order; those of a loop's body in each pass. Only of runs with a profile.
+    /// Runs of the plans, in order; those of a loop's body in each iteration. Only for runs with a profile.
     pub runs: Vec<LaterRun>,
-    /// Operators that were computed on the host, in order, without branches and loops. Only of runs with a profile.
+    /// Operators that were computed on the host, in order, without branches and loops. Only for runs with a profile.
     pub host_steps: Vec<HostStep>,
-    /// How many plans' runs are not in `runs`, because there were too many.
+    /// Number of plans' runs that `runs` lacks, because there were too many.
     pub left_out: usize,
-    /// How many there were in all.
+    /// Total number of plans' runs.
     pub phases: usize,
-    /// From the calls of all these until their last workers were done.
+    /// Sum of the times of these runs, from the call until the last worker was done.
     pub in_plans: Duration,
-    /// Operators that were computed on the host in between.
+    /// Number of operators that were computed on the host in between.
     pub steps: usize,
-    /// The time for these, without that of graphs within them.
+    /// Time of these operators, without the graphs within them.
     pub in_steps: Duration,
-    /// The time to find or make the plans.
+    /// Time to find or make the plans.
     pub planning: Duration,
-    /// The time of the whole run, with the first phase.
+    /// Time of the whole run, including the first phase.
     pub took: Duration,
-    /// Whether one of these was its plan's first run.
+    /// Whether one of the runs was its plan's first.
     pub cold: bool,
-    /// By device, the most bytes that a plan has taken there.
+    /// Peak bytes of any plan on each device.
     pub peaks: Vec<u64>,
     /// Sum of the plans' predictions.
     pub(super) predicted: RunPrediction,
-    /// Time of the run before on the host, if its inputs had the same shapes.
+    /// Host time of the former run, if its inputs had the same shapes.
     pub(super) host_before: Option<Duration>,
-    /// Events, steps and nodes of plans that are kept.
+    /// Number of events, steps and nodes of plans that are kept.
     kept: usize,
-    /// Whether something did not fit.
+    /// Whether the limit was reached.
     full: bool,
 }
 
-/// A run of the plan of a later phase.
+/// A run of a later phase's plan.
 pub struct LaterRun {
-    /// The plan. Nothing is held for it.
+    /// Plan of the phase. It holds no memory.
     pub planned: Arc<Planned>,
-    /// When what happened, and how much memory it took.
+    /// Events of the run, and its memory.
     pub measured: RunOutput,
-    /// Whether it was the plan's first.
+    /// Whether this was the plan's first run.
     pub cold: bool,
-    /// From the whole run's start until this plan was run.
+    /// Time from the whole run's start until this plan was run.
     pub begun: Duration,
     /// Time to find or make the plan before that.
     pub planning: Duration,
@@ -75,29 +75,29 @@ pub struct LaterRun {
 /// An operator that was computed on the host between two plans.
 #[derive(Clone, Debug)]
 pub struct HostStep {
-    /// The node's name.
+    /// Name of the node.
     pub name: String,
-    /// Its operator.
+    /// Operator of the node.
     pub operator: String,
-    /// Names of the values that it read.
+    /// Names of its input values.
     pub reads: Vec<String>,
-    /// Names of the values that it made.
+    /// Names of its output values.
     pub makes: Vec<String>,
-    /// Bytes of these.
+    /// Bytes of the output values.
     pub bytes: u64,
-    /// From the whole run's start.
+    /// Time from the whole run's start.
     pub begun: Duration,
-    /// How long it took.
+    /// Duration of the operator.
     pub took: Duration,
 }
 
 impl Later {
-    /// Time of the run beside its plans and the search for them: steps, and values that are handed on.
+    /// Returns the time of the run without its plans and the search for them: host operators, and handing values on.
     pub fn on_host(&self, first: &Run) -> Duration {
         self.took.saturating_sub(first.measured.makespan + self.in_plans + self.planning)
     }
 
-    /// What the run took beside its plans, steps and planning: values that are handed on.
+    /// Returns the time of the run without its plans, host operators and planning: handing values on.
     pub fn between(&self, first: &Run) -> Duration {
         self.on_host(first).saturating_sub(self.in_steps)
     }
@@ -114,7 +114,8 @@ impl Later {
         }
     }
 
-    /// Whether there is room for so many more events, steps and nodes of plans. Nothing is kept after the first that does not fit.
+    /// Whether the limit allows this many more events, steps and nodes of plans. After the first refusal, nothing more
+    /// is kept.
     fn keeps(&mut self, more: usize) -> bool {
         self.full |= self.kept.saturating_add(more) > MOST_KEPT;
         self.kept += if self.full { 0 } else { more };
@@ -122,28 +123,29 @@ impl Later {
     }
 }
 
-/// Values by where the model has them.
+/// Values by their index in the model.
 pub(super) type Values = BTreeMap<ValueIndex, Item>;
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Course<'r> {
     pub(super) session: &'r Session,
     pub(super) options: &'r RunOptions,
-    /// The choice with which later phases are planned.
+    /// Choice with which later phases are planned.
     choice: PlanChoice,
     pub(super) later: &'r mut Later,
-    /// When the whole run began.
+    /// Start of the whole run.
     pub(super) begun: Instant,
 }
 
-/// When a plan was run.
+/// Times of a plan's run.
 struct When {
     begun: Duration,
     planning: Duration,
 }
 
 impl Session {
-    /// The model's outputs with their names, from what its first phase made: sequences and optionals in parts.
+    /// Continues a run after its first phase, and returns the model's outputs with their names: sequences and optionals
+    /// in parts.
     pub(super) fn go_on(
         &self,
         rest: &Arc<Rest>,
@@ -168,7 +170,7 @@ impl Session {
 }
 
 impl Course<'_> {
-    /// Runs phase after phase, and gives what the graph's outputs are.
+    /// Runs phase after phase, and returns the graph's outputs.
     pub(super) fn finish(&mut self, mut phase: Arc<Phase>, mut values: Values) -> Result<Vec<Item>, SessionError> {
         while !phase.is_over() {
             let (run, when) = self.run(&phase, &values)?;
@@ -204,7 +206,7 @@ impl Course<'_> {
         Ok((run, when))
     }
 
-    /// Keeps what can be learned from a run. Its plan's memory is free for others.
+    /// Keeps the data of a run for learning. Its plan's memory is free for others.
     fn keep(&mut self, run: Run, When { begun, planning }: When) {
         if !self.options.profile {
             return;
@@ -219,7 +221,7 @@ impl Course<'_> {
         }
     }
 
-    /// Keeps when an operator was computed on the host.
+    /// Keeps the times of an operator on the host.
     pub(super) fn keep_step(&mut self, phase: &Phase, node: &Node, begun: Instant, bytes: u64) {
         if self.options.profile && self.later.keeps(1) {
             let named = |values: &[Option<ValueIndex>]| {
@@ -237,7 +239,7 @@ impl Course<'_> {
         }
     }
 
-    /// The values that the next phase reads: what a plan made, and what the steps after it make.
+    /// Returns the inputs of the next phase: outputs of a plan, and of the host operators after it.
     fn after(&mut self, rest: &Rest, mut values: Values, run: &Run) -> Result<Values, SessionError> {
         for (place, value) in rest.made.iter().enumerate() {
             let tensor = run.outputs.tensor(place).map_err(|_| InputError::Resident)?;
@@ -259,7 +261,7 @@ impl Course<'_> {
     }
 }
 
-/// The choice of later phases: a plan file is of the first one alone.
+/// Returns the choice for later phases: a plan file applies to the first phase only.
 fn later_choice(first: &PlanChoice) -> PlanChoice {
     match first.strategy {
         Strategy::PlanFile(_) => PlanChoice { strategy: Strategy::default(), ..first.clone() },
@@ -267,7 +269,7 @@ fn later_choice(first: &PlanChoice) -> PlanChoice {
     }
 }
 
-/// A value that is the same in each run.
+/// Returns the value, if it is equal in each run.
 pub(super) fn constant(phase: &Phase, value: ValueIndex) -> Result<Option<Item>, SessionError> {
     let Some(constant) = phase.constant(value) else { return Ok(None) };
     Ok(Some(Item::Tensor(constant.load().map_err(LowerError::from)?)))

@@ -1,19 +1,19 @@
-//! Plausible elements of inputs that are not given: row numbers within the model's tables, and masks that hide nothing.
+//! Plausible elements of missing inputs: row numbers within the model's tables, and masks that hide nothing.
 
 use anabranch_ir::random::random_within;
 use anabranch_kernels::{Tensor, TensorSpec};
 use anabranch_onnx::import::{Input, Model, Node, ValueIndex};
 use std::collections::BTreeMap;
 
-/// Operators that hand on the elements of their first input, in this or another order and type.
+/// Operators that pass on the elements of their first input, possibly in another order and type.
 const HANDING_ON: [&str; 10] =
     ["Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Expand", "Slice", "Concat"];
 
-/// Operators that take rows of tables: name, input of the places, input of the table.
+/// Operators that look up rows of tables: name, input of the indices, input of the table.
 const TAKING_ROWS: [(&str, usize, usize); 3] =
     [("Gather", 1, 0), ("EmbedLayerNormalization", 0, 2), ("EmbedLayerNormalization", 1, 4)];
 
-/// Rows of the smallest table of constants that an input's elements choose from, by the inputs' names. O(nodes).
+/// Number of rows of the smallest constant table that an input's elements index, by the inputs' names. O(nodes).
 pub(super) fn tables(model: &Model) -> BTreeMap<String, u64> {
     let mut rows: BTreeMap<ValueIndex, u64> = BTreeMap::new();
     for node in model.nodes.iter().rev() {
@@ -30,7 +30,7 @@ pub(super) fn tables(model: &Model) -> BTreeMap<String, u64> {
     model.inputs.iter().filter_map(bound).collect()
 }
 
-/// The values whose elements are places in tables of a node, with the tables' rows.
+/// Values whose elements are indices into tables of a node, with the tables' rows.
 fn taken_rows(model: &Model, node: &Node) -> Vec<(ValueIndex, u64)> {
     let of_operator = TAKING_ROWS.iter().filter(|(operator, ..)| *operator == node.op_type);
     let rows = of_operator.filter_map(|(_, places, table)| {
@@ -47,7 +47,7 @@ fn narrow(rows: &mut BTreeMap<ValueIndex, u64>, value: ValueIndex, bound: u64) {
     *known = bound.min(*known);
 }
 
-/// Seeded elements of an input: places of `rows` if there are such, ones for a mask of integers, else 0 or 1 where they are integers.
+/// Seeded elements of an input: row numbers below `rows` if given, ones for an integer mask, else 0 or 1 for integers.
 pub(super) fn tensor(name: &str, spec: &TensorSpec, seed: u64, rows: Option<u64>) -> Option<Tensor> {
     let is_mask = name.to_ascii_lowercase().contains("mask");
     random_within(name, spec, seed, rows.map_or(if is_mask { 1..2 } else { 0..2 }, |rows| 0..rows))

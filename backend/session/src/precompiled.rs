@@ -1,4 +1,4 @@
-//! Sessions of compiled models: what is written, what is opened where it cannot be used, and what takes the place of lowering and planning.
+//! Sessions of compiled models: writing, fallback to the source, and the replacement of lowering and planning.
 
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a session of a compiled model has in the place of a graph.
+/// Program and plan that replace the graph in a session of a compiled model.
 pub(super) struct Precompiled {
     compiled: Compiled,
     program: Arc<Program>,
@@ -26,11 +26,15 @@ pub(super) struct Precompiled {
 }
 
 impl Session {
-    /// Compiles the model for inputs like these, and writes it to a file: [`Self::open`] opens that without lowering or planning. `build` is kept
-    /// in it to be shown. If the model runs in phases, the file has the plan of the first one, and the operators of later ones as they are.
+    /// Compiles the model for inputs like these, and writes it to a file, which [`Self::open`] opens without lowering
+    /// or planning.
+    ///
+    /// `build` is stored for information. If the model runs in phases, the file has the plan of the first phase, and
+    /// the operators of later phases as they are.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; if the model is compiled already, or is planned for devices of a platform file; and if the file cannot be written.
+    /// As [`Self::prepare`]; if the model is compiled already, or is planned for devices of a platform file; and if the
+    /// file cannot be written.
     pub fn compile(&self, inputs: &Inputs, path: &Path, build: &str) -> Result<About, SessionError> {
         let refused = |problem: String| SessionError::from(CompiledError::io(path, problem));
         if self.precompiled.is_some() {
@@ -79,15 +83,15 @@ impl Session {
         })
     }
 
-    /// Opens a compiled model; one that is of no use here from its source, if that is unchanged, with a note.
+    /// Opens a compiled model. If it is not usable here, opens its source, if that is unchanged, with a note.
     pub(super) fn open_compiled(path: &Path, options: SessionOptions) -> Result<Self, SessionError> {
         let file = CompiledFile::open(path)?;
         let (options, same) = file.adopted(options)?;
-        // No graphics driver is loaded where none would find anything.
+        // No graphics driver is loaded if it would find nothing.
         let known = if same && file.knows_no_gpu() { detect_cpus(&options.devices).ok() } else { None };
         let inventory = known.map_or_else(|| detect(&options.devices), Ok)?;
         let mut session = Self::on(inventory, file.model(), Vec::new(), options.clone());
-        // A file decides of no more memory than there is.
+        // A file must not raise the limits beyond the present memory.
         let host = session.inventory.host.memory;
         let is_beyond = session.inventory.cpus.iter().any(|cpu| cpu.memory > host);
         let beyond = is_beyond.then(|| "was compiled for more memory than there is here".to_owned());
@@ -115,50 +119,54 @@ impl Session {
         Ok(session)
     }
 
-    /// What made the model, if it is a compiled one.
+    /// Returns the origin of the model, if it is a compiled model.
     pub fn compiled(&self) -> Option<&About> {
         self.precompiled.as_ref().map(|precompiled| &precompiled.compiled.about)
     }
 
-    /// The file that is open, if it is a compiled model.
+    /// Returns the open file, if it is a compiled model.
     pub fn compiled_file(&self) -> Option<&Path> {
         self.precompiled.as_ref().map(|precompiled| precompiled.compiled.file.as_path())
     }
 
-    /// Reads all weights of a compiled model and compares them with their checksums, which otherwise happens to each when it is first read, and only
-    /// where the file's time of modification says that it was written to, or copied. Does nothing for other models, whose files have none.
+    /// Reads all weights of a compiled model and compares them with their checksums.
+    ///
+    /// Otherwise each weight is compared before its first use, and only if the file's modification time shows that it
+    /// was modified or copied. Does nothing for other models, which have no checksums.
     ///
     /// # Errors
-    /// If one is not as it was written, or cannot be read.
+    /// If a weight differs from what was written, or cannot be read.
     pub fn verify_weights(&self) -> Result<(), ConstantError> {
         self.constants().for_each(Constant::doubt);
         self.constants().try_for_each(Constant::verify_all)
     }
 
-    /// The same unless the file's time of modification says that all are as they were written.
+    /// Verifies the weights like [`Self::verify_weights`], unless the file's modification time shows that they are
+    /// unchanged.
     pub(crate) fn verify_doubtful_weights(&self) -> Result<(), ConstantError> {
         self.constants().try_for_each(Constant::verify_all)
     }
 
-    /// The constants of a compiled model.
+    /// Constants of a compiled model.
     fn constants(&self) -> impl Iterator<Item = &Constant> {
         self.precompiled.iter().flat_map(|precompiled| &precompiled.compiled.constants)
     }
 
-    /// Whether the files that a compiled model was made of are there as they were, if they are known. Reads them.
+    /// Whether the source files of a compiled model are unchanged, if they are known. Reads them.
     pub fn has_source(&self) -> Option<bool> {
         self.precompiled.as_ref()?.compiled.source.as_ref().map(Source::is_unchanged)
     }
 
-    /// The plan of a phase that `choice` makes here and now: the compiled one, if it is of this phase and choice.
+    /// Returns the plan of a phase that `choice` makes here and now: the compiled plan, if it is for this phase and
+    /// choice.
     pub(super) fn planned(&self, lowered: &Lowered, choice: &PlanChoice) -> Result<Planned, SessionError> {
         if let Some(precompiled) = self.precompiled.as_ref().filter(|known| known.is_of(lowered, choice))
             && self.lost.names().is_empty()
         {
-            // Devices are not calibrated for a plan that is there.
+            // Devices are not calibrated for an existing plan.
             let machine = Machine::present(&self.inventory, self.costs().here());
             match self.planner(lowered, &machine).restore(&precompiled.compiled.plan, choice) {
-                // The devices may hold less by now.
+                // The devices may have less memory now.
                 Err(error) if error.kind() == ErrorKind::Memory => {}
                 Err(error) => return Err(CompiledError::elsewhere(&precompiled.compiled.file, error).into()),
                 Ok(planned) => return Ok(planned),
@@ -178,7 +186,7 @@ impl Precompiled {
         self.compiled.rest.as_ref()
     }
 
-    /// The program, if these are inputs for it.
+    /// Returns the program, if these inputs fit it.
     pub(super) fn program(&self, inputs: &Inputs) -> Result<&Arc<Program>, InputError> {
         let file = || self.compiled.file.display().to_string();
         let wrong = self
@@ -204,12 +212,12 @@ impl Precompiled {
         }
     }
 
-    /// Rows of the tables that inputs choose from, by the inputs' names.
+    /// Returns the number of rows of the tables that inputs index, by the inputs' names.
     pub(super) fn tables(&self) -> &BTreeMap<String, u64> {
         &self.compiled.tables
     }
 
-    /// The elements that an input must have.
+    /// Returns the elements that an input must have.
     pub(super) fn fixed(&self, name: &str) -> Option<&anabranch_kernels::Tensor> {
         self.program.fixed.get(name)
     }

@@ -1,4 +1,4 @@
-//! From input shapes to plans that are ready to run, and what is kept of them.
+//! Prepares plans for input shapes, and caches them.
 
 use super::budget::{Charge, Demand};
 use super::cache::Cache;
@@ -28,21 +28,21 @@ pub struct Prepared {
     pub executor: Executor,
     /// Names of the outputs, in the model's order.
     pub(crate) output_names: Arc<[String]>,
-    /// Whether a run has been made: the first is cold.
+    /// Whether the plan has been run: the first run is cold.
     pub(super) warm: AtomicBool,
-    /// Time of the last run on the host between plans, if this is the first plan of several.
+    /// Host time of the last run between plans, if this is the first of several plans.
     pub(super) on_host: Mutex<Option<Duration>>,
-    /// Given back last.
+    /// Dropped last.
     _charge: Charge,
 }
 
-/// For which inputs something was made.
+/// Key of a lowered program or plan by its inputs.
 pub(super) struct Key {
-    /// Of which phase.
+    /// Number of the phase.
     phase: u64,
-    /// Their shapes, by name.
+    /// Shapes of the inputs, by name.
     shapes: BTreeMap<String, Shape>,
-    /// The elements of those that decide shapes and are small, by name.
+    /// Elements of the small inputs that decide shapes, by name.
     fixed: BTreeMap<String, Tensor>,
 }
 
@@ -57,7 +57,7 @@ impl Key {
         }
     }
 
-    /// Whether inputs are such. Allocates nothing.
+    /// Whether inputs fit the key. Allocates nothing.
     fn fits(&self, phase: &Phase, inputs: &Inputs) -> bool {
         let shapes = self.shapes.iter().map(|(name, shape)| (&**name, shape));
         let same = |(name, tensor): (&String, &Tensor)| inputs.find(name).is_some_and(|given| given.same_bits(tensor));
@@ -69,7 +69,7 @@ impl Key {
 }
 
 impl Prepared {
-    /// The plan that is ready.
+    /// Returns the plan.
     pub fn planned(&self) -> &Arc<Planned> {
         &self.planned
     }
@@ -84,8 +84,10 @@ impl Deref for Prepared {
 }
 
 impl Session {
-    /// Compiles the model for the shapes of these inputs, and the elements of those small ones that decide further shapes, or finds it
-    /// compiled. Where shapes follow from computed values it is the plan of what comes before them: see [`Planned::rest`].
+    /// Prepares the model for the shapes of these inputs, or returns a prepared plan.
+    ///
+    /// The elements of small inputs that decide further shapes count, too. If shapes depend on computed values, the
+    /// plan ends before them: see [`Planned::rest`].
     ///
     /// # Errors
     /// If shapes are missing or impossible, or there is no plan within the constraints.
@@ -94,8 +96,9 @@ impl Session {
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
     }
 
-    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the wait for memory and for plans that
-    /// others make.
+    /// Prepares a plan as [`Self::prepare`] does, for a run with these options.
+    ///
+    /// Their token and time limit, counted from now, end the wait for memory and for plans that other callers make.
     ///
     /// # Errors
     /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
@@ -104,7 +107,7 @@ impl Session {
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
     }
 
-    /// [`Self::prepare`] for a phase, planned like this or as the session's own plans are, by a caller that is counted as active.
+    /// Prepares a phase, planned as by `choice` or as the session's own plans, for a caller that is counted as active.
     pub(super) fn find_or_prepare(
         &self,
         phase: &Arc<Phase>,
@@ -112,7 +115,7 @@ impl Session {
         choice: Option<&PlanChoice>,
         deadline: &Deadline<'_>,
     ) -> Result<Arc<Prepared>, SessionError> {
-        // Who waits for another caller's plan must not keep that caller waiting for memory.
+        // A caller that waits for another caller's plan must not keep that caller waiting for memory.
         let pause = || self.budget.pause();
         let cache = if phase.is_whole() { &self.prepared } else { &self.later_prepared };
         loop {
@@ -122,45 +125,48 @@ impl Session {
                 if !phase.deciding.is(&deciding) {
                     return Err(InputError::Undecided.into());
                 }
-                // From this lowering and no later one, which may have fixed more than the key holds.
+                // The key must come from this lowering: a later one may have fixed more inputs than the key holds.
                 let choice = choice.cloned().unwrap_or_else(|| self.choice());
                 let planned = self.planned(&lowered, &choice)?;
                 self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
-                // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
+                // The time limit of the other caller may have ended, which does not affect this caller.
                 Err(error) if error.is_interruption() => match deadline.verdict() {
                     None => {}
                     Some(own) => return Err(own.into()),
                 },
-                // What was just found to decide shapes belongs into the key.
-                // Whoever waited may know it by now: each name is found once, so this ends.
+                // Newly found inputs that decide shapes belong into the key. A waiting caller may know them by now.
+                // Each name is found once, so that this loop ends.
                 Err(error) if error.is_undecided() || !phase.deciding.is(&deciding) => {}
                 result => return result,
             }
         }
     }
 
-    /// The problem of placing the model for inputs of these shapes on these devices or those of the platform file, in
-    /// seconds: nothing is placed.
+    /// Returns the problem of placing the model for inputs of these shapes, in seconds; nothing is placed.
+    ///
+    /// The devices are the present ones or those of the platform file.
     ///
     /// # Errors
-    /// If shapes are missing or impossible, some node can run nowhere, or the platform file does not fit this machine.
+    /// If shapes are missing or impossible, some node cannot run on any device, or the platform file does not fit this
+    /// machine.
     pub fn problem(&self, inputs: &Inputs) -> Result<LoadedProblem, SessionError> {
         Ok(self.planner(&*self.lowered(&self.whole, inputs)?, &self.machine()?).problem()?)
     }
 
-    /// Lowers the model for inputs of these shapes, which shows whether their sizes are possible; nothing is placed. Whether it runs in
-    /// phases: see [`Later`](super::Later).
+    /// Lowers the model for inputs of these shapes, which checks that their sizes are possible; nothing is placed.
+    ///
+    /// Returns whether it runs in phases: see [`Later`](super::Later).
     ///
     /// # Errors
-    /// If shapes are missing or impossible, or something of the model cannot be lowered.
+    /// If shapes are missing or impossible, or a part of the model cannot be lowered.
     pub fn check(&self, inputs: &Inputs) -> Result<bool, SessionError> {
         within_memory(|| Ok(self.lowered(&self.whole, inputs)?.rest.is_some()))
     }
 
-    /// Places and plans the model for inputs of these shapes, on these devices or those of the platform file, and readies
-    /// no device.
+    /// Places and plans the model for inputs of these shapes, on the present devices or those of the platform file.
+    /// Prepares no device.
     ///
     /// # Errors
     /// As [`Self::prepare`]; also if the platform file does not fit this machine.
@@ -172,18 +178,21 @@ impl Session {
         }
     }
 
-    /// For each node of a program, why a GPU has no kernel for it: one of those that are there, or a usual one where there is none.
+    /// For each node of a program, why a GPU has no kernel for it: one of this machine's GPUs or, if there is none, a
+    /// typical GPU.
     pub fn gpu_refusals(&self, program: &Program) -> Vec<Option<KernelError>> {
         Machine::present(&self.inventory, self.costs().here()).gpu_refusals(program)
     }
 
-    /// How the session's own plans are made.
+    /// Returns the choice for the session's own plans.
     pub fn choice(&self) -> PlanChoice {
         self.choice_for_the_rest()
     }
 
-    /// Places and plans the model for inputs of these shapes as `choice` says, with the costs known by now. Readies nothing:
-    /// see [`Self::ready`]. If the model runs in phases, `choice` is also that of later phases in runs of this plan.
+    /// Places and plans the model for inputs of these shapes as `choice` says, with the present costs.
+    ///
+    /// Prepares nothing: see [`Self::ready`]. If the model runs in phases, `choice` also applies to later phases in
+    /// runs of this plan.
     ///
     /// # Errors
     /// As [`Self::prepare`].
@@ -193,10 +202,10 @@ impl Session {
         Ok(Arc::new(planned))
     }
 
-    /// The same plan with the prediction that the costs known by now make of it.
+    /// Predicts the same plan again with the present costs.
     ///
     /// # Errors
-    /// If the plan does not fit the devices any more.
+    /// If the plan no longer fits the devices.
     pub fn predict(
         &self,
         inputs: &Inputs,
@@ -209,21 +218,25 @@ impl Session {
         ))
     }
 
-    /// Takes the memory and starts the threads that a plan needs, beside what the session has: threads, opened GPUs, and weights in
-    /// the layouts that kernels read. Where memory is short, plans that the session keeps and nobody runs are forgotten for it.
+    /// Allocates the memory and starts the threads that a plan needs in addition to the session's.
+    ///
+    /// These are threads, opened GPUs, and weights in the layouts that kernels read. If memory is short, idle plans of
+    /// the session are dropped.
     ///
     /// # Errors
-    /// If a device or a kernel cannot be readied, or the plan does not fit beside those in use.
+    /// If a device or a kernel cannot be prepared, or the plan does not fit next to plans in use.
     pub fn ready(&self, planned: &Arc<Planned>) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
         within_memory(|| self.make_ready(planned, &Deadline::none()).map(Arc::new))
     }
 
-    /// Keeps the memory of several plans at a time, whose devices are, or are parts of, those of the session (`homes`), and `passing` bytes
-    /// more on the host. Gives the bytes of each of the session's devices as well; what plans share counts once.
+    /// Reserves the memory of several plans together, and `passing` more bytes on the host.
+    ///
+    /// The plans' devices are, or are parts of, the devices `homes` of the session. Also returns the bytes of each of
+    /// the session's devices; shared memory counts once.
     ///
     /// # Errors
-    /// If it does not fit beside what is in use.
+    /// If the memory does not fit next to plans in use.
     pub fn hold(&self, plans: &[(Arc<Planned>, Vec<usize>)], passing: u64) -> Result<(Charge, Vec<u64>), SessionError> {
         let mut demand = Demand::default();
         plans.iter().for_each(|(planned, homes)| demand.add(planned, homes));
@@ -244,7 +257,7 @@ impl Session {
         Ok(Prepared { planned: Arc::clone(planned), executor, output_names, warm, on_host: Mutex::default(), _charge })
     }
 
-    /// Forgets the plan of those that nobody runs or holds that has gone unused longest, and what only it used of the weights.
+    /// Drops the longest unused plan that no caller runs or holds, and the weights that only it used.
     fn forget_idle(&self) -> bool {
         let idle = |prepared: &Arc<Prepared>| Arc::strong_count(prepared) == 1;
         let forgotten = self.later_prepared.forget_one(idle).or_else(|| self.prepared.forget_one(idle));
@@ -259,14 +272,14 @@ impl Session {
         Planner { lowered, machine, constraints }
     }
 
-    /// A phase lowered for the shapes of these inputs, and the elements of those that decide further shapes.
+    /// Returns a phase lowered for the shapes of these inputs, and the elements of those that decide further shapes.
     pub fn lowered(&self, phase: &Arc<Phase>, inputs: &Inputs) -> Result<Arc<Lowered>, SessionError> {
         let cache = if phase.is_whole() { &self.lowered } else { &self.later_lowered };
         loop {
             let deciding = phase.deciding.known();
             let lowered = cached(cache, phase, inputs, &deciding, || (), || self.lower(phase, inputs, &deciding));
             match lowered {
-                // What another caller has found meanwhile counts as well.
+                // Discoveries of other callers count as well.
                 Err(_) if !phase.deciding.is(&deciding) => {}
                 lowered => return lowered,
             }
@@ -285,7 +298,7 @@ impl Session {
         let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
         let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget };
         if !phase.is_whole() {
-            // All later phases of a model share what a whole one may fold.
+            // All later phases of a model share the folding budget of a whole model.
             options.budget /= PHASES;
         }
         let given = |value: &ValueIndex| Some((*value, inputs.given(phase.model.value_name(*value))?.spec().clone()));
@@ -312,7 +325,7 @@ impl Session {
         }
     }
 
-    /// Sees that nothing stays on a device from run to run if there are phases.
+    /// Checks that no tensor stays on a device from run to run if the model runs in phases.
     fn check_resident(&self, in_phases: bool) -> Result<(), InputError> {
         match in_phases && !self.options.constraints.resident.is_empty() {
             true => Err(InputError::Resident),
@@ -320,7 +333,7 @@ impl Session {
         }
     }
 
-    /// Sees that all names are the model's, and that sequences and optionals are given as such.
+    /// Checks that all names are in the model, and that sequences and optionals are given as such.
     fn check_names(&self, inputs: &Inputs) -> Result<(), SessionError> {
         let unknown = inputs.specs().find(|(name, _)| self.input_info(name).is_none());
         match unknown {
@@ -333,7 +346,7 @@ impl Session {
     }
 }
 
-/// What a cache keeps for such inputs, made if it is not there.
+/// Returns a cached value for such inputs, and makes it if it is missing.
 fn cached<V, P>(
     cache: &Cache<Key, V, SessionError>,
     phase: &Phase,
@@ -362,7 +375,7 @@ mod tests {
         Session::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/mlp.onnx"), options).expect("a model")
     }
 
-    /// Why a run fails that waits for another caller's plan, which `make` makes once it is waited for.
+    /// Error of a run that waits for another caller's plan, which `make` makes once a caller waits for it.
     fn failure_behind(
         make: impl FnOnce(&Session, &Inputs) -> Result<Prepared, SessionError> + Send,
         options: &RunOptions,
@@ -406,7 +419,7 @@ mod tests {
             thread::sleep(Duration::from_millis(600));
             session.make_ready(&session.plan_with(inputs, &session.choice())?, &Deadline::none())
         };
-        // Enough for the run alone.
+        // The time suffices for the run alone.
         let error = failure_behind(late, &RunOptions::default().with_timeout(Duration::from_millis(500)));
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }

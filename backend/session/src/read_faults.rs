@@ -1,4 +1,4 @@
-//! Tests: each read of a model and of its data fails once.
+//! Tests in which each read of a model and of its data fails once.
 
 use crate::{Inputs, Outputs, Session, SessionOptions};
 use anabranch_device::DetectOptions;
@@ -55,7 +55,7 @@ fn whatever_read_fails_the_file_is_named_and_the_next_run_is_right() {
             met
         });
         let running = running.count();
-        // What is compiled is mapped, not read, once it is open.
+        // A compiled model is mapped, not read, once it is open.
         let reads = opening > 0 && (running > 0 || file == &compiled);
         assert!(reads, "{}: {opening} and {running} reads", file.display());
     }

@@ -19,16 +19,16 @@ use std::time::Instant;
 
 /// A finished run.
 pub struct Run {
-    /// What the model made.
+    /// Outputs of the model.
     pub outputs: Outputs,
-    /// When what happened, and how much memory it took: in this plan alone. [`Self::took`], [`Self::peaks`] and [`Self::parts`] are of the
-    /// whole run.
+    /// Events and memory of this plan alone. [`Self::took`], [`Self::peaks`] and [`Self::parts`] describe the whole
+    /// run.
     pub measured: RunOutput,
-    /// The plan that was followed.
+    /// Plan of the run.
     pub prepared: Arc<Prepared>,
-    /// What came after, if the plan is of the first phase of several.
+    /// Later phases, if the plan is for the first of several phases.
     pub later: Option<Box<Later>>,
-    /// Whether it was this plan's first run, in which memory is touched and kernels are compiled for the first time.
+    /// Whether this was the plan's first run, which touches memory and compiles kernels for the first time.
     pub cold: bool,
 }
 
@@ -43,8 +43,10 @@ impl Session {
         Ok(outputs)
     }
 
-    /// Runs the model and leaves its outputs in `outputs`, whose memory is used again where it fits and nothing else holds it: on CPUs
-    /// a run that is repeated like this allocates next to nothing.
+    /// Runs the model and writes its outputs to `outputs`.
+    ///
+    /// Memory of `outputs` is reused if it fits and nothing else holds it: repeated runs on CPUs allocate next to
+    /// nothing.
     ///
     /// # Errors
     /// As [`Self::run`]; `outputs` is then empty.
@@ -58,7 +60,8 @@ impl Session {
         })
     }
 
-    /// [`Self::run_into`] of a plan that is ready: who has asked for it need not have it found again. A GPU that is lost is an error.
+    /// Runs a ready plan as [`Self::run_into`] does, so that the plan need not be looked up. The loss of a GPU is an
+    /// error.
     ///
     /// # Errors
     /// As [`Self::run_with`]; `outputs` is then empty.
@@ -74,7 +77,7 @@ impl Session {
         Ok(())
     }
 
-    /// The outputs of a plan that is ready, in the memory of `result` where they fit.
+    /// Returns the outputs of a ready plan, in the memory of `result` if they fit.
     fn run_over(
         &self,
         prepared: &Arc<Prepared>,
@@ -92,8 +95,10 @@ impl Session {
         Ok(outputs)
     }
 
-    /// Runs the model and tells when what happened: with [`RunOptions::profile`], of every node and transfer. Give such a run to
-    /// [`Self::learn`] to add its times to the costs.
+    /// Runs the model and returns the outputs with measurements, with [`RunOptions::profile`] of every node and
+    /// transfer.
+    ///
+    /// Pass such a run to [`Self::learn`] to add its times to the costs.
     ///
     /// # Errors
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
@@ -107,7 +112,7 @@ impl Session {
         })
     }
 
-    /// Runs a plan that is ready. Where it is of the first phase of several, the others follow.
+    /// Runs a ready plan. If it is for the first of several phases, the later phases follow.
     ///
     /// # Errors
     /// As [`Self::run_with`].
@@ -122,7 +127,7 @@ impl Session {
         self.run_phases(prepared, inputs, options)
     }
 
-    /// [`Self::run_prepared`] by a caller that is counted as active.
+    /// Runs a plan as [`Self::run_prepared`] does, for a caller that is counted as active.
     fn run_phases(&self, prepared: &Arc<Prepared>, inputs: &Inputs, options: &RunOptions) -> Result<Run, SessionError> {
         let Some(rest) = &prepared.rest else { return self.run_plan(prepared, inputs, options) };
         let begun = Instant::now();
@@ -138,7 +143,7 @@ impl Session {
         Ok(run)
     }
 
-    /// Runs a plan that is ready, and nothing after it.
+    /// Runs a ready plan, without later phases.
     pub(super) fn run_plan(
         &self,
         prepared: &Arc<Prepared>,
@@ -155,7 +160,7 @@ impl Session {
         Ok(Run { outputs, measured, prepared: Arc::clone(prepared), later: None, cold })
     }
 
-    /// Copies a tensor to a device, to be given to runs that read an input there ([`SessionOptions::with_resident`]).
+    /// Copies a tensor to a device, for runs that read an input there ([`SessionOptions::with_resident`]).
     ///
     /// # Errors
     /// If there is no such device, or it cannot be used.
@@ -172,7 +177,7 @@ impl Session {
         }
     }
 
-    /// Runs a plan with each input where the plan reads it.
+    /// Runs a plan with each input on the device on which the plan reads it.
     fn execute(
         &self,
         prepared: &Prepared,
@@ -196,7 +201,7 @@ impl Session {
     }
 }
 
-/// The tensors of the inputs that are on the host, in the program's order.
+/// Returns the tensors of the inputs on the host, in the program's order.
 pub fn ordered<'i>(
     inputs: &'i Inputs,
     program: &Program,
@@ -213,7 +218,7 @@ pub fn ordered<'i>(
     wanted.map(|(_, value)| tensor(value)).collect()
 }
 
-/// What was given for an input, if it fits.
+/// Returns the tensor given for an input, if it fits.
 fn given<'i>(inputs: &'i Inputs, program: &Program, value: ValueId) -> Result<&'i Given, InputError> {
     let value = program.value(value);
     let name = || value.name.clone();

@@ -1,4 +1,4 @@
-//! Options as texts, for callers in other languages: a name and a value as a person writes it.
+//! Options as text, for callers in other languages: a name and a value.
 
 use super::loss::OnDeviceLoss;
 use super::options::SessionOptions;
@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-/// The options that [`SessionOptions::set`] knows, and what their values are.
+/// Options that [`SessionOptions::set`] accepts, with a description of their values.
 pub const SETTINGS: [(&str, &str); 16] = [
     ("devices", "names of the devices to use, such as cpu0,gpu0; else all that are there"),
     ("gpu", "0: no GPU is looked for, and no graphics driver loaded"),
@@ -30,7 +30,7 @@ pub const SETTINGS: [(&str, &str); 16] = [
     ("limits", "how much a model may ask for, such as nodes=2000000,tensor_bytes=128GiB"),
 ];
 
-/// An option that is not known, or has no such value.
+/// Error of an unknown option, or of an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("option `{name}` = `{value}`: {why}")]
 pub struct SettingError {
@@ -122,7 +122,7 @@ fn truth(value: &str) -> Result<bool, String> {
     }
 }
 
-/// The value of this name among those that there are.
+/// Returns the value of this name among the known values.
 fn one_of<T, const N: usize>(value: &str, known: [(&str, T); N]) -> Result<T, String> {
     let names = known.each_ref().map(|(name, _)| *name).join(", ");
     let found = known.into_iter().find(|(name, _)| *name == value);
@@ -139,10 +139,10 @@ fn named(entry: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// The values by name.
+/// Collects the values by name.
 ///
 /// # Errors
-/// If two are of one name.
+/// If two values have the same name.
 fn named_once<T: Display>(given: Vec<(String, T)>) -> Result<BTreeMap<String, T>, String> {
     let mut all = BTreeMap::new();
     for (name, value) in given {

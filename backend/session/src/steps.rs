@@ -1,5 +1,5 @@
-//! Steps of a run between plans: an operator whose result's shape only it can tell, or a branch or loop whose course only values tell, the
-//! graphs of which run in phases of their own.
+//! Steps of a run between plans: operators whose results alone determine their shapes, and branches and loops that
+//! depend on values. The graphs of the latter run in phases of their own.
 
 use super::error::{InputError, SessionError};
 use super::phases::{Course, Values, constant};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Course<'_> {
-    /// The outputs of the node at a position.
+    /// Returns the outputs of the node at a position.
     pub(super) fn step(&mut self, rest: &Rest, at: u32, values: &Values) -> Result<Vec<Item>, SessionError> {
         self.look()?;
         let begun = (Instant::now(), self.later.in_plans + self.later.in_steps + self.later.planning);
@@ -32,7 +32,7 @@ impl Course<'_> {
             Wrong::Fault(fault) => LowerError::of_step(&node.name, &node.op_type, &fault).into(),
             Wrong::Session(error) => error,
         })?;
-        // A sequence may grow with each pass of a loop.
+        // A sequence may grow with each iteration of a loop.
         let bytes = items.iter().map(Item::bytes).fold(0, u64::saturating_add);
         if step(node).is_some() {
             self.keep_step(phase, node, begun.0, bytes);
@@ -43,8 +43,8 @@ impl Course<'_> {
 }
 
 impl Course<'_> {
-    /// Runs a step on the host's team, within the host's memory limit. If the run was interrupted, the result is the interruption, even if the
-    /// step failed.
+    /// Runs a step on the host's team, within the host's memory limit. If the run was interrupted, the result is the
+    /// interruption, even if the step failed.
     fn on_host<R>(&self, step: impl FnOnce(&Work<'_>) -> Result<R, Fault>) -> Result<R, Wrong> {
         let limit = self.session.inventory.devices().next().map_or(u64::MAX, |host| host.memory());
         let run = |team: &Team, interrupt: Option<&_>| step(&Work::new(team, interrupt, limit));
@@ -55,14 +55,14 @@ impl Course<'_> {
     }
 }
 
-/// A value that is there.
+/// Returns a value that must exist.
 fn found(phase: &Phase, values: &Values, value: ValueIndex) -> Result<Item, SessionError> {
     let name = || phase.model.value_name(value).to_owned();
     let item = values.get(&value).cloned().or(constant(phase, value)?);
     item.ok_or_else(|| InputError::Unmade { name: name() }.into())
 }
 
-/// What a step fails with: a fault of its own, or what a graph within it did.
+/// Error of a step: a fault of its own, or an error of a graph within it.
 enum Wrong {
     Fault(Fault),
     Session(SessionError),
@@ -74,7 +74,7 @@ impl<F: Into<Fault>> From<F> for Wrong {
     }
 }
 
-/// A branch or a loop under way.
+/// A branch or a loop in progress.
 struct Body<'b, 'c> {
     course: &'b mut Course<'c>,
     phase: &'b Arc<Phase>,
@@ -96,7 +96,8 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Inputs: a sequence, whose elements the graph is run for in turn, then sequences of the same length, and tensors that go to each run.
+    /// Runs `SequenceMap`. Inputs: a sequence, for whose elements the graph is run in turn, then sequences of the same
+    /// length, and tensors that go to each run.
     fn mapped(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         let inputs = given(inputs, 0)?;
         let Some(Item::Sequence(first)) = inputs.first() else {
@@ -128,7 +129,7 @@ impl Body<'_, '_> {
         Ok(made.into_iter().map(|list| Item::Sequence(Arc::new(list))).collect())
     }
 
-    /// Inputs: how often at most, whether to begin, then what goes from one pass to the next.
+    /// Runs `Loop`. Inputs: the most iterations, whether to start, then values that go from one iteration to the next.
     fn repeated(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         let most = match inputs.first() {
             Some(Some(Item::Tensor(most))) => one(most, 0)?,
@@ -160,7 +161,8 @@ impl Body<'_, '_> {
         Ok(carried)
     }
 
-    /// Inputs: what goes from one pass to the next, then what each pass reads a slice of.
+    /// Runs `Scan`. Inputs: values that go from one iteration to the next, then values of which each iteration reads a
+    /// slice.
     fn scanned(&mut self, inputs: &[Option<Item>]) -> Result<Vec<Item>, Wrong> {
         if self.node.version < 9 {
             return Err(Fault::unsupported("its version of before 9").into());
@@ -209,12 +211,12 @@ impl Body<'_, '_> {
         Ok(carried)
     }
 
-    /// An entry of a list of integers that may be left out.
+    /// Entry of an optional list of integers; 0 if it is missing.
     fn entry(&self, name: &str, index: usize) -> Result<i64, Fault> {
         Ok(self.node.ints(name)?.and_then(|values| values.get(index)).copied().unwrap_or(0))
     }
 
-    /// The outputs of a graph whose inputs are given.
+    /// Outputs of a graph with these inputs.
     fn graph(&mut self, name: &'static str, items: Vec<Item>) -> Result<Vec<Item>, Wrong> {
         self.course.look().map_err(Wrong::Session)?;
         let graph = self.node.graph(name)?;
@@ -229,7 +231,7 @@ impl Body<'_, '_> {
     }
 }
 
-/// What passes have made to be put side by side.
+/// Outputs of iterations, to be stacked.
 #[derive(Default)]
 struct Collected {
     tensors: Vec<Vec<Tensor>>,
@@ -243,14 +245,15 @@ impl Collected {
             let Item::Tensor(tensor) = item else {
                 return Err(Fault::invalid(format!("it collects {}; it must collect tensors", item.about())).into());
             };
-            // Tensors of no bytes take memory, too.
+            // Tensors of 0 bytes take memory, too.
             self.bytes = self.bytes.saturating_add((tensor.spec().bytes() + TENSOR) as u64);
             tensors.push(tensor);
         }
         body.course.session.check_bytes(&body.node.name, self.bytes).map_err(Wrong::Session)
     }
 
-    /// The tensors of all passes along new axes, of which `along` says where and whether backwards.
+    /// Stacks the tensors of all iterations along new axes; `along` gives their positions and whether they run
+    /// backwards.
     fn stacked(
         self,
         course: &Course<'_>,
@@ -268,10 +271,11 @@ impl Collected {
     }
 }
 
-/// The output of a loop without a pass, which collected nothing along a new axis. Sizes that the graph does not declare are 0, too.
+/// Output of a loop without an iteration, which collected nothing along a new axis. Sizes that the graph does not
+/// declare are 0, too.
 ///
 /// # Errors
-/// If the graph does not declare its type, or how many dimensions it has.
+/// If the graph does not declare its type, or its number of dimensions.
 fn nothing(output: &Output, axis: i64) -> Result<Item, Fault> {
     let (Some(dtype), Some(dims)) = (output.dtype, &output.dims) else {
         let name = &output.name;
@@ -284,13 +288,13 @@ fn nothing(output: &Output, axis: i64) -> Result<Item, Fault> {
     Ok(Item::Tensor(Tensor::zeroed(TensorSpec::new(dtype, Shape::new(dims)?))))
 }
 
-/// Items that must be there, from the one at `first` on.
+/// Returns items that must be present, from the index `first` on.
 fn given(inputs: &[Option<Item>], first: usize) -> Result<Vec<Item>, Fault> {
     let items = inputs.iter().enumerate().skip(first);
     items.map(|(index, item)| item.clone().ok_or_else(|| Fault::missing(index))).collect()
 }
 
-/// The truth value that an item is, if it is given.
+/// Returns the bool of an item, if the item is given.
 fn truth(item: Option<&Option<Item>>) -> Result<Option<bool>, Fault> {
     match item {
         Some(Some(Item::Tensor(tensor))) if tensor.dtype() == DType::Bool => Ok(Some(one(tensor, 0)? != 0)),
@@ -299,7 +303,7 @@ fn truth(item: Option<&Option<Item>>) -> Result<Option<bool>, Fault> {
     }
 }
 
-/// The one integer in a tensor.
+/// Returns the only integer in a tensor.
 fn one(tensor: &Tensor, index: usize) -> Result<i64, Fault> {
     let value = if tensor.shape().elements() == 1 { integers(tensor) } else { None };
     match value.as_deref() {

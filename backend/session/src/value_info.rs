@@ -1,4 +1,4 @@
-//! What a model declares of its inputs and outputs: names, element types, shapes with symbols.
+//! A model's declarations of its inputs and outputs: names, element types, shapes with symbols.
 
 use anabranch_kernels::DType;
 use anabranch_onnx::import::{Dim, Input, Kind, Labels, Model, Output};
@@ -16,7 +16,7 @@ pub struct ValueInfo {
 }
 
 impl ValueInfo {
-    /// What a model declares of its inputs.
+    /// Returns a model's declarations of its inputs.
     pub(super) fn inputs(model: &Model) -> Vec<Self> {
         let info = |input: &Input| Self {
             name: input.name.clone(),
@@ -29,7 +29,7 @@ impl ValueInfo {
         model.inputs.iter().map(info).collect()
     }
 
-    /// What a model declares of its outputs.
+    /// Returns a model's declarations of its outputs.
     pub(super) fn outputs(model: &Model) -> Vec<Self> {
         let info = |output: &Output| Self {
             name: output.name.clone(),
@@ -42,32 +42,34 @@ impl ValueInfo {
         model.outputs.iter().map(info).collect()
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it is a tensor, a sequence or an optional. The type and the dimensions are those of its tensors.
+    /// Returns the kind: a tensor, a sequence or an optional. Type and dimensions are those of its tensors.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The type of its elements; inputs always have one, outputs where the model declares it.
+    /// Returns the type of the elements; inputs always have one, outputs if the model declares it.
     pub fn dtype(&self) -> Option<DType> {
         self.dtype
     }
 
-    /// Its dimensions, outermost first: numbers, symbols, or unknown; `None` if not even their number is declared.
+    /// Returns the dimensions, outermost first: numbers, symbols, or unknown; `None` if even their number is
+    /// undeclared.
     pub fn dims(&self) -> Option<&[Dim]> {
         self.dims.as_deref()
     }
 
-    /// The meaning of an output's numbers, if they are labels or columns of maps.
+    /// Returns the meaning of an output's numbers, if they are labels or columns of maps.
     pub fn labels(&self) -> Option<&Labels> {
         self.labels.as_ref()
     }
 
-    /// Whether it may be left out, because the model holds a default. An optional that holds nothing is given as such ([`Inputs::absent`]).
+    /// Whether it may be left out, because the model holds a default. An empty optional is given as such
+    /// ([`Inputs::absent`]).
     ///
     /// [`Inputs::absent`]: super::Inputs::absent
     pub fn is_optional(&self) -> bool {
@@ -76,7 +78,7 @@ impl ValueInfo {
 }
 
 impl fmt::Display for ValueInfo {
-    /// `x: f32[batch×3×224×224]`, or `s: sequence of f32[n]`; what is not declared is `?`. Labels follow.
+    /// Formats as `x: f32[batch×3×224×224]`, or `s: sequence of f32[n]`, with `?` for undeclared parts. Labels follow.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let dtype = self.dtype.map_or("?".to_owned(), |dtype| dtype.to_string());
         write!(f, "{}: {}{dtype}[{}]", self.name, self.kind, dims_text(self.dims()))?;
@@ -84,7 +86,7 @@ impl fmt::Display for ValueInfo {
     }
 }
 
-/// Dimensions as people write them; `?` where their number is not known.
+/// Formats dimensions for people; `?` if their number is unknown.
 pub(super) fn dims_text(dims: Option<&[Dim]>) -> String {
     dims.map_or("?".into(), |dims| dims.iter().map(ToString::to_string).collect::<Vec<_>>().join("×"))
 }

@@ -1,4 +1,4 @@
-//! A run as a whole: what all its plans, and the steps between them, did on one clock.
+//! A run as a whole: all its plans, and the host operators between them, on one clock.
 
 use super::phases::HostStep;
 use super::run::Run;
@@ -10,58 +10,59 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An interval whose ends differ by more than this factor says nothing.
+/// Factor between the ends of an interval above which it is too vague.
 const VAGUE: f64 = 10.0;
 
-/// The run of one plan within a run: there are several if the model runs in phases.
+/// The run of one plan within a run; a model in phases has several.
 #[derive(Clone, Copy)]
 pub struct Part<'r> {
-    /// The plan.
+    /// Plan of the part.
     pub planned: &'r Arc<Planned>,
-    /// The plan's number among the different ones of the run, from 0 on: a loop's body has the same plan in each pass.
+    /// Number of the plan among the distinct plans of the run, from 0 on: a loop's body has the same plan in each
+    /// iteration.
     pub plan: usize,
-    /// When what happened, from `begun` on.
+    /// Events, with times since `begun`.
     pub measured: &'r RunOutput,
-    /// From the whole run's start until the plan was run.
+    /// Time from the whole run's start until the plan was run.
     pub begun: Duration,
-    /// The same as predicted, see [`Run::foreseen`].
+    /// Predicted time from the whole run's start until the plan was run, see [`Run::foreseen`].
     pub foreseen: Duration,
 }
 
-/// How long a run was predicted to take, in seconds.
+/// Predicted time of a run, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunPrediction {
-    /// The makespan.
+    /// Predicted makespan.
     pub makespan: f64,
-    /// The interval of nine of ten makespans, in seconds; `None` if the spread of a node's cost is unknown.
+    /// 90 % prediction interval of the makespan, in seconds; `None` if the spread of a node's cost is unknown.
     pub interval: Option<(f64, f64)>,
 }
 
 impl Default for RunPrediction {
-    /// The prediction of an empty run: no time.
+    /// Returns the prediction of an empty run: no time.
     fn default() -> Self {
         Self { makespan: 0.0, interval: Some((0.0, 0.0)) }
     }
 }
 
 impl RunPrediction {
-    /// The prediction of a run of one plan.
+    /// Returns the prediction of a run of one plan.
     pub fn of(planned: &Planned) -> Self {
         let predicted = planned.plan().predicted();
         Self { makespan: predicted.makespan, interval: predicted.interval }
     }
 
-    /// Whether the interval is so wide that it says nothing: its ends differ by more than a factor of ten.
+    /// Whether the interval is too vague: its ends differ by more than a factor of ten.
     pub fn is_vague(&self) -> bool {
         self.interval.is_some_and(|(low, high)| high > VAGUE * low)
     }
 
-    /// The interval, unless it says nothing.
+    /// Returns the interval, unless it is too vague.
     pub fn telling_interval(&self) -> Option<(f64, f64)> {
         self.interval.filter(|_| !self.is_vague())
     }
 
-    /// The prediction of two parts in turn.
+    /// Returns the prediction of two successive parts.
     pub(super) fn then(self, next: Self) -> Self {
         let ends = self.interval.zip(next.interval);
         let interval = ends.map(|(one, other)| (one.0 + other.0, one.1 + other.1));
@@ -70,7 +71,7 @@ impl RunPrediction {
 }
 
 impl Run {
-    /// How long it took: all phases, and what the host did between them.
+    /// Returns the time of the run: all phases, and the host's work between them.
     pub fn took(&self) -> Duration {
         self.later.as_ref().map_or(self.measured.makespan, |later| later.took)
     }
@@ -80,18 +81,21 @@ impl Run {
         self.cold || self.later.as_ref().is_some_and(|later| later.cold)
     }
 
-    /// The prediction before the run: the sum over its plans and the host's time in the run before; then without an interval. `None` if a later
-    /// phase was planned only while it ran.
+    /// Returns the prediction before the run: the sum of its plans and the host's time in the former run, without an
+    /// interval in that case.
+    ///
+    /// `None` if a later phase was planned only during the run.
     pub fn predicted(&self) -> Option<RunPrediction> {
         let first = RunPrediction::of(&self.prepared);
         let Some(later) = &self.later else { return Some(first) };
         let host = later.host_before?.as_secs_f64();
-        // One run does not tell by how much the next one differs.
+        // One run does not show how much the next run differs.
         let host = RunPrediction { makespan: host, interval: None };
         (!self.is_cold()).then(|| first.then(later.predicted).then(host))
     }
 
-    /// Seconds that its plans predicted, with the host's time between them as the run before took it, or else as this one did.
+    /// Returns the predicted seconds of its plans, with the host's time between them from the former run, or else from
+    /// this run.
     pub fn foreseen(&self) -> f64 {
         let own = RunPrediction::of(&self.prepared).makespan;
         self.later.as_ref().map_or(own, |later| {
@@ -100,13 +104,13 @@ impl Run {
         })
     }
 
-    /// The most bytes that were taken on each device: by the plan that took most there.
+    /// Returns the peak bytes on each device, over all its plans.
     pub fn peaks(&self) -> Vec<u64> {
         let later = self.later.iter().flat_map(|later| &later.peaks).copied().chain(std::iter::repeat(0));
         self.measured.peaks.iter().zip(later).map(|(first, later)| (*first).max(later)).collect()
     }
 
-    /// The runs of its plans, in order: with a profile of all phases, else of the first alone.
+    /// Returns the runs of its plans, in order: with a profile those of all phases, else only the first.
     pub fn parts(&self) -> Vec<Part<'_>> {
         let planned = self.prepared.planned();
         let (begun, foreseen) = (Duration::ZERO, Duration::ZERO);
@@ -130,7 +134,7 @@ impl Run {
         parts
     }
 
-    /// Its different plans, in the order in which it came to them.
+    /// Returns its distinct plans, in the order of their first runs.
     pub fn plans(&self) -> Vec<&Arc<Planned>> {
         let mut plans = Vec::new();
         for part in self.parts() {
@@ -141,27 +145,27 @@ impl Run {
         plans
     }
 
-    /// The operators that the host computed between plans, in order; with a profile alone.
+    /// Returns the operators that the host computed between plans, in order; only with a profile.
     pub fn host_steps(&self) -> &[HostStep] {
         self.later.as_ref().map_or(&[], |later| &later.host_steps)
     }
 
-    /// Predicted against measured times of this run; needs its profile. A plan that runs several times, such as a loop's body, counts
-    /// with all its runs.
+    /// Compares predicted and measured times of this run; needs its profile. A plan that runs several times, such as a
+    /// loop's body, counts with all its runs.
     pub fn accuracy(&self) -> Accuracy {
         let makespan = Compared { predicted: self.foreseen(), measured: self.took().as_secs_f64() };
         let parts = self.parts();
         Accuracy::joined(makespan, parts.iter().map(|part| (part.plan, &**part.planned, part.measured)))
     }
 
-    /// Bytes between devices, planned and measured.
+    /// Returns the traffic between devices, planned and measured.
     pub fn traffic(&self) -> [Traffic; 2] {
         let parts = self.parts();
         let planned = parts.iter().map(|part| part.planned.plan().traffic()).sum();
         [planned, parts.iter().map(|part| part.measured.traffic(Some(part.planned.plan()))).sum()]
     }
 
-    /// Factor from this run's host times to those of the run before.
+    /// Ratio of this run's host times to those of the former run.
     fn host_scale(&self) -> f64 {
         let scale = self.later.as_ref().and_then(|later| {
             let (before, own) = (later.host_before?.as_secs_f64(), later.on_host(self).as_secs_f64());

@@ -1,10 +1,11 @@
-//! Attributes and sizes that make no sense are refused when the model is lowered, naming the node: nothing wraps and nothing panics.
+//! Invalid attributes and sizes are rejected when the model is lowered, with an error that names the node: nothing
+//! wraps and nothing panics.
 
 use anabranch::import::from_bytes;
 use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use anabranch::lower::{LowerOptions, lower};
 
-/// A node over `x` of these dimensions and initialisers `a`, `b`, … of integers.
+/// Lowers a node over `x` of these dimensions and integer initialisers `a`, `b`, ….
 fn lowered(kind: &str, dims: &[i64], ints: &[&[i64]], attributes: &[AttributeProto]) -> Result<usize, String> {
     let names = ["a", "b", "c", "d"];
     let inputs: Vec<&str> =
@@ -82,12 +83,12 @@ fn attributes_without_sense_are_refused_by_the_name_of_their_node() {
     assert_eq!(lowered("MaxPool", image, &[], &window(&[])), Ok(1), "a sound one is lowered");
 }
 
-/// An operator, the dimensions of its inputs of floats, its inputs of integers, and its attributes of integers: lists, but those with a `.`
-/// before their names.
+/// An operator, the dimensions of its float inputs, its integer inputs, and its integer attributes: lists, unless their
+/// names start with a `.`.
 type Base =
     (&'static str, &'static [&'static [i64]], &'static [&'static [i64]], &'static [(&'static str, &'static [i64])]);
 
-/// One of each operator that takes integers which decide sizes, counts or places.
+/// One case of each operator whose integers decide sizes, counts or positions.
 const BASES: &[Base] = &[
     ("MaxPool", &[&[1, 4, 8, 8]], &[], WINDOW),
     ("AveragePool", &[&[1, 4, 8, 8]], &[], WINDOW),
@@ -154,10 +155,10 @@ const WINDOW: &[(&str, &[i64])] =
 const VOLUME: &[(&str, &[i64])] =
     &[("kernel_shape", &[3, 3, 3]), ("strides", &[1, 1, 1]), ("dilations", &[1, 1, 1]), ("pads", &[1, 1, 1, 1, 1, 1])];
 
-/// Nodes that one operator may become.
+/// Most nodes that one operator may become.
 const MOST_NODES: usize = 1 << 16;
 
-/// Lowers a base: the number of nodes, or why there is no program.
+/// Lowers a base; returns the number of nodes, or the error.
 fn lowered_base(
     (kind, floats, ..): &Base,
     ints: &[Vec<i64>],
@@ -190,7 +191,7 @@ fn lowered_base(
     lower(&model, &options).map(|program| program.nodes.len()).map_err(|error| error.to_string())
 }
 
-/// Values that are too great, too small, or do not fit their place.
+/// Values that are too great, too small, or do not fit their purpose.
 fn extremes() -> impl Iterator<Item = i64> {
     let powers = [0, 1, 3, 10, 13, 24, 32, 62].map(|exponent| 1i64 << exponent);
     let ends = [i64::MIN, i64::MIN + 1, i64::MAX, i64::MAX - 1, i64::from(i32::MIN), i64::from(i32::MAX)];
@@ -259,7 +260,7 @@ fn what_would_be_unrolled_without_end_is_refused_before_it_is() {
     // A window of 300 × 300: one sum for each of its rows, and of its columns.
     let folded = lowered("Col2Im", &[1, 90_000, 4], &[&[301, 301], &[300, 300]], &[]);
     assert!(folded.as_ref().is_ok_and(|nodes| *nodes < 4000), "{folded:?}");
-    // Each place along an axis becomes few nodes, so there may be more of them.
+    // Each position along an axis becomes few nodes, so that more positions are allowed.
     let wide = |taps: i64| lowered("Col2Im", &[1, taps, 5], &[&[1, 2 * taps], &[1, taps]], &[strides(taps / 4)]);
     assert!(wide(2048).is_ok_and(|nodes| nodes > 2048), "{:?}", wide(2048));
     let error = wide(1 << 14).expect_err("16384 places");

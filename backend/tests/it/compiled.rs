@@ -1,4 +1,4 @@
-//! Compiled models: the same bits as from the model, refused or rebuilt elsewhere, and never trusted.
+//! Compiled models: equal bits as from the model, rejected or rebuilt elsewhere, and never trusted.
 
 use anabranch::compiled::{Cache, Course, Kept, is_compiled};
 use anabranch::device::CpuGranularity;
@@ -23,7 +23,7 @@ fn options() -> SessionOptions {
     SessionOptions::default().with_devices(devices)
 }
 
-/// A session of a model with all the sizes that it wants, and its inputs.
+/// A session of a model with all required sizes, and its inputs.
 fn opened(path: &Path, mut options: SessionOptions) -> (Session, Inputs) {
     let declared = Session::open(path, options.clone()).expect("a sound model");
     for dim in declared.inputs().iter().flat_map(|input| input.dims().unwrap_or_default()) {
@@ -46,7 +46,7 @@ fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// `mlp` compiled into a folder, with its bytes.
+/// Compiles `mlp` into a folder; returns the path and the bytes.
 fn compiled(folder: &TempDir) -> (PathBuf, Vec<u8>) {
     let (model, file) = (folder.path().join("m.onnx"), folder.path().join("m.anabranch"));
     fs::copy(data("mlp.onnx"), &model).expect("there");
@@ -79,7 +79,7 @@ fn compiled_models_make_the_same_bits_by_the_same_plan_and_equal_files() {
             let (source, kept) = (session.prepare(&inputs).expect("a plan"), again.prepare(&filled).expect("a plan"));
             assert!(kept.is_same_plan(&source) && kept.plan().memory() == source.plan().memory(), "{name} {way}");
             assert_eq!(kept.plan().predicted().makespan, source.plan().predicted().makespan, "{name} {way}");
-            // Its own random inputs are those of the model: integers that choose rows keep within the table.
+            // Its own random inputs equal the model's: integers that index rows stay within the table.
             let (one, other) = (session.run(&inputs).expect("runs"), again.run(&filled).expect("runs"));
             assert!(same(&session, &one, &other), "{name} {way}");
             again.verify_weights().expect("as written");
@@ -140,7 +140,7 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
     assert!(filled.find("shape").is_some_and(|shape| shape.same_bits(&Tensor::from_i64s(&[2, 3]))));
     let error = again.run(&given([3, 2])).expect_err("other elements");
     assert_eq!((error.kind(), error.input()), (ErrorKind::Input, Some("shape")), "{error}");
-    // A cache keeps one for each.
+    // A cache keeps a file for each.
     let (model, cache) = (folder.path().join("m.onnx"), Cache::new(folder.path().join("kept")));
     fs::write(&model, bytes).expect("writable");
     for (dims, is_found) in [([2, 3], false), ([3, 2], false), ([2, 3], true), ([3, 2], true)] {
@@ -155,7 +155,7 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
 fn damaged_files_are_refused_and_never_open_to_something_else() {
     let folder = folder();
     let (file, sound) = compiled(&folder);
-    // Checksums are tried byte by byte where containers are tested; here is what a session makes of it.
+    // Checksums are tested byte by byte with containers; here is the session's reaction.
     let front = u64::from_le_bytes(sound[40..48].try_into().expect("eight bytes")) as usize;
     let step = (front / 200).max(1);
     for at in (0..96).chain((96..front).step_by(step)) {
@@ -175,7 +175,7 @@ fn damaged_files_are_refused_and_never_open_to_something_else() {
 fn elsewhere_the_unchanged_source_is_opened_and_else_nothing() {
     let folder = folder();
     let (file, sound) = compiled(&folder);
-    // Another version of Anabranch wrote it: the text is replaced by one of the same length.
+    // As if another version of Anabranch had written it: the text is replaced by one of equal length.
     let version = env!("CARGO_PKG_VERSION").as_bytes();
     let at = sound.windows(version.len()).position(|found| found == version).expect("the version is in it");
     let mut bytes = sound.clone();

@@ -1,4 +1,4 @@
-//! Whatever happens to a cost store, predictions stay sane and nothing that was measured is lost.
+//! For any state of a cost store, predictions stay sane and no measurement is lost.
 
 use anabranch::device::{CpuGranularity, DetectOptions, detect};
 use anabranch::execute::RunOptions;
@@ -55,7 +55,7 @@ fn predictions_stay_sane_whatever_is_measured() {
     }
 }
 
-/// A file with one node, of the machine `fingerprint`.
+/// Writes a file with one node, of the machine `fingerprint`.
 fn store_file(directory: &Path, fingerprint: &str) -> std::path::PathBuf {
     let mut store = CostStore::default();
     store.settle(fingerprint);

@@ -1,4 +1,4 @@
-//! Functions of models: what their calls become, and what is refused.
+//! Functions of models: the results of their calls, and rejected functions.
 
 use anabranch::import::proto::{
     AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,
@@ -119,7 +119,7 @@ fn parameters_come_from_the_call_or_the_function_and_versions_from_the_function(
     let slopes: Vec<_> = model.nodes.iter().map(|node| node.float("alpha").expect("a number")).collect();
     assert_eq!(slopes, [Some(3.0), Some(5.0), None, None]);
     assert!(model.nodes.iter().all(|node| node.attribute("beta").is_none()));
-    // The inner function names no version: the model's holds.
+    // The inner function states no version: the model's applies.
     let versions: Vec<_> = model.nodes.iter().map(|node| node.version).collect();
     assert_eq!(versions, [17; 4]);
     let import = OperatorSetIdProto { domain: String::new(), version: 13 };
@@ -239,7 +239,7 @@ fn graphs_that_functions_put_into_each_other_stay_shallow() {
         &["o"],
         vec![node("If", &["c"], &["o"]).with(graph(node("If", &["c"], &["o"]).with(refer())))],
     );
-    // Each stands twice as high as the one before, at a depth of two more.
+    // Each is twice as high as the former, at a depth of two more.
     let higher = |at: usize| {
         let lower = format!("H{}", at - 1);
         let inner = graph(call(&lower, &["c"], &["o"]).with(refer()));

@@ -1,13 +1,14 @@
-//! Hostile model files: the attacks that other readers of ONNX fell for, and the most that the limits admit.
+//! Hostile model files: attacks that succeeded against other readers of ONNX, and the largest files that the limits
+//! admit.
 
 use anabranch::import::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, data_type,
 };
 
-/// What must become of a hostile file.
+/// Required outcome of a hostile file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// An error, wherever it is loaded.
+    /// An error, in every process that loads the file.
     Refused,
     /// A model: the file is strange, but within every limit.
     Loaded,
@@ -43,7 +44,7 @@ fn varint(value: u64) -> Vec<u8> {
     (0..length).map(|at| (value >> (7 * at)) as u8 & 0x7f | if at + 1 < length { 0x80 } else { 0 }).collect()
 }
 
-/// Graphs within nodes' attributes within graphs, written from the inside out and turned round.
+/// Graphs within nodes' attributes within graphs, written from the inside out and then reversed.
 fn nested(graphs: usize) -> Vec<u8> {
     let mut reversed = Vec::new();
     let mut wrap = |key: u8| {
@@ -51,24 +52,24 @@ fn nested(graphs: usize) -> Vec<u8> {
         head.extend(varint(reversed.len() as u64));
         reversed.extend(head.into_iter().rev());
     };
-    // The subgraphs' nodes have no operator, which only matters where a graph is run.
+    // The subgraphs' nodes have no operator, which matters only if a graph is run.
     (1..graphs).for_each(|_| [SUBGRAPH, ATTRIBUTE, NODE].into_iter().for_each(&mut wrap));
     reversed.reverse();
     reversed
 }
 
-/// A graph whose node has a subgraph whose node has one …
+/// A graph whose node has a subgraph whose node has a subgraph …
 fn subgraphs(depth: usize) -> Vec<u8> {
     let attribute = [field(0x0a, b"body"), field(SUBGRAPH, &nested(depth - 1)), vec![0xa0, 1, 5]].concat();
     let node = [field(0x22, b"Loop"), field(ATTRIBUTE, &attribute)].concat();
     [field(GRAPH, &field(NODE, &node)), field(OPSET, &[0x10, 17])].concat()
 }
 
-/// Raw data that claims 2 to the power of `exponent` bytes where there is none.
+/// Raw data that claims 2 to the power of `exponent` bytes but has none.
 fn lie(exponent: u32) -> Vec<u8> {
     let mut raw_data = vec![RAW_DATA];
     raw_data.extend(varint(1 << exponent));
-    // The enclosing lengths are true.
+    // The enclosing lengths are correct.
     field(GRAPH, &field(INITIALIZER, &raw_data))
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn files() -> impl Iterator<Item = Hostile> {
     }))
 }
 
-/// Tensors that claim more, or less, than they have.
+/// Tensors that claim more, or fewer, bytes than they have.
 fn sizes() -> impl Iterator<Item = (String, Vec<u8>, Fate)> {
     let float = |dims: &[i64], bytes| with_initializer(TensorProto::raw("t", data_type::FLOAT, dims, vec![0; bytes]));
     let cases = [
@@ -130,7 +131,7 @@ fn sizes() -> impl Iterator<Item = (String, Vec<u8>, Fate)> {
     cases.into_iter().map(|(name, bytes, fate)| (name.to_owned(), bytes, fate))
 }
 
-/// Files of very many small things, which take many times their size when they are decoded.
+/// Files of very many small items, which take many times their size when they are decoded.
 fn crowd(number: usize) -> (&'static str, Vec<u8>, Fate) {
     let node = |inputs: &[&str], outputs: &[&str]| NodeProto::of("A", inputs, outputs);
     match number {

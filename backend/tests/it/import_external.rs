@@ -1,4 +1,4 @@
-//! No byte outside the model's directory is read, whatever the model says about where its weights are.
+//! No byte outside the model's directory is read, for any location that the model states for its weights.
 
 use anabranch::import::proto::{GraphProto, ModelProto, TensorProto, data_type};
 use anabranch::import::{Model, from_bytes, load};
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A directory `model` with good and bad neighbours, and a secret of eight bytes outside it.
+/// A directory `model` with good and bad neighbours, and a secret of eight bytes outside.
 fn directory() -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let root = folder.path().join("model");
@@ -28,7 +28,7 @@ fn directory() -> tempfile::TempDir {
     folder
 }
 
-/// Loads a model whose initialiser `w`, two 32-bit integers, is where `entries` say.
+/// Loads a model whose initialiser `w`, two 32-bit integers, is located by `entries`.
 fn load_with(folder: &Path, entries: &[(&str, &str)]) -> Result<Model, String> {
     let tensor = TensorProto::external("w", data_type::INT32, &[2], entries);
     let graph = GraphProto { initializer: vec![tensor], ..GraphProto::default() };
@@ -71,7 +71,7 @@ fn everything_else_is_refused() {
     }
 }
 
-/// Files at these places, and links with their targets, in a directory.
+/// Creates files at these paths, and links with their targets, in a directory.
 fn laid_out(files: &[(&str, &[u8])], links: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let make = || -> io::Result<()> {
@@ -86,7 +86,7 @@ fn laid_out(files: &[(&str, &[u8])], links: &[(&str, &str)]) -> tempfile::TempDi
     folder
 }
 
-/// The elements of the data of a model at a path, or why it is refused.
+/// Elements of the data of a model at a path, or the error.
 fn loaded(folder: &tempfile::TempDir, model: &str) -> Result<Vec<i32>, String> {
     load(&folder.path().join(model)).map(|model| elements(&model)).map_err(|error| error.to_string())
 }
@@ -112,7 +112,7 @@ fn caches_and_volumes_of_links_are_read_and_links_that_lead_out_are_not() {
     // A directory that is a link itself.
     let linked = laid_out(&[("real/model.onnx", model), ("real/w.bin", data)], &[("model", "real")]);
     assert_eq!(loaded(&linked, "model/model.onnx"), Ok(vec![1, 2]));
-    // An unpacked archive: the model is a file of its own, and the link beside it leads out.
+    // An unpacked archive: the model is a file of its own, and the link next to it leads out.
     for target in ["../secret", "/etc/passwd", "/proc/self/environ", "/dev/zero", "../archive-2/w.bin"] {
         let archive = laid_out(
             &[("archive/model.onnx", model), ("secret", data), ("archive-2/w.bin", data)],
@@ -121,7 +121,7 @@ fn caches_and_volumes_of_links_are_read_and_links_that_lead_out_are_not() {
         let error = loaded(&archive, "archive/model.onnx").expect_err(target);
         assert!(error.contains("`w.bin` is a link to") && error.contains("outside the model's directory"), "{error}");
     }
-    // A link to a model admits what lies with that model, and nothing beside.
+    // A link to a model admits files next to that model, and nothing next to the link.
     let apart = laid_out(
         &[("store/model.onnx", model), ("other/w.bin", data)],
         &[("mine/model.onnx", "../store/model.onnx"), ("mine/w.bin", "../other/w.bin")],

@@ -1,4 +1,4 @@
-//! Whatever a file holds, loading it gives a model or an error: no panic, no abort, no memory beyond the limits.
+//! For any content of a file, loading gives a model or an error: no panic, no abort, no memory beyond the limits.
 //!
 //! Each hostile file is loaded twice: here, and in a child process that may take 1 GiB of address space, where an
 //! allocation that cannot be met would abort.
@@ -44,7 +44,7 @@ fn sound() -> Vec<u8> {
 fn every_truncation_is_refused() {
     let bytes = sound();
     assert!(from_bytes(&bytes, None).is_ok());
-    // The last field says which operators are meant, so nothing that lacks a byte is a model.
+    // The last field states the operators, so that no prefix of the file is a model.
     for end in 0..bytes.len() {
         assert!(from_bytes(&bytes[..end], None).is_err(), "cut at {end}");
     }
@@ -86,7 +86,7 @@ fn too_many_nodes_are_counted_before_they_are_decoded() {
 
 #[test]
 fn hostile_files_are_answered_here() {
-    // The large ones that load are left to the child, which loads them in less memory.
+    // Large files that load are left to the child, which loads them in less memory.
     for file in hostile::files().filter(|file| file.fate == Fate::Refused || file.bytes.len() < 1 << 20) {
         let result = from_bytes(&file.bytes, None);
         let answer = result.as_ref().map(|_| "loaded").map_err(ToString::to_string);
@@ -96,15 +96,15 @@ fn hostile_files_are_answered_here() {
 
 const FILE: &str = "ANABRANCH_TEST_HOSTILE_FILE";
 
-/// The peak of this process' resident memory so far, in MiB.
+/// Peak of this process's resident memory so far, in MiB.
 fn peak_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("Linux has it");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux counts it");
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") / 1024
 }
 
-/// In the child: loads the file named by the environment in 1 GiB of address space and says what came of it.
-/// Without that name, as in an ordinary test run, there is nothing to do.
+/// In the child: loads the file named by the environment in 1 GiB of address space and prints the outcome. Without that
+/// name, as in an ordinary test run, does nothing.
 #[test]
 fn child() {
     let Some(file) = std::env::var_os(FILE) else { return };
@@ -116,7 +116,7 @@ fn child() {
     limit(Resource::Cpu, 20);
     let before = peak_mib();
     let answer = match load(Path::new(&file)) {
-        // What is left in files is read as whoever runs the model would read it.
+        // Data that stays in files is read as in a run of the model.
         Ok(model) => match model.initializers.values().try_for_each(|constant| constant.load().map(drop)) {
             Ok(()) => "loaded".to_owned(),
             Err(error) => format!("refused: {error}"),
@@ -126,7 +126,7 @@ fn child() {
     println!("\n{} MiB, {answer}", peak_mib() - before);
 }
 
-/// Runs [`child`] on `file`; its answer, and the memory that it took in MiB.
+/// Runs [`child`] on `file`; returns its answer, and the memory that it took in MiB.
 fn in_child(file: &Path) -> (String, u64) {
     let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
         .args(["--exact", "import_hostile::child", "--nocapture", "--test-threads=1"])
@@ -155,7 +155,7 @@ fn hostile_files_are_answered_in_a_small_address_space() {
         let (answer, mib) = in_child(&file);
         fs::remove_file(&file).expect("it was just written");
         assert_eq!(answer == "loaded", hostile.fate == Fate::Loaded, "{}: {answer}", hostile.name);
-        // What is refused costs the file's own size and little more.
+        // A rejected file costs its own size and little more.
         let own = hostile.bytes.len() as u64 >> 20;
         let most = if hostile.fate == Fate::Loaded { 1024 } else { own + 64 };
         assert!(mib <= most, "{}: {mib} MiB for a file of {own} MiB", hostile.name);

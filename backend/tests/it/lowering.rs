@@ -12,7 +12,7 @@ fn untyped(name: &str) -> ValueInfoProto {
     ValueInfoProto { name: name.into(), r#type: None }
 }
 
-/// The program that computes `y`.
+/// Lowers nodes that compute `y`.
 fn lowered(
     node: Vec<NodeProto>,
     input: Vec<ValueInfoProto>,
@@ -23,7 +23,7 @@ fn lowered(
     lower(&model, &LowerOptions::default())
 }
 
-/// The constant that `y` is.
+/// Returns the constant to which `y` is folded.
 fn folded(node: NodeProto, initializer: Vec<TensorProto>) -> Tensor {
     let program = lowered(vec![node], Vec::new(), initializer).expect("it has a lowering");
     let output = &program.outputs[0];
@@ -70,7 +70,7 @@ fn the_corners_of_a_filter_may_lie_far_beyond_the_bins() {
     ];
     let y = folded(NodeProto::of("MelWeightMatrix", &names, &["y"]), constants);
     assert_eq!(y.shape().dims(), [5, 2]);
-    // The first filter rises from the first bin on, too slowly for one to see a difference.
+    // The first filter rises from the first bin on, too slowly to see a difference.
     assert!(y.elements::<f32>().is_some_and(|weights| weights.iter().all(|weight| (0.0..1e-3).contains(weight))));
 }
 
@@ -99,7 +99,7 @@ fn a_product_with_zero_stays_zero() {
     let node = || NodeProto::of("CumProd", &["x", "axis"], &["y"]);
     let y = folded(node(), vec![TensorProto::f32s("x", &[5], &[2.0, 0.0, 1e30, 1e30, 1e30]), axis()]);
     assert_eq!(y.elements::<f32>(), Some(&[2.0, 0.0, 0.0, 0.0, 0.0][..]));
-    // What is beyond the type in the end is infinite.
+    // Sums beyond the type become infinite in the end.
     let y = folded(node(), vec![TensorProto::f32s("x", &[3], &[1e30, 1e30, -1.0]), axis()]);
     assert_eq!(y.elements::<f32>(), Some(&[1e30, f32::INFINITY, f32::NEG_INFINITY][..]));
 }

@@ -1,5 +1,5 @@
-//! Operators where an index, a size or an element is at or beyond what is ordinary: all inputs are constants, so that lowering computes
-//! the result.
+//! Operators with indices, sizes or elements at or beyond the ordinary: all inputs are constants, so that lowering
+//! computes the result.
 
 use anabranch::Tensor;
 use anabranch::import::from_bytes;
@@ -10,7 +10,7 @@ use anabranch::lower::{LowerOptions, lower};
 
 const INF: f32 = f32::INFINITY;
 
-/// The output `y` of a node over these tensors, or why there is none.
+/// Returns the output `y` of a node over these tensors, or the error.
 fn answer(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Tensor, String> {
     let graph = GraphProto {
         node: vec![node],
@@ -57,7 +57,7 @@ fn i32s(name: &str, dims: &[i64], elements: &[i32]) -> TensorProto {
     TensorProto::raw(name, data_type::INT32, dims, data)
 }
 
-/// 0, 1, 2, … under a shape.
+/// The numbers 0, 1, 2, … under a shape.
 fn counted(name: &str, dims: &[i64]) -> TensorProto {
     let count = dims.iter().product::<i64>();
     f(name, dims, &(0..count).map(|at| at as f32).collect::<Vec<_>>())
@@ -96,7 +96,7 @@ fn an_infinite_element_that_is_not_chosen_changes_nothing() {
     let inputs =
         vec![f("x", &[1, 3], &[1.0, INF, 3.0]), f("roi", &[4], &[0.0, 0.0, 1.0, 1.0]), i("sizes", &[2], &[1, 2])];
     assert_eq!(floats(resize, inputs), [1.0, 3.0]);
-    // A point beyond the corner at an infinite element, and one a quarter outside the first.
+    // A point beyond the corner at an infinite element, and a point a quarter outside the first element.
     for mode in ["nearest", "linear", "cubic"] {
         let sample = node("GridSample", &["x", "grid"])
             .with(AttributeProto::string("mode", mode))
@@ -108,7 +108,7 @@ fn an_infinite_element_that_is_not_chosen_changes_nothing() {
 
 #[test]
 fn a_size_of_a_rounded_scale_is_whole() {
-    // So that neighbours alone are read, and an infinite element stays where it is.
+    // Only neighbours are read, so that an infinite element stays where it is.
     let resize = node("Resize", &["x", "", "", "sizes"])
         .with(AttributeProto::string("mode", "linear"))
         .with(AttributeProto::string("coordinate_transformation_mode", "align_corners"));
@@ -236,7 +236,7 @@ fn slices_begin_within_their_axis_whatever_their_bounds() {
         let inputs = [counted("x", &[5])].into_iter().chain(inputs).collect();
         floats(node("Slice", &["x", "starts", "ends", "axes", "steps"]), inputs)
     };
-    // ONNX Runtime's results.
+    // Results of ONNX Runtime.
     for (bounds, want) in [
         ([-100, -200, -1], &[0.0][..]),
         ([i64::MIN, i64::MIN, -1], &[0.0]),
@@ -297,7 +297,7 @@ fn windows_that_miss_a_step_make_nothing() {
             .with(AttributeProto::ints("strides", &[stride, 1]));
         answer(node, vec![counted("x", &[1, 1, rows, 5])])
     };
-    // As ONNX Runtime: of fewer rows the definition has less than no output.
+    // As in ONNX Runtime: for fewer rows, the definition gives a negative number of outputs.
     for operator in ["MaxPool", "AveragePool", "LpPool"] {
         for (rows, window, stride) in [(2, 3, 1), (1, 3, 2), (1, 4, 3)] {
             let made = pool(operator, rows, window, stride).unwrap_or_else(|error| panic!("{error}"));
@@ -329,7 +329,7 @@ fn padded(mode: &str, count: usize, pads: [i64; 2]) -> Result<Vec<f32>, String> 
     Ok(made.elements().expect("f32").to_vec())
 }
 
-/// The results of ONNX Runtime 1.31.
+/// Results of ONNX Runtime 1.31.
 #[test]
 fn a_border_may_cut_more_than_there_is_if_it_puts_back_one_value() {
     for (pads, want) in [
@@ -361,7 +361,7 @@ fn a_border_may_cut_more_than_there_is_if_it_puts_back_one_value() {
     }
 }
 
-/// The results of ONNX Runtime 1.31.
+/// Results of ONNX Runtime 1.31.
 #[test]
 fn what_is_mirrored_or_repeated_is_what_was_not_cut() {
     for (mode, pads, want) in [
@@ -404,7 +404,7 @@ fn a_region_of_an_image_that_is_not_there_is_refused() {
         let made = aligned(image).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(made.elements::<f32>(), Some(&[want][..]));
     }
-    // Four elements an image: a product with 2⁶² would begin again at 0.
+    // Four elements per image: a product with 2⁶² would wrap to 0.
     for image in [-1, -2, 2, 1 << 62, i64::MIN, i64::MAX] {
         assert!(aligned(image).is_err(), "image {image} of 2");
     }

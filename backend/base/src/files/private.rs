@@ -1,14 +1,14 @@
-//! Directories that nobody but their owner may enter: what is in them was written by that user.
+//! Directories that only their owner may enter, so that this user wrote everything in them.
 
 use super::way::{Way, stranger};
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Makes a private directory, if it is not there.
+/// Creates a private directory, if it does not exist.
 ///
 /// # Errors
-/// If it cannot be made, or what is there is not private ([`check`]).
+/// If the directory cannot be created, or the existing directory is not private ([`check`]).
 pub fn make(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -18,12 +18,12 @@ pub fn make(path: &Path) -> io::Result<()> {
     check(path)
 }
 
-/// Sees that what is at `path` is a private directory, or nothing.
+/// Checks that `path` is a private directory, or does not exist.
 ///
 /// # Errors
-/// If it is a link or a file, belongs to another user, others may enter it, or others may put another directory in its place.
+/// If `path` is a link or a file, belongs to another user, others may enter it, or others may replace it.
 pub fn check(path: &Path) -> io::Result<()> {
-    // Without a slash at the end, which would follow a link.
+    // A trailing slash would follow a link.
     let path: PathBuf = path.components().collect();
     let refusal = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -37,7 +37,7 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Why others can put something else beneath a directory, or behind a link, if they can.
+/// Reason why other users can replace an entry below a directory, or the target of a link, if they can.
 fn exposed(path: &Path, facts: &Metadata) -> Option<String> {
     const NEXT: &str = "name one that is beneath your own alone";
     let path = path.display();
@@ -79,7 +79,7 @@ fn refusal(facts: &Metadata) -> Option<String> {
     None
 }
 
-/// Whether something belongs to this user.
+/// Whether a file or directory belongs to this user.
 pub fn is_own(facts: &Metadata) -> bool {
     #[cfg(unix)]
     return std::os::unix::fs::MetadataExt::uid(facts) == rustix::process::geteuid().as_raw();
@@ -129,7 +129,7 @@ mod tests {
                 assert!(checked.map_or_else(expected, |()| true));
             }
         }
-        // The directory of a link counts, too.
+        // The directory of a link is checked, too.
         symlink("../closed", path("open/link")).expect("a link");
         make(&path("closed/kept")).expect("writable");
         may("open", 0o777).expect("its owner may");

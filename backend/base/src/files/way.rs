@@ -1,15 +1,17 @@
-//! The way to a file that is to be written, with the links in it.
+//! The path to a file that is to be written, with the links in it.
 //!
-//! Whoever may write to a directory can put a link there, under the name that another user writes next. An archive of a stranger
-//! may hold such a link, too. So a link is followed by this rule:
+//! Every user who may write to a directory can put a link there, under the name that another user writes next. An
+//! archive from a stranger may hold such a link, too. Links are therefore followed by these rules:
 //!
-//! 1. A link that is the named file itself belongs to this user or to root. Any other is refused.
-//! 2. What such a link leads to is free, or has our mark: an extended attribute that each file gets that is written here. A
-//!    caller that has read the file and knows its content needs no mark.
-//! 3. Links to directories in the way are followed. If another user made one, rule 2 holds for the file at the end.
-//! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files, which are added to wherever they lead. A link leads to
-//!    this process's standard streams alone. Rules 1 to 3 hold for all else in `/proc`.
-//! 5. Another user's pipe is refused.
+//! 1. If the named file is itself a link, it must belong to this user or to root. Any other link is rejected.
+//! 2. The target of such a link must not exist, or must have our mark: an extended attribute of each file that this
+//!    module writes. A caller that has read the file and knows its content needs no mark.
+//! 3. Links to directories along the path are followed. If another user made one of them, rule 2 holds for the file at
+//!    the end.
+//! 4. `/dev/stdout`, `/dev/stderr`, `/dev/fd/N` and `/proc/PID/fd/N` are open files. They are appended to, and their
+//!    targets are not checked. A link may lead only to this process's standard streams. Rules 1 to 3 hold for all else
+//!    in `/proc`.
+//! 5. Another user's pipe is rejected.
 
 use crate::quoted::Name;
 use std::ffi::{OsStr, OsString};
@@ -17,25 +19,25 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Links in one way at most, as in Linux.
+/// Most links along one path, as in Linux.
 const MOST_LINKS: u32 = 40;
 
 /// Numbers of the standard streams are below this.
 const STANDARD: u32 = 3;
 
-/// Name of the attribute of files that were written here.
+/// Name of the attribute that marks files that this module wrote.
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 const MARK: &str = "user.anabranch";
 
-/// The way to a file.
+/// A path to a file, with its links resolved.
 pub(super) struct Way {
     /// Path of the file without links.
     pub(super) end: PathBuf,
     /// Metadata of the end; `None` if nothing is there.
     facts: Option<Metadata>,
-    /// All directories and links that it passes, and the end.
+    /// All directories and links along the path, and its end.
     pub(super) passed: Vec<(PathBuf, Metadata)>,
-    /// Whether it names an open file.
+    /// Whether the path names an open file.
     is_open_file: bool,
     /// Whether the file at the end needs a mark.
     is_linked: bool,
@@ -95,15 +97,15 @@ impl Way {
         Ok(())
     }
 
-    /// Whether the file is a pipe, a device or an open file, which is written to as it comes.
+    /// Whether the file is a pipe, a device or an open file, which is written to directly.
     pub(super) fn is_stream(&self) -> bool {
         self.is_open_file || self.facts.as_ref().is_some_and(|facts| !facts.is_file())
     }
 
-    /// Opens what was found at the end to add to it, without waiting for a reader, or makes it.
+    /// Opens the file at the end for appending, without waiting for a reader, or creates it.
     ///
     /// # Errors
-    /// If it cannot be opened, or is something else by now.
+    /// If the file cannot be opened, or is another file by now.
     pub(super) fn open(&self) -> io::Result<File> {
         let file = self.open_end()?;
         match &self.facts {
@@ -122,7 +124,7 @@ impl Way {
             (false, Some(_)) => OFlags::NOFOLLOW,
             (false, None) => OFlags::CREATE | OFlags::EXCL,
         };
-        // Appended, because a shell may have written to the same file.
+        // Append mode, because a shell may have written to the same file.
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(&self.end, flags | further, Mode::from_raw_mode(0o666))?);
         fcntl_setfl(&file, OFlags::APPEND)?;
@@ -134,7 +136,7 @@ impl Way {
         File::options().create(true).append(true).open(&self.end)
     }
 
-    /// Refuses a file behind a link without our mark.
+    /// Rejects a file without our mark if a link leads to it.
     pub(super) fn accept(&self) -> io::Result<()> {
         if !self.is_linked || self.facts.is_none() || is_marked(&self.end) {
             return Ok(());
@@ -149,7 +151,7 @@ fn denied(text: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
-/// Whether an open file that a path names is this process's, and its number.
+/// Number of the open file that a path names, and whether the file is this process's.
 fn open_file(path: &Path) -> Option<(bool, u32)> {
     match path.to_str()?.split('/').collect::<Vec<_>>()[..] {
         ["", "dev", "stdout"] => Some((true, 1)),
@@ -162,12 +164,12 @@ fn open_file(path: &Path) -> Option<(bool, u32)> {
     }
 }
 
-/// The components of a path, the last one first.
+/// Components of a path, the last one first.
 fn reversed(path: &Path) -> Vec<OsString> {
     path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// The path of a component below a directory without links.
+/// Path of a component below a directory without links.
 fn joined(here: &Path, part: &OsStr) -> PathBuf {
     match part == ".." && here.file_name().is_some() {
         true => here.parent().map(Path::to_owned).unwrap_or_default(),
@@ -176,7 +178,7 @@ fn joined(here: &Path, part: &OsStr) -> PathBuf {
     }
 }
 
-/// The owner of a link or a file, if neither this user nor root.
+/// Owner of a link or a file, if it is neither this user nor root.
 #[cfg(unix)]
 pub(super) fn stranger(facts: &Metadata) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -199,7 +201,7 @@ fn is_pipe(facts: &Metadata) -> bool {
     }
 }
 
-/// Whether both are of one file, as far as the system tells.
+/// Whether both belong to the same file, as far as the system says.
 pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     #[cfg(unix)]
     {
@@ -213,7 +215,7 @@ pub(super) fn is_same(one: &Metadata, other: &Metadata) -> bool {
     }
 }
 
-/// Marks a file as written here, if its file system keeps such marks.
+/// Marks a file as written by this module, if its file system supports such marks.
 pub(super) fn mark(file: &File) {
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
     let _ = rustix::fs::fsetxattr(file, MARK, b"1", rustix::fs::XattrFlags::empty());
@@ -276,7 +278,7 @@ mod tests {
             assert!(error.contains("model.onnx") && error.contains("did not write"), "{error}");
         }
         assert_eq!(fs::read_to_string(path("model.onnx")).expect("there"), "a model");
-        // A writer that knows the content needs no mark. It leaves one.
+        // A writer that knows the content needs no mark. It leaves a mark.
         ready(&path("chain")).expect("whoever writes it has read it");
         write_known(&path("chain"), |out| out.write_all(b"a store")).expect("known");
         assert_eq!(fs::read_to_string(path("model.onnx")).expect("there"), "a store");

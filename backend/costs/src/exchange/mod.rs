@@ -1,6 +1,6 @@
-//! Costs to and from files of others: our own JSON, and StarPU's performance models.
+//! Exports and imports costs: our own JSON, and StarPU's performance models.
 //!
-//! What is read is checked whole before anything of it is kept: after an error the store is as it was.
+//! A file is checked whole before any of it is kept: after an error the store is unchanged.
 
 mod starpu;
 mod starpu_text;
@@ -12,41 +12,42 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Bytes that a file may have.
+/// Largest size of a file in bytes.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Files of a directory that are looked at.
+/// Most files of a directory that are read.
 const MOST_FILES: usize = 10_000;
 
 /// A format of costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exchange {
-    /// The whole store, as it is kept.
+    /// The whole store, in its own format.
     Json,
-    /// A directory of StarPU history-based performance models, format version 45, one file an op: the nodes of one machine under
-    /// this build's kernels, as count, mean and deviation.
+    /// A directory of StarPU history-based performance models, format version 45, one file per op.
+    ///
+    /// It holds the nodes of one machine under this build's kernels, as count, mean and deviation.
     StarPu,
 }
 
-/// Why costs cannot be read or written: the file, the line where there is one, and what is wrong.
+/// Reason that costs cannot be read or written: the file, the line if known, and the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Line(.0))]
 pub struct ExchangeError(String);
 
 impl ExchangeError {
-    /// The file system refused.
+    /// An error of the file system.
     fn io(path: &Path, error: &io::Error) -> Self {
         Self(format!("{}: {error}", path.display()))
     }
 
-    /// The file does not hold what it should; nothing of it was taken.
+    /// An error in a file's content; nothing was imported.
     fn content(path: &Path, problem: &str) -> Self {
         Self(format!("{}: {problem}; nothing was imported", path.display()))
     }
 }
 
 impl Exchange {
-    /// The format that a file's name speaks of.
+    /// Returns the format that a file's extension names.
     pub fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "json" => Some(Self::Json),
@@ -54,10 +55,10 @@ impl Exchange {
         }
     }
 
-    /// Writes the store's costs to a file, or to the files of a directory. Returns how many files were written.
+    /// Writes the store's costs to a file, or to the files of a directory. Returns the number of files written.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If a file cannot be written.
     pub fn export(self, store: &CostStore, path: &Path) -> Result<usize, ExchangeError> {
         let refused = |error| ExchangeError::io(path, &error);
         let text = match self {
@@ -77,10 +78,10 @@ impl Exchange {
         Ok(1)
     }
 
-    /// Reads costs from a file; of StarPU's also from all files of a directory.
+    /// Reads costs from a file, or StarPU models from all files of a directory.
     ///
     /// # Errors
-    /// If a file cannot be read, or holds anything that is no cost.
+    /// If a file cannot be read, or any of its content is invalid.
     pub fn import(self, path: &Path) -> Result<CostStore, ExchangeError> {
         let read = |path: &Path| files::read(path, MOST_BYTES).map_err(|error| ExchangeError::io(path, &error));
         match self {
@@ -106,7 +107,7 @@ fn parse_json(text: &[u8]) -> Result<CostStore, String> {
     }
 }
 
-/// The file, or all files of the directory by name.
+/// Lists the file itself, or all files of the directory by name.
 fn listed(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -131,7 +132,7 @@ mod tests {
     use crate::{History, LinkCosts, MachineCosts, NodeCosts, Sample};
     use std::collections::BTreeMap;
 
-    /// Nodes of two ops on a CPU and a GPU, and a link with sizes.
+    /// A store with nodes of two ops on a CPU and a GPU, and a link with sizes.
     pub(super) fn filled() -> CostStore {
         let mut store = CostStore::default();
         store.settle("a machine, with \"quotes\"");

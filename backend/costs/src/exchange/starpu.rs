@@ -1,8 +1,8 @@
-//! Costs as StarPU's history-based performance models: one file an op, named `SYMBOL.HOST`.
+//! Costs as StarPU's history-based performance models: one file per op, named `SYMBOL.HOST`.
 //!
-//! A footprint is the CRC-32C of the node's key. What the format has no place for (the machine, the devices' and nodes' keys) stands in
-//! comments before the first value, which StarPU skips. A model of StarPU's own is filed under a machine of its host's name: its
-//! entries are kept, and taken for nobody else's.
+//! A footprint is the CRC-32C of the node's key. Data that the format cannot hold (keys of the machine, the devices and
+//! the nodes) stands in comments before the first value, which StarPU skips. A model that StarPU itself wrote is filed
+//! under a machine with its host's name, and predicts for no other machine.
 
 use super::starpu_text::{Combination, Device, Entry, Model, parse, print};
 use crate::history::History;
@@ -18,7 +18,7 @@ const CPU: u64 = 0;
 /// StarPU's number for GPUs of any maker.
 const OPENCL: u64 = 2;
 
-/// The files of the machine that this is: names and texts, by op.
+/// Returns name and text of the files of this machine, by op.
 pub(super) fn models(store: &CostStore) -> Vec<(String, String)> {
     let mut models: BTreeMap<&str, Model> = BTreeMap::new();
     let mut numbers: BTreeMap<u64, u64> = BTreeMap::new();
@@ -62,13 +62,13 @@ pub(super) fn models(store: &CostStore) -> Vec<(String, String)> {
     models.into_iter().map(named).collect()
 }
 
-/// A file name's worth of a fingerprint.
+/// Short form of a fingerprint for a file name.
 fn host(fingerprint: &str) -> String {
     let words = fingerprint.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
-/// Reads the model in a file of this name. The error says what is wrong, and in which line.
+/// Reads the model in a file of this name. The error names the problem and the line.
 pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
     let model = parse(text)?;
     let (symbol, host) = name.split_once('.').unwrap_or((name, "unknown"));
@@ -91,7 +91,7 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
                 ..NodeCosts::default()
             };
             let node = Arc::make_mut(node.or_insert_with(|| Arc::new(new())));
-            // Several implementations of one footprint are one history here.
+            // Several implementations of one footprint share one history here.
             node.versions.entry(version).or_default().merge(&history);
         }
     }
@@ -101,7 +101,7 @@ pub(super) fn read(name: &str, text: &[u8]) -> Result<CostStore, String> {
     }
 }
 
-/// What our own comments say.
+/// Data of our own comments.
 #[derive(Default)]
 struct Own {
     machine: Option<(u32, String)>,
@@ -110,7 +110,7 @@ struct Own {
 }
 
 impl Own {
-    /// Comments that are not ours, or not whole, say nothing.
+    /// Reads the comments; foreign and incomplete comments are ignored.
     fn of(comments: &[String]) -> Self {
         let mut own = Self::default();
         for comment in comments {

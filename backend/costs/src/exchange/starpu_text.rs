@@ -1,14 +1,15 @@
 //! The text of a StarPU performance model, format version 45: <https://starpu.gitlabpages.inria.fr>, `src/core/perfmodel/perfmodel_history.c`.
 //!
-//! Values stand in a fixed order, one line each; lines that begin with `#` are comments. First the version and the number of
-//! combinations of devices; for each combination its devices (type, number, cores) and implementations; for each implementation the
-//! number of entries, the sums and parameters of three regressions, and the entries.
+//! Values stand in a fixed order, one line each; lines that begin with `#` are comments. The file starts with the
+//! version and the number of combinations of devices. Each combination lists its devices (type, number, cores) and its
+//! implementations. Each implementation has the number of entries, the sums and parameters of three regressions, and
+//! the entries.
 
 use std::fmt::Write;
 
 const VERSION: u64 = 45;
 
-/// Counts beyond these are not believed.
+/// Greater counts are rejected.
 const MOST_COMBINATIONS: u64 = 4096;
 const MOST_DEVICES: u64 = 256;
 const MOST_IMPLEMENTATIONS: u64 = 256;
@@ -16,13 +17,13 @@ const MOST_IMPLEMENTATIONS: u64 = 256;
 /// A device of a combination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Device {
-    /// 0 is a CPU, 1 CUDA, 2 OpenCL.
+    /// Type of the device: 0 is a CPU, 1 CUDA, 2 OpenCL.
     pub(super) kind: u64,
     pub(super) number: u64,
     pub(super) cores: u64,
 }
 
-/// What was measured of one footprint, in microseconds.
+/// Measurements of one footprint, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry {
     pub(super) footprint: u32,
@@ -47,7 +48,7 @@ pub(super) struct Model {
     pub(super) combinations: Vec<Combination>,
 }
 
-/// The model's text, with one implementation a combination and without regressions.
+/// Prints the model with one implementation per combination and without regressions.
 pub(super) fn print(model: &Model) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -93,7 +94,7 @@ fn print_to(text: &mut String, model: &Model) -> std::fmt::Result {
     Ok(())
 }
 
-/// As C's `%.6e` writes it.
+/// Formats a number as C's `%.6e` does.
 fn exponential(value: f64) -> String {
     let text = format!("{value:.6e}");
     match text.split_once('e') {
@@ -109,13 +110,13 @@ fn wrong_at(line: usize, problem: impl std::fmt::Display) -> String {
     format!("line {line}: {problem}")
 }
 
-/// Lines that are no comments, with their numbers.
+/// Lines that are not comments, with their numbers.
 struct Lines<'a> {
     lines: std::iter::Enumerate<std::str::Lines<'a>>,
     last: usize,
 }
 
-/// Reads a model. O(bytes); memory for no more than the entries that are there.
+/// Parses a model. O(bytes); memory only for entries that are present.
 pub(super) fn parse(text: &[u8]) -> Result<Model, String> {
     let text = std::str::from_utf8(text).map_err(|_| "it is no text".to_owned())?;
     let comments = text.lines().map_while(|line| line.strip_prefix("# ")).map(str::to_owned).collect();
@@ -141,7 +142,7 @@ impl<'a> Lines<'a> {
         Some((at + 1, line))
     }
 
-    /// The values of the next line, which must be as many as wanted.
+    /// Returns the values of the next line, and checks their number.
     fn values(&mut self, what: &str, wanted: Option<usize>) -> Result<(usize, Vec<&'a str>), String> {
         let Some((line, text)) = self.next() else {
             return Err(wrong_at(self.last + 1, format!("{what} should stand here, but the file ends")));
@@ -180,7 +181,7 @@ impl<'a> Lines<'a> {
         Ok(combination)
     }
 
-    /// An entry; none if nothing was counted yet.
+    /// Reads an entry; `None` if its count is 0.
     fn entry(&mut self) -> Result<Option<Entry>, String> {
         let (line, values) = self.values("an entry", Some(8))?;
         let wrong = |what: &str, text: &str| wrong_at(line, format!("{what} cannot be {text}"));

@@ -1,31 +1,31 @@
-//! A place for a buffer on a CPU device.
+//! A cell that holds a buffer on a CPU device.
 
 use anabranch_kernels::Buffer;
 use std::sync::Arc;
 
-/// A buffer, or nothing while it is elsewhere.
+/// A buffer, or nothing while the buffer is elsewhere.
 ///
-/// Only what others may read is counted. Looking whether an [`Arc`] is unique is an atomic operation, which takes as long
-/// as all else that the runtime does for a small node.
+/// Only buffers with readers elsewhere are reference-counted. Checking whether an [`Arc`] is unique is an atomic
+/// operation, which takes as long as all other runtime work for a small node.
 #[derive(Debug, Default)]
 pub(super) enum Cell {
-    /// The buffer is at work or under way.
+    /// The buffer is in use by a kernel or in flight.
     #[default]
     Empty,
-    /// Never leaves its thread.
+    /// A buffer that never leaves its thread.
     Own(Buffer),
-    /// May be read elsewhere.
+    /// A buffer that may be read elsewhere.
     Shared(Arc<Buffer>),
 }
 
 impl Cell {
-    /// A new buffer; `lent` if others will read it. `None` if there is not so much memory.
+    /// Creates a zeroed buffer; `lent` if others will read it. `None` if memory is short.
     pub(super) fn zeroed(bytes: u64, lent: bool) -> Option<Self> {
         let buffer = Buffer::try_zeroed(bytes as usize)?;
         Some(if lent { Self::Shared(Arc::new(buffer)) } else { Self::Own(buffer) })
     }
 
-    /// The bytes, if there are any.
+    /// Returns the bytes, if the cell has a buffer.
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Empty => None,
@@ -34,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// The bytes, if nobody else can read them.
+    /// Returns the bytes for writing, if nothing else can read them.
     pub(super) fn bytes_mut(&mut self) -> Option<&mut [u8]> {
         match self {
             Self::Empty => None,
@@ -43,7 +43,7 @@ impl Cell {
         }
     }
 
-    /// The buffer to lend.
+    /// Returns the buffer for a reader elsewhere.
     pub(super) fn lend(&self) -> Option<Arc<Buffer>> {
         match self {
             Self::Shared(buffer) => Some(Arc::clone(buffer)),
@@ -51,7 +51,7 @@ impl Cell {
         }
     }
 
-    /// The buffer to give away.
+    /// Takes the buffer out of the cell to give it away.
     pub(super) fn hand_over(&mut self) -> Option<Arc<Buffer>> {
         match std::mem::take(self) {
             Self::Shared(buffer) => Some(buffer),
@@ -59,7 +59,7 @@ impl Cell {
         }
     }
 
-    /// Whether the buffer's memory is a caller's.
+    /// Whether the buffer's memory belongs to the caller.
     pub(super) fn is_foreign(&self) -> bool {
         matches!(self, Self::Shared(buffer) if buffer.is_foreign())
     }

@@ -1,4 +1,4 @@
-//! Calling a node's kernel on the bytes in its cells.
+//! Calls a node's kernel on the bytes in its cells.
 
 use super::CpuWorker;
 use super::cell::Cell;
@@ -12,20 +12,20 @@ use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::{Call, CpuKernel};
 use std::ops::Range;
 
-/// Up to this many inputs of a node need no allocation.
+/// Most inputs of a node that need no allocation.
 const FEW_INPUTS: usize = 6;
 
 /// One chunk of a node.
 pub(super) struct Part<'a> {
-    /// The node's rows.
+    /// Rows of the node.
     pub(super) rows: Range<usize>,
     pub(super) streaming: &'a Streaming,
-    /// The chunk's rows.
+    /// Rows of the chunk.
     pub(super) chunk_rows: usize,
 }
 
 impl CpuWorker {
-    /// [`Self::work`]; of a kernel that was interrupted nothing counts, not even its error.
+    /// Calls [`Self::work`], and discards the result of an interrupted kernel, even its error.
     pub(super) fn compute(
         &mut self,
         script: &DeviceScript,
@@ -39,8 +39,8 @@ impl CpuWorker {
         Ok(computed?)
     }
 
-    /// Runs a node on whole tensors, or a part of it, some of whose tensors come or go in chunks. The output buffers are out of their
-    /// cells meanwhile.
+    /// Runs a node on whole tensors, or a part of it with tensors that arrive or leave in chunks. The output buffers
+    /// are out of their cells meanwhile.
     fn work(
         &mut self,
         script: &DeviceScript,
@@ -130,7 +130,7 @@ impl CpuWorker {
     }
 }
 
-/// Where the output of this number is written.
+/// Target of the output with this number.
 #[inline(always)]
 fn output<'a>(
     cell: &'a mut Cell,
@@ -146,7 +146,7 @@ fn output<'a>(
     Ok(&mut bytes[window])
 }
 
-/// Calls a kernel, and waits until a slower device would be done, or `left` says that nobody wants it any more.
+/// Calls a kernel, and waits until an emulated slower device would be done, or `left` says that the run has ended.
 pub(crate) fn perform(
     kernel: &dyn CpuKernel,
     slowdown: Option<f64>,
@@ -161,7 +161,7 @@ pub(crate) fn perform(
 }
 
 impl Operand {
-    /// Where in its cell the bytes of the whole, or of a part, are.
+    /// Range of the cell's bytes for the whole tensor, or for a part.
     #[inline(always)]
     fn window(&self, part: Option<&Part<'_>>) -> Range<usize> {
         match (self.row, part) {

@@ -1,8 +1,8 @@
 //! The worker of a CPU device: follows its script and computes with its team.
 //!
-//! Buffers are owned by the worker that writes them ([`Cell`]). A value that others read is lent as a clone of its [`Arc`]; the
-//! script says who gives it back, and only then does the slot's next value come, for which the buffer is unique again. So no lock
-//! guards a tensor, and nothing here is unsafe.
+//! A buffer belongs to the worker that writes it ([`Cell`]). A value with other readers is lent as a clone of its
+//! [`Arc`]. The script says which step gives the clone back; the slot's next value comes only after that, when the
+//! buffer is unique again. Tensors therefore need no locks and no unsafe code.
 
 mod cell;
 mod compute;
@@ -31,28 +31,28 @@ pub(super) struct CpuWorker {
     script: Arc<DeviceScript>,
     plan: Arc<Plan>,
     log: Log,
-    /// By node of the script.
+    /// Kernel of each node of the script.
     kernels: Vec<Arc<dyn CpuKernel>>,
     team: Arc<Team>,
-    /// How many times longer than it needs each node takes, if more than once.
+    /// Factor by which nodes are slowed down, if above 1.
     slowdown: Option<f64>,
     cells: Vec<Cell>,
     scratch: Buffer,
-    /// The chunks that the node at work reads.
+    /// Chunks that the running node reads.
     taken: Vec<Arc<Buffer>>,
-    /// Buffers for the chunks that it makes.
+    /// Buffers for the chunks that the node makes.
     made: Vec<Cell>,
-    /// Output buffers of a node with many.
+    /// Output buffers of a node with many outputs.
     held: Vec<Cell>,
-    /// What is set aside for the caller, with the numbers of the outputs.
+    /// Buffers set aside for the caller, with the numbers of the outputs.
     pub(super) outputs: Vec<(u32, Arc<Buffer>)>,
 }
 
 impl CpuWorker {
-    /// A worker with all its buffers. Fresh pages are touched first where they are written first.
+    /// Creates a worker with all its buffers. The thread that first writes a fresh page is the first to touch it.
     ///
     /// # Errors
-    /// If there is not so much memory.
+    /// If memory is short.
     pub(super) fn new(
         device: DeviceId,
         cpu: &CpuTeam,
@@ -87,7 +87,8 @@ impl CpuWorker {
         if worker.restore() { Ok(worker) } else { Err(short()) }
     }
 
-    /// Takes buffers of former outputs, by output, for slots whose own buffers the caller still has, and those in memory of the caller's.
+    /// Takes over buffers of former outputs, by output, for slots whose own buffers the caller still holds, and buffers
+    /// in the caller's memory.
     pub(super) fn adopt(&mut self, spare: &mut [Option<Arc<Buffer>>]) {
         for HandedOut { output, cell } in &self.script.handed_out {
             let Some(mut buffer) = spare.get_mut(*output as usize).and_then(Option::take) else { continue };
@@ -100,7 +101,7 @@ impl CpuWorker {
         }
     }
 
-    /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
+    /// Gives each output a buffer that no caller holds, and hands over the slots that links fill first.
     fn begin(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
         if run.terms.profile {
             self.log.events.reserve(script.nodes.len());
@@ -165,7 +166,7 @@ impl CpuWorker {
         Ok(())
     }
 
-    /// Tells others what a step has done.
+    /// Informs other workers of a step's end.
     fn tell(&mut self, after: &After, run: &Run<'_>, now: u64) -> Result<(), Failure> {
         match *after {
             After::Open(gate) => run.exchange.open(gate),
@@ -192,7 +193,7 @@ impl CpuWorker {
         run.exchange.deliver(landing.gate, Delivery { cell: landing.cell, buffer })
     }
 
-    /// Notes a transfer between CPU devices, which nobody else does.
+    /// Records a transfer between CPU devices, which no link records.
     fn note_transfer(&mut self, transfer: TransferId, start: u64, end: u64) {
         let planned = self.plan.transfer(transfer);
         let lane = Lane::Link { from: planned.from, to: planned.to };
@@ -200,7 +201,7 @@ impl CpuWorker {
         self.log.events.push(Event { what, lane, ready: start, start, end, waited: end - start, bytes });
     }
 
-    /// Lets go of the inputs, and of slots whose memory is the caller's: after a run that may be gone.
+    /// Drops the inputs, and slots in the caller's memory, which may be gone after a run.
     fn forget_callers(&mut self) {
         let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
         self.cells[slots..constants].fill_with(Cell::default);
@@ -212,12 +213,12 @@ impl CpuWorker {
         }
     }
 
-    /// Makes the buffers that are missing: all at first, and after a failed run those that were under way. Whether there was memory
-    /// for them.
+    /// Creates the missing buffers: all at first, and after a failed run those that were in flight. Returns whether
+    /// memory sufficed.
     fn restore(&mut self) -> bool {
         let script = Arc::clone(&self.script);
         for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
-            // A clone that a caller or a link still has makes the buffer unusable.
+            // A clone that a caller or a link still holds makes the buffer unusable.
             if !cell.is_free() {
                 let Some(fresh) = Cell::zeroed(slot.bytes, slot.lent) else { return false };
                 *cell = fresh;

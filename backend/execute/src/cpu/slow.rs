@@ -1,24 +1,24 @@
-//! A CPU device that stands for a slower one: each piece of work takes so many times longer than it needs.
+//! Emulates a slower CPU device: stretches each piece of work by a factor.
 
 use crate::supervise::TICK;
 use std::time::{Duration, Instant};
 
-/// What is left before this is spun, because a sleeping thread wakes some tens of microseconds late.
+/// Remaining time below which the wait spins, because a sleeping thread wakes up some tens of microseconds late.
 const SPUN: Duration = Duration::from_micros(100);
 
-/// Work that a slower device would still be at.
+/// A piece of work that a slower device would still be doing.
 pub(super) struct Slow {
     start: Instant,
     times: f64,
 }
 
 impl Slow {
-    /// Begins a piece of work that takes `times` times as long.
+    /// Starts a piece of work that takes `times` times its own time.
     pub(super) fn start(times: f64) -> Self {
         Self { start: Instant::now(), times }
     }
 
-    /// Waits until the slower device would be done, or until `left` says that nobody wants its work any more.
+    /// Waits until the slower device would be done, or until `left` says that the run has ended.
     pub(super) fn finish(self, left: impl Fn() -> bool) {
         let end = self.start.elapsed().mul_f64(self.times);
         while let Some(rest) = end.checked_sub(self.start.elapsed()).filter(|rest| !rest.is_zero()) {

@@ -1,4 +1,4 @@
-//! Running a node on a CPU device chunk by chunk.
+//! Runs a node on a CPU device chunk by chunk.
 
 use super::CpuWorker;
 use super::cell::Cell;
@@ -9,8 +9,8 @@ use crate::script::{DeviceScript, Streaming};
 use crate::worker::Run;
 
 impl CpuWorker {
-    /// Computes each chunk as it comes, and passes on what it makes. Returns when all for the first chunk was there, and how long
-    /// the others were waited for, in nanoseconds.
+    /// Computes each chunk as it arrives, and passes on the results. Returns the time at which everything for the first
+    /// chunk was present, and the nanoseconds of waiting for the other chunks.
     pub(super) fn run_chunks(
         &mut self,
         script: &DeviceScript,
@@ -38,7 +38,7 @@ impl CpuWorker {
             }
         }
         if run.terms.profile {
-            // From the first chunk to the last.
+            // The transfer lasts from the first chunk to the last.
             let end = run.now();
             for transfer in streaming.outs.iter().flat_map(|out| &out.to).filter_map(|to| to.transfer) {
                 self.note_transfer(transfer, passing, end);
@@ -47,7 +47,7 @@ impl CpuWorker {
         Ok((start, waited))
     }
 
-    /// Takes a chunk of every stream and a buffer for every one that is made: into `taken`, and into `made`.
+    /// Takes a chunk of every input stream into `taken`, and a buffer for every output stream into `made`.
     fn gather(&mut self, streaming: &Streaming, run: &Run<'_>) -> Result<(), Halt> {
         for input in &streaming.ins {
             let chunk = run.next_chunk(&input.feed)?;
@@ -59,11 +59,11 @@ impl CpuWorker {
         Ok(())
     }
 
-    /// Sends what was made to its readers, and gives back what was read.
+    /// Sends the results to their readers, and gives back the buffers of chunks that were read.
     fn pass_on(&mut self, streaming: &Streaming, run: &Run<'_>) -> Result<(), Failure> {
         for (out, mut cell) in streaming.outs.iter().zip(self.made.drain(..)) {
             for (at, onward) in out.to.iter().enumerate() {
-                // The last gets the ring's own, so that nothing of it stays here.
+                // The last reader gets the ring's own reference, so that no reference stays here.
                 let buffer = if at + 1 < out.to.len() { cell.lend() } else { cell.hand_over() };
                 run.exchange.send(onward.to, buffer);
             }

@@ -1,35 +1,35 @@
-//! On which device a node is expected to end first.
+//! Selects the device on which a node is expected to end first.
 //!
-//! StarPU's `dmda` (Augonnet, Thibault, Namyst, Wacrenier 2011) with its default weights: on each device
-//! `start = max(end of the device's queue, now + transfers)`, `end = start + length`, and the least `end + transfers` wins. A
-//! transfer is thus thought to overlap with what is queued before, and bytes on the way still count against a device. One thing is
-//! added: the end of the producer, where that is only predicted yet.
+//! This is StarPU's `dmda` (Augonnet, Thibault, Namyst, Wacrenier 2011) with its default weights. On each device `start
+//! = max(end of the device's queue, now + transfers)`, `end = start + length`, and the least `end + transfers` wins. A
+//! transfer is thus assumed to overlap with queued work, and its bytes still count against a device. One thing is
+//! added: the end of the producer, if that is only predicted yet.
 
 use anabranch_placement::platform::DeviceId;
 
-/// What a device has been given and has not finished.
+/// Work that a device was given and has not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Queue {
-    /// Since when it has been at the first of it.
+    /// Time at which the device started the first queued node.
     since: f64,
-    /// Predicted seconds of all of it.
+    /// Predicted seconds of all queued nodes.
     length: f64,
 }
 
-/// A device as a candidate for a node. Times in seconds since the run's start.
+/// A device as a candidate for a node. Times are in seconds since the run's start.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     pub(super) device: DeviceId,
     /// Predicted seconds of the node.
     pub(super) length: f64,
-    /// When all that the node reads exists somewhere.
+    /// Time at which all inputs of the node exist somewhere.
     pub(super) made: f64,
-    /// Seconds of all transfers that it needs there.
+    /// Seconds of all transfers that the node needs there.
     pub(super) transfers: f64,
 }
 
 impl Queue {
-    /// When all that was given is expected to be done.
+    /// Expected end of all queued work.
     pub(super) fn end(&self, now: f64) -> f64 {
         self.since.max(now) + self.length
     }
@@ -42,14 +42,14 @@ impl Queue {
         self.length += length;
     }
 
-    /// The first node is done.
+    /// Removes the first node, which is done.
     pub(super) fn pop(&mut self, length: f64, now: f64) {
         self.since = now;
         self.length = (self.length - length).max(0.0);
     }
 }
 
-/// The best candidate and when it is expected to end; ties go to the first. `None` if there is no candidate.
+/// Returns the best candidate and its expected end; the first candidate wins ties. `None` if there is no candidate.
 pub(super) fn best(
     candidates: impl Iterator<Item = Candidate>,
     queues: &[Queue],
@@ -87,9 +87,9 @@ mod tests {
         // Idle and slow against busy and fast.
         assert_eq!(choose(&queues, &[(0, 4.0, 0.0, 0.0), (1, 1.0, 0.0, 0.0)], 0.0), (0, 4.0));
         assert_eq!(choose(&queues, &[(0, 7.0, 0.0, 0.0), (1, 1.0, 0.0, 0.0)], 0.0), (1, 6.0));
-        // The transfer hides behind the queue but counts once more.
+        // The transfer overlaps the queue, but counts once more.
         assert_eq!(choose(&queues, &[(0, 8.5, 0.0, 0.0), (1, 1.0, 0.0, 3.0)], 0.0), (0, 8.5));
-        // Ties go to the first; what is not made yet is waited for.
+        // The first candidate wins ties; a result that is not made yet delays the start.
         assert_eq!(choose(&queues, &[(0, 6.0, 0.0, 0.0), (1, 1.0, 0.0, 0.0)], 0.0), (0, 6.0));
         assert_eq!(choose(&queues, &[(0, 1.0, 9.0, 0.0)], 2.0), (0, 10.0));
     }

@@ -27,18 +27,18 @@ struct Watched {
     since: Instant,
 }
 
-/// Which nodes fit a GPU, and what is kept there for them.
+/// Nodes that fit a GPU, and the memory that is kept there for them.
 #[derive(Default)]
 pub(super) struct GpuLayout {
     pub(super) nodes: BTreeMap<NodeId, KernelNeeds>,
-    /// What they read and make.
+    /// Values that these nodes read and make.
     values: BTreeSet<ValueId>,
     memory: DeviceMemory,
     bytes: u64,
 }
 
 impl GpuLayout {
-    /// Takes nodes, in the program's order, as long as all that they read, make and keep fits `limit` bytes.
+    /// Accepts nodes, in the program's order, as long as all that they read, make and keep fits `limit` bytes.
     pub(super) fn of(setup: &Setup, device: DeviceId, limit: u64) -> Self {
         let mut layout = Self::default();
         for node in setup.kernels.program().node_ids() {
@@ -69,7 +69,7 @@ impl GpuLayout {
         }
     }
 
-    /// The nodes and cells as a script, of which no step is followed, and the cell of each value.
+    /// Returns the nodes and cells as a script whose steps are not followed, and the cell of each value.
     fn script(&self, setup: &Setup) -> (DeviceScript, BTreeMap<ValueId, u32>) {
         let program = setup.kernels.program();
         let (constants, slots): (Vec<ValueId>, Vec<ValueId>) =
@@ -95,8 +95,8 @@ impl GpuLayout {
         (script, of)
     }
 
-    /// Makes all buffers, compiles all kernels and starts the threads. Returns the inboxes for nodes, and for values to the GPU and
-    /// from it.
+    /// Creates all buffers, compiles all kernels and starts the threads. Returns the inboxes for nodes, for values to
+    /// the GPU, and for values from it.
     pub(super) fn start(
         self,
         setup: &Setup,
@@ -139,12 +139,12 @@ impl GpuLayout {
     }
 }
 
-/// The size of a buffer for so many bytes.
+/// Size of a buffer for this many bytes.
 fn padded(bytes: usize) -> u64 {
     (bytes.max(1) as u64).next_multiple_of(4)
 }
 
-/// Encodes and submits what is there.
+/// Encodes and submits the nodes in its inbox.
 struct Encoder {
     side: Arc<GpuSide>,
     reporter: Reporter,
@@ -186,7 +186,7 @@ impl Encoder {
     }
 }
 
-/// Waits for each submission's end. Nodes that were submitted together share their time evenly.
+/// Waits for the end of each submission. Nodes of one submission share its time evenly.
 fn watch(reporter: &Reporter, side: &GpuSide, inbox: &Receiver<Watched>) {
     let mut before = None;
     let place = |watched: &Watched| watched.nodes.first().map_or(Place::Nowhere, |node| Place::Node(*node));

@@ -1,6 +1,7 @@
-//! Which memory holds a valid copy of which value, how many readers are left, and the host's buffers.
+//! Valid copies of each value in each memory, remaining readers, and the host's buffers.
 //!
-//! A memory is named by a device: the host's, which all CPU devices share, by [`HOST`], and each GPU's by the GPU.
+//! A memory is named by a device: [`HOST`] for the host's memory, which all CPU devices share, and each GPU for its own
+//! memory.
 
 use crate::ledger::Ledger;
 use anabranch_base::error_kind::ErrorKind;
@@ -11,26 +12,26 @@ use anabranch_plan::{ExecError, HOST};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Whether a memory holds a value.
+/// State of a value in a memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Copy {
     #[default]
     Invalid,
-    /// A transfer is under way.
+    /// A transfer is in flight.
     Coming,
     Valid,
 }
 
-/// The copies of all values in one run.
+/// Copies of all values in one run.
 pub(super) struct Copies {
-    /// By value, then by device.
+    /// States by value, then by device.
     states: Vec<Vec<Copy>>,
     host: Vec<Option<Arc<Buffer>>>,
     readers: Vec<usize>,
 }
 
 impl Copies {
-    /// No copies yet. A value has as many readers as nodes and outputs read it.
+    /// Starts without copies. Each node and output that reads a value counts as one of its readers.
     pub(super) fn new(wiring: &Wiring, devices: usize) -> Self {
         let readers = wiring.readers.iter().zip(&wiring.outputs).map(|(nodes, outputs)| nodes.len() + outputs.len());
         let values = wiring.readers.len();
@@ -46,7 +47,7 @@ impl Copies {
         self.states[value.index()][memory.index()] = state;
     }
 
-    /// The memory that a value is copied from: the host's if it can be.
+    /// Returns the memory from which a value is copied: the host's if possible.
     pub(super) fn holder(&self, value: ValueId) -> Option<DeviceId> {
         let at = self.states[value.index()].iter().position(|state| *state == Copy::Valid);
         at.map(|at| DeviceId(at as u32))
@@ -58,19 +59,19 @@ impl Copies {
         self.host[value.index()] = Some(buffer);
     }
 
-    /// The host's copy.
+    /// Returns the host's copy.
     pub(super) fn held(&self, value: ValueId) -> Option<&Arc<Buffer>> {
         self.host[value.index()].as_ref()
     }
 
-    /// One reader is done. After the last, the host's buffer is free.
+    /// Counts one reader as done. After the last reader, returns the host's buffer, which is free.
     pub(super) fn read(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
         let left = &mut self.readers[value.index()];
         *left = left.saturating_sub(1);
         self.drop_unread(value)
     }
 
-    /// Takes the host's copy of a value that nobody reads any more.
+    /// Takes the host's copy of a value without remaining readers.
     pub(super) fn drop_unread(&mut self, value: ValueId) -> Option<Arc<Buffer>> {
         if self.readers[value.index()] > 0 {
             return None;
@@ -81,22 +82,22 @@ impl Copies {
     }
 }
 
-/// Buffers of the host that are used again, by their size.
+/// Reusable buffers of the host, by size.
 pub(super) struct Buffers {
     free: BTreeMap<usize, Vec<Buffer>>,
     ledger: Arc<Ledger>,
-    /// Bytes that are left to take, and in all.
+    /// Bytes that can still be taken, and the limit.
     left: u64,
     limit: u64,
 }
 
 impl Buffers {
-    /// At most `left` of the host's `limit` bytes.
+    /// Creates a set of buffers with at most `left` of the host's `limit` bytes.
     pub(super) fn new(ledger: Arc<Ledger>, left: u64, limit: u64) -> Self {
         Self { free: BTreeMap::new(), ledger, left, limit }
     }
 
-    /// A buffer of exactly so many bytes, of undefined content.
+    /// Returns a buffer of exactly this many bytes, of undefined content.
     pub(super) fn take(&mut self, bytes: usize, host: &str) -> Result<Buffer, ExecError> {
         if let Some(buffer) = self.free.get_mut(&bytes).and_then(Vec::pop) {
             return Ok(buffer);
@@ -107,7 +108,7 @@ impl Buffers {
         Ok(buffer)
     }
 
-    /// Leaves so many bytes fewer to take.
+    /// Reduces the bytes that can still be taken.
     pub(super) fn reserve(&mut self, bytes: u64, host: &str) -> Result<(), ExecError> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| self.exhausted(bytes, host))?;
         Ok(())
@@ -122,7 +123,7 @@ impl Buffers {
         ExecError::new(ErrorKind::Memory, text)
     }
 
-    /// Takes a buffer back, unless somebody else still has it: then it is theirs.
+    /// Takes a buffer back, unless another owner still holds it, who then keeps it.
     pub(super) fn give(&mut self, buffer: Arc<Buffer>) {
         let bytes = buffer.len();
         match Arc::try_unwrap(buffer) {
@@ -135,13 +136,13 @@ impl Buffers {
     }
 }
 
-/// What each node reads and makes, and who reads what: the same in every run.
+/// Inputs of each node and readers of each value, which are equal in every run.
 pub(super) struct Wiring {
-    /// By node: the values that it reads and that are no constants, without repeats.
+    /// Inputs of each node that are not constants, without repeats.
     pub(super) reads: Vec<Vec<ValueId>>,
-    /// By value: the nodes that read it.
+    /// Nodes that read each value.
     pub(super) readers: Vec<Vec<NodeId>>,
-    /// By value: the outputs that it is.
+    /// Outputs that each value is.
     pub(super) outputs: Vec<Vec<u32>>,
 }
 

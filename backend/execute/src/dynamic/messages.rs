@@ -1,4 +1,4 @@
-//! What a dynamic executor's threads are told and report, and how they live.
+//! Messages and life cycle of a dynamic executor's threads.
 
 use crate::error::{Failure, Place};
 use crate::exchange::{Halt, Stop};
@@ -14,10 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// From when to when something took place.
+/// Start and end of an activity.
 pub(super) type Span = (Instant, Instant);
 
-/// A node to run, on a CPU device with its tensors.
+/// A node to run; on a CPU device with its tensors.
 pub(super) struct Task {
     pub(super) node: NodeId,
     pub(super) inputs: Vec<Arc<Buffer>>,
@@ -29,25 +29,25 @@ pub(super) struct Move {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
     pub(super) buffer: Arc<Buffer>,
-    /// Whether to take times.
+    /// Whether to measure times.
     pub(super) profile: bool,
 }
 
-/// What threads say to the scheduler.
+/// Messages of threads to the scheduler.
 pub(super) enum Reply {
     /// A CPU device has run a node.
     Computed { device: DeviceId, node: NodeId, outputs: Vec<Buffer>, span: Span },
-    /// A GPU has taken a node: what it gets later sees the result.
+    /// A GPU has accepted a node: later work on the GPU sees the result.
     Submitted { device: DeviceId, node: NodeId },
     /// A GPU has run a node.
     Finished { device: DeviceId, node: NodeId, span: Span },
-    /// A value is here, in this buffer; or on its way to a GPU: what that gets later sees it.
+    /// A value has arrived in this buffer, or is on its way to a GPU, whose later work sees it.
     Moved { value: ValueId, from: DeviceId, to: DeviceId, buffer: Option<Arc<Buffer>>, span: Span },
-    /// It did not work.
+    /// The work failed.
     Failed { device: DeviceId, failure: Failure },
 }
 
-/// A thread's way to speak, and to be stopped.
+/// A thread's means to report, and to be stopped.
 #[derive(Clone)]
 pub(super) struct Reporter {
     pub(super) device: DeviceId,
@@ -60,12 +60,12 @@ impl Reporter {
         Site { stop: &self.stop, place }
     }
 
-    /// Tells the scheduler. It listens as long as the workers live.
+    /// Reports to the scheduler, which listens as long as the workers live.
     pub(super) fn report(&self, reply: Reply) {
         let _ = self.replies.send(reply);
     }
 
-    /// Does each task that comes; `place` is what a panic is blamed on.
+    /// Handles each task that arrives; a panic is blamed on `place`.
     pub(super) fn serve<T>(
         &self,
         inbox: &Receiver<T>,
@@ -86,7 +86,7 @@ impl Reporter {
     }
 }
 
-/// Threads that end when this is dropped. Whoever gives them work lets go of their inboxes before.
+/// Threads that end when this is dropped. The owner of their inboxes must drop these first.
 #[derive(Default)]
 pub(super) struct Threads {
     pub(super) stop: Arc<Stop>,
@@ -105,7 +105,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         self.stop.set(true);
         for thread in self.handles.drain(..) {
-            // What a thread had to report of its end it has reported.
+            // The thread has already reported its error.
             let _ = thread.join();
         }
     }

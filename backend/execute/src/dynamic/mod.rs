@@ -1,14 +1,16 @@
-//! Scheduling at run time, without a plan: what planned runs are compared with.
+//! Scheduling at run time, without a plan, as a baseline for planned runs.
 //!
-//! Each node goes, as soon as all that it reads is made or under way, to the device that is expected to finish it first: `dmda`
-//! of StarPU (Augonnet 2011), see [`decide`]. The caller's thread decides; every CPU device has a worker with its team, and every
-//! GPU one that encodes and submits, one for each direction of its link, and one that watches for the end of submissions. Values
-//! are copied to where they are read as soon as that is known, while the device is busy with what it was given before, and
-//! copies are kept as long as readers are left (valid, coming or invalid in each memory, as in the MSI protocol).
+//! As soon as all inputs of a node are made or in flight, the node goes to the device that is expected to finish it
+//! first: StarPU's `dmda` (Augonnet 2011), see [`decide`]. The caller's thread decides. Every CPU device has a worker
+//! with its team. Every GPU has a worker that encodes and submits, one for each direction of its link, and one that
+//! watches for the end of submissions. Values are copied to their readers' devices as soon as the devices are known,
+//! while these are still busy. Copies are kept as long as readers are left (valid, coming or invalid in each memory, as
+//! in the MSI protocol).
 //!
-//! Devices, kernels and the ends of links are those of planned runs. What a plan knows and this does not is the future: a GPU
-//! keeps a buffer for every value that it may ever hold, because kernels are compiled for their buffers; where that is more
-//! than the GPU's limit, the last nodes of the program are left to the CPUs. Colocations are not kept; pins are.
+//! Devices, kernels and the ends of links are those of planned runs. Unlike a plan, this scheduler does not know the
+//! future. A GPU keeps a buffer for every value that it may ever hold, because kernels are compiled for their buffers.
+//! If that exceeds the GPU's limit, the last nodes of the program are left to the CPUs. Pins are honoured, colocations
+//! are not.
 
 mod decide;
 mod gpu;
@@ -31,28 +33,30 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use workers::Workers;
 
-/// A program whose nodes are given to the devices of a pool while it runs. Its runs queue with all others of the pool.
+/// A program whose nodes are assigned to a pool's devices while it runs. Its runs queue with all other runs of the
+/// pool.
 pub struct DynamicExecutor {
     setup: Setup,
-    /// Gone after a failure, until the next run.
+    /// `None` after a failure, until the next run.
     workers: Mutex<Option<Workers>>,
 }
 
-/// What workers are made of.
+/// Data from which workers are created.
 struct Setup {
     kernels: Arc<Kernels>,
     pool: Arc<DevicePool>,
-    /// The pool's devices, with their limits.
+    /// Devices of the pool, with their limits.
     devices: Vec<PlanDevice>,
     forecast: Forecast,
     wiring: Wiring,
 }
 
 impl DynamicExecutor {
-    /// Prepares every kernel on every device of the pool that may run it. `devices` are the pool's, with their limits.
+    /// Prepares every kernel on every device of the pool that may run it. `devices` are the pool's devices, with their
+    /// limits.
     ///
     /// # Errors
-    /// If a kernel cannot be built, a GPU cannot be used or the system gives no more threads.
+    /// If a kernel cannot be built, a GPU cannot be used or the system starts no more threads.
     pub fn new(
         kernels: Arc<Kernels>,
         pool: &Arc<DevicePool>,
@@ -66,8 +70,10 @@ impl DynamicExecutor {
         Ok(Self { setup, workers })
     }
 
-    /// Runs the program on these inputs, in its order. The transfers in the events are numbered as they ended. Peaks are the
-    /// memory that was really taken: buffers on the host are used again but never given back to the system.
+    /// Runs the program on these inputs, in its order.
+    ///
+    /// Transfers in the events are numbered in the order of their ends. Peaks are the memory that was really taken:
+    /// buffers on the host are reused but never returned to the system.
     ///
     /// # Errors
     /// If the inputs do not fit, a kernel or a device fails, or the run is cancelled or takes too long.
@@ -103,7 +109,7 @@ impl DynamicExecutor {
 }
 
 impl Setup {
-    /// Puts names to the failure of a device's thread.
+    /// Adds names to the failure of a device's thread.
     fn named(&self, device: DeviceId, failure: Failure) -> ExecError {
         let node = match failure.place {
             Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),

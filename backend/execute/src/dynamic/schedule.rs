@@ -1,4 +1,4 @@
-//! One run: decides for each node as it becomes ready, moves values, and collects what is said.
+//! One run: decides for each node as it becomes ready, moves values, and handles replies.
 
 use super::Setup;
 use super::decide::{Candidate, Queue, best};
@@ -17,32 +17,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to wait for a reply at a time where there is nothing else to look at.
+/// Longest wait for a reply if there is no other condition to check.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What a run has brought: events, and outputs with their numbers.
+/// Results of a run: events, and outputs with their numbers.
 type Finished = (Vec<Event>, Vec<(u32, Arc<Buffer>)>);
 
-/// Who waits for a value to arrive in a memory.
+/// A waiter for a value's arrival in a memory.
 enum Waiter {
     Node(NodeId),
-    /// The caller.
+    /// Waits for an output of the caller.
     Caller,
-    /// A transfer on to this memory.
+    /// Waits to transfer the value on to this memory.
     Onward(DeviceId),
 }
 
-/// What was decided about a node.
+/// Decision about a node.
 #[derive(Clone, Copy)]
 struct Decision {
     device: DeviceId,
     length: f64,
     end: f64,
-    /// Transfers that it waits for.
+    /// Number of transfers for which the node waits.
     coming: u32,
 }
 
-/// The state of one run.
+/// State of one run.
 pub(super) struct Schedule<'a> {
     workers: &'a mut Workers,
     setup: &'a Setup,
@@ -53,17 +53,17 @@ pub(super) struct Schedule<'a> {
     inputs: &'a [&'a Tensor],
     copies: Copies,
     queues: Vec<Queue>,
-    /// By value: when it is, or is expected to be, made.
+    /// Time at which each value is, or is expected to be, made.
     made: Vec<f64>,
-    /// By node: values that are not made yet.
+    /// Number of each node's inputs that are not made yet.
     missing: Vec<usize>,
     decisions: Vec<Option<Decision>>,
     ready: BTreeSet<NodeId>,
     waiting: BTreeMap<(ValueId, DeviceId), Vec<Waiter>>,
-    /// Nodes that have not ended, and tasks that threads have.
+    /// Number of nodes that have not ended, and of tasks that threads have.
     unfinished: usize,
     under_way: usize,
-    /// The values that were moved, by transfer.
+    /// Value that each transfer moved.
     sent: Vec<ValueId>,
     events: Vec<Event>,
     outputs: Vec<(u32, Arc<Buffer>)>,
@@ -101,7 +101,8 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Runs to the end, or to the first failure: then threads may still be at work, and the workers are of no more use.
+    /// Runs to the end, or to the first failure. After a failure, threads may still be working, and the workers must be
+    /// dropped.
     pub(super) fn run(mut self) -> Result<Finished, ExecError> {
         let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
         self.workers.ledger.take(HOST, given);
@@ -166,7 +167,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// The device that is expected to end the node first.
+    /// Selects the device that is expected to end the node first.
     fn decide(&mut self, node: NodeId) -> Result<Decision, ExecError> {
         let now = self.now();
         let candidates = (0..self.setup.devices.len()).filter_map(|device| self.candidate(node, device));
@@ -192,7 +193,7 @@ impl<'a> Schedule<'a> {
         Some(Candidate { device: id, length, made, transfers })
     }
 
-    /// The memory in which a device computes.
+    /// Memory in which a device computes.
     fn memory_of(&self, device: DeviceId) -> DeviceId {
         if self.setup.devices[device.index()].kind == DeviceKind::Cpu { HOST } else { device }
     }
@@ -201,7 +202,7 @@ impl<'a> Schedule<'a> {
         self.program.value(value).spec.bytes()
     }
 
-    /// Whether a value is in a memory; if not, it will be, and the waiter then hears of it.
+    /// Whether a value is in a memory; if not, starts or joins its transfer, and registers the waiter.
     fn want(&mut self, value: ValueId, memory: DeviceId, waiter: Waiter) -> Result<bool, ExecError> {
         match self.copies.state(value, memory) {
             Copy::Valid => return Ok(true),
@@ -215,7 +216,7 @@ impl<'a> Schedule<'a> {
         Ok(false)
     }
 
-    /// Begins to copy a value into a memory; between GPUs over the host.
+    /// Starts to copy a value into a memory; between GPUs through the host.
     fn transfer(&mut self, value: ValueId, memory: DeviceId) -> Result<(), ExecError> {
         let bytes = self.bytes(value);
         let (gpu, direction, buffer) = if memory == HOST {
@@ -238,7 +239,7 @@ impl<'a> Schedule<'a> {
         self.workers.buffers.take(bytes, &self.setup.devices[HOST.index()].name)
     }
 
-    /// Gives a node to its device: all that it reads is there.
+    /// Gives a node to its device; all its inputs are present.
     fn dispatch(&mut self, node: NodeId, device: DeviceId) -> Result<(), ExecError> {
         self.under_way += 1;
         let (mut inputs, mut outputs) = (Vec::new(), Vec::new());
@@ -321,7 +322,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// A value exists somewhere: its readers may be ready now.
+    /// Handles a value that now exists somewhere: its readers may be ready.
     fn value_made(&mut self, value: ValueId) -> Result<(), ExecError> {
         for node in &self.setup.wiring.readers[value.index()] {
             let missing = &mut self.missing[node.index()];
@@ -338,7 +339,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// A transfer is done.
+    /// Handles the end of a transfer.
     fn arrived(&mut self, value: ValueId, memory: DeviceId) -> Result<(), ExecError> {
         self.copies.set(value, memory, Copy::Valid);
         for waiter in self.waiting.remove(&(value, memory)).unwrap_or_default() {
@@ -358,7 +359,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// Sets a value of the host's memory aside for the caller.
+    /// Sets a value in the host's memory aside for the caller.
     fn deliver(&mut self, value: ValueId) {
         for output in &self.setup.wiring.outputs[value.index()] {
             if let Some(buffer) = self.copies.held(value) {
@@ -369,7 +370,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// A node has read all that it reads.
+    /// Handles a node that has read all its inputs.
     fn reads_done(&mut self, node: NodeId) {
         for value in &self.setup.wiring.reads[node.index()] {
             let unread = self.copies.read(*value);
@@ -377,7 +378,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Gives a buffer that nobody reads any more back to the pool, if it is not the caller's.
+    /// Returns a buffer without remaining readers to the pool, unless it is the caller's.
     fn recycle(&mut self, value: ValueId, unread: Option<Arc<Buffer>>) {
         if let (Origin::Node(_), Some(buffer)) = (&self.program.value(value).origin, unread) {
             self.workers.buffers.give(buffer);

@@ -1,4 +1,5 @@
-//! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they share.
+//! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they
+//! share.
 
 use super::Setup;
 use super::gpu::GpuLayout;
@@ -21,22 +22,22 @@ use std::time::Instant;
 
 /// All threads, and the memory that they share.
 pub(super) struct Workers {
-    /// By device. Declared before the threads, which end when nobody can give them work any more.
+    /// Inbox of each device. Declared before the threads, which end when their inboxes are dropped.
     pub(super) nodes: Vec<Sender<Task>>,
-    /// By device: for values to a GPU, and from it.
+    /// Inboxes of each GPU: for values to it, and from it.
     pub(super) links: Vec<Option<[Sender<Move>; 2]>>,
-    /// By node and device: predicted seconds where it can run.
+    /// Predicted seconds of each node on each device; `None` if the node cannot run there.
     pub(super) lengths: Vec<Vec<Option<f64>>>,
     pub(super) replies: Receiver<Reply>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) buffers: Buffers,
-    /// The constants that kernels on the host read as they are, or the caller receives.
+    /// Constants that kernels on the host read unpacked, or that the caller receives.
     pub(super) constants: BTreeMap<ValueId, Arc<Buffer>>,
     threads: Threads,
 }
 
 impl Workers {
-    /// Prepares all kernels, takes what stays taken, and starts the threads.
+    /// Prepares all kernels, allocates permanent memory, and starts the threads.
     pub(super) fn new(setup: &Setup) -> Result<Self, ExecError> {
         let (replies, inbox) = unbounded();
         let ledger = Arc::new(setup.pool.ledger());
@@ -107,7 +108,7 @@ impl Workers {
     }
 }
 
-/// Runs one node: what it made. What it read is let go before anybody hears of it.
+/// Runs one node and returns its outputs. The inputs are dropped before the result is reported.
 fn compute(
     task: Task,
     program: &Program,
@@ -117,7 +118,7 @@ fn compute(
 ) -> Result<Vec<Buffer>, Halt> {
     let Task { node, inputs, mut outputs } = task;
     let spec = &program.node(node).spec;
-    // Of a constant that the kernel keeps packed there is nothing.
+    // If the kernel keeps a constant packed, its tensor is empty here.
     let given = inputs.iter().zip(&spec.inputs);
     let read: Vec<&[u8]> = given.map(|(buffer, spec)| buffer.bytes().get(..spec.bytes()).unwrap_or(&[])).collect();
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
@@ -128,7 +129,8 @@ fn compute(
 }
 
 impl Setup {
-    /// Readies and counts what stays on the host: constants as they are, which it returns, packed ones, and tables.
+    /// Prepares and counts the constants on the host: unpacked constants, which it returns, packed constants, and
+    /// tables.
     fn resident(&self, ledger: &Ledger) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
         let program = self.kernels.program();
         let mut values: BTreeSet<ValueId> = program.outputs.iter().map(|output| output.value).collect();

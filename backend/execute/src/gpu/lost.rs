@@ -1,4 +1,4 @@
-//! Waiting for a GPU, and knowing when it is gone.
+//! Waits for a GPU, and detects its loss.
 
 use crate::error::{Failure, Place};
 use crate::exchange::Halt;
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long one wait for the device takes at most before the stop flag is looked at. Each end of a slice before the device is done
-/// is a chance for wgpu's race ([`is_race`]), so that slices are long.
+/// Longest wait for the device before the stop flag is checked. Each slice that ends before the device is done gives
+/// wgpu's race ([`is_race`]) a chance, so that slices are long.
 const SLICE: Duration = Duration::from_millis(250);
 
-/// The failure of a GPU: lost, if it has reported a fault to its handlers. A loss shows itself to other calls before it is
-/// reported, which happens in a poll.
+/// Failure of a GPU, with the kind of a lost device if a fault was reported to its handlers. A poll comes first: a loss
+/// shows in other calls before it is reported, and only a poll reports it.
 pub(crate) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
     let _ = gpu.poll(None);
     match gpu.fault() {
@@ -25,7 +25,7 @@ pub(crate) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
     }
 }
 
-/// Whether nothing has been reported to the GPU's handlers.
+/// Checks that no fault was reported to the GPU's handlers.
 pub(crate) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure> {
     match gpu.fault() {
         None => Ok(()),
@@ -45,14 +45,14 @@ pub(crate) fn wait_for_work(gpu: &Gpu, submission: &wgpu::SubmissionIndex, site:
     wait_for(gpu, submission, site, || done.load(Ordering::Acquire))
 }
 
-/// All that is in a GPU's queue at a moment.
+/// Everything in a GPU's queue at one moment.
 pub(crate) struct Ahead {
     last: wgpu::SubmissionIndex,
     done: Arc<AtomicBool>,
 }
 
 impl Ahead {
-    /// What is submitted by now.
+    /// Captures everything submitted so far.
     pub(crate) fn of(gpu: &Gpu) -> Self {
         Self { last: gpu.queue().submit([]), done: told_when_done(gpu) }
     }
@@ -87,7 +87,7 @@ pub(crate) fn wait_for(
             Err(_) => Some(gpu.fault().unwrap_or_else(|| "the device was lost while it was polled".into())),
         };
         if let Some(fault) = lost {
-            // So that the pool opens it anew, even if the loss is reported later.
+            // The pool then opens the GPU again, even if the loss is reported later.
             gpu.condemn(&fault);
             return Err(gone(site.place, &fault).into());
         }

@@ -1,8 +1,8 @@
 //! A GPU device: its buffers and kernels, and the worker that encodes and submits them.
 //!
 //! Consecutive steps go into one command buffer. It is submitted when the next step is not ready, when a link waits for
-//! what was computed, or after [`GPU_BATCH`] nodes. What comes later in the queue sees what came before, so the worker waits
-//! for links only until they have submitted, and never for the device.
+//! a result, or after [`GPU_BATCH`] nodes. Later work in the queue sees the results of earlier work. The worker
+//! therefore waits for links only until they have submitted, and never for the device.
 
 mod lost;
 mod side;
@@ -28,14 +28,14 @@ use timing::Timing;
 #[derive(Default)]
 struct Batch {
     encoder: Option<wgpu::CommandEncoder>,
-    /// The pass that is open in the encoder; ended before anything else is done with that.
+    /// Open pass of the encoder; it is ended before any other use of the encoder.
     pass: Option<wgpu::ComputePass<'static>>,
     kernels: usize,
-    /// To be opened once the commands are submitted.
+    /// Gates to open once the commands are submitted.
     after: Vec<Gate>,
 }
 
-/// The state of a GPU's worker.
+/// State of a GPU's worker.
 pub(super) struct GpuWorker {
     script: Arc<DeviceScript>,
     side: Arc<GpuSide>,
@@ -52,7 +52,7 @@ impl GpuWorker {
         Self { log: Log::default(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
     }
 
-    /// Waits. What is encoded is submitted before.
+    /// Waits, after submitting the encoded commands.
     fn wait(&mut self, wait: Wait, run: &Run<'_>) -> Result<(), Halt> {
         if !run.port().is_ready(wait) {
             self.submit(run)?;
@@ -72,7 +72,7 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Encodes the rows of each chunk once that has landed; links hear at once of what they are to pass on.
+    /// Encodes the rows of each chunk when the chunk has arrived; links are informed at once of results to pass on.
     fn run_chunks(&mut self, chunks: &[Kernel], streaming: &Streaming, run: &Run<'_>) -> Result<(), Halt> {
         for kernel in chunks {
             run.check()?;
@@ -105,7 +105,7 @@ impl GpuWorker {
         self.batch.kernels += 1;
     }
 
-    /// Encodes the copy of a whole value between a buffer of the caller's and one of the plan's, which may be longer.
+    /// Encodes the copy of a whole value between a buffer of the caller and a buffer of the plan, which may be longer.
     fn copy(&mut self, source: Option<&wgpu::Buffer>, target: Option<&wgpu::Buffer>) -> Result<(), Failure> {
         let ends = source.zip(target).ok_or_else(|| Failure::internal("a tensor of the caller is not there"));
         let (source, target) = ends?;
@@ -116,7 +116,7 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Waits until the caller's outputs are written: so runs that follow each other do not fill the device's queue.
+    /// Waits until the caller's outputs are written, so that successive runs do not fill the device's queue.
     fn finish_outputs(&self, run: &Run<'_>) -> Result<(), Halt> {
         if self.tensors.outputs.is_empty() {
             return Ok(());
@@ -128,13 +128,13 @@ impl GpuWorker {
     fn give(&self, encoder: wgpu::CommandEncoder, run: &Run<'_>) -> Result<(), Failure> {
         let struck = run.strike(Operation::Submission);
         struck.map_err(|error| failure(&self.side.gpu, self.log.at, error))?;
-        // A lost device takes submissions without a word.
+        // A lost device accepts submissions without an error.
         self.side.healthy(self.log.at)?;
         self.side.gpu.queue().submit([encoder.finish()]);
         self.side.healthy(self.log.at)
     }
 
-    /// Submits what is encoded, and tells those who waited for it.
+    /// Submits the encoded commands, and opens the gates that wait for them.
     fn submit(&mut self, run: &Run<'_>) -> Result<(), Halt> {
         self.batch.pass = None;
         let kernels = std::mem::take(&mut self.batch.kernels);

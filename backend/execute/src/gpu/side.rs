@@ -1,4 +1,4 @@
-//! What lives on a GPU for as long as an executor: buffers, constants and compiled kernels.
+//! Objects that stay on a GPU as long as an executor: buffers, constants and compiled kernels.
 
 use super::lost::healthy;
 use crate::error::{Failure, Place};
@@ -10,18 +10,18 @@ use anabranch_placement::platform::DeviceId;
 use anabranch_plan::{DeviceMemory, ExecError, Kernels, storage};
 use std::sync::Arc;
 
-/// A GPU with all that a plan puts there.
+/// A GPU with all objects of a plan.
 pub(crate) struct GpuSide {
     pub(crate) gpu: Arc<Gpu>,
-    /// Slots, then constants, as the script's cells; no GPU has guests.
+    /// Slots, then constants, as in the script's cells; a GPU has no guests.
     pub(crate) cells: Vec<wgpu::Buffer>,
-    /// By node of the device's script: a kernel for the whole of it, or one for each chunk.
+    /// Kernels of each node of the device's script: one for the whole node, or one per chunk.
     pub(crate) nodes: Vec<Vec<Kernel>>,
-    /// What it shares with the other plans of its session.
+    /// Constants shared with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
 }
 
-/// The parts of a side while it is made.
+/// Parts of a side under construction.
 struct Making<'a> {
     gpu: &'a Gpu,
     script: &'a DeviceScript,
@@ -31,7 +31,7 @@ struct Making<'a> {
 }
 
 impl GpuSide {
-    /// Makes all buffers on a GPU of this name, uploads constants that are not there yet, and compiles kernels.
+    /// Creates all buffers on a GPU of this name, uploads missing constants, and compiles kernels.
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         name: &str,
@@ -56,7 +56,7 @@ impl GpuSide {
         Ok(Arc::new(Self { gpu, cells, nodes, _constants: constants }))
     }
 
-    /// Whether nothing has been reported to the GPU's handlers.
+    /// Checks that no fault was reported to the GPU's handlers.
     pub(crate) fn healthy(&self, place: Place) -> Result<(), Failure> {
         healthy(&self.gpu, place)
     }
@@ -75,7 +75,7 @@ impl Making<'_> {
     fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
         let spec = &self.kernels.program().node(node.node).spec;
         let buffer = |cell: u32| &self.cells[cell as usize];
-        // An operand of no bytes is not read, or is empty, and then no dispatch reads it.
+        // An operand of 0 bytes is not read, or is empty, and then no dispatch reads it.
         let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
         let inputs: Vec<_> = self.script.operands(&node.inputs).iter().map(read).collect();
         let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();

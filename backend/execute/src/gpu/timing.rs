@@ -1,8 +1,8 @@
-//! When nodes ran on a GPU: by its own clock where it has one, brought to the host's.
+//! Times of nodes on a GPU: from its own clock if it has one, converted to the host's clock.
 //!
-//! Every node of a profiled run has passes of its own, timed by the device. The two clocks are compared by an empty pass
-//! that the host waits for: it ended somewhere between the host's two looks at its clock. Without timestamps the host waits
-//! for each command buffer and shares its time out evenly.
+//! Every node of a profiled run has its own passes, timed by the device. An empty pass for which the host waits relates
+//! the two clocks: the pass ended between the host's two readings of its clock. Without timestamps the host waits for
+//! each command buffer and divides its time evenly among the nodes.
 
 use super::lost::{failure, wait_for, wait_for_work};
 use super::side::GpuSide;
@@ -22,37 +22,37 @@ use std::time::{Duration, Instant};
 /// Pairs of timestamps in one set.
 const SET: u32 = 2048;
 
-/// How long a comparison of clocks holds.
+/// Time for which a comparison of clocks is valid.
 const CLOCKS_HOLD: Duration = Duration::from_secs(10);
 
-/// A node whose times are taken.
+/// A node that is being timed.
 pub(super) struct Mark {
     node: NodeId,
     bytes: u64,
     ready: u64,
-    /// Its pairs of timestamps, one a pass.
+    /// Its pairs of timestamps, one per pass.
     pairs: Range<u32>,
     /// Without timestamps: its share of its command buffer's time.
     times: Option<(Instant, Instant)>,
-    /// Without timestamps: how much of that it worked.
+    /// Without timestamps: its working time in that share.
     busy: Duration,
 }
 
-/// A moment on both clocks: when an empty pass ended.
+/// A moment on both clocks: the end of an empty pass.
 #[derive(Clone, Copy)]
 struct Clocks {
     host: Instant,
     device: Duration,
 }
 
-/// The times of one run, and what is needed to take them.
+/// Times of one run, and the means to measure them.
 pub(super) struct Timing {
     device: DeviceId,
     has_timestamps: bool,
     sets: Vec<TimestampRing>,
     marks: Vec<Mark>,
     pairs: u32,
-    /// Marks before this one have their times.
+    /// Number of leading marks that have their times.
     timed: usize,
     since: Option<Instant>,
     clocks: Option<Clocks>,
@@ -72,7 +72,7 @@ impl Timing {
         }
     }
 
-    /// Makes room for the passes of a run, once.
+    /// Allocates timestamps for the passes of a run, once.
     pub(super) fn prepare(&mut self, side: &GpuSide, script: &DeviceScript) -> Result<(), Failure> {
         let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].len()).sum();
         while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
@@ -93,7 +93,7 @@ impl Timing {
         self.since.get_or_insert_with(Instant::now);
     }
 
-    /// What the next pass of the node is to be begun with.
+    /// Returns the timestamp writes for the node's next pass.
     pub(super) fn writes(&mut self) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         self.since.get_or_insert_with(Instant::now);
         let pair = self.pairs;
@@ -104,7 +104,7 @@ impl Timing {
         self.sets.get((pair / SET) as usize).map(|set| set.writes(pair % SET))
     }
 
-    /// Without timestamps: waits for what was submitted and shares out the time.
+    /// Without timestamps: waits for the submission and divides its time among the nodes.
     pub(super) fn submitted(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<(), Halt> {
         let since = self.since.take();
         if self.has_timestamps {
@@ -122,7 +122,7 @@ impl Timing {
         if self.timed == self.marks.len()
             && let Some(mark) = self.marks.last_mut()
         {
-            // Further chunks of the node that was the last before.
+            // These are further chunks of the last node of the former submission.
             mark.times = mark.times.map(|(start, _)| (start, end));
             mark.busy += share;
         }
@@ -130,7 +130,7 @@ impl Timing {
         Ok(())
     }
 
-    /// The events of the run.
+    /// Returns the events of the run.
     pub(super) fn events(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<Vec<Event>, Halt> {
         let times = if self.has_timestamps && self.pairs > 0 { self.read(side, run)? } else { Vec::new() };
         let clocks = self.clocks;
@@ -151,7 +151,7 @@ impl Timing {
             let busy = if pairs.is_empty() { mark.busy } else { timed };
             // Neighbours may overlap a little on the device, and the clocks agree to some microseconds.
             let start = start.max(mark.ready).max(free);
-            // Clocks that were compared while the host was busy agree less: then the node's time counts.
+            // If the host was busy during the comparison, the clocks agree less: then the node's duration counts.
             free = if end > start { end } else { start + busy.as_nanos() as u64 };
             let (what, lane) = (Activity::Node(mark.node), Lane::Device(self.device));
             // Between the chunks of a stream the device waits.
@@ -168,13 +168,13 @@ impl Timing {
         (self.pairs, self.timed, self.since) = (0, 0, None);
     }
 
-    /// Prepares the run after one that failed, which may have left its buffers mapped.
+    /// Prepares the run after a failed run, which may have left its buffers mapped.
     pub(super) fn renew(&mut self) {
         self.clear();
         self.sets.clear();
     }
 
-    /// The pairs of the run on the device's clock.
+    /// Reads the run's timestamps on the device's clock.
     fn read(&mut self, side: &GpuSide, run: &Run<'_>) -> Result<Vec<[Duration; 2]>, Halt> {
         if self.clocks.is_none_or(|clocks| clocks.host.elapsed() > CLOCKS_HOLD) {
             self.clocks = self.compare_clocks(side, run)?;
@@ -189,7 +189,7 @@ impl Timing {
         Ok(times)
     }
 
-    /// The narrowest of three comparisons.
+    /// Returns the narrowest of three comparisons.
     fn compare_clocks(&self, side: &GpuSide, run: &Run<'_>) -> Result<Option<Clocks>, Halt> {
         let mut best: Option<(Duration, Clocks)> = None;
         let set = match TimestampRing::new(&side.gpu, 1) {
@@ -221,7 +221,7 @@ fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, run: &Run<'_>) -> R
     let submission = side.gpu.queue().submit([encoder.finish()]);
     let mapped = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&mapped);
-    // Whether it was refused is seen when it is taken.
+    // A refused mapping shows when the result is taken.
     set.map(move |_| told.store(true, Ordering::Release));
     wait_for(&side.gpu, &submission, run.site(Place::Nowhere), || mapped.load(Ordering::Acquire))?;
     Ok(set.take(pairs).map_err(|error| failure(&side.gpu, Place::Nowhere, error))?)

@@ -1,4 +1,4 @@
-//! From a GPU to the host: copies run ahead of the reading by as many pieces as there are staging buffers.
+//! Copies from a GPU to the host: copies run ahead of the reads by as many pieces as there are staging buffers.
 
 use super::staging::End;
 use crate::exchange::Halt;
@@ -6,10 +6,11 @@ use crate::gpu::Ahead;
 use crate::worker::Site;
 
 impl End {
-    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, a multiple of 4 that fits the staging buffers, and gives
-    /// each to `take` with its offset. `is_made` says whether the GPU will have computed the next piece by the time of a copy that is
-    /// submitted now, and waits for one that must come. `begins` is told when the device turns to the first copy, having done all that was
-    /// submitted before: that costs a wait, for profiles.
+    /// Reads the first `bytes` bytes of a slot in pieces of `piece` bytes, and gives each to `take` with its offset.
+    ///
+    /// `piece` is a multiple of 4 that fits the staging buffers. `is_made` says whether the GPU will have computed the
+    /// next piece before a copy that is submitted now, and waits for a piece that must come. `begins` is called when
+    /// the device starts the first copy, after all earlier submissions; that costs a wait, for profiles.
     pub(crate) fn read(
         &mut self,
         slot: u32,
@@ -24,7 +25,7 @@ impl End {
         let (mut fetched, mut ahead) = (0, None);
         for number in 0..pieces {
             site.stop.check()?;
-            // Never waits for more than the piece that is next: its reader may be what the others wait for.
+            // Only the next piece is waited for: its reader may be what the other workers wait for.
             while fetched < pieces.min(number + depth) && is_made(fetched == number)? {
                 self.side.healthy(site.place)?;
                 let (offset, bytes) = cut(fetched);

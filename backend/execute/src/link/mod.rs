@@ -1,4 +1,4 @@
-//! The worker of a link: moves values one after the other, in pieces, through staging buffers that it uses again and again.
+//! The worker of a link: moves values one after the other, in pieces, through staging buffers that it reuses.
 
 mod download;
 mod pieces;
@@ -20,18 +20,18 @@ use pieces::{Moving, Target};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The state of a link.
+/// State of a link.
 pub(super) struct LinkWorker {
     script: Arc<LinkScript>,
     plan: Arc<Plan>,
     log: Log,
-    /// The GPU ends.
+    /// GPU ends of the link.
     download: Option<End>,
     upload: Option<End>,
 }
 
 impl LinkWorker {
-    /// A link between the GPUs of these sides, or the host where there is none.
+    /// Creates a link between the GPUs of these sides; a missing side is the host.
     pub(super) fn new(
         script: LinkScript,
         plan: &Arc<Plan>,
@@ -49,8 +49,8 @@ impl LinkWorker {
         })
     }
 
-    /// Moves the value of one step, and tells who waits for it and for its source. Returns when that began, if it shows, and how
-    /// long it waited for chunks.
+    /// Moves the value of one step, and informs the waiters for it and for its source. Returns the time at which that
+    /// started, if it is known, and the time spent waiting for chunks.
     fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
@@ -129,11 +129,11 @@ impl Worker for LinkWorker {
     }
 }
 
-/// What came with the opening of a transfer's gate.
+/// Buffers that came with the opening of a transfer's gate.
 struct Brought {
-    /// The value, if it comes from a CPU or is a constant.
+    /// Value to send, if it comes from a CPU or is a constant.
     source: Option<Arc<Buffer>>,
-    /// The slot, if it lands on one.
+    /// Target slot, if the value arrives in a slot.
     landing: Option<Arc<Buffer>>,
 }
 
@@ -144,7 +144,7 @@ impl Brought {
     }
 }
 
-/// Sends on each chunk that a CPU device makes, and gives its buffer back.
+/// Forwards each chunk that a CPU device makes, and returns its buffer.
 fn forward(feed: &Feed, piece: usize, moving: &Moving<'_>, target: &mut Target<'_>) -> Result<(), Halt> {
     let bytes = moving.step.bytes;
     for offset in (0..bytes).step_by(piece) {

@@ -1,4 +1,4 @@
-//! Where the pieces of a value come from and go to on a link.
+//! Sources and targets of the pieces of a value on a link.
 
 use super::staging::End;
 use crate::error::{Failure, Place};
@@ -10,28 +10,28 @@ use anabranch_kernels::Buffer;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A transfer under way.
+/// A transfer in flight.
 pub(super) struct Moving<'a> {
     pub(super) run: &'a Run<'a>,
     pub(super) step: &'a LinkStep,
-    /// Nanoseconds that went by in waiting for chunks, for empty buffers and for staging buffers.
+    /// Nanoseconds spent waiting for chunks, for empty buffers and for staging buffers.
     pub(super) waited: Cell<u64>,
-    /// When a GPU turned to it; 0 where that does not show.
+    /// Time at which a GPU started the transfer; 0 if it is unknown.
     pub(super) begun: Cell<u64>,
 }
 
 impl Moving<'_> {
-    /// What interrupts it, and what is to blame if it fails.
+    /// Returns the flag that interrupts the transfer, and the place that its failures name.
     pub(super) fn site(&self) -> Site<'_> {
         self.run.site(Place::Transfer(self.step.transfer))
     }
 
-    /// The next chunk of a value that is being made.
+    /// Returns the next chunk of a value that is being made.
     pub(super) fn next_chunk(&self, feed: &Feed) -> Result<Option<Arc<Buffer>>, Halt> {
         self.timed(|| self.run.next_chunk(feed))
     }
 
-    /// Whether the next chunk is submitted to the GPU that makes it; one that `must` come is waited for.
+    /// Whether the next chunk is submitted to the GPU that makes it; waits for a chunk that `must` come.
     pub(super) fn is_made(&self, must: bool) -> Result<bool, Halt> {
         let Some(feed) = &self.step.feed else { return Ok(true) };
         let made = must || self.run.port().is_ready(Wait::Channel(feed.wait));
@@ -41,12 +41,13 @@ impl Moving<'_> {
         Ok(made)
     }
 
-    /// An empty buffer of the link's ring.
+    /// Returns an empty buffer of the link's ring.
     fn free_buffer(&self) -> Result<Arc<Buffer>, Halt> {
         self.timed(|| self.run.free_buffer(0, self.step.room))
     }
 
-    /// Waits for a staging buffer. Of what a CPU sends whole, the time is noted: a GPU that computes keeps it waiting.
+    /// Waits for a staging buffer. For values that a CPU sends whole, the time is recorded: a GPU that computes delays
+    /// the copy.
     fn staging<T>(&self, wait: impl FnOnce() -> T) -> T {
         if self.step.reader.is_none() && self.step.source.is_none() { self.timed(wait) } else { wait() }
     }
@@ -58,7 +59,7 @@ impl Moving<'_> {
         result
     }
 
-    /// Tells the reader of a stream that a chunk is there.
+    /// Informs the reader of a stream that a chunk has arrived.
     fn send(&self, buffer: Option<Arc<Buffer>>) {
         if let Some(reader) = self.step.reader {
             self.run.exchange.send(reader, buffer);
@@ -66,18 +67,18 @@ impl Moving<'_> {
     }
 }
 
-/// Where the pieces of a value go.
+/// Target of the pieces of a value.
 pub(super) enum Target<'a> {
-    /// Into a slot of a GPU.
+    /// A slot of a GPU.
     Gpu(&'a mut End, u32),
-    /// Into a slot of a CPU device.
+    /// A slot of a CPU device.
     Cpu(&'a mut Buffer),
-    /// Through the ring to a node of a CPU device.
+    /// A node of a CPU device, through the ring.
     Ring,
 }
 
 impl Target<'_> {
-    /// Takes a piece: its offset in the value, and its bytes.
+    /// Accepts a piece: its offset in the value, and its bytes.
     pub(super) fn take(&mut self, moving: &Moving<'_>, offset: usize, bytes: &[u8]) -> Result<(), Halt> {
         let struck = moving.run.strike(Operation::Copy);
         struck.map_err(|error| Failure::at(moving.site().place, error))?;

@@ -1,4 +1,4 @@
-//! Buffers that host and GPU take turns in.
+//! Staging buffers that host and GPU use alternately.
 
 use crate::error::{Failure, Place};
 use crate::exchange::Halt;
@@ -14,18 +14,18 @@ const AWAY: u8 = 0;
 const MAPPED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// The end of a link on a GPU, with its staging buffers.
+/// The GPU end of a link, with its staging buffers.
 pub(crate) struct End {
     pub(super) side: Arc<GpuSide>,
     pub(super) staging: Vec<Staging>,
-    /// Whose turn it is to be written.
+    /// Index of the next staging buffer to be written.
     pub(super) next: usize,
     pub(super) size: Ring,
     mode: wgpu::MapMode,
 }
 
 impl End {
-    /// An end from which the host reads, or to which it writes.
+    /// Creates an end from which the host reads, or to which it writes.
     pub(crate) fn new(side: Arc<GpuSide>, size: Ring, mode: wgpu::MapMode) -> Result<Self, KernelError> {
         let mut end = Self { side, staging: Vec::new(), next: 0, size, mode };
         end.renew();
@@ -33,7 +33,7 @@ impl End {
         Ok(end)
     }
 
-    /// Makes the staging buffers anew, after a failure that may have left them anywhere.
+    /// Creates the staging buffers again, after a failure that may have left them in any state.
     pub(crate) fn renew(&mut self) {
         let Ring { bytes, depth } = self.size;
         self.staging = (0..depth).map(|_| Staging::new(&self.side.gpu, bytes, self.mode)).collect();
@@ -43,14 +43,14 @@ impl End {
 /// A mappable buffer, and whether it is the host's turn.
 pub(crate) struct Staging {
     pub(super) buffer: wgpu::Buffer,
-    /// Set by the callback of the mapping, on whichever thread polls.
+    /// Set by the callback of the mapping, on the thread that polls.
     state: Arc<AtomicU8>,
-    /// The last copy from or into it.
+    /// Last copy from or into the buffer.
     submission: Option<wgpu::SubmissionIndex>,
 }
 
 impl Staging {
-    /// A buffer of `size` bytes that the host reads, or writes: that one is mapped from the start.
+    /// Creates a buffer of `size` bytes that the host reads, or writes; a buffer for writing is mapped from the start.
     pub(crate) fn new(gpu: &Gpu, size: u64, mode: wgpu::MapMode) -> Self {
         let writes = matches!(mode, wgpu::MapMode::Write);
         let usage = if writes {
@@ -68,7 +68,7 @@ impl Staging {
         Self { buffer, state, submission: None }
     }
 
-    /// Lets the GPU do `commands` with the buffer, and then asks for it back.
+    /// Lets the GPU run `commands` with the buffer, and then requests its mapping.
     pub(super) fn submit(&mut self, gpu: &Gpu, commands: wgpu::CommandBuffer, mode: wgpu::MapMode, bytes: u64) {
         self.state.store(AWAY, Ordering::Relaxed);
         self.submission = Some(gpu.queue().submit([commands]));
@@ -90,7 +90,7 @@ impl Staging {
         }
     }
 
-    /// Lets the GPU copy `bytes` bytes of a buffer, from `offset` on, to this one.
+    /// Lets the GPU copy `bytes` bytes of a buffer, from `offset` on, to this buffer.
     pub(crate) fn fetch(&mut self, gpu: &Gpu, source: &wgpu::Buffer, offset: u64, bytes: usize) {
         let padded = (bytes as u64).next_multiple_of(4);
         let mut encoder = gpu.device().create_command_encoder(&Default::default());
@@ -98,7 +98,7 @@ impl Staging {
         self.submit(gpu, encoder.finish(), wgpu::MapMode::Read, padded);
     }
 
-    /// Hands on the `bytes` bytes that were fetched, once they are there.
+    /// Passes on the `bytes` bytes that were fetched, once they have arrived.
     pub(crate) fn read(
         &self,
         gpu: &Gpu,
@@ -116,10 +116,10 @@ impl Staging {
     }
 }
 
-/// The failure of a staging buffer.
+/// Creates the failure of a staging buffer.
 pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
     let _ = gpu.poll(None);
-    // Nothing but a device that is gone refuses to map what is used as these are, and it may not have reported that yet.
+    // Only a lost device refuses to map buffers that are used like these, and it may not have reported its loss yet.
     gpu.condemn(&reason);
     failure(gpu, at, KernelError::Gpu(reason))
 }

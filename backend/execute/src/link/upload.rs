@@ -1,7 +1,7 @@
-//! From the host to a GPU: through staging buffers that stay mapped while they are the host's.
+//! Copies from the host to a GPU, through staging buffers that stay mapped while the host uses them.
 //!
-//! `Queue::write_buffer` would allocate a staging buffer for each piece and free it when the piece has been copied, with no
-//! bound on how many there are; these are as many as the plan counts.
+//! `Queue::write_buffer` would allocate a staging buffer for each piece and free it after the copy, without a bound on
+//! their number. Here the number is the plan's.
 
 use super::staging::{End, refused};
 use crate::exchange::Halt;
@@ -14,8 +14,8 @@ impl End {
         self.staging[self.next % self.staging.len()].wait(&self.side.gpu, site)
     }
 
-    /// Writes a piece into a slot and submits the copy: whatever is submitted later sees it. `offset` is a multiple of 4, and the next staging
-    /// buffer was waited for.
+    /// Writes a piece into a slot and submits the copy: later submissions see it. `offset` is a multiple of 4, and the
+    /// caller has waited for the next staging buffer.
     pub(crate) fn write(&mut self, slot: u32, offset: usize, bytes: &[u8], site: Site<'_>) -> Result<(), Halt> {
         let depth = self.staging.len();
         let staging = &mut self.staging[self.next % depth];
@@ -29,7 +29,7 @@ impl End {
         let mut encoder = self.side.gpu.device().create_command_encoder(&Default::default());
         let target = &self.side.cells[slot as usize];
         encoder.copy_buffer_to_buffer(&staging.buffer, 0, target, offset as u64, padded);
-        // Mapped whole again: the next piece may be longer.
+        // The buffer is mapped whole again: the next piece may be longer.
         staging.submit(&self.side.gpu, encoder.finish(), wgpu::MapMode::Write, self.size.bytes);
         self.side.healthy(site.place)?;
         Ok(())

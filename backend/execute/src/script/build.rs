@@ -1,6 +1,6 @@
-//! Building of scripts: each device's and link's part of the total order, and who opens whose gates.
+//! Builds scripts: each device's and link's part of the total order, with the gates and their openers.
 //!
-//! While a script is built every step has a gate of its own number; at the end those that nobody opens are dropped.
+//! While a script is built, every step has a gate of its own number; at the end, gates without openers are dropped.
 
 use super::cells::CellMap;
 use super::release;
@@ -14,7 +14,7 @@ use anabranch_plan::{HOST, Plan, Route, Step, TransferId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is wrong with a plan that contradicts itself: a fault of the planner.
+/// Contradiction in a plan: a bug of the planner.
 pub(super) type Contradiction = &'static str;
 
 pub(super) struct Builder<'a> {
@@ -23,15 +23,15 @@ pub(super) struct Builder<'a> {
     pub(super) cells: CellMap,
     pub(super) devices: Vec<DeviceScript>,
     links: Vec<LinkScript>,
-    /// By worker; a gate for each step.
+    /// Ports of the workers, with a gate for each step.
     pub(super) ports: Vec<PortScript>,
-    /// What follows each step of each device.
+    /// Actions after each step of each device.
     after: Vec<Vec<Vec<After>>>,
-    /// For each device and value, the device's steps that read it, ascending.
+    /// Steps that read a value, ascending, for each device and value.
     readers: BTreeMap<(DeviceId, ValueId), Vec<u32>>,
-    /// For each value, the step that makes it or brings it in, on its device of origin.
+    /// Step that makes each value or brings it in, on its device of origin.
     makers: BTreeMap<ValueId, u32>,
-    /// For each transfer over a link, the link and the place there.
+    /// Link and position of each transfer over a link.
     on_link: BTreeMap<TransferId, Gate>,
 }
 
@@ -68,56 +68,56 @@ impl<'a> Builder<'a> {
         self.plan.device(device).kind
     }
 
-    /// Notes that `from` opens a gate.
+    /// Records that `from` opens a gate.
     fn count(&mut self, from: u32, gate: Gate) {
         self.ports[gate.worker as usize].gates[gate.index as usize].openers.push(from);
     }
 
-    /// After a step of a device, does what opens a gate.
+    /// Opens a gate by `after`, after a step of a device.
     pub(super) fn open_after(&mut self, device: DeviceId, step: u32, gate: Gate, after: After) {
         self.count(device.0, gate);
         self.after[device.index()][step as usize].push(after);
     }
 
-    /// After a transfer has read its source, opens a gate.
+    /// Opens a gate after a transfer has read its source.
     pub(super) fn open_after_transfer(&mut self, at: Gate, gate: Gate) {
         self.count(at.worker, gate);
         self.link_step(at).after.push(gate);
     }
 
-    /// After a step of a device, forgets a value of another device, before others are told that it was read.
+    /// Forgets a value of another device after a step, before other workers are told that it was read.
     pub(super) fn forget_after(&mut self, device: DeviceId, step: u32, cell: u32) {
         self.after[device.index()][step as usize].insert(0, After::Forget(cell));
     }
 
-    /// Hands a slot to a link when the run begins.
+    /// Hands a slot to a link when the run starts.
     pub(super) fn hand_over_first(&mut self, device: DeviceId, landing: HandOver) {
         self.count(device.0, landing.gate);
         self.devices[device.index()].first_landings.push(landing);
     }
 
-    /// The place of a transfer on its link.
+    /// Position of a transfer on its link.
     pub(super) fn on_link(&self, transfer: TransferId) -> Option<Gate> {
         self.on_link.get(&transfer).copied()
     }
 
-    /// The steps of a device that read a value, ascending.
+    /// Steps of a device that read a value, ascending.
     pub(super) fn readers(&self, device: DeviceId, value: ValueId) -> &[u32] {
         self.readers.get(&(device, value)).map_or(&[], Vec::as_slice)
     }
 
-    /// The step that makes a value on its device of origin.
+    /// Step that makes a value on its device of origin.
     pub(super) fn maker(&self, value: ValueId) -> Option<u32> {
         self.makers.get(&value).copied()
     }
 
-    /// A transfer's step on its link.
+    /// Step of a transfer on its link.
     pub(super) fn link_step(&mut self, at: Gate) -> &mut LinkStep {
         let link = at.worker as usize - self.devices.len();
         &mut self.links[link].steps[at.index as usize]
     }
 
-    /// What a wait of a worker for a channel is called.
+    /// Registers a channel for which a worker waits, and returns its number.
     pub(super) fn channel(&mut self, worker: u32, channel: Channel) -> u32 {
         let channels = &mut self.ports[worker as usize].channels;
         channels.push(channel);
@@ -151,7 +151,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Notes in which slot of a CPU device an output is: the host's, or that of the device that makes it.
+    /// Records the slot of a CPU device that holds an output: the host's, or that of the device that makes it.
     fn hand_out(&mut self, output: u32, value: ValueId) {
         let owners = [Some(HOST), self.plan.origin(self.program, value)];
         let home = |owner| self.plan.memory().home(owner, value).filter(|_| self.kind(owner) == DeviceKind::Cpu);
@@ -217,7 +217,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Connects each transfer with the step that makes its value and the first one that reads it.
+    /// Connects each transfer with the step that makes its value and the first step that reads it.
     fn route_transfers(&mut self) -> Result<(), Contradiction> {
         let plan = self.plan;
         for (index, transfer) in plan.transfers().iter().enumerate() {
@@ -259,13 +259,13 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Lets the transfer at a link's `gate` open that of the first reader.
+    /// Makes the transfer at a link's `gate` open the gate of the first reader.
     fn arrives(&mut self, gate: Gate, arrival: Gate) {
         self.count(gate.worker, arrival);
         self.link_step(gate).arrival = Some(arrival);
     }
 
-    /// Whether all that nodes read and make has a cell, or passes in chunks.
+    /// Checks that all values that nodes read and make have a cell, or pass in chunks.
     fn verify_operands(&self) -> Result<(), Contradiction> {
         for device in &self.devices {
             for node in &device.nodes {
@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Numbers the gates that are left, and puts every worker's tables in order.
+    /// Numbers the remaining gates, and sorts every worker's tables.
     fn seal(mut self) -> Scripts {
         self.expect_waits();
         let numbers: Vec<Vec<u32>> = self.ports.iter_mut().map(drop_open_gates).collect();
@@ -293,8 +293,9 @@ impl<'a> Builder<'a> {
         for (at, device) in self.devices.iter_mut().enumerate() {
             device.first_landings.iter_mut().for_each(|landing| number(&mut landing.gate));
             for (step, mut after) in self.after[at].drain(..).enumerate() {
-                // What is lent is given back first; then links, which can begin while this device still tells others. A slot
-                // is handed over after its value was shared, in the order in which these were noted.
+                // Lent values are returned first, then links are informed, which can start while this device still
+                // informs others. A slot is handed over after its value was shared, in the order in which these were
+                // recorded.
                 after.sort_by_key(|after| match after {
                     After::Forget(_) => 0,
                     After::Share { transfer: None, .. } => 1,
@@ -323,7 +324,7 @@ impl<'a> Builder<'a> {
         Scripts { devices: self.devices, links: self.links, ports: self.ports }
     }
 
-    /// Notes at each device's gates how long its worker is predicted to wait there.
+    /// Records at each device's gates the predicted waits of its worker.
     fn expect_waits(&mut self) {
         let (predicted, mut free) = (self.plan.predicted(), vec![0.0; self.devices.len()]);
         for (at, device) in self.devices.iter().enumerate() {
@@ -343,14 +344,14 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The device of an input or output, and its number among those of the host, or among those of GPUs.
+/// Device of an input or output, and its number among those of the host, or among those of GPUs.
 fn numbered(index: usize, device_of: impl Fn(usize) -> DeviceId) -> (DeviceId, u32) {
     let device = device_of(index);
     let alike = (0..index).filter(|other| (device_of(*other) == HOST) == (device == HOST)).count();
     (device, alike as u32)
 }
 
-/// Keeps the gates that somebody opens; returns the new numbers.
+/// Keeps the gates with openers; returns the new numbers.
 fn drop_open_gates(port: &mut PortScript) -> Vec<u32> {
     let mut kept = 0;
     let number = |gate: &GateScript| {

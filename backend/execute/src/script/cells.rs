@@ -1,4 +1,4 @@
-//! Which buffer of a device holds which value.
+//! Assigns values to buffers of devices.
 
 use super::build::Contradiction;
 use super::{Cells, ConstantCell, SlotScript};
@@ -8,7 +8,7 @@ use anabranch_plan::{Plan, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The cells of all devices.
+/// Cells of all devices.
 pub(super) struct CellMap {
     of: BTreeMap<(DeviceId, ValueId), u32>,
     pub(super) devices: Vec<Cells>,
@@ -17,7 +17,7 @@ pub(super) struct CellMap {
 impl CellMap {
     pub(super) fn new(plan: &Plan, program: &Program) -> Self {
         let mut map = Self { of: BTreeMap::new(), devices: Vec::new() };
-        // What links send counts there.
+        // Constants that links send count on the host.
         let mut counted: BTreeSet<_> = plan.transfers().iter().map(|transfer| transfer.value).collect();
         for at in 0..plan.devices().len() {
             let device = DeviceId(at as u32);
@@ -42,12 +42,12 @@ impl CellMap {
         map
     }
 
-    /// The cell of a value on a device, if it has one there.
+    /// Returns the cell of a value on a device, if it has a cell there.
     pub(super) fn find(&self, device: DeviceId, value: ValueId) -> Option<u32> {
         self.of.get(&(device, value)).copied()
     }
 
-    /// The cell of a value that must be on a device.
+    /// Returns the cell of a value that must be on a device.
     pub(super) fn cell(&self, device: DeviceId, value: ValueId) -> Result<u32, Contradiction> {
         self.find(device, value).ok_or("a plan uses a value on a device that does not have it")
     }
@@ -71,7 +71,7 @@ fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
     slots
 }
 
-/// The values that a device reads without having made or landed them, and the constants that it reads.
+/// Values that a device reads without having made or received them in a slot, and the constants that it reads.
 fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
     let (mut guests, mut constants) = (BTreeSet::new(), BTreeSet::new());
     let mut read = |value: ValueId| {

@@ -1,7 +1,7 @@
-//! A plan turned into one script for each worker: tables that the worker follows without asking anybody.
+//! Turns a plan into one script per worker: tables that the worker follows without further decisions.
 //!
-//! All waits of a run but those for chunks are countdowns at [`Gate`]s, whose numbers are known here. A gate belongs to a step
-//! of a device or to a transfer of a link; only steps that wait for somebody have one.
+//! All waits of a run, except those for chunks, are countdowns at [`Gate`]s, whose numbers are known here. A gate
+//! belongs to a step of a device or to a transfer of a link; only steps that wait have a gate.
 
 mod build;
 mod cells;
@@ -19,17 +19,17 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(super) use streams::{Awaited, Channel};
 
-/// The gate of a step that waits for nobody.
+/// Gate of a step that does not wait.
 pub(super) const NO_GATE: u32 = u32::MAX;
 
-/// The cell of an operand that has none: it is not read, or passes chunk by chunk.
+/// Cell of an operand without a cell: it is not read, or passes chunk by chunk.
 pub(super) const NO_CELL: u32 = u32::MAX;
 
 /// A countdown at which a worker waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Gate {
     pub(super) worker: u32,
-    /// Which of the worker's gates.
+    /// Index among the worker's gates.
     pub(super) index: u32,
 }
 
@@ -38,34 +38,34 @@ pub(super) struct Gate {
 pub(super) struct Scripts {
     pub(super) devices: Vec<DeviceScript>,
     pub(super) links: Vec<LinkScript>,
-    /// What passes between the workers, by worker.
+    /// Exchange between the workers, by worker.
     pub(super) ports: Vec<PortScript>,
 }
 
-/// What others give a worker, and where it waits for it.
+/// Everything that other workers give a worker, and the places at which it waits for that.
 #[derive(Debug, Default)]
 pub(super) struct PortScript {
     pub(super) gates: Vec<GateScript>,
-    /// What it waits for inside its steps.
+    /// Channels for which the worker waits inside its steps.
     pub(super) channels: Vec<Channel>,
-    /// For each stream that it reads, the chunks that may wait here.
+    /// Most waiting chunks of each stream that the worker reads.
     pub(super) queues: Vec<usize>,
-    /// The rings of the chunks that it makes: of a device by the number of a node's output, of a link one.
+    /// Rings of the chunks that the worker makes: for a device, by the number of a node's output; for a link, one ring.
     pub(super) rings: Vec<Ring>,
 }
 
 /// One gate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GateScript {
-    /// The step that waits.
+    /// Step that waits at the gate.
     pub(super) step: u32,
-    /// The workers that open it, one entry for each time that they do.
+    /// Workers that open the gate, with one entry for each opening.
     pub(super) openers: Vec<u32>,
-    /// How long the plan expects the worker to wait.
+    /// Time that the plan expects the worker to wait.
     pub(super) expected: Duration,
 }
 
-/// What a device does in a run.
+/// Work of a device in a run.
 #[derive(Debug, Default)]
 pub(super) struct DeviceScript {
     pub(super) steps: Vec<DeviceStep>,
@@ -73,28 +73,28 @@ pub(super) struct DeviceScript {
     pub(super) nodes: Vec<NodeScript>,
     pub(super) operands: Vec<Operand>,
     pub(super) cells: Cells,
-    /// The slots whose buffers the caller receives.
+    /// Slots whose buffers the caller receives.
     pub(super) handed_out: Vec<HandedOut>,
-    /// The slots that links fill first: handed to them when the run begins.
+    /// Slots that links fill first; they are handed to the links when the run starts.
     pub(super) first_landings: Vec<HandOver>,
 }
 
-/// Where a device keeps buffers: slots, then what is shared with it for a while, then constants.
+/// Buffers of a device: slots, then buffers that are shared with it temporarily, then constants.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     pub(super) slots: Vec<SlotScript>,
-    /// Values of other CPU devices, and the caller's.
+    /// Number of values of other CPU devices and of the caller.
     pub(super) guests: usize,
     pub(super) constants: Vec<ConstantCell>,
 }
 
-/// A buffer of the device's own.
+/// A buffer of the device itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotScript {
     pub(super) bytes: u64,
-    /// The caller receives the buffer itself, so each run needs another.
+    /// Whether the caller receives the buffer itself, so that each run needs another buffer.
     pub(super) handed_out: bool,
-    /// Others read it, or fill it.
+    /// Whether other workers read or fill the buffer.
     pub(super) lent: bool,
 }
 
@@ -103,9 +103,9 @@ pub(super) struct SlotScript {
 pub(super) struct ConstantCell {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
-    /// The elements, on a CPU device once the script is readied.
+    /// Elements, on a CPU device once the script is prepared.
     pub(super) buffer: Arc<Buffer>,
-    /// Whether it counts on this device.
+    /// Whether the constant counts on this device.
     pub(super) counted: bool,
 }
 
@@ -113,15 +113,15 @@ pub(super) struct ConstantCell {
 #[derive(Clone, Debug)]
 pub(super) struct DeviceStep {
     pub(super) work: Work,
-    /// Where it waits; [`NO_GATE`] if it does not.
+    /// Gate at which the step waits; [`NO_GATE`] if it does not wait.
     pub(super) gate: u32,
-    /// What follows it, in [`DeviceScript::after`].
+    /// Actions after the step, in [`DeviceScript::after`].
     pub(super) after: Range<u32>,
-    /// Whether a link waits for what it made: a GPU submits at once.
+    /// Whether a link waits for the result, so that a GPU submits at once.
     pub(super) urgent: bool,
 }
 
-/// What a step does.
+/// Work of a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
     /// Puts the caller's tensor into a cell. Tensors are numbered among those of the host, or among those of GPUs.
@@ -132,14 +132,15 @@ pub(super) enum Work {
     Output { index: u32, cell: u32 },
 }
 
-/// What follows a step.
+/// Action after a step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum After {
     /// Counts down at another worker's gate.
     Open(Gate),
-    /// Hands a slot whose last value is done with to the link that fills it next.
+    /// Hands a slot whose last value is no longer needed to the link that fills it next.
     HandOver(HandOver),
-    /// Gives a value to a link, or to another CPU device into a cell. `transfer` only if nothing else records it.
+    /// Gives a value to a link, or into a cell of another CPU device. `transfer` is set only if nothing else records
+    /// the transfer.
     Share { cell: u32, gate: Gate, there: u32, transfer: Option<TransferId> },
     /// Forgets a value of another device.
     Forget(u32),
@@ -152,7 +153,7 @@ pub(super) struct HandedOut {
     pub(super) cell: u32,
 }
 
-/// A slot for a link to land a value in, and the link's gate.
+/// A slot into which a link writes a value, and the link's gate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HandOver {
     pub(super) cell: u32,
@@ -163,9 +164,9 @@ pub(super) struct HandOver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) cell: u32,
-    /// Bytes; 0 for what the kernel does not read.
+    /// Size in bytes; 0 if the kernel does not read the operand.
     pub(super) bytes: usize,
-    /// Bytes of a row, if only the rows at hand are given.
+    /// Bytes of a row, if only the present rows are given.
     pub(super) row: Option<usize>,
 }
 
@@ -175,20 +176,20 @@ pub(super) struct NodeScript {
     pub(super) node: NodeId,
     pub(super) inputs: Range<u32>,
     pub(super) outputs: Range<u32>,
-    /// Rows, if it divides.
+    /// Number of rows, if the node divides into rows.
     pub(super) rows: usize,
-    /// Bytes of the outputs.
+    /// Sum of the outputs' bytes.
     pub(super) made: u64,
     pub(super) streaming: Option<Box<Streaming>>,
 }
 
-/// What a node reads and makes chunk by chunk.
+/// Streams that a node reads and makes chunk by chunk.
 #[derive(Clone, Debug)]
 pub(super) struct Streaming {
-    /// One of the streams: all are cut into as many rows and chunks.
+    /// One of the streams: all have equally many rows and chunks.
     pub(super) cut: Stream,
     pub(super) ins: Vec<StreamIn>,
-    /// By output.
+    /// Output streams.
     pub(super) outs: Vec<StreamOut>,
 }
 
@@ -196,7 +197,7 @@ pub(super) struct Streaming {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamIn {
     pub(super) input: usize,
-    /// Bytes of one of the cut's rows.
+    /// Bytes per row of `cut`.
     pub(super) row_bytes: usize,
     pub(super) feed: Feed,
 }
@@ -218,11 +219,11 @@ pub(super) struct QueueAt {
 /// An output that is passed on in chunks.
 #[derive(Clone, Debug)]
 pub(super) struct StreamOut {
-    /// Which, and so which of the device's rings.
+    /// Index of the output, which is also the index of the device's ring.
     pub(super) output: u32,
-    /// Bytes of one of the cut's rows.
+    /// Bytes per row of `cut`.
     pub(super) row_bytes: usize,
-    /// What the wait for a buffer is called.
+    /// Number of the channel that waits for a buffer.
     pub(super) wait: u32,
     pub(super) to: Vec<Onward>,
 }
@@ -231,17 +232,17 @@ pub(super) struct StreamOut {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Onward {
     pub(super) to: QueueAt,
-    /// The transfer, if no link notes it.
+    /// Transfer to record, if no link records it.
     pub(super) transfer: Option<TransferId>,
 }
 
-/// What a link does in a run.
+/// Work of a link in a run.
 #[derive(Debug)]
 pub(super) struct LinkScript {
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
     pub(super) steps: Vec<LinkStep>,
-    /// The staging buffers of each GPU end.
+    /// Staging buffers of each GPU end.
     pub(super) staging: Ring,
 }
 
@@ -250,39 +251,39 @@ pub(super) struct LinkScript {
 pub(super) struct LinkStep {
     pub(super) transfer: TransferId,
     pub(super) bytes: usize,
-    /// Where it waits; [`NO_GATE`] if it does not.
+    /// Gate at which the step waits; [`NO_GATE`] if it does not wait.
     pub(super) gate: u32,
     /// Slot of the source, on a GPU.
     pub(super) source: Option<u32>,
-    /// What is sent, if it is a constant; `None` until the script is readied.
+    /// Constant to send, if the value is constant; `None` until the script is prepared.
     pub(super) constant: Option<Arc<Buffer>>,
-    /// Slot of the target, if the value lands whole.
+    /// Slot of the target, if the value arrives whole.
     pub(super) target: Option<u32>,
-    /// What waits for the arrival. A stream's reader hears of each chunk instead.
+    /// Gate that waits for the arrival. A stream's reader is informed of each chunk instead.
     pub(super) arrival: Option<Gate>,
-    /// What waits for the source to be read.
+    /// Gates that wait for the source to be read.
     pub(super) after: Vec<Gate>,
-    /// If the value comes in chunks while it is made.
+    /// Feed of a value that arrives in chunks while it is made.
     pub(super) feed: Option<Feed>,
-    /// Who reads the chunks.
+    /// Queue of the reader of the chunks.
     pub(super) reader: Option<QueueAt>,
-    /// What the wait for an empty buffer of the link's ring is called.
+    /// Number of the channel that waits for an empty buffer of the link's ring.
     pub(super) room: u32,
 }
 
-/// How the chunks of a value come to a worker: from a CPU in buffers, on a GPU as the news that they are there.
+/// Path of a value's chunks to a worker: from a CPU in buffers, on a GPU as messages that they are in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Feed {
-    /// Which of the worker's queues they come to.
+    /// Index of the worker's queue.
     pub(super) queue: u32,
-    /// What the wait for a chunk is called.
+    /// Number of the channel that waits for a chunk.
     pub(super) wait: u32,
-    /// Who gets the buffers back; nobody if chunks land in their place.
+    /// Ring to which the buffers return; `None` if chunks arrive in their place.
     pub(super) credit: Option<RingAt>,
 }
 
 impl Scripts {
-    /// The scripts of a plan of this program. O(steps · log).
+    /// Builds the scripts of a plan of this program. O(steps · log).
     ///
     /// # Errors
     /// If the plan contradicts itself, which [`check`](anabranch_plan::check()) would have found.
@@ -292,7 +293,7 @@ impl Scripts {
 }
 
 impl NodeScript {
-    /// The node's own rows of a range of a stream's.
+    /// Converts a range of a stream's rows into rows of the node.
     pub(super) fn own_rows(&self, cut: &Stream, rows: &Range<usize>) -> Range<usize> {
         let factor = self.rows / cut.rows;
         rows.start * factor..rows.end * factor
@@ -300,12 +301,12 @@ impl NodeScript {
 }
 
 impl Streaming {
-    /// An output that is passed on in chunks.
+    /// Returns an output that is passed on in chunks.
     pub(super) fn out(&self, output: usize) -> Option<&StreamOut> {
         self.outs.iter().find(|out| out.output as usize == output)
     }
 
-    /// An input that arrives in chunks: its place among them.
+    /// Returns the index of an input among those that arrive in chunks.
     pub(super) fn place_of(&self, input: usize) -> Option<usize> {
         self.ins.iter().position(|stream| stream.input == input)
     }
@@ -341,24 +342,24 @@ impl DeviceScript {
         self.nodes.push(NodeScript { node: id, inputs, outputs, rows, made, streaming: None });
     }
 
-    /// The operands in `range`.
+    /// Returns the operands in `range`.
     pub(super) fn operands(&self, range: &Range<u32>) -> &[Operand] {
         &self.operands[range.start as usize..range.end as usize]
     }
 
-    /// What follows a step.
+    /// Returns the actions after a step.
     pub(super) fn after(&self, range: &Range<u32>) -> &[After] {
         &self.after[range.start as usize..range.end as usize]
     }
 }
 
 impl Cells {
-    /// The number of cells.
+    /// Returns the number of cells.
     pub(super) fn count(&self) -> usize {
         self.slots.len() + self.guests + self.constants.len()
     }
 
-    /// The first cell of a constant.
+    /// Returns the first cell of a constant.
     pub(super) fn first_constant(&self) -> usize {
         self.slots.len() + self.guests
     }

@@ -1,9 +1,9 @@
-//! Reuse of slots: whoever fills a slot waits until everybody is done with the value before.
+//! Reuse of slots: the step that fills a slot waits until all readers of the former value are done.
 //!
-//! For two values that follow each other in a slot, those who still need the first are its last local reader (or, without
-//! one, the step that made it) and the transfers that send it on. Each tells the one that brings the second. Steps of one
-//! device need not tell each other: they run in order. All these waits go back in the total order, since the memory plan
-//! puts a value into a slot only after the last use of the one before.
+//! Two successive values of a slot need an order. The first value is needed by its last local reader (or, without a
+//! reader, the step that made it) and by the transfers that send it on. Each of these informs the step that brings the
+//! second value. Steps of one device need not inform each other, because they run in order. All these waits go back in
+//! the total order, because the memory plan puts a value into a slot only after the last use of the former value.
 
 use super::build::{Builder, Contradiction};
 use super::{After, Gate, HandOver};
@@ -12,7 +12,7 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Allocation, Route, TransferId};
 use std::collections::BTreeMap;
 
-/// Connects all neighbours in all slots, and frees what CPU devices lend each other.
+/// Connects successive values in all slots, and frees values that CPU devices lend each other.
 pub(super) fn connect(builder: &mut Builder<'_>) -> Result<(), Contradiction> {
     let mut slots: BTreeMap<_, Vec<Allocation>> = BTreeMap::new();
     for stay in builder.plan.memory().allocations() {
@@ -50,7 +50,7 @@ impl Builder<'_> {
         sends
     }
 
-    /// The gate of what brings a value into its slot: a step, or the link that writes there.
+    /// Gate of the step, or of the link, that brings a value into its slot.
     fn filler(&self, stay: &Allocation, sends: &Sends) -> Result<Gate, Contradiction> {
         if self.plan.origin(self.program, stay.value) == Some(stay.device) {
             let index = self.maker(stay.value).ok_or("a plan never makes a value that has a slot")?;
@@ -61,7 +61,7 @@ impl Builder<'_> {
         transfer.and_then(|id| self.on_link(id)).ok_or("nothing brings a value that has a slot")
     }
 
-    /// Hands a slot of a CPU device over at the beginning, if the first value in it comes over a link.
+    /// Hands a slot of a CPU device over at the start, if its first value comes over a link.
     fn land_first(&mut self, stay: &Allocation, sends: &Sends) -> Result<(), Contradiction> {
         let gate = self.filler(stay, sends)?;
         if gate.worker != stay.device.0 && self.kind(stay.device) == DeviceKind::Cpu {
@@ -71,8 +71,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Lets `gate` wait for the last step of the value's own device that touches it. To a link that fills the slot of a CPU
-    /// device next, that step hands the slot itself.
+    /// Makes `gate` wait for the last step of the value's own device that touches the value. If a link fills the slot
+    /// of a CPU device next, that step hands over the slot itself.
     fn wait_for_local(&mut self, (device, value): Home, gate: Gate) -> Result<(), Contradiction> {
         if gate.worker == device.0 {
             return Ok(());
@@ -88,7 +88,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Lets `gate` wait until a transfer has read the value.
+    /// Makes `gate` wait until a transfer has read the value.
     fn wait_for_send(&mut self, transfer: TransferId, gate: Gate) {
         match self.on_link(transfer) {
             Some(at) if at.worker == gate.worker => {}
@@ -102,7 +102,8 @@ impl Builder<'_> {
         }
     }
 
-    /// Drops each shared value after its last reader, and the caller's tensors on the host; before others are told.
+    /// Drops each shared value after its last reader, and the caller's tensors on the host, before other workers are
+    /// informed.
     fn forget_shared(&mut self) -> Result<(), Contradiction> {
         for (index, transfer) in self.plan.transfers().iter().enumerate() {
             if transfer.route == Route::Shared {

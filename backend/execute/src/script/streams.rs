@@ -1,4 +1,4 @@
-//! Streams: who passes chunks to whom, who gives their buffers back, and who waits for what meanwhile.
+//! Streams: senders and readers of chunks, the return of buffers, and the waits in between.
 
 use super::build::{Builder, Contradiction};
 use super::{Feed, Gate, Onward, QueueAt, RingAt, StreamIn, StreamOut, Streaming, Work};
@@ -6,22 +6,22 @@ use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Stream, Transfer, TransferId};
 
-/// Something that a worker waits for inside a step, beside the step's gate.
+/// An object that a worker waits for inside a step, in addition to the step's gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
-    /// The worker's step.
+    /// Step of the worker.
     pub(crate) step: u32,
-    /// What passes.
+    /// Value of the stream.
     pub(crate) value: ValueId,
-    /// Whether a chunk is waited for, or room for one.
+    /// Whether the worker waits for a chunk or for a free buffer.
     pub(crate) what: Awaited,
-    /// Of a chunk the worker's queue, of room its ring.
+    /// Index of the worker's queue for a chunk, of its ring for a buffer.
     pub(crate) index: u32,
-    /// The workers that can end the wait.
+    /// Workers that can end the wait.
     pub(crate) on: Vec<u32>,
 }
 
-/// What a channel lacks.
+/// Object that a channel waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Chunk,
@@ -55,7 +55,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// A stream over a link: fed chunk by chunk by its producer, unless the value is whole before.
+    /// Connects a stream over a link, which its producer feeds chunk by chunk unless the value is whole before.
     fn route_link(&mut self, at: Gate, transfer: &Transfer, stream: &Stream) -> Result<(), Contradiction> {
         let (from, to) = (transfer.from, transfer.to);
         if self.kind(to) == DeviceKind::Cpu {
@@ -73,7 +73,7 @@ impl Builder<'_> {
         self.feed(from, transfer.value, stream, onward)
     }
 
-    /// A new queue for the chunks that a worker sends to a step of another one.
+    /// Creates a queue for the chunks that a worker sends to a step of another worker.
     fn feed_from(&mut self, sender: u32, at: Gate, value: ValueId, stream: &Stream, credit: Option<RingAt>) -> Feed {
         let room = self.in_flight(credit, stream);
         let queues = &mut self.ports[at.worker as usize].queues;
@@ -83,7 +83,7 @@ impl Builder<'_> {
         Feed { queue: index, wait: self.channel(at.worker, chunk), credit }
     }
 
-    /// Where a CPU producer takes its buffers; a GPU makes the whole value.
+    /// Ring from which a CPU producer takes its buffers; `None` for a GPU, which makes the whole value.
     fn producer_ring(
         &self,
         device: DeviceId,
@@ -100,7 +100,7 @@ impl Builder<'_> {
         place.map(|place| place as u32).ok_or("a stream's producer does not make its value")
     }
 
-    /// Lets the producer of a value send its chunks to a reader.
+    /// Makes the producer of a value send its chunks to a reader.
     fn feed(&mut self, device: DeviceId, value: ValueId, stream: &Stream, reader: Onward) -> Result<(), Contradiction> {
         let made = stream.producer.zip(self.maker(value));
         let (producer, step) = made.ok_or("nothing makes the value of a stream")?;
@@ -122,7 +122,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// How many chunks of a stream may wait in a queue at a time: no more than the ring that they come from has buffers.
+    /// Most chunks of a stream that wait in a queue: at most the buffers of the ring from which they come.
     fn in_flight(&self, source: Option<RingAt>, stream: &Stream) -> usize {
         let rings = |at: RingAt| &self.ports[at.worker as usize].rings;
         let depth = |at: RingAt| rings(at).get(at.ring as usize).map_or(0, |ring| ring.depth as usize);

@@ -1,4 +1,4 @@
-//! Scripts played without kernels, by workers that take turns.
+//! Plays scripts without kernels, by workers that take turns.
 
 use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
 use crate::exchange::{Exchange, Wait};
@@ -19,17 +19,17 @@ fn a_chain_on_one_device_waits_for_nobody() {
     assert_eq!(scripts.devices[0].steps.iter().filter(|s| matches!(s.work, Work::Node(_))).count(), 6);
 }
 
-/// All workers in the middle of a run, and what passes between them.
+/// All workers in the middle of a run, and the exchange between them.
 struct Play<'a> {
     scripts: &'a Scripts,
     exchange: Exchange,
-    /// Each worker's step, and its chunk there.
+    /// Step of each worker, and its chunk there.
     at: Vec<(usize, usize)>,
-    /// Chunks that are under way.
+    /// Number of chunks in flight.
     queued: BTreeMap<QueueAt, usize>,
     /// Slots that are handed to a link: the device's cell, by the link's gate.
     landings: BTreeMap<Gate, u32>,
-    /// By device.
+    /// Whether each device receives values on a CPU.
     lands_on_cpu: Vec<bool>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Play<'a> {
         assert!(*queued <= room, "{queued} chunks in a queue of {room}");
     }
 
-    /// Takes a chunk and gives its buffer back to where it came from.
+    /// Takes a chunk and returns its buffer to its ring.
     fn take(&mut self, worker: usize, feed: &Feed) {
         let chunk = self.exchange.port(worker as u32).next_chunk(feed.queue).expect("it is ready");
         *self.queued.entry(QueueAt { worker: worker as u32, queue: feed.queue }).or_default() -= 1;
@@ -80,7 +80,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A turn of a device: a chunk or a step. Whether anything was done.
+    /// Plays a turn of a device: a chunk or a step. Returns whether anything was done.
     fn turn_of_device(&mut self, worker: usize) -> bool {
         let device = &self.scripts.devices[worker];
         let (index, chunk) = self.at[worker];
@@ -120,7 +120,7 @@ impl<'a> Play<'a> {
         true
     }
 
-    /// A turn of a link: a chunk or a step.
+    /// Plays a turn of a link: a chunk or a step.
     fn turn_of_link(&mut self, worker: usize, chunks: impl Fn(anabranch_plan::TransferId) -> usize) -> bool {
         let link = &self.scripts.links[worker - self.scripts.devices.len()];
         let (index, chunk) = self.at[worker];
@@ -151,7 +151,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Plays a run without kernels: workers that take turns must all come to their end, whichever is the first in each round.
+/// Plays a run without kernels: workers that take turns must all reach their end, for any first worker in each round.
 #[test]
 fn random_scripts_run_to_their_end() {
     arbtest::arbtest(|u| {
@@ -172,7 +172,7 @@ fn random_scripts_run_to_their_end() {
             let first = u.int_in_range(0..=workers - 1)?;
             let mut moved = false;
             for worker in (0..workers).map(|turn| (first + turn) % workers) {
-                // Some are faster than others.
+                // Some workers are faster than others.
                 for _ in 0..=worker % 3 {
                     moved |= match worker < scripts.devices.len() {
                         true => play.turn_of_device(worker),

@@ -1,4 +1,4 @@
-//! What is computed in blocks has the bits of what is computed node by node.
+//! Nodes in blocks compute the same bits as single nodes.
 
 use super::{devices, inputs};
 use crate::{DevicePool, Executor, Kernels, RunOptions};
@@ -21,7 +21,7 @@ fn supports(device: &PlanDevice, spec: &NodeSpec, constant: &[bool]) -> bool {
     }
 }
 
-/// The outputs of a placed program.
+/// Outputs of a placed program.
 fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     let program = Arc::new(placed.program.clone());
     let kernels = Arc::new(Kernels::new(Arc::clone(&program)));
@@ -32,14 +32,14 @@ fn outputs(placed: &Placed, options: &PlanOptions) -> Vec<Tensor> {
     executor.run(&inputs(&program), &RunOptions::default()).expect("nothing fails").outputs
 }
 
-/// The same nodes on the same devices, with inputs and outputs on the host.
+/// Moves inputs and outputs to the host; nodes stay on their devices.
 fn callers_on_host(placed: &Placed) -> Placed {
     let device_of: Vec<u32> =
         placed.placement.device_of.iter().take(placed.program.nodes.len()).map(|on| on.0).collect();
     Placed::new(placed.program.clone(), &placed.kinds(), &device_of)
 }
 
-/// The same program with its blocks contracted, and how many these are: in all, and on GPUs.
+/// Contracts the blocks of a program. Returns the number of blocks, in all and on GPUs.
 fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     let nodes = placed.program.nodes.len();
     let device = |device: &PlanDevice| MachineDevice { kind: device.kind, ..cpu_device(&device.name) };
@@ -61,7 +61,7 @@ fn contracted(placed: &Placed, chunk: ChunkRule) -> (Placed, (usize, usize)) {
     (Placed::new(contraction.program, &kinds, &device_of), counts)
 }
 
-/// Runs a random program in blocks of all sizes of chunks, and tells how many blocks there were: in all, and on GPUs.
+/// Runs a random program in blocks with chunks of all sizes. Returns the number of blocks, in all and on GPUs.
 fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)> {
     let whole = PlanOptions { streaming: StreamMode::Off, ..PlanOptions::default() };
     let expected = outputs(placed, &whole);
@@ -81,7 +81,7 @@ fn same_bits(u: &mut Unstructured<'_>, placed: &Placed) -> Result<(usize, usize)
 #[test]
 fn blocks_on_cpus_have_the_bits_of_their_nodes() {
     let mut blocks = 0;
-    // A busy machine makes few programs in that time.
+    // A busy machine runs only a few programs in that time.
     for _ in 0..20 {
         arbtest::arbtest(|u| {
             let placed = random_program(u, 3)?.all_on_cpus();

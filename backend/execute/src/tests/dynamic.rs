@@ -1,4 +1,4 @@
-//! What is scheduled at run time gives the same bits as node after node, and fails as planned runs do.
+//! Scheduling at run time computes the same bits as node after node, and fails as planned runs do.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::runs::ladder;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Times that send neighbouring nodes to different devices; GPUs run what the forecast lets them.
+/// Times that send neighbouring nodes to different devices; GPUs run the nodes that the forecast allows.
 fn forecast(placed: &Placed, on_gpus: impl Fn(usize) -> bool) -> Forecast {
     let seconds = |node: usize, device: usize| {
         let open = placed.devices[device].kind == DeviceKind::Cpu || on_gpus(node);

@@ -1,4 +1,4 @@
-//! Whatever fails is named, leaves every worker idle, and does not touch the next run.
+//! Every failure is named, leaves all workers idle, and does not affect the next run.
 
 use super::faults::{fail_at, refuse};
 use super::naive::{hook, hook_team};
@@ -20,7 +20,7 @@ pub(super) const REFUSES: u8 = 1;
 pub(super) const PANICS: u8 = 2;
 pub(super) const SLEEPS: u8 = 3;
 
-/// A program of which one node is bad once it is told to be.
+/// A program with one node that misbehaves on demand.
 pub(super) fn bad(placed: &Placed, node: u32) -> (Arc<Kernels>, Arc<AtomicU8>) {
     let (kernels, mood) = (kernels(&placed.program), Arc::new(AtomicU8::new(WELL)));
     let own = Arc::clone(&mood);
@@ -149,7 +149,7 @@ fn a_kernel_is_left_between_its_parts() {
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 });
-                // What was left out makes it fail: that is not what the run ended for.
+                // The missing part makes the kernel fail, but that is not the reason for the run's end.
                 return Err(KernelError::Value { op: "long", reason: "parts are missing".into() });
             }
             Ok(())
@@ -157,13 +157,13 @@ fn a_kernel_is_left_between_its_parts() {
         let executor = executor_with(&placed, kernels, &PlanOptions::default(), threads);
         let clock = RunOptions::default().with_timeout(Duration::from_millis(20));
         let by_token = RunOptions::default().with_cancel(token.clone());
-        // The token comes first, while nobody has cancelled it.
+        // The token comes first, while it is not cancelled.
         for (options, kind) in [(by_token, ErrorKind::Cancelled), (clock, ErrorKind::Timeout)] {
             begun.store(0, Ordering::Relaxed);
             let error = run(&executor, &options).expect_err("it takes too long");
             assert_eq!(error.kind, kind, "node {node}: {error}");
             let begun = begun.load(Ordering::Relaxed);
-            // A busy machine may not come to the kernel before the clock ends.
+            // On a busy machine the clock may end before the kernel starts.
             let least = usize::from(kind == ErrorKind::Cancelled);
             assert!((least..PARTS).contains(&begun), "node {node}, {threads} threads: {begun} parts");
         }
@@ -176,7 +176,7 @@ fn a_kernel_is_left_between_its_parts() {
 fn a_lost_message_is_a_stall_with_its_graph() {
     let placed = ladder(&["cpu", "cpu"], 2, &[6]);
     let executor = executor(&placed, &PlanOptions::default(), 1);
-    // What the host tells the second device first: that the input is there.
+    // First message of the host to the second device: the input is present.
     fail_at(&executor, Operation::Message, 0, &refuse());
     let options = RunOptions::default().with_stall_after(Duration::from_millis(50));
     let error = run(&executor, &options).expect_err("a message is lost");
@@ -193,10 +193,10 @@ fn a_run_within_a_run_is_refused() {
     let placed = ladder(&["cpu", "cpu"], 1, &[6]);
     let (kernels, own) = (kernels(&placed.program), Arc::new(Mutex::new(None::<Arc<Executor>>)));
     let known = Arc::clone(&own);
-    // A kernel that runs the executor that runs it.
+    // A kernel that runs its own executor.
     hook(&kernels, 0, move || {
         let executor = lock(&known).clone().expect("set before the run");
-        // A refusal must not make way for the next try, which would wait for the run that it is in.
+        // A refusal must not let the next attempt through, which would wait for its own run.
         let _ = run(&executor, &RunOptions::default());
         let refused = |error: ExecError| KernelError::Value { op: "nested", reason: error.to_string() };
         run(&executor, &RunOptions::default()).map_err(refused)

@@ -1,5 +1,5 @@
-//! The n-th operation of a run fails, for every n: the run ends well or with an error that says where, nothing of it is left, and the next
-//! one is right.
+//! The n-th operation of a run fails, for every n: the run succeeds or its error names the place, no data of it
+//! remains, and the next run is right.
 
 use super::runs::ladder;
 use super::{assert_ended, assert_right, devices, executor_on, gpu, inputs, kernels};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Whether the fault is still to come; it is taken back. An engine that broke has met it.
+/// Whether the fault has not happened yet; it is removed. A broken engine has met it.
 fn spared(executor: &Executor) -> bool {
     lock(&executor.state).engine.as_ref().is_some_and(|engine| engine.exchange.faults.disarm())
 }
@@ -26,12 +26,12 @@ pub(super) fn refuse() -> Act {
     Arc::new(|_| Err(KernelError::Value { op: "fault", reason: "it was told to fail".into() }))
 }
 
-/// A panic, of which nothing is printed.
+/// A panic without output.
 fn panic() -> Act {
     Arc::new(|_| std::panic::resume_unwind(Box::new("it was told to panic")))
 }
 
-/// Nothing moves until the run is to be left.
+/// A stall until the run must be left.
 fn hang() -> Act {
     Arc::new(|left| {
         while !left() {
@@ -41,14 +41,15 @@ fn hang() -> Act {
     })
 }
 
-/// A plan to be failed, and what it is.
+/// A plan to be failed, and its description.
 struct Case {
     what: &'static str,
     placed: Placed,
     options: PlanOptions,
 }
 
-/// One CPU, several with transfers and with streams, and a GPU beside a CPU with transfers, streams and staged weights.
+/// One CPU, several CPUs with transfers and with streams, and a GPU with a CPU, with transfers, streams and staged
+/// weights.
 fn cases() -> Vec<Case> {
     let streamed = |rows| PlanOptions {
         streaming: StreamMode::Always,
@@ -84,7 +85,7 @@ fn staged_weights() -> Placed {
     Placed::new(maker.finish(&[last]), &["cpu", "gpu"], &[1, 1, 0])
 }
 
-/// A case's plan on a pool of its own, whose threads and devices have names that begin so.
+/// A case's plan on its own pool, whose threads and devices have a common prefix in their names.
 struct Ready {
     executor: Executor,
     pool: Arc<DevicePool>,
@@ -96,7 +97,7 @@ impl Ready {
         Self::on(case, |device| device)
     }
 
-    /// With a GPU that no other test uses.
+    /// Prepares a case with a GPU that no other test uses.
     fn on_own_gpu(case: &Case) -> Self {
         let own = |opener: GpuOpener| GpuOpener::new(opener.name, super::adapter().expect("there is a GPU"));
         Self::on(case, |device| match device {
@@ -115,7 +116,7 @@ impl Ready {
         Self { executor, pool, prefix }
     }
 
-    /// Runs well.
+    /// Runs and expects the right result.
     fn right(&self) {
         assert_right(&self.executor, &RunOptions::default());
     }
@@ -124,7 +125,7 @@ impl Ready {
         self.executor.run(&inputs(self.executor.program()), options).map(|_| ())
     }
 
-    /// Ends, and sees that nothing is left.
+    /// Drops everything, and checks that nothing remains.
     fn end(self) {
         let Self { executor, pool, prefix } = self;
         drop(executor);
@@ -134,7 +135,8 @@ impl Ready {
     }
 }
 
-/// Fails each operation of a kind in turn, until a run has fewer. `verify` is given the errors. The number of runs that failed.
+/// Fails each operation of a kind in turn, until a run has fewer operations. Errors are passed to `verify`. Returns the
+/// number of failed runs.
 fn each(case: &Case, operation: Operation, act: &Act, options: &RunOptions, verify: impl Fn(&ExecError)) -> usize {
     let mut ready = Ready::new(case);
     ready.right();
@@ -146,12 +148,12 @@ fn each(case: &Case, operation: Operation, act: &Act, options: &RunOptions, veri
         let clean = spared(&ready.executor);
         match &result {
             Ok(()) if clean => {}
-            // The last credits of a ring are for the next run, which would have to do with fewer.
+            // The last credits of a ring are meant for the next run, which would lack a buffer.
             Ok(()) if operation == Operation::Message => {
                 ready.end();
                 ready = Ready::new(case);
             }
-            // At its last step a run looks at no clock any more.
+            // At its last step a run does not check the clock any more.
             Ok(()) if options.timeout.is_some() => {}
             Ok(()) => panic!("{}: {operation:?} {n} failed and nobody heard of it", case.what),
             Err(error) => verify(error),
@@ -168,7 +170,7 @@ fn each(case: &Case, operation: Operation, act: &Act, options: &RunOptions, veri
     failed
 }
 
-/// Whether an error names the device, and the node that was at work or that its value was for.
+/// Checks that an error names the device, and the node that was running or that its value was for.
 fn assert_named(error: &ExecError, case: &Case) {
     let named = error.node.as_ref().is_some_and(|node| node.starts_with("node"));
     let device = error.device.as_ref().is_some_and(|device| device.starts_with(case.what));
@@ -218,7 +220,7 @@ fn whatever_message_is_lost_the_run_stalls_with_its_graph() {
     }
 }
 
-/// From within the n-th operation, so that every place in a run is met, whatever the machine's speed.
+/// Cancels from within the n-th operation, so that every place in a run is met, regardless of the machine's speed.
 #[test]
 fn a_run_is_cancelled_at_each_operation() {
     for case in &cases() {
@@ -236,7 +238,7 @@ fn a_run_is_cancelled_at_each_operation() {
                 fail_at(&ready.executor, operation, n, &cancel);
                 let result = ready.run(&RunOptions::default().with_cancel(token));
                 let clean = spared(&ready.executor);
-                // Who is done with its last step hears of nothing.
+                // A worker that has finished its last step does not notice.
                 assert!(matches!(result.map_err(|error| error.kind), Ok(()) | Err(ErrorKind::Cancelled)));
                 ready.right();
                 assert_eq!(ready.pool.held(), held);
@@ -249,7 +251,7 @@ fn a_run_is_cancelled_at_each_operation() {
     }
 }
 
-/// A GPU that is really gone at the n-th operation, and opened anew for the next run.
+/// Loses a GPU really at the n-th operation, and opens it again for the next run.
 #[test]
 fn a_gpu_lost_at_any_operation_is_named_and_opened_again() {
     let Some(_) = gpu() else { return };
@@ -263,7 +265,7 @@ fn a_gpu_lost_at_any_operation_is_named_and_opened_again() {
                 fail_at(&ready.executor, operation, n, &destroy(device));
                 let first = ready.run(&RunOptions::default());
                 let clean = spared(&ready.executor);
-                // Of a loss at its end a run may hear nothing; the next one does.
+                // A run may not notice a loss at its end; the next run does.
                 let result = first.and_then(|()| ready.run(&RunOptions::default()));
                 if let Err(error) = &result {
                     assert_eq!(error.kind, ErrorKind::DeviceFailure, "{error}");

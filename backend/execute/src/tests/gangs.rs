@@ -22,7 +22,7 @@ fn chain(kinds: &[&str], device_of: &[u32]) -> Placed {
     Placed::chain(kinds, device_of, &DIMS)
 }
 
-/// `a → b → c` and `a → c`: a cycle, if the edges' directions are left out.
+/// `a → b → c` and `a → c`: a cycle, if the edges' directions are ignored.
 fn cycle(kinds: &[&str]) -> Placed {
     let mut maker = Maker::new();
     let x = maker.input(&DIMS);
@@ -32,7 +32,7 @@ fn cycle(kinds: &[&str]) -> Placed {
     Placed::new(maker.finish(&[c]), kinds, &[1, 2, 0])
 }
 
-/// How many nodes each gang of more than one has.
+/// Number of nodes of each gang with more than one node.
 fn gangs(plan: &Plan) -> Vec<usize> {
     test_programs::gangs(plan).iter().map(Vec::len).collect()
 }
@@ -86,7 +86,7 @@ fn what_is_wanted_whole_elsewhere_is_not_passed_through() {
     let b = maker.node(relu(), &[a], &DIMS);
     let c = maker.node(add(), &[a, b], &DIMS);
     let program = maker.finish(&[c]);
-    // `c` reads `a` where it is made.
+    // `c` reads `a` on the device that makes it.
     let placed = Placed::new(program, &["cpu", "cpu"], &[0, 1, 0]);
     let plan = placed.plan(&always(ChunkRule::Rows(7), 2)).expect("feasible");
     assert_eq!(check(&placed.program, &plan), []);

@@ -37,7 +37,8 @@ fn large_values_go_in_pieces() {
     assert_right(&executor, &RunOptions::default());
 }
 
-/// A value of a GPU that a CPU reduces row by row and adds to, and a value of a CPU that a GPU adds to: all streamable.
+/// A value of a GPU that a CPU reduces row by row and adds to, and a value of a CPU that a GPU adds to; all can be
+/// streamed.
 fn streams() -> Placed {
     let dims = [60, 33];
     let mut maker = Maker::new();
@@ -157,7 +158,7 @@ fn a_stream_whose_reader_fails_ends_and_the_next_run_is_right() {
 fn a_lost_gpu_is_named_and_opened_again() {
     let Some(adapter) = adapter() else { return };
     let placed = ladder(&["cpu", "gpu"], 4, &[9, 5]);
-    // The GPU that is open at the time, which a kernel takes away once it is told to.
+    // The present opened GPU, which a kernel destroys on demand.
     let (open, armed) = (Arc::new(Mutex::new(None::<Arc<Gpu>>)), Arc::new(AtomicU8::new(0)));
     let shown = Arc::clone(&open);
     let opener = GpuOpener::with("gpu1", move || {

@@ -1,4 +1,4 @@
-//! What executors promise, on made-up kernels and on whatever GPU is there.
+//! Promises of executors, tested with artificial kernels and on any GPU of the machine.
 
 mod blocks;
 mod dynamic;
@@ -26,7 +26,7 @@ use naive::Naive;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The kernels of a program, all naive.
+/// Naive kernels for all nodes of a program.
 fn kernels(program: &Program) -> Arc<Kernels> {
     let program = Arc::new(program.clone());
     let kernels = Kernels::new(Arc::clone(&program));
@@ -36,7 +36,7 @@ fn kernels(program: &Program) -> Arc<Kernels> {
     Arc::new(kernels)
 }
 
-/// A team of so many threads for each CPU device, a shared GPU for each other.
+/// A team of this many threads for each CPU device, a shared GPU for each other device.
 pub(crate) fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
     let device = |device: &anabranch_plan::PlanDevice| match device.kind {
         DeviceKind::Cpu => {
@@ -49,7 +49,7 @@ pub(crate) fn devices(placed: &Placed, threads: usize) -> Vec<ComputeDevice> {
     placed.devices.iter().map(device).collect()
 }
 
-/// A pool of them.
+/// A pool of these devices.
 fn pool(placed: &Placed, threads: usize) -> Arc<DevicePool> {
     DevicePool::new(devices(placed, threads))
 }
@@ -69,7 +69,7 @@ fn executor(placed: &Placed, options: &PlanOptions, threads: usize) -> Executor 
     executor_with(placed, kernels(&placed.program), options, threads)
 }
 
-/// Inputs that are different in every element.
+/// Inputs that differ in every element.
 pub(crate) fn inputs(program: &Program) -> Vec<Tensor> {
     let tensor = |(number, id): (usize, &ValueId)| {
         let shape = program.value(*id).spec.shape.clone();
@@ -80,7 +80,7 @@ pub(crate) fn inputs(program: &Program) -> Vec<Tensor> {
     program.inputs.iter().enumerate().map(tensor).collect()
 }
 
-/// Runs with each input where the plan reads it; all outputs are read back.
+/// Runs with each input on the device where the plan reads it; all outputs are read back.
 fn run(executor: &Executor, inputs: &[Tensor], options: &RunOptions) -> RunOutput {
     let plan = executor.plan();
     let (mut given, mut resident) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ fn run(executor: &Executor, inputs: &[Tensor], options: &RunOptions) -> RunOutpu
     output
 }
 
-/// Runs and compares every output's bits with those of node after node.
+/// Runs and compares every output's bits with a node-by-node evaluation.
 fn assert_right(executor: &Executor, options: &RunOptions) {
     let inputs = inputs(executor.program());
     let output = run(executor, &inputs, options);
@@ -121,7 +121,7 @@ fn assert_right(executor: &Executor, options: &RunOptions) {
     }
 }
 
-/// A GPU for all tests. `None` on a machine without any, not even a software one.
+/// A GPU for all tests. `None` on a machine without any GPU, even a software GPU.
 pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     static OPEN: OnceLock<Option<Arc<Gpu>>> = OnceLock::new();
     OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter).ok()).map(Arc::new)).clone()
@@ -134,7 +134,7 @@ fn adapter() -> Option<wgpu::Adapter> {
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY)).into_iter().next()
 }
 
-/// Sees that no thread has a name that begins so. The system lists one that was joined for a moment longer.
+/// Checks that no thread has a name with this prefix. The system lists a joined thread for a moment longer.
 fn assert_ended(prefix: &str) {
     let ended = |_: &u32| {
         let ended = threads_named(prefix) == 0;
@@ -146,7 +146,7 @@ fn assert_ended(prefix: &str) {
     assert!((0..500).any(|look| ended(&look)), "{prefix}: some thread has not ended");
 }
 
-/// The number of this process's threads whose name begins so.
+/// Number of this process's threads whose names have this prefix.
 fn threads_named(prefix: &str) -> usize {
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return 0 };
     let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();

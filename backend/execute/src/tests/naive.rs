@@ -19,7 +19,7 @@ impl Naive {
     }
 }
 
-/// A naive kernel that does something before each call.
+/// A naive kernel with an action before each call.
 struct Hooked<F> {
     naive: Naive,
     before: F,
@@ -36,12 +36,12 @@ impl<F: Fn(&Team) -> Result<(), KernelError> + Send + Sync> CpuKernel for Hooked
     }
 }
 
-/// Lets the kernel of a node do something before each call.
+/// Adds an action before each call of a node's kernel.
 pub(super) fn hook(kernels: &Kernels, node: u32, before: impl Fn() -> Result<(), KernelError> + Send + Sync + 'static) {
     hook_team(kernels, node, move |_| before());
 }
 
-/// The same with the kernel's team.
+/// Adds an action with the kernel's team before each call of a node's kernel.
 pub(super) fn hook_team(
     kernels: &Kernels,
     node: u32,
@@ -89,12 +89,12 @@ impl CpuKernel for Naive {
     }
 }
 
-/// A sum that is never −0, of which the maximum with 0 may be either zero.
+/// A sum that is never −0, because its maximum with 0 may be either zero.
 fn sum(terms: impl Iterator<Item = f32>) -> f32 {
     terms.fold(0.0, |sum, term| sum + term)
 }
 
-/// The outputs of a program, one node after the other on one thread.
+/// Outputs of a program, one node after the other on one thread.
 pub(super) fn evaluate(program: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
     for (index, value) in program.values.iter().enumerate() {

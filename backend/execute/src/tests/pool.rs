@@ -1,4 +1,4 @@
-//! What a pool of devices promises to several plans and to several callers.
+//! Promises of a pool of devices to several plans and to several callers.
 
 use super::failures::{PANICS, WELL, bad};
 use super::naive::hook;
@@ -24,7 +24,7 @@ fn on(pool: &Arc<DevicePool>, placed: &Placed) -> Executor {
     executor_on(pool, placed, kernels(&placed.program), &PlanOptions::default())
 }
 
-/// The number of open file descriptors.
+/// Number of open file descriptors.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
@@ -53,7 +53,7 @@ fn plans_of_one_pool_share_threads_and_give_back_their_memory() {
             steady = descriptors();
         }
     }
-    // Other tests open files of their own meanwhile.
+    // Other tests open files meanwhile.
     assert!(descriptors() < steady + 30, "{} descriptors after {steady}", descriptors());
     for executor in &shapes {
         assert_right(executor, &RunOptions::default());
@@ -155,7 +155,7 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
     });
     let pool = pool(&placed, 1);
     let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
-    // One that its caller makes itself, and one that is relayed.
+    // A run that its caller executes itself, and a run that is relayed.
     for (length, is_long) in [(1, false), (9, true)] {
         let queued = on(&pool, &Placed::chain(&["cpu"], &vec![0; length], &[6]));
         assert_eq!(queued.plan().predicted().makespan >= LONG, is_long);
@@ -163,7 +163,8 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
         let (timed_out, cancelled) = std::thread::scope(|scope| {
             scope.spawn(|| assert_right(&slow, &RunOptions::default()));
             entered.wait();
-            // Mostly in front of the next, so that these have not begun to wait for their turn when they end.
+            // The checked run usually starts first, so that the timed-out runs have not started to wait for their turn
+            // when they end.
             scope.spawn(|| assert_right(&queued, &RunOptions::default()));
             std::thread::sleep(Duration::from_millis(1));
             let timed_out = queued.run(&inputs, &RunOptions::default().with_timeout(Duration::from_millis(5)));
@@ -263,10 +264,11 @@ fn a_thread_that_cannot_be_pinned_is_noted() {
     assert!(notes.iter().any(|note| note.starts_with("cpu0:")) && notes.iter().any(|note| note.starts_with("cpu1:")));
 }
 
-/// The processing units of the calling thread, and the one on which it is.
+/// Processing units of the calling thread, and its present unit.
 type Place = (BTreeSet<u32>, Option<u32>);
 
-/// Runs a chain of two nodes on these devices, the first with these units, and tells where the thread of the first node was.
+/// Runs a chain of two nodes on these devices, the first with these units. Returns where the thread of the first node
+/// was.
 fn place_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Place {
     let placed = Placed::chain(&vec!["cpu"; devices_of.len()], devices_of, &[6]);
     let (kernels, place) = (kernels(&placed.program), Arc::new(Mutex::new(Place::default())));
@@ -292,7 +294,7 @@ fn callers_keep_off_the_cores_of_other_threads() {
         return;
     }
     let units = [first, last];
-    // Whom nobody moves stays there.
+    // A thread that is not moved stays there.
     drop(affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity"));
     assert_eq!(place_of_a_node(&[0, 0], 2, &units).1, Some(first), "a team's caller");
     assert_eq!(place_of_a_node(&[0, 1], 1, &units), ([first].into(), Some(first)), "who may sleep is pinned");

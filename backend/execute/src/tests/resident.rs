@@ -10,7 +10,7 @@ use anabranch_plan::test_programs::{Maker, Placed, add, relu};
 use anabranch_plan::{HOST, PlanOptions};
 use std::sync::Arc;
 
-/// `state' = relu(state + x)` on a GPU, and `y = state' + c` on the host, with the state where it is wanted.
+/// `state' = relu(state + x)` on a GPU, and `y = state' + c` on the host, with the state on the device `home`.
 fn step(home: DeviceId) -> Placed {
     let dims = [5, 7];
     let mut maker = Maker::new();

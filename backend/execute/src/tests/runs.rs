@@ -1,4 +1,4 @@
-//! Right results on CPU devices, whatever the placement.
+//! CPU devices compute right results for every placement.
 
 use super::{assert_right, executor, executor_with, inputs, kernels};
 use crate::{Activity, DevicePool, Executor, Lane, RunOptions};
@@ -8,7 +8,7 @@ use anabranch_plan::test_programs::{Maker, Placed, add, random_program, relu};
 use anabranch_plan::{PlanError, PlanOptions};
 use std::sync::Arc;
 
-/// `layers` times a fork of two branches on two devices and their join on the first, from `x`, which is an output too.
+/// `layers` forks of two branches on two devices, each joined on the first device, from `x`, which is an output, too.
 pub(super) fn ladder(kinds: &[&str], layers: usize, dims: &[usize]) -> Placed {
     let mut maker = Maker::new();
     let x = maker.input(dims);

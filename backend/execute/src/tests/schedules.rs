@@ -1,10 +1,10 @@
-//! The executor as it is, under a model checker: runs in many of the orders in which its threads can go on. A deadlock, a lost wake-up, a
-//! wrong result or a panic in any of them fails, and the checker prints the order.
+//! The executor under a model checker: runs in many interleavings of its threads. A deadlock, a lost wake-up, a wrong
+//! result or a panic in any of them fails the test, and the checker prints the interleaving.
 //!
-//! `scripts/schedules` explores [`SCHEDULES`] of them, or as many as `ANABRANCH_SCHEDULES` says: half at
-//! random, half by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and
-//! Nagarakatte 2010), which finds what few preemptions are enough for. Clocks do not exist there, sleeps may end early, and atomics are
-//! sequentially consistent; that weaker orders are enough where they are used is argued where they are.
+//! `scripts/schedules` explores [`SCHEDULES`] interleavings, or as many as `ANABRANCH_SCHEDULES` says. Half of them are
+//! random. The other half are by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and Nagarakatte
+//! 2010), which finds faults that need few preemptions. There are no clocks, sleeps may end early, and atomics are
+//! sequentially consistent. Comments at the atomics argue why weaker orders suffice there.
 
 use super::failures::{PANICS, REFUSES, WELL, bad};
 use super::faults::{fail_at, refuse};
@@ -24,23 +24,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Orders that are explored in all.
+/// Total number of interleavings that are explored.
 const SCHEDULES: usize = 100_000;
 
-/// Scenarios among which they are shared out, beside the one that ends at once.
+/// Scenarios that share them, besides the scenario that ends at once.
 const SCENARIOS: usize = 6;
 
 /// Preemptions of a schedule by probabilistic concurrency testing.
 const DEPTH: usize = 3;
 
-/// What is the same in all schedules of a scenario.
+/// Data that are equal in all schedules of a scenario.
 struct Scene {
     placed: Placed,
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
     inputs: Vec<Tensor>,
     expected: Vec<Tensor>,
-    /// What one node does.
+    /// Behaviour of one node.
     mood: Arc<AtomicU8>,
 }
 
@@ -67,7 +67,7 @@ impl Scene {
         Self::new(Placed::chain(&["cpu", "cpu", "cpu"], &[1, 0, 2], &[4, 3]), &options, bad_node)
     }
 
-    /// A pool with an executor; made in each schedule, whose threads are the checker's.
+    /// A pool with an executor; created in each schedule, because its threads are the checker's.
     fn ready(&self) -> Executor {
         let pool = DevicePool::new(devices(&self.placed, 1));
         Executor::new(Arc::clone(&self.plan), Arc::clone(&self.kernels), &pool).expect("all devices are there")
@@ -85,18 +85,18 @@ impl Scene {
     }
 }
 
-/// A thread of the scenario.
+/// Starts a thread of the scenario.
 fn start(work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     thread::Builder::new().spawn(work).expect("the checker has threads")
 }
 
-/// Nothing spins, and nothing but wake-ups ends a sleep.
+/// Options without spinning; only wake-ups end a sleep.
 fn options() -> RunOptions {
     let no = Duration::ZERO;
     RunOptions::default().with_spin(no).with_linger(no).with_stall_after(Duration::from_secs(3600))
 }
 
-/// Plays a scenario, on what `scene` makes, in its share of the schedules.
+/// Plays a scenario, on the result of `scene`, in its share of the schedules.
 fn explore(scene: impl FnOnce() -> Scene, scenario: impl Fn(&Arc<Scene>) + Send + Sync + 'static) {
     let wanted = std::env::var("ANABRANCH_SCHEDULES").ok().map(|count| count.parse().expect("a number of schedules"));
     let each = wanted.unwrap_or(SCHEDULES).div_ceil(2 * SCENARIOS);
@@ -161,7 +161,7 @@ fn cancellation_passes_in_every_order() {
     );
 }
 
-/// Three callers, one of which gives up at any time; who drops the executor last ends its threads.
+/// Three callers, one of which gives up at any time; the last to drop the executor ends its threads.
 #[test]
 fn callers_queue_in_every_order() {
     explore(Scene::transfers, |scene| {
@@ -180,7 +180,7 @@ fn callers_queue_in_every_order() {
     });
 }
 
-/// Long runs of several callers, which the pool's relay makes.
+/// Long runs of several callers, which the pool's relay executes.
 #[test]
 fn relayed_runs_end_in_every_order() {
     let scene = || Scene::new(Placed::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None);
@@ -197,7 +197,7 @@ fn relayed_runs_end_in_every_order() {
     });
 }
 
-/// That a lost message is found: the checker sees what it is there to see.
+/// Checks that a lost message is found, so that the checker itself works.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_lost_message_is_a_deadlock() {

@@ -11,7 +11,7 @@ const GPU: DeviceId = DeviceId(1);
 /// Bytes of each weight.
 const WEIGHT: u64 = 4 * 64 * 32;
 
-/// Layers of a GPU that each add a weight of their own, with a node of the host in the middle.
+/// Layers of a GPU that each add their own weight, with a node of the host in the middle.
 fn layers(count: usize) -> Placed {
     let dims = [64, 32];
     let mut maker = Maker::new();
@@ -66,7 +66,8 @@ fn weights_of_many_times_the_memory_run() {
     }
 }
 
-/// Values that the host makes one after the other and a GPU reads one after the other: with little memory there each comes when its turn comes.
+/// Values that the host makes one after the other and a GPU reads one after the other: with little memory on the GPU,
+/// each is copied when its turn comes.
 #[test]
 fn copies_wait_for_their_turn_where_memory_is_short() {
     let Some(_) = gpu() else { return };

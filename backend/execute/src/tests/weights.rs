@@ -1,4 +1,4 @@
-//! Weights stand in memory once for all shapes, and are read when they are wanted.
+//! Weights are in memory once for all shapes, and are read on demand.
 
 use crate::{ExecError, Kernels, Weights};
 use anabranch_base::error_kind::ErrorKind;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Rows and columns of each matrix of weights, a multiple of all panels' widths.
 const WIDE: usize = 240;
 
-/// A model of a product with weights as they are and one with transposed ones, for any number of rows.
+/// A model of a product with plain weights and a product with transposed weights, for any number of rows.
 fn write(folder: &tempfile::TempDir) -> PathBuf {
     let weights = |name: &str| {
         let elements: Vec<f32> = (0..WIDE * WIDE).map(|at| (at % 13) as f32 - 6.0).collect();
@@ -44,7 +44,7 @@ fn write(folder: &tempfile::TempDir) -> PathBuf {
     path
 }
 
-/// The kernels of the model for `rows` rows.
+/// Kernels of the model for `rows` rows.
 fn kernels(model: &Model, rows: usize, weights: &Arc<Weights>) -> Kernels {
     let shape = Shape::new([rows, WIDE]).expect("small");
     let options = LowerOptions { input_shapes: BTreeMap::from([("x".to_owned(), shape)]), ..LowerOptions::default() };
@@ -107,7 +107,7 @@ fn a_file_that_was_changed_is_refused_by_name() {
         let text = error.to_string();
         assert!(text.contains("model.onnx` was changed") && text.contains("open the model again"), "{text}");
     }
-    // The file that was opened is read, whatever has its name now.
+    // The opened file is read, even if its name has another file now.
     let path = write(&folder);
     let model = load(&path).expect("sound");
     fs::rename(&path, folder.path().join("moved")).expect("it can be moved");

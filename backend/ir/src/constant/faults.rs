@@ -1,15 +1,15 @@
-//! Reads of models and their data that fail where a test says.
+//! Injects read failures of models and their data, for tests.
 
 use super::file::ConstantFile;
 use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whose reads fail, by what their names begin with, and how many go well before one does. There is one for the process: sessions read on several
-/// threads.
+/// Prefix of the names of files whose reads fail, and the number of reads that succeed first. The process has one
+/// fault, because sessions read on several threads.
 static FAULT: Mutex<Option<(String, usize)>> = Mutex::new(None);
 
-/// Runs `work` while the `n`th read beneath `folder` fails. Returns its result, and whether that read was met.
+/// Runs `work` while the `n`th read below `folder` fails. Returns its result, and whether that read was reached.
 pub fn failing<T>(folder: &Path, n: usize, work: impl FnOnce() -> T) -> (T, bool) {
     *fault() = Some((folder.display().to_string(), n));
     let result = work();
@@ -22,7 +22,7 @@ fn fault() -> MutexGuard<'static, Option<(String, usize)>> {
 }
 
 impl ConstantFile {
-    /// An error if this read is to fail; the one after it goes well.
+    /// Returns an error if this read should fail; the next read succeeds.
     pub(super) fn fail(&self) -> io::Result<()> {
         let mut fault = fault();
         match &mut *fault {

@@ -1,4 +1,4 @@
-//! A file that holds constants: opened once, read when they are wanted, refused once it was changed.
+//! A file that holds constants: opened once, read when they are needed, rejected once it was changed.
 
 use super::ConstantError;
 use anabranch_kernels::{Buffer, DType, TensorSpec};
@@ -11,14 +11,14 @@ use std::time::SystemTime;
 /// An opened file with constants.
 pub struct ConstantFile {
     file: File,
-    /// What errors call it.
+    /// Name of the file in errors.
     name: String,
     state: State,
-    /// Whether what it holds is mapped and not read.
+    /// Whether the content is mapped instead of read.
     is_mapped: bool,
 }
 
-/// What tells that a file was changed.
+/// Metadata that shows whether a file was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     bytes: u64,
@@ -31,31 +31,32 @@ impl State {
     }
 }
 
-/// The BLAKE3 hash that a tensor of a file has to have.
+/// BLAKE3 hash that a tensor of a file must have.
 pub(super) struct Checksum {
     hash: [u8; 32],
-    /// Whether it was seen to have it. Whoever finds it not seen looks; two that do so at once see the same.
+    /// Whether the hash was verified. Two threads that verify at the same time get the same result.
     is_verified: AtomicBool,
 }
 
-/// Bytes that are read at a time to be hashed.
+/// Bytes that are read and hashed at a time.
 const PIECE: usize = 1 << 20;
 
 impl Checksum {
-    /// One that is not compared before [`forget`](Self::forget) says so, where the file is known to be as it was written.
+    /// Creates a checksum. If `is_verified`, the tensor is not compared until [`forget`](Self::forget) is called.
     pub(super) fn new(hash: [u8; 32], is_verified: bool) -> Self {
         Self { hash, is_verified: AtomicBool::new(is_verified) }
     }
 
-    /// Has the tensor compared again.
+    /// Marks the tensor as unverified, so that it is compared again.
     pub(super) fn forget(&self) {
         self.is_verified.store(false, Ordering::Relaxed);
     }
 
-    /// Reads the tensor `name` in these bytes of a file and compares, unless that was done. Takes a mebibyte of memory.
+    /// Reads the tensor `name` in these bytes of a file and compares its hash, unless it is verified. Takes 1 MiB of
+    /// memory.
     ///
     /// # Errors
-    /// If it has another hash, the file was changed since it was opened, or cannot be read.
+    /// If the hash differs, the file was changed since it was opened, or it cannot be read.
     pub(super) fn verify(&self, file: &ConstantFile, name: &str, place: Range<u64>) -> Result<(), ConstantError> {
         if self.is_verified.load(Ordering::Relaxed) {
             return Ok(());
@@ -77,35 +78,37 @@ impl Checksum {
 }
 
 impl ConstantFile {
-    /// The file as it is now.
+    /// Wraps an open file and records its present state.
     pub fn new(file: File, name: String) -> io::Result<Self> {
         let state = State::of(&file.metadata()?);
         Ok(Self { file, name, state, is_mapped: false })
     }
 
-    /// The same with tensors that stay in the system's memory of the file for all that read it: for files that are only ever replaced as a whole.
+    /// Wraps an open file whose tensors are mapped into memory that all readers of the file share.
+    ///
+    /// Use it only for files that are always replaced as a whole.
     pub fn mapped(file: File, name: String) -> io::Result<Self> {
         Ok(Self { is_mapped: true, ..Self::new(file, name)? })
     }
 
-    /// The part of a second in which it was changed last, in nanoseconds; `None` where the system does not tell.
+    /// Nanoseconds within the second of the last change; `None` if the system does not know them.
     pub fn moment(&self) -> Option<u32> {
         let since = self.state.modified?.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         Some(since.subsec_nanos())
     }
 
-    /// What errors call it.
+    /// Name of the file in errors.
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The system's present metadata of the file.
+    /// Returns the file's present metadata.
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
 
-    /// Its bytes.
+    /// Size of the file when it was opened, in bytes.
     pub fn size(&self) -> u64 {
         self.state.bytes
     }
@@ -117,7 +120,7 @@ impl ConstantFile {
         read_exact_at(&self.file, offset, bytes)
     }
 
-    /// The tensor `name` at `offset`.
+    /// Reads the tensor `name` at `offset`.
     ///
     /// # Errors
     /// If the file was changed since it was opened or cannot be read, or memory is short.
@@ -133,16 +136,16 @@ impl ConstantFile {
         }
     }
 
-    /// So many bytes of the tensor `name` from `offset` on: mapped, or read.
+    /// Maps or reads `bytes` bytes of the tensor `name` from `offset` on.
     ///
     /// # Errors
     /// If the file was changed since it was opened or cannot be read, or memory is short.
     pub(super) fn part(&self, name: &str, offset: u64, bytes: usize) -> Result<Buffer, ConstantError> {
         if self.is_mapped {
-            // SAFETY: nobody writes into a compiled model that is in use, which SECURITY.md asks of users; we put new ones in the place of old ones
-            // (`files::write`).
+            // SAFETY: nobody writes into a compiled model that is in use, as SECURITY.md asks of users. We replace old
+            // models by new files (`files::write`).
             let mapped = unsafe { Buffer::mapped(&self.file, offset, bytes) };
-            // Where the file system maps nothing, or the process may map no more, it is read.
+            // If the file system cannot map, or the process may not map more, the file is read.
             if mapped.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::UnexpectedEof) {
                 return self.unchanged(name, mapped);
             }
@@ -162,9 +165,9 @@ impl ConstantFile {
         self.unchanged(name, read)
     }
 
-    /// What was just read of the tensor `name`, if it is what was there when the file was opened.
+    /// Returns the data just read of the tensor `name`, if the file is unchanged since it was opened.
     fn unchanged<T>(&self, name: &str, read: io::Result<T>) -> Result<T, ConstantError> {
-        // Looked at afterwards: then what was read is what was there when the file was opened.
+        // The check follows the read, so that it covers the data just read.
         let now = self.file.metadata().map(|metadata| State::of(&metadata));
         let (file, tensor) = (|| self.name.clone(), || name.to_owned());
         match read.and_then(|read| Ok((read, now?))) {

@@ -1,8 +1,8 @@
-//! Constants: type and shape at once, elements when somebody asks for them.
+//! Constants: type and shape at once, elements on demand.
 //!
-//! The weights of a model are most of its memory, and most are read only to be packed or uploaded. So a large constant of a file
-//! stays there until then, and one that is computed from such ones is computed then. Whoever loads a constant shares it with all
-//! that hold it at that time; when the last lets it go, its memory is free.
+//! The weights of a model are most of its memory, and most are read only to be packed or uploaded. A large constant of
+//! a file therefore stays in the file until it is read. A constant that is computed from large constants is computed on
+//! demand. All current holders of a constant share its loaded elements; the memory is freed with the last holder.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod faults;
@@ -20,11 +20,11 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Bytes from which on a constant stays in its file, or is computed when it is wanted.
+/// Bytes from which on a constant stays in its file, or is computed on demand.
 pub const LARGE: usize = 64 << 10;
 
-/// Constants that may be computed from each other, the last from the first: what is deeper is computed at once, because each
-/// may be computed once for each of its readers.
+/// Longest chain of constants that are computed from each other on demand. Constants at a greater depth are computed at
+/// once, because every reader may trigger a computation.
 const DEEPEST: u8 = 4;
 
 /// A tensor that never changes. Clones share its elements.
@@ -37,7 +37,7 @@ pub struct Constant {
 struct Data {
     identity: Identity,
     source: Source,
-    /// The elements, while somebody holds them.
+    /// The elements, while at least one holder has loaded them.
     loaded: Mutex<Weak<Buffer>>,
 }
 
@@ -47,7 +47,7 @@ enum Source {
     Made { inputs: Vec<Constant>, make: Make },
 }
 
-/// A constant in the layout of a kernel, in the constant's file as well.
+/// A constant in the layout of a kernel, stored in the constant's file as well.
 pub struct PackedForm {
     layout: Layout,
     place: Range<u64>,
@@ -55,7 +55,8 @@ pub struct PackedForm {
 }
 
 impl PackedForm {
-    /// So many bytes from `offset` on, whose BLAKE3 hash is this; `is_verified` says whether they are known to have it.
+    /// Creates a form of `bytes` bytes at `offset` with this BLAKE3 hash. If `is_verified`, they are known to have the
+    /// hash.
     pub fn new(layout: Layout, (offset, bytes): (u64, u64), hash: [u8; 32], is_verified: bool) -> Self {
         Self { layout, place: offset..offset.saturating_add(bytes), checksum: Checksum::new(hash, is_verified) }
     }
@@ -64,24 +65,24 @@ impl PackedForm {
 /// Computes a constant from others.
 type Make = Box<dyn Fn(&[Tensor]) -> Result<Tensor, String> + Send + Sync>;
 
-/// What the elements of a constant are: equal for constants that have equal bytes by their origin.
+/// Identity of a constant's elements: equal identities mean equal bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Identity {
-    /// These bytes.
+    /// The bytes themselves.
     Bytes(Arc<[u8]>),
-    /// The bytes with this BLAKE3 hash.
+    /// Hash of the bytes (BLAKE3).
     Hash([u8; 32]),
-    /// Those of the constant with this number, which is given once in a process.
+    /// Number of the constant, unique within the process.
     Given(u64),
-    /// Computed like this, from these.
+    /// Computation of the elements, and the identities of its inputs.
     Made(Arc<(String, Vec<Identity>)>),
 }
 
-/// Why the elements of a constant are not to be had.
+/// Reason that the elements of a constant are not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConstantError {
-    /// The file is another than when the model was opened.
+    /// The file changed since the model was opened.
     #[error(
         "{} was changed while its model was in use, so that tensor {} cannot be read; open the model again",
         Name(file),
@@ -93,7 +94,7 @@ pub enum ConstantError {
         /// The tensor.
         tensor: String,
     },
-    /// The elements are not those that were written.
+    /// The elements differ from those that were written.
     #[error(
         "{} is damaged: tensor {} is not as it was written; make the file again, with `anabranch compile` if that made it",
         Name(file),
@@ -116,7 +117,7 @@ pub enum ConstantError {
         file: String,
         /// The tensor.
         tensor: String,
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
     /// There is not enough memory.
@@ -127,7 +128,7 @@ pub enum ConstantError {
         /// Its size.
         bytes: usize,
     },
-    /// A truth value that is neither 0 nor 1.
+    /// A bool that is neither 0 nor 1.
     #[error("tensor {} holds at {index} what is no truth value; export the model again", Name(tensor))]
     NotBool {
         /// The tensor.
@@ -135,19 +136,20 @@ pub enum ConstantError {
         /// The element.
         index: usize,
     },
-    /// A constant that cannot be computed.
+    /// The constant cannot be computed.
     #[error("a constant cannot be computed: {0}")]
     Made(String),
 }
 
 impl Constant {
-    /// A constant of a file.
+    /// Creates a constant that is stored in a file.
     pub fn in_file(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: String) -> Self {
         Self::new(spec, next_identity(), Source::File { file, offset, name, checksum: None, packed: Vec::new() })
     }
 
-    /// A constant of a file, whose bytes have this BLAKE3 hash: unless they are known to (`is_verified`), they are compared with it before the
-    /// first is given to anybody. The file has it in the layouts of kernels, too.
+    /// Creates a constant that is stored in a file, with a BLAKE3 hash of its bytes and with packed forms.
+    ///
+    /// Unless `is_verified`, the bytes are compared with the hash before their first use.
     pub fn in_file_of(
         spec: TensorSpec,
         (file, offset): (Arc<ConstantFile>, u64),
@@ -159,11 +161,12 @@ impl Constant {
         Self::new(spec, next_identity(), Source::File { file, offset, name, checksum, packed })
     }
 
-    /// A constant that `make` computes from `inputs`, in the same way wherever `how` is the same. Small ones, and those at the end
-    /// of a long line of such, are computed at once.
+    /// Creates a constant that `make` computes from `inputs`; equal `how` must mean equal computation.
+    ///
+    /// Small constants, and constants at the end of a long chain, are computed at once.
     ///
     /// # Errors
-    /// If it is computed at once, and that fails.
+    /// If the constant is computed at once, and that fails.
     pub fn made(
         spec: TensorSpec,
         how: String,
@@ -172,7 +175,7 @@ impl Constant {
     ) -> Result<Self, ConstantError> {
         let depth = inputs.iter().map(|input| input.data.source.depth()).max().unwrap_or(0);
         let large = spec.bytes() >= LARGE;
-        // Equal bytes are other elements under another type.
+        // Equal bytes are different elements under another type.
         let types: Vec<_> = inputs.iter().map(|input| input.spec.to_string()).collect();
         let how = format!("{how} of {}", types.join(", "));
         let identity = Identity::Made(Arc::new((how, inputs.iter().map(|input| input.identity().clone()).collect())));
@@ -180,8 +183,10 @@ impl Constant {
         if large && depth < DEEPEST { Ok(made) } else { made.load().map(Self::from) }
     }
 
-    /// A constant whose elements `read` gives whenever a kernel wants them: always the same ones. They are kept only as long as a
-    /// kernel reads them. Small constants are better given as tensors, because shapes may follow from them.
+    /// Creates a constant whose elements `read` returns on demand; it must always return the same elements.
+    ///
+    /// They are kept only while a kernel reads them. Prefer tensors for small constants, because shapes may depend on
+    /// their elements.
     pub fn read_by(spec: TensorSpec, read: impl Fn() -> Result<Tensor, String> + Send + Sync + 'static) -> Self {
         let make = move |_: &[Tensor]| read();
         Self::new(spec, next_identity(), Source::Made { inputs: Vec::new(), make: Box::new(make) })
@@ -211,7 +216,7 @@ impl Constant {
         self.spec.bytes()
     }
 
-    /// The same elements under another shape.
+    /// Returns a constant with the same elements and another shape.
     ///
     /// # Errors
     /// If the shape has another number of elements.
@@ -223,7 +228,7 @@ impl Constant {
         }
     }
 
-    /// The elements, if they are in memory for good: those of small constants, and of models that were given as bytes.
+    /// Returns the elements if they stay in memory: those of small constants, and of models that were given as bytes.
     pub fn held(&self) -> Option<Tensor> {
         match &self.data.source {
             Source::Held(buffer) => Tensor::new(self.spec.clone(), Arc::clone(buffer)).ok(),
@@ -231,7 +236,7 @@ impl Constant {
         }
     }
 
-    /// The elements: those in memory, or read or computed now.
+    /// Returns the elements, reading or computing them if they are not in memory.
     ///
     /// # Errors
     /// If the constant's file was changed or cannot be read, or memory is short.
@@ -241,7 +246,7 @@ impl Constant {
         if let Source::Held(buffer) = &self.data.source {
             return tensor(Arc::clone(buffer));
         }
-        // Others that want the same elements wait for them here.
+        // Other threads that load the same elements wait here.
         let mut loaded = self.data.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(buffer) = loaded.upgrade() {
             return tensor(buffer);
@@ -256,8 +261,9 @@ impl Constant {
         matches!(self.data.source, Source::File { .. })
     }
 
-    /// Gives the bytes to `take` piece by piece, which follow each other. Those that are in a file are read by about `most` at a time, so
-    /// that the whole is never in memory.
+    /// Passes the bytes to `take` in consecutive pieces.
+    ///
+    /// Bytes in a file are read in pieces of about `most`, so that the whole constant is never in memory.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -288,7 +294,7 @@ impl Constant {
         Ok(())
     }
 
-    /// The elements in a layout, if the constant's file has them so.
+    /// Returns the elements in a layout, if the constant's file holds that layout.
     ///
     /// # Errors
     /// As [`load`](Self::load).
@@ -303,10 +309,10 @@ impl Constant {
         Some(verified.and_then(|()| file.part(name, form.place.start, bytes)).map(Arc::new))
     }
 
-    /// Compares the elements with their checksum, if they have one and nobody has done so: reads all of them for it.
+    /// Reads and compares the elements with their checksum, if they have one and are not verified.
     ///
     /// # Errors
-    /// If they are not those that were written, or cannot be read.
+    /// If the elements differ from those that were written, or cannot be read.
     pub(crate) fn verify(&self) -> Result<(), ConstantError> {
         match &self.data.source {
             Source::File { file, offset, name, checksum: Some(checksum), .. } => {
@@ -316,17 +322,17 @@ impl Constant {
         }
     }
 
-    /// Forgets that elements were compared with their checksums.
+    /// Marks the elements as unverified, in all layouts.
     pub fn doubt(&self) {
         if let Source::File { checksum, packed, .. } = &self.data.source {
             checksum.iter().chain(packed.iter().map(|form| &form.checksum)).for_each(Checksum::forget);
         }
     }
 
-    /// `verify` in each of the layouts in which the file has them.
+    /// Calls `verify` on each layout in which the file holds the elements, and on the elements themselves.
     ///
     /// # Errors
-    /// As there.
+    /// As `verify`.
     pub fn verify_all(&self) -> Result<(), ConstantError> {
         if let Source::File { file, name, packed, .. } = &self.data.source {
             packed.iter().try_for_each(|form| form.checksum.verify(file, name, form.place.clone()))?;
@@ -346,7 +352,7 @@ impl Constant {
         }
     }
 
-    /// Whether the elements are the same by their origin.
+    /// Whether both constants have the same elements by their origin.
     pub fn is_same(&self, other: &Self) -> bool {
         self.spec == other.spec && (Arc::ptr_eq(&self.data, &other.data) || self.identity() == other.identity())
     }
@@ -358,7 +364,7 @@ impl Constant {
 }
 
 impl Source {
-    /// Constants from which this one is computed one after the other.
+    /// Longest chain of constants from which this one is computed.
     fn depth(&self) -> u8 {
         match self {
             Self::Held(_) | Self::File { .. } => 0,
@@ -404,7 +410,7 @@ mod tests {
         Tensor::from_elements(shape, &vec![1.5f32; elements]).expect("as many")
     }
 
-    /// A constant made of another, and how often it was made.
+    /// A constant computed from another, and the number of its computations.
     fn doubled(of: &Constant) -> (Constant, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&count);

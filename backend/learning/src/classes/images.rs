@@ -1,16 +1,18 @@
-//! Convolutions, pools and resizing of images as networks have them.
+//! Convolutions, pools and resizing of images in the sizes that networks have.
 
 use super::{Finish, Probe};
 use anabranch_kernels::op::{
     Conv, ConvTranspose, Coordinates, Interpolation, NearestRounding, Op, Pool, PoolKind, Resize,
 };
 
-/// Channels, height and width; maps; window; stride; groups; what is done to the result. Padding keeps the size at stride 1.
+/// Channels, height and width; output channels; window; stride; groups; the operation on the result. Padding keeps the
+/// size at stride 1.
 type Layer = ([usize; 3], usize, usize, usize, usize, Finish);
 
 use Finish::{Nothing, Relu, Silu};
 
-/// From three channels to many, of windows 3 × 3 and larger, near to each other and apart, and along one axis alone.
+/// Convolutions of three to many channels, with windows of 3 × 3 and larger, contiguous and dilated, and along one
+/// axis.
 pub(super) fn windows() -> Vec<Probe> {
     let layers: [Layer; 28] = [
         ([4, 24, 24], 4, 3, 1, 1, Nothing),
@@ -50,7 +52,7 @@ pub(super) fn windows() -> Vec<Probe> {
     layers.iter().map(conv).chain([along(80, 200, 128), along(16, 500, 32)]).collect()
 }
 
-/// Of windows of one pixel, and to images of so few pixels that their channels lie along the vectors.
+/// Convolutions with windows of one pixel, and to images of so few pixels that vectors run along the channels.
 pub(super) fn pointwise() -> Vec<Probe> {
     let layers: [Layer; 25] = [
         ([8, 10, 10], 8, 1, 1, 1, Nothing),
@@ -82,7 +84,7 @@ pub(super) fn pointwise() -> Vec<Probe> {
     layers.iter().map(conv).collect()
 }
 
-/// Of each channel by itself, of channels in groups, and transposed.
+/// Depthwise, grouped and transposed convolutions.
 pub(super) fn grouped() -> Vec<Probe> {
     let layers: [Layer; 38] = [
         ([96, 28, 28], 96, 3, 1, 96, Silu),
@@ -136,7 +138,7 @@ pub(super) fn grouped() -> Vec<Probe> {
     layers.iter().map(conv).chain(spread.iter().map(transposed)).collect()
 }
 
-/// Pools near and apart, and resizing of all kinds.
+/// Pools with and without gaps between their elements, and resizing of all kinds.
 pub(super) fn pools() -> Vec<Probe> {
     let (max, mean) = (PoolKind::Max, PoolKind::Average { count_padding: false });
     let pools = [
@@ -178,7 +180,7 @@ fn conv(&([channels, height, width], maps, window, stride, group, finish): &Laye
     Probe::new(Op::Conv(op), 1, &inputs[..given], &[1, maps, out(height), out(width)])
 }
 
-/// Without padding.
+/// A transposed convolution without padding.
 fn transposed(&([channels, height, width], maps, window, stride, group, finish): &Layer) -> Probe {
     let out = |size: usize| (size - 1) * stride + window;
     let epilogue = finish.expression();

@@ -1,9 +1,11 @@
-//! The classes of kernels that calibration measures: for each a program of nodes in the sizes that networks have, small and large.
+//! The classes of kernels that calibration measures: for each class, a program of nodes in the sizes that networks
+//! have.
 //!
-//! Every node has weights of its own and reads what an element-wise node has just made, as in a network. Small nodes share programs that stay in
-//! a near cache from run to run, others have one in which weights come from a far cache or memory; what that takes is taken out where it is known.
-//! Tiny nodes of all classes follow each other in programs of their own, because most nodes of a tiny network begin with code that the one before
-//! did not use. The element-wise nodes are measured as well.
+//! Every node has its own weights and reads data that an element-wise node has just written, as in a network. Small
+//! nodes share programs that stay in a fast cache from run to run. Larger nodes share programs whose weights come from
+//! a slower cache or memory; that extra time is subtracted if it is known. Tiny nodes of all classes follow each other
+//! in programs of their own, because most nodes of a tiny network start with code that the preceding node did not use.
+//! The element-wise nodes are measured as well.
 
 mod images;
 mod products;
@@ -21,17 +23,17 @@ use std::fmt;
 pub(crate) enum Class {
     /// The tiny nodes of all other classes.
     Tiny,
-    /// Convolutions of windows.
+    /// Convolutions with windows of several pixels.
     Windows,
-    /// Convolutions of pixels, and to small images.
+    /// Pointwise convolutions, and convolutions to small images.
     Pointwise,
-    /// Convolutions of channels by themselves, in groups, and transposed.
+    /// Depthwise, grouped and transposed convolutions.
     Grouped,
-    /// Products of matrices.
+    /// Matrix products.
     MatMul,
-    /// Products of batches of matrices, and with vectors.
+    /// Batched matrix products, and products with vectors.
     Batched,
-    /// Products of few bits.
+    /// Products with quantised weights, and of integers.
     Narrow,
     /// Recurrent layers.
     Recurrent,
@@ -39,7 +41,7 @@ pub(crate) enum Class {
     Pool,
     /// Reductions, softmax and normalisation.
     Reduce,
-    /// What moves elements.
+    /// Copies and rearrangements of elements.
     Move,
     /// Element-wise expressions.
     Map,
@@ -64,25 +66,25 @@ impl fmt::Display for Class {
     }
 }
 
-/// Bytes up to which nodes are tiny, …
+/// Most bytes of a tiny node.
 const TINY: f64 = 65_536.0;
 
-/// … and small.
+/// Most bytes of a small node.
 const SMALL: f64 = 2_097_152.0;
 
-/// Bytes of small nodes that share a program at most, so that a core's own cache of 2 MiB keeps all of them from run to run, whichever of a team
-/// computes what.
+/// Most bytes of small nodes in one program. A core's own cache of 2 MiB then keeps all of them from run to run, even
+/// if another thread of the team computes them.
 const NETWORK: f64 = 1024.0 * 1024.0;
 
-/// A node to be measured.
+/// A node to measure.
 struct Probe {
     spec: NodeSpec,
-    /// How many of its inputs are made at each run; the others are constants.
+    /// Number of inputs that are made at each run; the others are constants.
     made: usize,
 }
 
 impl Class {
-    /// All of them: the tiny ones, then those first on which networks spend most.
+    /// All classes: the tiny nodes first, then the classes on which networks spend most time.
     pub(crate) const ALL: [Self; 12] = [
         Self::Tiny,
         Self::Windows,
@@ -98,7 +100,8 @@ impl Class {
         Self::Narrow,
     ];
 
-    /// Its nodes, each behind an element-wise one: small ones in programs of the size of a small network, those that are not in one.
+    /// Returns programs of the class's nodes, each node after an element-wise node. Small nodes share programs of the
+    /// size of a small network; larger nodes have programs of their own.
     pub(crate) fn programs(self) -> impl Iterator<Item = Program> {
         let mut programs: [Vec<(f64, Vec<Probe>)>; 2] = Default::default();
         for probe in self.probes() {
@@ -147,7 +150,7 @@ impl Class {
                     let count = probes.len() as f64;
                     tiny.extend(probes.into_iter().enumerate().map(|(at, probe)| ((at as f64 + 0.5) / count, probe)));
                 }
-                // Each class is spread over all places.
+                // Sorting spreads the nodes of each class over the whole program.
                 tiny.sort_by(|(a, _), (b, _)| a.total_cmp(b));
                 tiny.into_iter().map(|(_, probe)| probe).collect()
             }
@@ -155,7 +158,7 @@ impl Class {
         }
     }
 
-    /// The nodes of a class of kernels, tiny ones among them.
+    /// Nodes of a class of kernels, including tiny nodes.
     fn listed(self) -> Vec<Probe> {
         match self {
             Self::Tiny => Vec::new(),
@@ -174,7 +177,7 @@ impl Class {
     }
 }
 
-/// What is done to a product's or a convolution's result on the way out.
+/// Operation on a product's or a convolution's result before it is stored.
 #[derive(Clone, Copy, Debug)]
 enum Finish {
     Nothing,
@@ -184,12 +187,12 @@ enum Finish {
     Silu,
     /// A bias and `x · (1 + erf(x / √2)) / 2`.
     Gelu,
-    /// A scale and a mask, as of attention's scores.
+    /// A scale and a mask, as for attention's scores.
     Masked,
 }
 
 impl Finish {
-    /// Of the result and a bias.
+    /// Returns the expression over the result and a bias.
     fn expression(self) -> Option<Expression> {
         let [result, bias, sum, gate] = [0, 1, 2, 3].map(Register);
         let added = Step::Binary(Binary::Add, result, bias);
@@ -225,7 +228,7 @@ impl Finish {
 }
 
 impl Probe {
-    /// A node of floats whose first `made` inputs are made at each run.
+    /// Creates a node of `f32` tensors whose first `made` inputs are made at each run.
     fn new(op: Op, made: usize, inputs: &[&[usize]], output: &[usize]) -> Self {
         let inputs = inputs.iter().map(|dims| floats(dims)).collect();
         Self { spec: NodeSpec { op, inputs, outputs: vec![floats(output)] }, made }
@@ -240,7 +243,9 @@ impl Probe {
     }
 }
 
-/// Small numbers; of wide integers, indices into the shortest table. Others are not the same for any two nodes, as equal weights would be kept once.
+/// Small numbers; for wide integers, indices into the shortest table.
+///
+/// Constants of other types differ between nodes, because equal weights would be stored once.
 fn constant(spec: &TensorSpec, node: usize) -> Tensor {
     let shape = spec.shape.clone();
     let count = shape.elements();
@@ -255,7 +260,7 @@ fn constant(spec: &TensorSpec, node: usize) -> Tensor {
     tensor.expect("one element for each of the shape's")
 }
 
-/// Adds a node with all its outputs, and returns the first.
+/// Adds a node with all its outputs, and returns the first output.
 fn add(program: &mut Program, name: String, spec: NodeSpec, inputs: Vec<ValueId>) -> ValueId {
     let node = NodeId(program.nodes.len() as u32);
     let made = spec.outputs.iter().enumerate();
@@ -266,7 +271,7 @@ fn add(program: &mut Program, name: String, spec: NodeSpec, inputs: Vec<ValueId>
     first
 }
 
-/// A tensor's type, of dimensions that are written down here.
+/// Spec of a tensor with literal dimensions.
 fn tensor(dtype: DType, dims: &[usize]) -> TensorSpec {
     TensorSpec::new(dtype, Shape::new(dims).expect("the dimensions are small"))
 }

@@ -1,4 +1,4 @@
-//! Products of matrices and recurrent layers as networks have them.
+//! Matrix products and recurrent layers in the sizes that networks have.
 
 use super::Finish::{self, Gelu, Masked, Nothing, Relu, Silu};
 use super::{Probe, tensor};
@@ -8,10 +8,10 @@ use anabranch_kernels::op::{
     IntegerConv, IntegerMatMul, MatMul, NarrowFormat, NarrowMatMul, NodeSpec, Op, Recurrent, RecurrentKind,
 };
 
-/// A product with weights: rows, depth and columns, whether the weights are transposed, and what is done to the result.
+/// A product with weights: rows, depth and columns; whether the weights are transposed; the operation on the result.
 type Weighed = ([usize; 3], bool, Finish);
 
-/// With weights: of many rows, and of one with weights that no cache keeps from run to run.
+/// Products with weights: of many rows, and of one row with weights too large for a cache to keep from run to run.
 pub(super) fn shared() -> Vec<Probe> {
     let sizes: [Weighed; 18] = [
         ([4, 32, 16], false, Nothing),
@@ -36,7 +36,7 @@ pub(super) fn shared() -> Vec<Probe> {
     sizes.iter().map(weighed).collect()
 }
 
-/// With weights of 4, 8 and 16 bits, of one row and of many; and of integers.
+/// Products with weights of 4, 8 and 16 bits, of one row and of many rows; and products of integers.
 pub(super) fn narrow() -> Vec<Probe> {
     let sizes: [([usize; 3], usize); 13] = [
         ([1, 768, 768], 4),
@@ -72,7 +72,7 @@ pub(super) fn narrow() -> Vec<Probe> {
     sizes.into_iter().map(narrowed).chain(integers).collect()
 }
 
-/// Channels, height and width; maps; window; stride; groups. Padding keeps the size at stride 1.
+/// Channels, height and width; output channels; window; stride; groups. Padding keeps the size at stride 1.
 fn convolved_integers(layer: ([usize; 3], usize, usize, usize, usize)) -> Probe {
     let ([channels, height, width], maps, window, stride, group) = layer;
     let pad = window / 2;
@@ -122,7 +122,8 @@ fn weighed(&([rows, depth, columns], transpose_b, finish): &Weighed) -> Probe {
     Probe::new(op, 1, &inputs[..given], &[rows, columns])
 }
 
-/// Of batches, as in attention, and with vectors; of one row with weights that stay in a cache: small ones belong to small networks.
+/// Batched products, as in attention, and products with vectors. Products of one row have weights that stay in a cache:
+/// small products belong to small networks.
 pub(super) fn batched() -> Vec<Probe> {
     let sizes: [([usize; 4], bool, Finish); 20] = [
         ([2, 16, 16, 16], false, Nothing),
@@ -171,7 +172,7 @@ pub(super) fn batched() -> Vec<Probe> {
     sizes.into_iter().map(probe).chain(rows.iter().map(weighed)).collect()
 }
 
-/// Both cells, of few and many units, over few and many steps.
+/// Both kinds of cells, of few and many units, over few and many steps.
 pub(super) fn recurrent() -> Vec<Probe> {
     let sizes =
         [[3, 1, 16], [20, 1, 32], [12, 8, 32], [10, 4, 64], [40, 1, 128], [8, 1, 512], [30, 1, 256], [10, 1, 400]];

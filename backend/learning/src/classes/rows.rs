@@ -1,4 +1,4 @@
-//! Reductions, what moves elements, and element-wise expressions as networks have them.
+//! Reductions, data movement and element-wise expressions in the sizes that networks have.
 
 use super::{Probe, tensor};
 use anabranch_ir::program::map;
@@ -8,7 +8,7 @@ use anabranch_kernels::op::{
     Slice, Softmax, Step, Transpose, Unary,
 };
 
-/// Along the innermost axes and along outer ones.
+/// Reductions along the innermost axes and along outer axes.
 pub(super) fn reductions() -> Vec<Probe> {
     let reduces: [(&[usize], &[usize], ReduceKind); 17] = [
         (&[64, 256], &[1], ReduceKind::Max),
@@ -76,7 +76,7 @@ pub(super) fn reductions() -> Vec<Probe> {
     reduces.into_iter().map(reduce).chain(along).chain(normalized).collect()
 }
 
-/// With scale and bias, if `affine`.
+/// A normalisation, with scale and bias if `affine`.
 fn normalize(rows: usize, length: usize, affine: bool) -> Probe {
     let [result, scale, bias, scaled] = [0, 1, 2, 3].map(Register);
     let steps = vec![Step::Binary(Binary::Multiply, result, scale), Step::Binary(Binary::Add, scaled, bias)];
@@ -86,7 +86,7 @@ fn normalize(rows: usize, length: usize, affine: bool) -> Probe {
     Probe::new(op, 1, &inputs[..if affine { 3 } else { 1 }], &[rows, length])
 }
 
-/// Transposition of matrices, heads and channels, slices, concatenation, borders and tables.
+/// Transposition of matrices, heads and channels; slices; concatenation; padding; and table look-ups.
 pub(super) fn moves() -> Vec<Probe> {
     let transposes: [(&[usize], &[usize]); 18] = [
         (&[1, 8, 100, 64], &[0, 2, 1, 3]),
@@ -161,7 +161,7 @@ fn pads() -> Vec<Probe> {
     pads.into_iter().map(pad).collect()
 }
 
-/// Tables are constants, as those of embeddings are, or made.
+/// Look-ups in tables that are constants, as in embeddings, or made at each run.
 fn tables() -> Vec<Probe> {
     let tables: [(&[usize], usize, usize, bool); 7] = [
         (&[16, 8], 0, 4, false),
@@ -183,7 +183,7 @@ fn tables() -> Vec<Probe> {
     tables.into_iter().map(table).collect()
 }
 
-/// Of few and many steps, of dear functions, with broadcasts, and from one type to another.
+/// Expressions of few and many steps, with expensive functions, with broadcasts, and between types.
 pub(super) fn maps() -> Vec<Probe> {
     let add = || Expression::binary(Binary::Add);
     let expressions: [(Expression, &[&[usize]]); 19] = [
@@ -218,7 +218,7 @@ pub(super) fn maps() -> Vec<Probe> {
     expressions.into_iter().map(expression).chain(converted.into_iter().map(convert)).collect()
 }
 
-/// `x · (1 + erf(x)) · x`: as many steps as the usual one.
+/// `x · (1 + erf(x)) · x`: as many steps as the usual expression.
 fn gelu() -> Expression {
     let [x, erf, sum, product] = [0, 1, 2, 3].map(Register);
     let steps = vec![

@@ -1,18 +1,18 @@
-//! Parameters of nodes, and their typed reading: each error names the node, the attribute and what was expected.
+//! Attributes of nodes and their typed reading: each error names the node, the attribute and the expected value.
 
 use super::error::Name;
 use super::model::{Node, Subgraph};
 use anabranch_kernels::Tensor;
 use std::ops::RangeInclusive;
 
-/// A parameter of a node.
+/// Attribute of a node.
 #[derive(Clone, Debug)]
 pub enum Attribute {
     /// A number.
     Float(f32),
     /// An integer.
     Int(i64),
-    /// A text, as bytes: it is checked to be one when it is read.
+    /// A string, as bytes: UTF-8 is checked when it is read.
     String(Vec<u8>),
     /// A tensor.
     Tensor(Tensor),
@@ -20,16 +20,16 @@ pub enum Attribute {
     Floats(Vec<f32>),
     /// Integers.
     Ints(Vec<i64>),
-    /// Texts.
+    /// Strings.
     Strings(Vec<Vec<u8>>),
-    /// A subgraph, or why it cannot be read, which matters only where it is lowered.
+    /// A subgraph, or the reason that it cannot be read, which matters only if it is lowered.
     Graph(Result<Box<Subgraph>, String>),
-    /// Something else that no supported operator has; the text says what.
+    /// A kind of value that no supported operator has; the text names the kind.
     Other(&'static str),
 }
 
 impl Attribute {
-    /// The kind of value, in words.
+    /// Returns the kind of value, in words.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Float(_) => "a number",
@@ -45,31 +45,30 @@ impl Attribute {
     }
 }
 
-/// An attribute that a node should have, or have otherwise.
+/// Error of a missing or wrong attribute of a node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("node {} ({}): attribute {} {problem}", Name(node), Name(op_type), Name(attribute))]
 pub struct AttributeError {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// The node's operator.
+    /// Operator of the node.
     pub op_type: String,
-    /// The attribute's name.
+    /// Name of the attribute.
     pub attribute: String,
-    /// What is wrong with it.
+    /// Fault of the attribute.
     pub problem: String,
 }
 
 type Result<T, E = AttributeError> = std::result::Result<T, E>;
 
-/// Typed reading of attributes. `None` stands for an attribute that is not there; the operator's default is the
-/// caller's.
+/// Typed reading of attributes. `None` stands for a missing attribute; the caller applies the operator's default.
 impl Node {
-    /// The attribute of this name.
+    /// Returns the attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes.get(name)
     }
 
-    /// A subgraph.
+    /// Reads a subgraph.
     ///
     /// # Errors
     /// If the attribute is missing, of another kind, or a graph that cannot be read.
@@ -82,18 +81,18 @@ impl Node {
         graph.as_deref().map_err(|problem| self.attribute_error(name, problem.clone()))
     }
 
-    /// An error about this node's attribute `name`.
+    /// Creates an error about this node's attribute `name`.
     pub fn attribute_error(&self, name: &str, problem: impl Into<String>) -> AttributeError {
         let (node, op_type) = (self.name.clone(), self.op_type.clone());
         AttributeError { node, op_type, attribute: name.into(), problem: problem.into() }
     }
 
-    /// The error that attribute `name`, which the operator needs, is missing.
+    /// Creates the error of the missing attribute `name`, which the operator needs.
     pub fn missing(&self, name: &str) -> AttributeError {
         self.attribute_error(name, "is missing")
     }
 
-    /// An integer.
+    /// Reads an integer.
     ///
     /// # Errors
     /// If the attribute is of another kind.
@@ -104,7 +103,7 @@ impl Node {
         })
     }
 
-    /// An integer within `range`.
+    /// Reads an integer within `range`.
     ///
     /// # Errors
     /// If the attribute is of another kind, or its value is not in the range.
@@ -116,7 +115,7 @@ impl Node {
         }
     }
 
-    /// An integer that stands for yes or no.
+    /// Reads an integer that stands for a bool.
     ///
     /// # Errors
     /// If the attribute is of another kind, or neither 0 nor 1.
@@ -124,7 +123,7 @@ impl Node {
         Ok(self.int_within(name, 0..=1)?.map(|value| value == 1))
     }
 
-    /// A number.
+    /// Reads a number.
     ///
     /// # Errors
     /// If the attribute is of another kind.
@@ -135,7 +134,7 @@ impl Node {
         })
     }
 
-    /// A text.
+    /// Reads a string.
     ///
     /// # Errors
     /// If the attribute is of another kind, or not UTF-8.
@@ -147,7 +146,7 @@ impl Node {
         bytes.map(|bytes| self.text(name, bytes)).transpose()
     }
 
-    /// Integers.
+    /// Reads a list of integers.
     ///
     /// # Errors
     /// If the attribute is of another kind.
@@ -158,7 +157,7 @@ impl Node {
         })
     }
 
-    /// `length` integers within `range`, as sizes: strides, dilations, pads.
+    /// Reads `length` integers within `range`, as sizes: strides, dilations, pads.
     ///
     /// # Errors
     /// If the attribute is of another kind or length, or a value is not in the range or does not fit `usize`.
@@ -175,7 +174,7 @@ impl Node {
         values.iter().map(size).collect::<Result<Vec<_>>>().map(Some)
     }
 
-    /// Numbers.
+    /// Reads a list of numbers.
     ///
     /// # Errors
     /// If the attribute is of another kind.
@@ -186,10 +185,10 @@ impl Node {
         })
     }
 
-    /// Texts.
+    /// Reads a list of strings.
     ///
     /// # Errors
-    /// If the attribute is of another kind, or one of the texts is not UTF-8.
+    /// If the attribute is of another kind, or one of the strings is not UTF-8.
     pub fn strings(&self, name: &str) -> Result<Option<Vec<&str>>> {
         let texts = self.read(name, "a list of texts", |value| match value {
             Attribute::Strings(texts) => Some(texts),
@@ -198,7 +197,7 @@ impl Node {
         texts.map(|texts| texts.iter().map(|bytes| self.text(name, bytes)).collect()).transpose()
     }
 
-    /// A tensor.
+    /// Reads a tensor.
     ///
     /// # Errors
     /// If the attribute is of another kind.

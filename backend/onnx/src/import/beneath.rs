@@ -1,42 +1,42 @@
-//! Opening files beneath a model's directory: no pipe, no device, and no way out of it.
+//! Opens files below a model's directory: no pipes, no devices, and nothing outside.
 //!
-//! A check of the path's text alone was found to be too little three times over in the reference implementation
-//! (CVE-2022-25882, CVE-2024-27318, CVE-2026-27489: `..`, then symbolic links in the directories). Here the kernel
-//! resolves the path under the restriction (`openat2`), or, where it cannot, each component is opened by itself without
-//! following links; then the *opened* file is asked what it is.
+//! Checks of the path's text alone have failed three times in the reference implementation (CVE-2022-25882,
+//! CVE-2024-27318, CVE-2026-27489: `..`, then symbolic links in the directories). Here the kernel resolves the path
+//! under the restriction (`openat2`). If it cannot, each component is opened by itself without following links. Then
+//! the *opened* file is checked.
 //!
-//! Caches and volumes of their users are made of links, so a path with links is followed once, by ONNX Runtime's rule:
-//! the file at its end must lie beneath the model's directory or, if the model itself is a link, beneath the directory
-//! of the file that this leads to. That file is then opened again, beneath that directory and without a link.
-//! A file with several names (hard links) does not say which of them came first, so all are read like any file.
+//! Caches and volumes consist of links. A path with links is therefore followed once, by ONNX Runtime's rule: the file
+//! at its end must lie below the model's directory or, if the model itself is a link, below the directory of the link's
+//! target. That file is then opened again, below that directory and without a link. A file with several names (hard
+//! links) does not show which name came first, so that all are read like any file.
 
 use super::error::{ImportError, ImportErrorKind, Name, Result};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A directory that files are opened beneath.
+/// A directory below which files are opened.
 pub(super) struct Directory {
-    /// Without links, if it is there.
+    /// Path without links, if the directory exists.
     path: PathBuf,
-    /// The model's file without links, which may be in another directory.
+    /// Path of the model's file without links, which may be in another directory.
     model: Option<PathBuf>,
 }
 
 impl Directory {
-    /// The directory at `path`.
+    /// Creates the directory at `path`.
     pub(super) fn new(path: &Path) -> Self {
         // The directory of the bare file name `model.onnx` is the current one.
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path.to_path_buf() };
         Self { path: path.canonicalize().unwrap_or(path), model: None }
     }
 
-    /// The directory of the model in the file `model`: its links are followed now, and not again.
+    /// Creates the directory of the model in the file `model`: its links are followed now, and not again.
     pub(super) fn of_model(model: &Path) -> Self {
         Self { model: model.canonicalize().ok(), ..Self::new(model.parent().unwrap_or(Path::new(""))) }
     }
 
-    /// Refuses the opened file if it is not the one that the model's links led to: they were exchanged in between.
+    /// Rejects the opened file if it is not the target of the model's links, which were then replaced in between.
     pub(super) fn verify(&self, opened: &Metadata) -> Result<()> {
         let Some(model) = &self.model else { return Ok(()) };
         let found = fs::symlink_metadata(model).map_err(ImportError::io)?;
@@ -59,7 +59,7 @@ impl Directory {
         }
     }
 
-    /// Opens the file at the end of a path with links, if it lies beneath one of the model's directories.
+    /// Opens the file at the end of a path with links, if it lies below one of the model's directories.
     fn followed(&self, path: &Path, resolve: Resolve) -> Result<File> {
         let refused = |error| refusal(path, &error);
         let end = self.path.join(path).canonicalize().map_err(refused)?;
@@ -73,10 +73,10 @@ impl Directory {
     }
 }
 
-/// The identity of a file: its device and its number there.
+/// Identity of a file: its device and its number there.
 pub(super) type FileId = (u64, u64);
 
-/// A file's, where the system has one.
+/// Identity of a file, if the system has one.
 pub(super) fn file_id(metadata: &Metadata) -> Option<FileId> {
     #[cfg(unix)]
     {
@@ -92,7 +92,7 @@ pub(super) fn file_id(metadata: &Metadata) -> Option<FileId> {
 
 type Resolve = fn(&Path, &Path) -> io::Result<File>;
 
-/// The opened file, if it is a regular one.
+/// Returns the opened file, if it is a regular file.
 fn regular(path: &Path, file: File) -> Result<File> {
     let metadata = file.metadata().map_err(|error| refusal(path, &error))?;
     match () {
@@ -102,7 +102,7 @@ fn regular(path: &Path, file: File) -> Result<File> {
     }
 }
 
-/// Whether an error says that a link stands in the way.
+/// Whether an error is caused by a link in the path.
 fn is_barred(error: &io::Error) -> bool {
     #[cfg(unix)]
     return matches!(
@@ -156,7 +156,7 @@ mod unix {
         Ok(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// The kernel resolves the whole path and refuses every link and every way out.
+    /// Opens a path that the kernel resolves as a whole; it rejects every link and every path outside.
     #[cfg(target_os = "linux")]
     pub(super) fn whole(root: &Path, path: &Path) -> io::Result<File> {
         use rustix::fs::{ResolveFlags, openat2};
@@ -164,7 +164,7 @@ mod unix {
         Ok(File::from(openat2(directory(root)?, path, FILE, Mode::empty(), restriction)?))
     }
 
-    /// Each component is opened in the directory before it, without following a link.
+    /// Opens each component in the directory before it, without following links.
     pub(super) fn stepwise(root: &Path, path: &Path) -> io::Result<File> {
         let mut here = directory(root)?;
         let mut components = path.components().peekable();
@@ -194,7 +194,7 @@ fn resolve(root: &Path, path: &Path) -> io::Result<File> {
 #[cfg(all(unix, not(target_os = "linux")))]
 use unix::stepwise as resolve;
 
-/// Where there is no such call: the path with all links resolved must still begin with the directory.
+/// Opens a path on systems without such a call: the path with all links resolved must still start with the directory.
 #[cfg(not(unix))]
 fn resolve(root: &Path, path: &Path) -> io::Result<File> {
     let root = root.canonicalize()?;
@@ -213,7 +213,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::fs::symlink;
 
-    /// A model's directory with an example of everything that may not be opened, and a secret outside.
+    /// A model's directory with an example of everything that must not be opened, and a secret outside.
     fn directory() -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let root = folder.path().join("model");

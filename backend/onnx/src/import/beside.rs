@@ -1,4 +1,4 @@
-//! Which files beside a model hold its tensors: for whoever must know all that a model consists of.
+//! Lists the files that hold a model's tensors, for callers that must know all files of a model.
 
 use super::error::{ImportError, Result};
 use super::external::Region;
@@ -7,10 +7,11 @@ use super::{Limits, open};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The files in the directory of the model in `path` that hold tensors of it, relative to that, without repeats.
+/// Returns the files in the directory of the model in `path` that hold its tensors, relative to that directory, without
+/// repeats.
 ///
 /// # Errors
-/// If the file cannot be read, exceeds these limits, is not an ONNX model, or names files that a model may not.
+/// If the file cannot be read, exceeds these limits, is not an ONNX model, or names files that a model must not name.
 pub fn data_files(path: &Path, limits: &Limits) -> Result<BTreeSet<PathBuf>> {
     let found = open(path, limits).and_then(|file| {
         let model = proto::read(Reader::of_file(&file), limits)?;
@@ -25,7 +26,7 @@ pub fn data_files(path: &Path, limits: &Limits) -> Result<BTreeSet<PathBuf>> {
     found.map_err(|error: ImportError| error.in_file(path))
 }
 
-/// Subgraphs are as deep as the limits admit.
+/// Adds the files of a graph. Recursion is as deep as the limits allow subgraphs.
 fn add(graph: &GraphProto, found: &mut BTreeSet<PathBuf>) -> Result<()> {
     graph.initializer.iter().try_for_each(|tensor| add_file(tensor, found))?;
     graph.sparse_initializer.iter().try_for_each(|sparse| add_sparse(sparse, found))?;

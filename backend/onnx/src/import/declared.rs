@@ -17,13 +17,13 @@ pub(super) struct Declared<T> {
     pub(super) dims: Option<Vec<Dim>>,
 }
 
-/// An input's kind, element type and dimensions, which must be declared.
+/// Returns an input's kind, element type and dimensions, which must be declared.
 pub(super) fn declared_input(proto: &ValueInfoProto) -> Result<Declared<DType>> {
     let (kind, tensor) = proto.r#type.as_ref().and_then(tensor_type).ok_or_else(not_listed)?;
     Ok(Declared { kind, dtype: element_type(tensor.elem_type)?, dims: dims(tensor.shape.as_ref())? })
 }
 
-/// An output's kind, element type and dimensions, as far as they are declared.
+/// Returns an output's kind, element type and dimensions, as far as they are declared.
 pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<Declared<Option<DType>>> {
     let Some(declared) = &proto.r#type else { return Ok(Declared::default()) };
     let (kind, tensor) = tensor_type(declared).ok_or_else(not_listed)?;
@@ -34,13 +34,13 @@ pub(super) fn declared_output(proto: &ValueInfoProto) -> Result<Declared<Option<
     Ok(Declared { kind, dtype, dims: dims(tensor.shape.as_ref())? })
 }
 
-/// Whether an output is declared as texts or maps, which only labels can be.
+/// Whether an output is declared as strings or maps, which only labels can be.
 pub(super) fn has_labels(proto: &ValueInfoProto) -> bool {
     let is_label = |(_, tensor): (Kind, &TensorTypeProto)| tensor.elem_type == data_type::STRING;
     proto.r#type.as_ref().is_some_and(|declared| tensor_type(declared).is_none_or(is_label))
 }
 
-/// The type of the tensors of a tensor, a sequence of tensors, or an optional of one of these.
+/// Returns the type of the tensors in a tensor, a sequence of tensors, or an optional of these.
 fn tensor_type(declared: &TypeProto) -> Option<(Kind, &TensorTypeProto)> {
     let (optional, declared) = match &declared.optional_type {
         Some(held) => (true, held.elem_type.as_ref()?),
@@ -58,7 +58,7 @@ fn element_type(code: i64) -> Result<DType> {
     dtype(code).ok_or_else(|| ImportError::unsupported(unknown()))
 }
 
-/// A sequence of sequences, a map, an optional of an optional, or no type at all.
+/// Creates the error of a sequence of sequences, a map, an optional of an optional, or a missing type.
 fn not_listed() -> ImportError {
     ImportError::unsupported(
         "is not declared as a tensor, a sequence of tensors, or an optional of one of these; nothing else can be an input or output",
@@ -69,7 +69,7 @@ fn dims(shape: Option<&TensorShapeProto>) -> Result<Option<Vec<Dim>>> {
     shape.map(|shape| shape.dim.iter().map(dim).collect()).transpose()
 }
 
-/// Some exporters write −1, or a [placeholder](is_placeholder), for a dimension that they do not know.
+/// Converts a dimension. Some exporters write −1, or a [placeholder](is_placeholder), for an unknown dimension.
 fn dim(proto: &DimensionProto) -> Result<Dim> {
     Ok(match (proto.dim_value, proto.dim_param.as_str()) {
         (Some(value), _) if value >= 0 => {

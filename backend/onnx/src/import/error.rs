@@ -1,4 +1,4 @@
-//! Why a model could not be loaded, in words that name the file, the node or tensor, and what to do next.
+//! Errors of loading models, which name the file, the node or tensor, and the next step.
 
 use anabranch_base::quoted::Line;
 pub(crate) use anabranch_base::quoted::Name;
@@ -6,10 +6,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A model that could not be loaded.
+/// Reason that a model could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportError {
-    /// Apart, because decoding recurses: each frame holds several results.
+    /// Boxed, because decoding recurses: each frame holds several results.
     problem: Box<Problem>,
 }
 
@@ -20,21 +20,21 @@ struct Problem {
     node: Option<String>,
     limit: Option<&'static str>,
     text: String,
-    /// Where in the text what is wrong with the node begins, behind its name, which may hold anything.
+    /// Position in the text at which the fault of the node starts, after the node's name, which may hold anything.
     detail: usize,
 }
 
-/// What a model was refused for.
+/// Kind of the reason for rejecting a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportErrorKind {
-    /// The file, or one with its data, is not there, is no regular file, or cannot be read.
+    /// The file, or a file with its data, does not exist, is not a regular file, or cannot be read.
     Io,
-    /// It exceeds one of the [`Limits`](super::Limits), or there is not enough memory.
+    /// The model exceeds one of the [`Limits`](super::Limits), or memory is short.
     Limit,
-    /// It is no sound ONNX model.
+    /// The file is not a valid ONNX model.
     Malformed,
-    /// It uses what is not supported.
+    /// The model uses unsupported features.
     Unsupported,
 }
 
@@ -49,7 +49,7 @@ impl ImportError {
         Self::new(ImportErrorKind::Limit, text)
     }
 
-    /// A file that exceeds a limit that its reader can raise.
+    /// Creates the error of a file that exceeds a limit that its reader can raise.
     pub(super) fn over(limit: &'static str, text: impl fmt::Display) -> Self {
         let mut error = Self::limit(format!("{text}; raise the limit `{limit}` if you trust the file"));
         error.problem.limit = Some(limit);
@@ -68,19 +68,19 @@ impl ImportError {
         Self::new(ImportErrorKind::Io, format!("cannot be read: {error}"))
     }
 
-    /// The same error in other words.
+    /// Replaces the text of the error.
     pub(super) fn map(mut self, words: impl FnOnce(&str) -> String) -> Self {
         self.problem.text = words(&self.problem.text);
         self.problem.detail = 0;
         self
     }
 
-    /// The error as one of the graph's value or tensor `name`.
+    /// Adds the graph's value or tensor `name` to the error.
     pub(super) fn of(self, role: &str, name: &str) -> Self {
         self.map(|text| format!("{role} {}: {text}", Name(name)))
     }
 
-    /// The error as one of a node.
+    /// Adds a node to the error.
     pub(super) fn of_node(self, name: &str, op_type: &str) -> Self {
         let node = format!("node {} ({}): ", Name(name), Name(op_type));
         let mut error = self.map(|text| format!("{node}{text}"));
@@ -94,32 +94,32 @@ impl ImportError {
         self
     }
 
-    /// What the model was refused for.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ImportErrorKind {
         self.problem.kind
     }
 
-    /// The model's file, if it was loaded from one.
+    /// Returns the model's file, if it was loaded from a file.
     pub fn file(&self) -> Option<&Path> {
         self.problem.file.as_deref()
     }
 
-    /// What is wrong, without the file.
+    /// Returns the fault, without the file.
     pub fn reason(&self) -> &str {
         &self.problem.text
     }
 
-    /// What is wrong, without the file and the [node](Self::node).
+    /// Returns the fault, without the file and the [node](Self::node).
     pub fn detail(&self) -> &str {
         &self.problem.text[self.problem.detail..]
     }
 
-    /// The field of [`Limits`](super::Limits) that is exceeded, if a greater one would admit the file.
+    /// Returns the field of [`Limits`](super::Limits) that is exceeded, if a greater limit would admit the file.
     pub fn limit_name(&self) -> Option<&'static str> {
         self.problem.limit
     }
 
-    /// The node that is wrong, if it is one.
+    /// Returns the faulty node, if a node is the cause.
     pub fn node(&self) -> Option<&str> {
         self.problem.node.as_deref()
     }
@@ -137,7 +137,7 @@ impl fmt::Display for ImportError {
 
 impl std::error::Error for ImportError {}
 
-/// The name of an element type, or its number if it is not one of ONNX's.
+/// Name of an element type, or its number if it is not one of ONNX's.
 pub(super) fn element_type_name(code: i64) -> String {
     const NAMES: &str = "undefined float uint8 int8 uint16 int16 int32 int64 string bool float16 double uint32 uint64 \
         complex64 complex128 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz uint4 int4 float4e2m1 \

@@ -1,4 +1,4 @@
-//! Tensor data in files beside the model, and nowhere else.
+//! Tensor data in files next to the model, and nowhere else.
 
 use super::beneath::{Directory, FileId, file_id};
 use super::error::{ImportError, Name, Result};
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a file in the model's directory.
+/// A range of bytes of a file in the model's directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Region {
-    /// Ordinary names only: relative, without `.` and `..`.
+    /// Relative path of ordinary names, without `.` and `..`.
     path: PathBuf,
     offset: u64,
     length: u64,
 }
 
 impl Region {
-    /// The region that a message's entries describe, and its length. Without a length it is `expected` bytes long.
+    /// Parses a message's entries into a region and its length. Without a stated length it is `expected` bytes long.
     pub(super) fn parse(entries: &[StringStringEntryProto], expected: u64) -> Result<(Self, u64)> {
         let location = entry(entries, "location")?.ok_or_else(|| wrong_entry("location"))?;
         let path = contained(location).ok_or_else(|| {
@@ -33,12 +33,12 @@ impl Region {
         Ok((Self { path, offset, length }, length))
     }
 
-    /// The file, relative to the model's directory.
+    /// Returns the file, relative to the model's directory.
     pub(super) fn into_path(self) -> PathBuf {
         self.path
     }
 
-    /// Its first byte.
+    /// Returns the position of its first byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -87,7 +87,7 @@ fn number(entries: &[StringStringEntryProto], key: &str) -> Result<Option<u64>> 
     entry(entries, key)?.map(parse).transpose()
 }
 
-/// The path that `location` names if it consists of ordinary names.
+/// Returns the path that `location` names if it consists of ordinary names.
 fn contained(location: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for component in Path::new(location).components() {
@@ -100,22 +100,22 @@ fn contained(location: &str) -> Option<PathBuf> {
     (!path.as_os_str().is_empty() && !location.contains('\0')).then_some(path)
 }
 
-/// The files in a model's directory that hold its tensors.
+/// Files in a model's directory that hold its tensors.
 pub(super) struct ExternalFiles {
     directory: Directory,
-    /// The constants of each region, of different types or sizes.
+    /// Constants of each region, of different types or sizes.
     regions: BTreeMap<Region, Vec<Constant>>,
-    /// The files opened: several names may be those of one file.
+    /// Opened files: several names may belong to one file.
     files: Vec<Opened>,
-    /// The place in `files` of each name.
+    /// Index in `files` of each name.
     names: BTreeMap<PathBuf, usize>,
-    /// The place in `files` of each file.
+    /// Index in `files` of each file.
     ids: BTreeMap<FileId, usize>,
-    /// Bytes that the regions of all files take beyond twice the size of their files.
+    /// Bytes by which the regions of all files exceed twice the size of their files.
     excess: u64,
 }
 
-/// A file, and how much all its regions take together.
+/// An opened file, and the sum of its regions' sizes.
 struct Opened {
     file: Arc<ConstantFile>,
     taken: u64,
@@ -134,21 +134,23 @@ impl ExternalFiles {
         Self { directory, regions: BTreeMap::new(), files: Vec::new(), names, ids, excess: 0 }
     }
 
-    /// The constant of a region that was seen before: tied weights are kept once.
+    /// Returns the constant of a region that was seen before: tied weights are kept once.
     pub(super) fn known(&self, region: &Region, spec: &TensorSpec) -> Option<Constant> {
         let mut same = self.regions.get(region)?.iter().filter(|known| known.dtype() == spec.dtype);
         same.find_map(|known| known.reshaped(spec.shape.clone()).ok())
     }
 
-    /// Keeps a region's constant for [`known`](Self::known).
+    /// Stores a region's constant for [`known`](Self::known).
     pub(super) fn keep(&mut self, region: Region, constant: Constant) {
         self.regions.entry(region).or_default().push(constant);
     }
 
-    /// The region's file, if the region lies within it. Regions may overlap, as weights do that several layers share parts of; all those of
-    /// a file may take twice its size, and those of all files together `spare` bytes more.
+    /// Returns the region's file, if the region lies within it.
     ///
-    /// The size is that of the opened file: whatever happens to its name afterwards, the same file is read.
+    /// Regions may overlap, because several layers may share parts of weights. All regions of a file may take twice its
+    /// size, and those of all files together `spare` bytes more.
+    ///
+    /// The size is that of the opened file: the same file is read even if its name changes afterwards.
     pub(super) fn open(&mut self, region: &Region, spare: u64) -> Result<Arc<ConstantFile>> {
         let place = self.place(region)?;
         let opened = &mut self.files[place];
@@ -170,7 +172,7 @@ impl ExternalFiles {
         Ok(Arc::clone(&opened.file))
     }
 
-    /// The place of the region's file, which is opened if it has not been.
+    /// Returns the index of the region's file, and opens it if necessary.
     fn place(&mut self, region: &Region) -> Result<usize> {
         if let Some(place) = self.names.get(&region.path) {
             return Ok(*place);
@@ -255,7 +257,7 @@ mod tests {
         let flat = TensorSpec::new(DType::U8, Shape::new([3, 4]).expect("small"));
         assert!(files.known(&region(0), &flat).is_some_and(|known| known.identity() == kept.identity()));
         assert!(files.known(&region(0), &TensorSpec { dtype: DType::I8, ..spec }).is_none(), "of another type");
-        // 36 of 2 · 16 + 8 bytes.
+        // The regions take 36 of 2 · 16 + 8 bytes.
         assert!(files.open(&region(4), 8).is_ok() && files.open(&region(3), 8).is_ok());
         let error = files.open(&region(2), 8).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("take 48 bytes of a file of 16"), "{error}");

@@ -1,8 +1,9 @@
-//! Functions of a model's own: a call is replaced with the nodes of the function's body, whose names are its own.
+//! Functions defined in a model: a call is replaced by the nodes of the function's body, with their own names.
 //!
-//! A body sees its function's inputs and what it makes itself, nothing of the graph that calls it. Its nodes are of the versions of the
-//! operators that the function names. A call within a body is replaced in turn; a function that comes to call itself is refused, and what
-//! calls add to a model is counted before any of it is made, for bodies that call each other twice grow exponentially.
+//! A body sees its function's inputs and its own results, and nothing of the graph that calls it. The function states
+//! the versions of the operators in its body. Calls within a body are replaced in turn; a function that calls itself,
+//! even indirectly, is rejected. The nodes and bytes that calls add to a model are counted before they are created,
+//! because bodies that call each other twice grow exponentially.
 
 mod size;
 
@@ -18,37 +19,37 @@ use super::tensor::TensorReader;
 use anabranch_kernels::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Functions and graphs within each other that a call may stand in: reading and lowering them recurses.
+/// Deepest nesting of functions and graphs around a call: reading and lowering them recurses.
 pub const DEEPEST: usize = 32;
 
-/// Domain, name and overload, by which a function is called.
+/// Domain, name and overload by which a function is called.
 type Key<'p> = (&'p str, &'p str, &'p str);
 
-/// The functions of a model, and the calls that are being replaced.
+/// Functions of a model, and the calls that are being replaced.
 pub(super) struct Functions<'p> {
-    /// `None` stands for several functions of one name.
+    /// Functions by key; `None` stands for several functions of one name.
     known: HashMap<Key<'p>, Option<&'p FunctionProto>>,
-    /// Those around the node that is being read, outermost first.
+    /// Calls around the node that is being read, outermost first.
     calls: Vec<Call<'p>>,
-    /// Graphs and calls around that node.
+    /// Number of graphs and calls around that node.
     depth: usize,
     nodes: Budget,
     bytes: Budget,
-    /// Tensors of bodies, so that each is in memory once: by the address of its message, which outlives this.
+    /// Tensors of bodies, each in memory once: by the address of its message, which outlives this.
     tensors: HashMap<*const (), Tensor>,
 }
 
-/// What calls may add, and the limit that it comes from.
+/// Amount that calls may add, and the limit behind it.
 struct Budget {
     left: u64,
     limit: u64,
     what: &'static str,
 }
 
-/// A function at the place of one call.
+/// One call of a function.
 struct Call<'p> {
     key: Key<'p>,
-    /// The call's name, with which those of its nodes begin.
+    /// Name of the call, which prefixes the names of its nodes.
     name: String,
     /// Inputs that are left out.
     absent: HashSet<&'p str>,
@@ -69,20 +70,20 @@ impl<'p> Functions<'p> {
         Self { known, calls: Vec::new(), depth: 0, nodes, bytes, tensors: HashMap::new() }
     }
 
-    /// The name of a node: behind that of the call which it comes from.
+    /// Returns the name of a node, prefixed by the call that it comes from.
     pub(super) fn qualified(&self, name: &str) -> String {
         self.calls.last().map_or_else(|| name.to_owned(), |call| format!("{}/{name}", call.name))
     }
 
-    /// The version of a domain's operators that the function at hand names, if it does.
+    /// Returns the version of a domain's operators that the current function states, if it does.
     pub(super) fn version(&self, domain: &str) -> Option<i64> {
         self.calls.last()?.versions.get(domain).copied()
     }
 
-    /// Whether the name is that of an input which the call at hand leaves out.
+    /// Whether the name is that of an input that the current call leaves out.
     ///
     /// # Errors
-    /// If it is nothing that the function at hand has.
+    /// If the name is unknown in the current function.
     pub(super) fn leaves_out(&self, name: &str) -> Result<bool> {
         match self.calls.last() {
             Some(call) if call.absent.contains(name) => Ok(true),
@@ -95,7 +96,8 @@ impl<'p> Functions<'p> {
         }
     }
 
-    /// The value of the parameter that an attribute refers to; `None` if neither the call nor the function gives one.
+    /// Returns the value of the parameter that an attribute refers to; `None` if neither the call nor the function
+    /// gives one.
     ///
     /// # Errors
     /// If there is no function around the attribute, or its value is a graph that was used already.
@@ -105,9 +107,9 @@ impl<'p> Functions<'p> {
         };
         match call.parameters.get_mut(name) {
             None => Ok(None),
-            // What stands deeper here than where it was read.
+            // The graph may be nested deeper here than where it was read.
             Some(Attribute::Graph(Ok(graph))) if self.depth + graph.height > DEEPEST => Err(too_deep()),
-            // The values of a graph are its own: it has one place.
+            // The values of a graph are its own, so that it can be used only once.
             Some(graph @ Attribute::Graph(_)) => {
                 Ok(Some(std::mem::replace(graph, Attribute::Other("a subgraph that is used twice"))))
             }
@@ -119,7 +121,7 @@ impl<'p> Functions<'p> {
         }
     }
 
-    /// A tensor of an attribute; one of a body is read once.
+    /// Returns a tensor of an attribute; a tensor of a body is read once.
     pub(super) fn tensor<P>(&mut self, proto: &P, read: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
         if self.calls.is_empty() {
             return read();
@@ -133,23 +135,23 @@ impl<'p> Functions<'p> {
         Ok(tensor)
     }
 
-    /// Goes into a graph within a node.
+    /// Enters a graph within a node.
     pub(super) fn enter(&mut self) {
         self.depth += 1;
     }
 
-    /// Leaves it.
+    /// Leaves a graph within a node.
     pub(super) fn leave(&mut self) {
         self.depth -= 1;
     }
 
-    /// The function that a node calls, if it does.
+    /// Returns the function that a node calls, if it calls one.
     pub(super) fn called(&self, node: &'p NodeProto) -> Option<Key<'p>> {
         let key = (standard(&node.domain), &*node.op_type, &*node.overload);
         self.known.contains_key(&key).then_some(key)
     }
 
-    /// The function of this name, if it may be called here and there is room for its body.
+    /// Returns the function of this name, if it may be called here and the budgets allow its body.
     fn admit(&mut self, key: Key<'p>, name: &str) -> Result<&'p FunctionProto> {
         let Some(function) = self.known.get(&key).copied().flatten() else {
             return Err(ImportError::malformed("calls a function that the model defines twice"));
@@ -164,7 +166,7 @@ impl<'p> Functions<'p> {
         }
         let Size { nodes, bytes } = Size::of(function);
         self.nodes.take(nodes)?;
-        // The call's name is kept with each node, and in the list of names.
+        // The call's name is stored with each node, and in the list of names.
         self.bytes.take(bytes.saturating_add(nodes.saturating_mul(2 * name.len() as u64)))?;
         Ok(function)
     }
@@ -183,7 +185,7 @@ impl Budget {
 }
 
 impl<'p> Builder<'p> {
-    /// Puts the body of a function in the place of the call `proto`, which is to be called `name`.
+    /// Replaces the call `proto` by the function's body, under the name `name`.
     pub(super) fn call(
         &mut self,
         proto: &'p NodeProto,
@@ -200,7 +202,7 @@ impl<'p> Builder<'p> {
         }
         let inputs = self.bound(proto, function).map_err(wrong)?;
         let outputs = self.given_back(proto, function, name).map_err(wrong)?;
-        // What the call gives its parameters is read where the call stands, what the function gives them within it.
+        // Values that the call gives to parameters are read in the call's scope, default values within the function.
         let mut given = self.bare(proto, name.to_owned());
         parameters::read(&proto.attribute, &mut given, self, tensors)?;
         let (index, absent) = self.scope(function, &inputs, &outputs);
@@ -215,7 +217,7 @@ impl<'p> Builder<'p> {
         result
     }
 
-    /// The function's inputs with what the call gives for them.
+    /// Pairs the function's inputs with the call's values.
     fn bound(
         &mut self,
         proto: &'p NodeProto,
@@ -238,7 +240,7 @@ impl<'p> Builder<'p> {
         Ok(inputs)
     }
 
-    /// The values that the call's outputs are, with the function's names for them: none for those that are not wanted.
+    /// Pairs the function's output names with the call's output values; `None` for unused outputs.
     fn given_back(
         &mut self,
         proto: &'p NodeProto,
@@ -264,7 +266,7 @@ impl<'p> Builder<'p> {
         Ok(outputs)
     }
 
-    /// What the names within the function mean, and the inputs that are left out.
+    /// Returns the meanings of names within the function, and the inputs that are left out.
     fn scope(
         &mut self,
         function: &'p FunctionProto,
@@ -289,7 +291,7 @@ impl<'p> Builder<'p> {
         (index, absent)
     }
 
-    /// The nodes of the function's body, and of outputs that other names within it stand for.
+    /// Adds the nodes of the function's body, and copies for outputs that have another name within it.
     fn body(
         &mut self,
         function: &'p FunctionProto,
@@ -321,7 +323,7 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// Parameters that the call does not give have the function's values.
+    /// Sets parameters that the call does not give to the function's values.
     fn defaults(
         &mut self,
         protos: &'p [AttributeProto],
@@ -337,7 +339,7 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// A node that gives a value on under another name.
+    /// Adds a node that passes a value on under another name.
     fn copied(&mut self, from: ValueIndex, to: ValueIndex) {
         let position = self.nodes.len() as u32;
         let proto = NodeProto::of("Identity", &[], &[]);
@@ -348,7 +350,7 @@ impl<'p> Builder<'p> {
     }
 }
 
-/// How many of these are there, up to the last that has a name.
+/// Number of values up to the last with a name.
 fn named(values: &[String]) -> usize {
     values.iter().rposition(|name| !name.is_empty()).map_or(0, |last| last + 1)
 }

@@ -1,4 +1,4 @@
-//! From a decoded file to a [`Model`]: values get indices, every rule of a graph is checked, nodes are put in order.
+//! Builds a [`Model`] from a decoded file: values get indices, all rules of a graph are checked, and nodes are sorted.
 
 use super::declared::{Declared, declared_input, declared_output, has_labels};
 use super::error::{ImportError, Name, Result};
@@ -15,14 +15,16 @@ use anabranch_ir::names::Names;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The versions of the standard operators that are known.
+/// Supported versions of the standard operators.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 1..=28;
 
-/// The domain of classical machine learning, and the versions of its operators that are known.
+/// Domain of classical machine learning, and the supported versions of its operators.
 const ML: (&str, std::ops::RangeInclusive<i64>) = ("ai.onnx.ml", 1..=5);
 
-/// The model that `proto` describes. O(nodes log nodes + values), plus the tensors' bytes. Where `problems` are gathered rather than
-/// fatal, what is wrong is left out; a node that is wrong stays, with its operator alone.
+/// Builds the model that `proto` describes.
+///
+/// O(nodes log nodes + values), plus the tensors' bytes. If `problems` are gathered instead of fatal, faulty parts are
+/// left out; a faulty node stays, with its operator alone.
 pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems: &mut Problems) -> Result<Model> {
     let graph = proto
         .graph
@@ -57,7 +59,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
         problems.note(builder.output(output))?;
     }
     match builder.order(|_| true) {
-        // Who reads what was left out is no problem of its own.
+        // A reader of a part that was left out is not a problem of its own.
         Err(_) if problems.any() => {}
         ordered => problems.note(ordered)?,
     }
@@ -82,7 +84,7 @@ pub(super) fn build(proto: &ModelProto, tensors: &mut TensorReader<'_>, problems
     })
 }
 
-/// Refuses a value with the name of a part of another one: an element of the sequence `s` is given as `s[0]`.
+/// Rejects a value with the name of a part of another one: an element of the sequence `s` is given as `s[0]`.
 fn apart<'n>(values: impl Iterator<Item = (&'n str, Kind)> + Clone, role: &'static str) -> Result<()> {
     let whole: BTreeSet<_> = values.clone().filter(|(_, kind)| !kind.is_tensor()).map(|(name, _)| name).collect();
     let clash = values.into_iter().find_map(|(name, _)| Some((name, whole.get(Part::of(name)?.0)?)));
@@ -92,27 +94,27 @@ fn apart<'n>(values: impl Iterator<Item = (&'n str, Kind)> + Clone, role: &'stat
     })
 }
 
-/// Graphs within nodes may use a name again: it then gets a number.
+/// Makes names unique. Graphs within nodes may use a name again, which then gets a number.
 fn unique(names: Vec<&str>) -> Arc<[String]> {
     let mut taken = Names::default();
     names.into_iter().map(|name| taken.unique(name.to_owned())).collect()
 }
 
-/// What is wrong with a file: the first problem ends the reading, or problems are gathered.
+/// Problems of a file: the first problem ends the reading, or problems are gathered.
 #[derive(Debug)]
 pub(super) struct Problems {
     pub(super) found: Vec<ImportError>,
-    /// How many are gathered before one ends the reading.
+    /// Most problems that are gathered before the next ends the reading.
     most: usize,
 }
 
 impl Problems {
-    /// The first problem is fatal.
+    /// Creates a list in which the first problem is fatal.
     pub(super) fn fatal() -> Self {
         Self { found: Vec::new(), most: 0 }
     }
 
-    /// So many are gathered.
+    /// Creates a list that gathers up to `most` problems.
     pub(super) fn gathered(most: usize) -> Self {
         Self { found: Vec::new(), most }
     }
@@ -132,10 +134,10 @@ impl Problems {
     }
 }
 
-/// The versions that a graph imports. One without standard operators needs no version of these.
+/// Returns the versions that a graph imports. A graph without standard operators needs no version of these.
 fn opsets(proto: &ModelProto, graph: &GraphProto) -> Result<BTreeMap<String, i64>> {
     let mut opsets = opsets_of(&proto.opset_import)?;
-    // The first two versions of the file format have no operator sets: the first one is meant.
+    // The first two versions of the file format have no operator sets: version 1 is implied.
     if opsets.is_empty() && (1..3).contains(&proto.ir_version) {
         opsets.insert(String::new(), 1);
     }
@@ -162,7 +164,7 @@ fn opsets(proto: &ModelProto, graph: &GraphProto) -> Result<BTreeMap<String, i64
     }
 }
 
-/// The version of each domain's operators that a graph or function uses, as it says.
+/// Returns the stated version of each domain's operators that a graph or function uses.
 pub(super) fn opsets_of(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<String, i64>> {
     let mut opsets = BTreeMap::new();
     for import in imports {
@@ -176,12 +178,12 @@ pub(super) fn opsets_of(imports: &[OperatorSetIdProto]) -> Result<BTreeMap<Strin
     Ok(opsets)
 }
 
-/// The domain's name, empty for both names of the standard one.
+/// Returns the domain's name, empty for both names of the standard domain.
 pub(super) fn standard(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Maker {
     Input,
@@ -190,13 +192,13 @@ pub(super) enum Maker {
     Node(u32),
 }
 
-/// The graph so far.
+/// The graph under construction.
 pub(super) struct Builder<'p> {
     pub(super) functions: Functions<'p>,
     opsets: BTreeMap<String, i64>,
-    /// Only looked up in: its order is never seen.
+    /// Index of each name. Used only for look-ups, so that its order has no effect.
     pub(super) index: HashMap<&'p str, ValueIndex>,
-    /// The values that the graph within a node which is being read has of its own.
+    /// Values of the nested graph that is being read.
     pub(super) own: BTreeSet<ValueIndex>,
     values: Vec<&'p str>,
     makers: Vec<Option<Maker>>,
@@ -205,7 +207,7 @@ pub(super) struct Builder<'p> {
     outputs: Vec<Output>,
     pub(super) nodes: Vec<Node>,
     initializers: BTreeMap<ValueIndex, Constant>,
-    /// The texts of constants, by value.
+    /// Strings of constants, by value.
     labels: BTreeMap<ValueIndex, Labels>,
 }
 
@@ -224,7 +226,7 @@ impl<'p> Builder<'p> {
         Ok(())
     }
 
-    /// A constant of texts, which becomes their indices.
+    /// Adds a constant of strings, which becomes their indices.
     fn texts(&mut self, proto: &'p TensorProto) -> Result<()> {
         let (indices, texts) = labels::numbered_texts(proto).map_err(|error| error.of("initializer", &proto.name))?;
         self.initializer(&proto.name, || Ok(indices))?;
@@ -261,14 +263,14 @@ impl<'p> Builder<'p> {
             let problem = "nothing makes it: no node, input or initializer has that name";
             return Err(wrong(ImportError::malformed(problem)));
         }
-        // Whether these have labels is known when all nodes are in order.
+        // Whether outputs have labels is known when all nodes are in order.
         let declared = if has_labels(proto) { Ok(Declared::default()) } else { declared_output(proto) };
         let Declared { kind, dtype, dims } = declared.map_err(wrong)?;
         self.outputs.push(Output { name: name.clone(), value, kind, dtype, dims, labels: None });
         Ok(())
     }
 
-    /// A node, or those of the function that it calls; one that is wrong stays as its operator alone.
+    /// Adds a node, or the nodes of the function that it calls; a faulty node stays as its operator alone.
     pub(super) fn node(&mut self, proto: &'p NodeProto, tensors: &mut TensorReader<'_>) -> Result<()> {
         let position = self.nodes.len() as u32;
         let name = self.node_name(proto, position);
@@ -277,7 +279,7 @@ impl<'p> Builder<'p> {
             None => self.whole_node(proto, &name, position, tensors).map(|node| self.nodes.push(node)),
         };
         if made.is_err() {
-            // What it was to make is not missing besides.
+            // Missing outputs of a faulty node are not further problems.
             let maker = Maker::Node(self.nodes.len() as u32);
             for output in &proto.output {
                 if let Some(value) = self.index.get(output.as_str()).filter(|value| !self.is_made(**value)) {
@@ -318,17 +320,17 @@ impl<'p> Builder<'p> {
         Ok(node)
     }
 
-    /// The node without what it reads, makes and is given.
+    /// Returns the node without inputs, outputs and attributes.
     pub(super) fn bare(&self, proto: &NodeProto, name: String) -> Node {
         let (inputs, outputs, attributes) = Default::default();
         let domain = standard(&proto.domain);
-        // A domain that is not named has its first version.
+        // A domain without a stated version has version 1.
         let version = self.functions.version(domain).or_else(|| self.opsets.get(domain).copied()).unwrap_or(1);
         let (op_type, domain) = (proto.op_type.clone(), domain.to_owned());
         Node { name, op_type, domain, version, inputs, outputs, attributes }
     }
 
-    /// A name that no node before has: the file's, or one made from operator and position.
+    /// Returns a unique name of a node: the file's, or one made from operator and position.
     pub(super) fn node_name(&mut self, proto: &NodeProto, position: u32) -> String {
         let mut name = match proto.name.as_str() {
             "" => self.functions.qualified(&format!("{}_{position}", proto.op_type)),
@@ -341,10 +343,10 @@ impl<'p> Builder<'p> {
         name
     }
 
-    /// The value that an input's name stands for; `None` if it is left out.
+    /// Returns the value of an input's name; `None` if it is left out.
     ///
     /// # Errors
-    /// If it stands in a function, and is nothing there.
+    /// If the name is in a function and unknown there.
     pub(super) fn read(&mut self, name: &'p str) -> Result<Option<ValueIndex>> {
         match self.index.get(name) {
             _ if name.is_empty() => Ok(None),
@@ -353,7 +355,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// The value `name`, which the node `by` is to make.
+    /// Returns the value `name`, which the node `by` will make.
     ///
     /// # Errors
     /// If it is made already.
@@ -365,17 +367,17 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Whether something makes a value.
+    /// Whether a value has a maker.
     pub(super) fn is_made(&self, value: ValueIndex) -> bool {
         self.makers[value.index()].is_some()
     }
 
-    /// Records who makes a value that nothing makes yet.
+    /// Records the maker of a value without one.
     pub(super) fn made(&mut self, value: ValueIndex, maker: Maker) {
         self.makers[value.index()] = Some(maker);
     }
 
-    /// The index of the value `name`.
+    /// Returns the index of the value `name`.
     pub(super) fn value(&mut self, name: &'p str) -> ValueIndex {
         match self.index.get(name) {
             Some(value) => *value,
@@ -387,7 +389,7 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// An index for one more value of this name.
+    /// Returns an index for one more value of this name.
     pub(super) fn new_value(&mut self, name: &'p str) -> ValueIndex {
         let next = u32::try_from(self.values.len())
             .expect("fields of the file, and bytes of what functions add, are fewer than 2³²");
@@ -396,7 +398,7 @@ impl<'p> Builder<'p> {
         ValueIndex(next)
     }
 
-    /// Records who makes the value `name`; the value and its maker so far if it has one already.
+    /// Records the maker of the value `name`; fails with the value and its present maker if it has one.
     pub(super) fn make(&mut self, name: &'p str, maker: Maker) -> std::result::Result<ValueIndex, (ValueIndex, Maker)> {
         let value = self.value(name);
         match self.makers[value.index()] {
@@ -413,7 +415,7 @@ impl<'p> Builder<'p> {
         ImportError::malformed(format!("makes {value}, which is made by {first} already; each value has one maker"))
     }
 
-    /// A maker in words, where the node that is being read is called `current`.
+    /// Describes a maker; the node that is being read is called `current`.
     fn describe(&self, maker: Maker, current: &str) -> String {
         match maker {
             Maker::Input => "an input".to_owned(),
@@ -425,8 +427,8 @@ impl<'p> Builder<'p> {
         }
     }
 
-    /// Checks that every value of the graph (for which `own` holds) that is read is made, and puts each node after those whose outputs it
-    /// reads.
+    /// Checks that every value of the graph (for which `own` holds) that is read is made, and puts each node after the
+    /// makers of its inputs.
     pub(super) fn order(&mut self, own: impl Fn(ValueIndex) -> bool) -> Result<()> {
         let mut needs = Needs::default();
         for node in &self.nodes {
@@ -455,7 +457,7 @@ impl<'p> Builder<'p> {
     fn cycle_error(&self, cycle: &[u32]) -> ImportError {
         const SHOWN: usize = 4;
         let node = |at: &u32| &self.nodes[*at as usize];
-        // Each node of the cycle needs the next, so the data goes the other way.
+        // Each node of the cycle needs the next node, so that data flows in the opposite direction.
         let mut path: Vec<_> = cycle.iter().rev().take(SHOWN).map(|at| Name(&node(at).name).to_string()).collect();
         if cycle.len() > SHOWN {
             path.push("…".to_owned());
@@ -480,7 +482,8 @@ fn checked_name(name: &str) -> Result<()> {
     if name.is_empty() { Err(ImportError::malformed("has no name")) } else { without_controls(name) }
 }
 
-/// Names go to terminals, tables and other files, where a control character does harm and no exporter writes one.
+/// Rejects control characters in names: names go to terminals, tables and other files, where these do harm, and no
+/// exporter writes them.
 pub(super) fn without_controls(name: &str) -> Result<()> {
     match name.chars().any(char::is_control) {
         true => Err(ImportError::malformed("has a control character in its name")),

@@ -10,15 +10,17 @@ use anabranch_ir::constant::Constant;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The type of an optional's or a sequence's elements, as these messages name it; 0 stands for none.
+/// Type of an optional's or a sequence's elements in these messages; 0 stands for no type.
 const TENSOR: i64 = 1;
 const SEQUENCE: i64 = 3;
 
-/// The value of this kind in the file `path`, a message of the type `TensorProto`, `SequenceProto` or `OptionalProto`, under the default
-/// [`Limits`]. Types and shapes are known at once; large elements stay in the file until they are loaded.
+/// Reads the value of this kind in the file `path`, under the default [`Limits`].
+///
+/// The file is a message of the type `TensorProto`, `SequenceProto` or `OptionalProto`. Types and shapes are known at
+/// once; large elements stay in the file until they are loaded.
 ///
 /// # Errors
-/// If the file cannot be read, is no such message, exceeds a limit, or holds elements that are not supported.
+/// If the file cannot be read, is not a message of the kind's type, exceeds a limit, or holds unsupported elements.
 pub fn item_in_file(path: &Path, kind: Kind) -> Result<Item<Constant>> {
     let limits = Limits::default();
     let item = open(path, &limits).and_then(|file| {

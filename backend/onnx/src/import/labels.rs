@@ -1,8 +1,10 @@
-//! Labels that are texts, and maps from labels to numbers: the graph computes with indices and columns, the outputs know what they stand for.
+//! String labels, and maps from labels to numbers: the graph computes with indices and columns, and the outputs know
+//! their labels.
 //!
-//! The runtime has tensors of numbers alone. What a classifier calls its classes is a list in the file, so that the graph is rewritten to the
-//! indices of that list, and each value that holds such indices has the list with it. Operators that only move elements pass a list
-//! on; any other operator that reads texts is refused. `ZipMap` becomes its input, whose columns have keys.
+//! The runtime has tensors of numbers only. A classifier's class names are a list in the file. The graph is therefore
+//! rewritten to the indices of that list, and each value that holds such indices carries the list. Operators that only
+//! move elements pass a list on; any other operator that reads strings is rejected. `ZipMap` becomes its input, whose
+//! columns have keys.
 
 use super::attribute::Attribute;
 use super::error::ImportError;
@@ -18,20 +20,20 @@ use std::sync::Arc;
 
 type Result<T, E = ImportError> = std::result::Result<T, E>;
 
-/// The meaning of an output's numbers. Copies share one list, because nodes may pass on a long one many times.
+/// Meaning of an output's numbers. Copies share one list, because nodes may pass on a long list many times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Labels {
-    /// Each element is the index of one of these texts.
+    /// Each element is the index of one of these strings.
     Texts(Arc<[String]>),
-    /// Each row is a map from these texts to its elements.
+    /// Each row is a map from these strings to its elements.
     TextKeys(Arc<[String]>),
     /// Each row is a map from these integers to its elements.
     IntegerKeys(Arc<[i64]>),
 }
 
 impl Labels {
-    /// The texts of an output's elements, in row-major order; `None` if its elements are numbers.
+    /// Returns the strings of an output's elements, in row-major order; `None` if its elements are numbers.
     pub fn texts(&self, tensor: &Tensor) -> Option<Vec<&str>> {
         let Self::Texts(texts) = self else { return None };
         let text = |index: &i64| usize::try_from(*index).ok().and_then(|index| texts.get(index)).map(String::as_str);
@@ -40,7 +42,7 @@ impl Labels {
 }
 
 impl fmt::Display for Labels {
-    /// `indices of no, yes`, or `columns of no, yes`: the first few.
+    /// Formats as `indices of no, yes`, or `columns of no, yes`, with the first few labels.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
         let (what, mut names, count) = match self {
@@ -55,14 +57,14 @@ impl fmt::Display for Labels {
     }
 }
 
-/// Operators of the standard domain whose output holds elements of their first input alone.
+/// Operators of the standard domain whose output holds only elements of their first input.
 const MOVES: [&str; 9] =
     ["Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Gather", "Slice", "Expand"];
 
-/// A constant of texts as indices, and the texts.
+/// Converts a constant of strings to indices, and returns both.
 ///
 /// # Errors
-/// If its texts are not as many as its shape says, or not UTF-8.
+/// If the number of strings differs from its shape, or a string is not UTF-8.
 pub(super) fn numbered_texts(proto: &TensorProto) -> Result<(Constant, Labels)> {
     let wrong = |error: &dyn std::fmt::Display| ImportError::malformed(error.to_string());
     let text = |bytes: &Vec<u8>| String::from_utf8(bytes.clone()).map_err(|error| wrong(&error));
@@ -75,10 +77,12 @@ pub(super) fn numbered_texts(proto: &TensorProto) -> Result<(Constant, Labels)> 
     Ok((tensor.into(), Labels::Texts(texts.into())))
 }
 
-/// Rewrites nodes that make or read texts, and gives outputs their labels. Nodes are in topological order; `labels` are those of constants.
+/// Rewrites nodes that make or read strings, and gives outputs their labels.
+///
+/// Nodes are in topological order; `labels` are those of constants.
 ///
 /// # Errors
-/// If a node reads texts in a way that indices cannot stand for.
+/// If a node reads strings in a way that indices cannot replace.
 pub(super) fn resolve(
     nodes: &mut [Node],
     outputs: &mut [Output],
@@ -97,7 +101,7 @@ pub(super) fn resolve(
     Ok(())
 }
 
-/// Rewrites one node, and notes the labels of what it makes.
+/// Rewrites one node, and records the labels of its outputs.
 fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<(), String> {
     let given = node.input(0).and_then(|value| labels.get(&value));
     let texts = match given {
@@ -128,7 +132,7 @@ fn number(node: &mut Node, labels: &mut BTreeMap<ValueIndex, Labels>) -> Result<
     Ok(())
 }
 
-/// A list of texts, which is taken out of the node; `None` if there is none or it is empty.
+/// Takes a list of strings out of the node; `None` if it is missing or empty.
 fn taken(node: &mut Node, name: &str) -> Result<Option<Vec<String>>, String> {
     let texts = node.strings(name).map_err(|error| error.to_string())?;
     let texts: Option<Vec<String>> = texts.map(|texts| texts.into_iter().map(str::to_owned).collect());
@@ -141,7 +145,7 @@ fn numbered(count: usize) -> Attribute {
     Attribute::Ints((0..count as i64).collect())
 }
 
-/// A classifier's labels as numbers, if they are texts.
+/// Converts a classifier's labels to numbers, if they are strings.
 fn classes(node: &mut Node, name: &str) -> Result<Option<Labels>, String> {
     let Some(texts) = taken(node, "classlabels_strings")? else { return Ok(None) };
     if texts.len() < 2 {
@@ -151,10 +155,11 @@ fn classes(node: &mut Node, name: &str) -> Result<Option<Labels>, String> {
     Ok(Some(Labels::Texts(texts.into())))
 }
 
-/// Keys and values that are texts as numbers: keys as the indices of the texts that are read, values as those of a list of their own.
+/// Converts string keys and values to numbers: keys to indices of the input's strings, values to indices of a list of
+/// their own.
 fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, String> {
     if let Some(classes) = taken(node, "classes_strings")? {
-        // Version 1 goes from texts to their numbers, or back.
+        // Version 1 maps strings to their numbers, or back.
         let (keys, values) =
             if read.is_some() { ("keys_strings", "values_int64s") } else { ("keys_int64s", "values_strings") };
         let texts = Attribute::Strings(classes.iter().map(|text| text.clone().into_bytes()).collect());
@@ -177,7 +182,7 @@ fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, S
     };
     match (taken(node, "keys_strings")?, read) {
         (Some(keys), Some(texts)) => {
-            // The first of equal keys counts; a text without a key has one that no value goes with.
+            // The first of equal keys counts; a string without a key gets a key without a value.
             let mut places = HashMap::new();
             keys.iter().enumerate().for_each(|(at, key)| _ = places.entry(key.as_str()).or_insert(at));
             let found: Vec<Option<usize>> = texts.iter().map(|text| places.get(text.as_str()).copied()).collect();
@@ -194,7 +199,7 @@ fn encoder(node: &mut Node, read: Option<&[String]>) -> Result<Option<Labels>, S
     Ok(made)
 }
 
-/// The values of these keys alone, in this order.
+/// Keeps only the values of these keys, in this order.
 fn reordered(node: &mut Node, order: &[usize]) -> Result<(), String> {
     fn picked<T: Clone>(list: &[T], order: &[usize]) -> Option<Vec<T>> {
         order.iter().map(|at| list.get(*at).cloned()).collect()
@@ -212,7 +217,7 @@ fn reordered(node: &mut Node, order: &[usize]) -> Result<(), String> {
     Err("its values are neither integers, floats nor texts".into())
 }
 
-/// The keys of a map; the node passes on its input.
+/// Returns the keys of a map; the node passes on its input.
 fn zipped(node: &mut Node) -> Result<Labels, String> {
     let keys = match taken(node, "classlabels_strings")? {
         Some(texts) => Labels::TextKeys(texts.into()),

@@ -1,4 +1,4 @@
-//! How much a model file may ask for before it is refused.
+//! Limits on the resources that a model file may require before it is rejected.
 
 use anabranch_base::bytes::parse_bytes;
 use std::str::FromStr;
@@ -6,34 +6,38 @@ use std::str::FromStr;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Budgets that are checked before memory is spent on a file. The defaults admit every model that we know of;
-/// raise one if a file that you trust exceeds it.
+/// Limits that are checked before memory is allocated for a file. The defaults admit every known model; raise a limit
+/// if a file that you trust exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the model file itself. Default 2 GiB, the most that protobuf's own writers can make; larger models
-    /// keep their weights in files beside it.
+    /// Bytes of the model file itself. Default 2 GiB, the most that protobuf's own writers can make; larger models keep
+    /// their weights in further files.
     pub file_bytes: u64,
-    /// Bytes of memory that the decoded structure (everything but tensor data) may take. Default 256 MiB, which is
-    /// more than 200 000 nodes with names and attributes. As much again may calls of the model's own functions add.
+    /// Bytes of memory for the decoded structure (everything except tensor data). Default 256 MiB, which is enough for
+    /// more than 200 000 nodes with names and attributes. Calls of the model's own functions may add as much again.
     pub structure_bytes: u64,
-    /// Fields of the file, whether used or not: bounds the time to read it. Default 16 Mi.
+    /// Number of fields of the file, used or not: bounds the time to read it. Default 16 Mi.
     pub fields: u64,
-    /// Nodes, those of subgraphs included; as many again may calls of the model's own functions add. Default 1 000 000.
+    /// Number of nodes, including those of subgraphs; calls of the model's own functions may add as many again. Default
+    /// 1 000 000.
     pub nodes: u64,
-    /// Messages within messages, 512 at most; a subgraph within a subgraph takes three. Default 64.
+    /// Nesting depth of messages, at most 512; a subgraph within a subgraph takes three levels. Default 64.
     pub depth: usize,
     /// Bytes of one name. Default 64 KiB.
     pub name_bytes: u64,
-    /// Bytes of all tensors together as the files hold them. Default 64 GiB.
+    /// Bytes of all tensors together, as stored in the files. Default 64 GiB.
     pub tensor_bytes: u64,
-    /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can ask for. As many again may tensors take that
-    /// overlap in files beside the model: added up over these files, what a file's tensors take beyond twice its size. Default 256 MiB.
+    /// Bytes of all sparse tensors once they are dense, which a file of a few bytes can require.
+    ///
+    /// An equal number of bytes limits overlapping tensors in further files: the sum over these files of the bytes by
+    /// which a file's tensors exceed twice its size. Default 256 MiB.
     pub sparse_bytes: u64,
-    /// Bytes that computing constants ahead of a run may add, beyond once the bytes of the model's own. Default 256 MiB.
+    /// Bytes that computing constants ahead of a run may add, beyond the bytes of the model's own constants. Default
+    /// 256 MiB.
     pub folded_bytes: u64,
 }
 
-/// A limit that is not known, or has no such value.
+/// Error of an unknown limit, or of an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit `{name}` = `{value}`: {why}")]
 pub struct LimitError {
@@ -43,7 +47,7 @@ pub struct LimitError {
 }
 
 impl Limits {
-    /// The limits that [`Self::set`] knows: the fields of this type.
+    /// Names of the limits that [`Self::set`] accepts: the fields of this type.
     pub const NAMES: [&str; 9] = [
         "file_bytes",
         "structure_bytes",
@@ -56,7 +60,7 @@ impl Limits {
         "folded_bytes",
     ];
 
-    /// Sets the limit of this name: a count, or bytes as a person writes them.
+    /// Sets the limit of this name: a count, or bytes with an optional unit.
     ///
     /// ```
     /// # mod anabranch { pub use anabranch_onnx::import; }
@@ -69,7 +73,7 @@ impl Limits {
     /// ```
     ///
     /// # Errors
-    /// If there is no such limit, or it has no such value.
+    /// If there is no such limit, or the value is invalid.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), LimitError> {
         self.apply(name, value).map_err(|why| LimitError { name: name.to_owned(), value: value.to_owned(), why })
     }

@@ -1,9 +1,8 @@
-//! ONNX files to [`Model`]s.
+//! Imports ONNX files as [`Model`]s.
 //!
-//! A file is material from elsewhere. Its size, then its structure ([`Limits`]) are checked before anything is
-//! decoded; data in other files is read only from regular files in the model's own directory; and every rule of a
-//! graph is checked before a [`Model`] is given out. Whatever the bytes are, the answer is a model or an
-//! [`ImportError`].
+//! A file is foreign material. Its size and its structure ([`Limits`]) are checked before anything is decoded. Data in
+//! other files is read only from regular files in the model's own directory. Every rule of a graph is checked before a
+//! [`Model`] is returned. For any bytes, the result is a model or an [`ImportError`].
 //!
 //! ```
 //! # mod anabranch { pub use anabranch_onnx::import; }
@@ -67,22 +66,25 @@ use tensor::TensorReader;
 /// Loads the model in the file `path` under the default [`Limits`].
 ///
 /// # Errors
-/// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
+/// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses unsupported features.
 pub fn load(path: &Path) -> Result<Model> {
     load_within(path, &Limits::default())
 }
 
-/// Loads the model in the file `path`. The data of its large tensors stays in the file, which is kept open: it is read when it is
-/// wanted, and refused then if the file was changed.
+/// Loads the model in the file `path`.
+///
+/// The data of its large tensors stays in the file, which is kept open. Data is read on demand, and rejected if the
+/// file was changed since.
 ///
 /// # Errors
-/// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses what is not supported.
+/// If the file cannot be read, is not an ONNX model, exceeds a limit, or uses unsupported features.
 pub fn load_within(path: &Path, limits: &Limits) -> Result<Model> {
     read_file(path, limits, &mut Problems::fatal())
 }
 
-/// Reads as much of the model in the file `path` as can be read, and gives with it what is wrong, 1000 problems at most: inputs, constants
-/// and outputs that are wrong are left out, wrong nodes are there as their operator alone.
+/// Reads as much of the model in the file `path` as possible, and returns it with at most 1000 problems.
+///
+/// Faulty inputs, constants and outputs are left out; faulty nodes stay as their operator alone.
 ///
 /// # Errors
 /// If the file cannot be read, is not an ONNX model at all, or exceeds a limit.
@@ -103,37 +105,37 @@ fn read_file(path: &Path, limits: &Limits, problems: &mut Problems) -> Result<Mo
     model.map_err(|error| error.in_file(path))
 }
 
-/// Reads the model that `bytes` are, under the default [`Limits`]. Data in other files is looked for in
-/// `directory`, and refused without one.
+/// Reads the model in `bytes`, under the default [`Limits`]. Data in other files is read from `directory`, and rejected
+/// without one.
 ///
 /// # Errors
-/// If the bytes are not an ONNX model, exceed a limit, or use what is not supported.
+/// If the bytes are not an ONNX model, exceed a limit, or use unsupported features.
 pub fn from_bytes(bytes: &[u8], directory: Option<&Path>) -> Result<Model> {
     from_bytes_within(bytes, directory, &Limits::default())
 }
 
-/// [`from_bytes`] under given [`Limits`].
+/// Reads a model as [`from_bytes`] does, under given [`Limits`].
 ///
 /// # Errors
-/// If the bytes are not an ONNX model, exceed a limit, or use what is not supported.
+/// If the bytes are not an ONNX model, exceed a limit, or use unsupported features.
 pub fn from_bytes_within(bytes: &[u8], directory: Option<&Path>, limits: &Limits) -> Result<Model> {
     check_size(bytes.len() as u64, limits)?;
     let proto = proto::read(Reader::new(bytes), limits)?;
     graph::build(&proto, &mut TensorReader::new(None, directory.map(Directory::new), limits), &mut Problems::fatal())
 }
 
-/// The model that a message describes, under the default [`Limits`]; its tensors may not refer to other files.
+/// Converts a message to a model, under the default [`Limits`]; its tensors must not refer to other files.
 ///
 /// # Errors
-/// If the message is no sound model, exceeds a limit, or uses what is not supported.
+/// If the message is not a valid model, exceeds a limit, or uses unsupported features.
 pub fn from_message(message: &proto::ModelProto) -> Result<Model> {
     graph::build(message, &mut TensorReader::new(None, None, &Limits::default()), &mut Problems::fatal())
 }
 
-/// The bytes of a message of the type `TensorProto` that holds the tensor.
+/// Returns the bytes of a `TensorProto` message that holds the tensor.
 ///
 /// # Errors
-/// If its elements are narrower than a byte, which such a message packs.
+/// If its elements are narrower than a byte: the message packs these.
 pub fn tensor_to_bytes(name: &str, tensor: &Tensor) -> Result<Vec<u8>> {
     let dtype = tensor.dtype();
     let code = (0..=proto::data_type::INT2).find(|code| element_type(*code) == Some(dtype));

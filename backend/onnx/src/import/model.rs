@@ -1,4 +1,4 @@
-//! A model as the file gives it: operators with their parameters, on named values, checked to be a graph.
+//! A model as its file describes it: operators with their parameters, on named values, checked to be a graph.
 
 use super::attribute::Attribute;
 use super::labels::Labels;
@@ -25,14 +25,15 @@ impl ValueIndex {
 pub enum Dim {
     /// A number.
     Known(usize),
-    /// A name; dimensions of one name are equal, but for names such as `dynamic` and `unk__12`.
+    /// A name; dimensions of one name are equal, except for names such as `dynamic` and `unk__12`.
     Symbol(String),
-    /// Nothing is known.
+    /// An unknown dimension.
     Unknown,
 }
 
 impl Dim {
-    /// The name that this dimension of an input goes by where sizes are given: its symbol, or the input and the axis (`x[1]`). A number has none.
+    /// Returns the name by which callers give this dimension a size: its symbol, or the input and the axis (`x[1]`).
+    /// `None` for a number.
     pub fn open_name(&self, input: &str, axis: usize) -> Option<String> {
         match self {
             Self::Known(_) => None,
@@ -43,7 +44,7 @@ impl Dim {
 }
 
 impl fmt::Display for Dim {
-    /// `224`, `batch` or `?`.
+    /// Formats as `224`, `batch` or `?`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(dim) => write!(f, "{dim}"),
@@ -53,12 +54,12 @@ impl fmt::Display for Dim {
     }
 }
 
-/// Whether an input or output is one tensor, several, or perhaps nothing.
+/// Kind of an input or output: one tensor, several, or perhaps nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kind {
     /// Whether it is a sequence of tensors instead of one tensor.
     pub sequence: bool,
-    /// Whether it is an optional, which may hold nothing.
+    /// Whether it is an optional, which may be empty.
     pub optional: bool,
 }
 
@@ -68,7 +69,7 @@ impl Kind {
         !self.sequence && !self.optional
     }
 
-    /// Its name: `tensor`, `sequence`, `optional` or `optional sequence`.
+    /// Returns the kind's name: `tensor`, `sequence`, `optional` or `optional sequence`.
     pub fn name(self) -> &'static str {
         match (self.optional, self.sequence) {
             (false, false) => "tensor",
@@ -80,7 +81,7 @@ impl Kind {
 }
 
 impl fmt::Display for Kind {
-    /// Writes the words before the element type: `optional sequence of `, or nothing for a tensor.
+    /// Formats the words before the element type: `optional sequence of `, or nothing for a tensor.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.optional { "optional " } else { "" })?;
         f.write_str(if self.sequence { "sequence of " } else { "" })
@@ -90,15 +91,15 @@ impl fmt::Display for Kind {
 /// A value that the caller gives.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// The value.
+    /// Value of the input.
     pub value: ValueIndex,
-    /// Whether it is a tensor, a sequence or an optional.
+    /// Kind of the input: a tensor, a sequence or an optional.
     pub kind: Kind,
     /// Type of the elements of its tensors.
     pub dtype: DType,
-    /// Dimensions of its tensors, outermost first; `None` if not even their number is known.
+    /// Dimensions of its tensors, outermost first; `None` if even their number is unknown.
     pub dims: Option<Vec<Dim>>,
     /// Whether it may be left out, because an initialiser of the same name gives its value.
     pub optional: bool,
@@ -107,34 +108,34 @@ pub struct Input {
 /// A value that the caller receives.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
-    /// Its name.
+    /// Name of the output.
     pub name: String,
-    /// The value.
+    /// Value of the output.
     pub value: ValueIndex,
-    /// Whether it is declared as a sequence or an optional.
+    /// Declared kind of the output.
     pub kind: Kind,
     /// Type of the elements of its tensors, if declared.
     pub dtype: Option<DType>,
-    /// Dimensions of its tensors, outermost first, as declared; `None` if not even their number is.
+    /// Declared dimensions of its tensors, outermost first; `None` if even their number is undeclared.
     pub dims: Option<Vec<Dim>>,
-    /// The meaning of its numbers, if they are labels or columns of maps.
+    /// Meaning of its numbers, if they are labels or columns of maps.
     pub labels: Option<Labels>,
 }
 
 /// An operator applied to values. The typed readers of its attributes are in [`super::attribute`].
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Unique in the model; made from operator and position where the file gives none.
+    /// Unique name in the model; made from operator and position if the file gives none.
     pub name: String,
-    /// The operator.
+    /// Operator of the node.
     pub op_type: String,
-    /// The operator's domain: empty for the standard one.
+    /// Domain of the operator: empty for the standard domain.
     pub domain: String,
-    /// The version of the domain's operators that it is one of.
+    /// Version of the domain's operators.
     pub version: i64,
-    /// Values read; `None` where an optional one is left out. The last is not `None`.
+    /// Input values; `None` for an optional input that is left out. The last is not `None`.
     pub inputs: Vec<Option<ValueIndex>>,
-    /// Values made; `None` where one is not wanted. The last is not `None`.
+    /// Output values; `None` for an unused output. The last is not `None`.
     pub outputs: Vec<Option<ValueIndex>>,
     /// Parameters by name.
     pub attributes: BTreeMap<String, Attribute>,
@@ -143,34 +144,35 @@ pub struct Node {
 /// A graph within a node. Its values are among the model's, under indices that no other graph has.
 #[derive(Clone, Debug)]
 pub struct Subgraph {
-    /// What the node gives it.
+    /// Values that the node gives to the graph.
     pub inputs: Vec<ValueIndex>,
-    /// Outputs for the node; some may be values of the graphs around it. A type that no output of a model can have is left undeclared.
+    /// Outputs for the node; some may be values of the surrounding graphs. A type that no output of a model can have
+    /// stays undeclared.
     pub outputs: Vec<Output>,
-    /// The operators, in topological order.
+    /// Operators, in topological order.
     pub nodes: Vec<Node>,
-    /// Its constants.
+    /// Constants of the graph.
     pub initializers: BTreeMap<ValueIndex, Constant>,
-    /// Values of the graphs around it that it reads.
+    /// Values of the surrounding graphs that it reads.
     pub captured: Vec<ValueIndex>,
-    /// Graphs within each other that it is, itself among them.
+    /// Number of nested graphs, including itself.
     pub height: usize,
 }
 
 impl Subgraph {
-    /// Graphs within each other that a graph of these nodes is.
+    /// Returns the number of nested graphs of a graph of these nodes.
     pub fn height_over(nodes: &[Node]) -> usize {
         1 + nodes.iter().flat_map(Node::graphs).map(|graph| graph.height).max().unwrap_or(0)
     }
 }
 
 impl Node {
-    /// The values read, those that its subgraphs read of the graphs around them included.
+    /// Iterates over the input values, including those that its subgraphs read from the surrounding graphs.
     pub fn all_inputs(&self) -> impl Iterator<Item = ValueIndex> {
         self.inputs.iter().flatten().chain(self.graphs().flat_map(|graph| &graph.captured)).copied()
     }
 
-    /// The graphs within it.
+    /// Iterates over the graphs within it.
     pub fn graphs(&self) -> impl Iterator<Item = &Subgraph> {
         self.attributes.values().filter_map(|attribute| match attribute {
             Attribute::Graph(Ok(graph)) => Some(&**graph),
@@ -178,12 +180,12 @@ impl Node {
         })
     }
 
-    /// The input at `position`, unless it is left out.
+    /// Returns the input at `position`, unless it is left out.
     pub fn input(&self, position: usize) -> Option<ValueIndex> {
         self.inputs.get(position).copied().flatten()
     }
 
-    /// The output at `position`, unless it is not wanted.
+    /// Returns the output at `position`, unless it is unused.
     pub fn output(&self, position: usize) -> Option<ValueIndex> {
         self.outputs.get(position).copied().flatten()
     }
@@ -191,36 +193,36 @@ impl Node {
 
 /// A whole model.
 ///
-/// Nodes are in topological order: each reads only inputs, initialisers and outputs of nodes before it. Each value
-/// has one maker, and every value that is read or is an output has one.
+/// Nodes are in topological order: each reads only inputs, initialisers and outputs of earlier nodes. Each value has
+/// one maker, and every value that is read or is an output has one.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The graph's name.
+    /// Name of the graph.
     pub name: String,
-    /// What wrote the file, with its version.
+    /// Program that wrote the file, with its version.
     pub producer: String,
-    /// Version of each domain's operators; the standard domain is the empty text.
+    /// Version of each domain's operators; the standard domain is the empty string.
     pub opsets: BTreeMap<String, i64>,
-    /// Name of each value, all different.
+    /// Name of each value; all names are unique.
     pub values: Arc<[String]>,
-    /// What the caller gives, in the file's order.
+    /// Inputs that the caller gives, in the file's order.
     pub inputs: Vec<Input>,
-    /// What the caller receives, in the file's order.
+    /// Outputs that the caller receives, in the file's order.
     pub outputs: Vec<Output>,
-    /// The operators, in topological order.
+    /// Operators, in topological order.
     pub nodes: Vec<Node>,
     /// Constants, and defaults of optional inputs.
     pub initializers: BTreeMap<ValueIndex, Constant>,
 }
 
 impl Model {
-    /// The version of the standard operators.
+    /// Returns the version of the standard operators.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").copied().unwrap_or_default()
     }
 
-    /// Gives an input its value for good: it becomes an initialiser, and the caller gives it no more. Whether there is an input of this
-    /// name that such a constant fits.
+    /// Fixes an input's value: the input becomes an initialiser, and the caller no longer gives it. Returns whether
+    /// there is an input of this name that the constant fits.
     pub fn fix_input(&mut self, name: &str, constant: Constant) -> bool {
         let Some(at) = self.inputs.iter().position(|input| input.name == name) else { return false };
         let Input { value, kind, dtype, dims, .. } = &self.inputs[at];
@@ -236,7 +238,7 @@ impl Model {
         true
     }
 
-    /// A value's name.
+    /// Returns a value's name.
     pub fn value_name(&self, value: ValueIndex) -> &str {
         &self.values[value.index()]
     }

@@ -4,24 +4,24 @@ use super::error::{ImportError, Result};
 use super::proto::Reader;
 use anabranch_kernels::{DType, TensorSpec};
 
-/// How a typed field packs its numbers.
+/// Encoding of the numbers in a typed field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     /// `float_data`: four bytes each.
     Float,
     /// `double_data`: eight bytes each.
     Double,
-    /// `int32_data`: integers of variable length, for all types of at most 32 bits but `uint32` and `float`; 16-bit
+    /// `int32_data`: integers of variable length, for all types of at most 32 bits except `uint32` and `float`; 16-bit
     /// floats are given as their bits.
     Int32,
     /// `int64_data`: integers of variable length.
     Int64,
-    /// `uint64_data`: integers of variable length, for `uint32` too.
+    /// `uint64_data`: integers of variable length, also for `uint32`.
     Uint64,
 }
 
 impl Encoding {
-    /// The field that holds elements of `dtype`.
+    /// Returns the encoding for elements of `dtype`.
     pub(super) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 => Self::Float,
@@ -32,7 +32,7 @@ impl Encoding {
         }
     }
 
-    /// The numbers in `chunks`, unless one ends within a number. O(bytes), without unpacking.
+    /// Counts the numbers in `chunks`; `None` if a chunk ends within a number. O(bytes), without unpacking.
     pub(super) fn count(self, chunks: &[Vec<u8>]) -> Option<u64> {
         let mut count = 0;
         for chunk in chunks {
@@ -48,7 +48,7 @@ impl Encoding {
         Some(count)
     }
 
-    /// Unpacks `chunks` to elements of `dtype`, whose field this is. `elements` has room for exactly as many.
+    /// Unpacks `chunks` to elements of `dtype`, which this encoding holds. `elements` has room for exactly as many.
     pub(super) fn unpack(self, chunks: &[Vec<u8>], dtype: DType, elements: &mut [u8]) -> Result<()> {
         match self {
             Self::Float | Self::Double => {
@@ -80,12 +80,12 @@ impl Encoding {
     }
 }
 
-/// Packed data ends within an element.
+/// Creates the error of packed data that ends within an element.
 pub(super) fn cut() -> ImportError {
     ImportError::malformed("the data ends within an element")
 }
 
-/// An element does not fit its type.
+/// Creates the error of an element that does not fit its type.
 pub(super) fn no_element(index: usize, value: i128, dtype: DType) -> ImportError {
     ImportError::malformed(format!("element {index} is {value}, which is no {dtype}"))
 }
@@ -106,19 +106,20 @@ fn store(value: i128, dtype: DType, slot: &mut [u8]) -> Option<()> {
         DType::U32 | DType::F32 => slot.copy_from_slice(&u32::try_from(value).ok()?.to_le_bytes()),
         DType::I64 => slot.copy_from_slice(&i64::try_from(value).ok()?.to_le_bytes()),
         DType::U64 | DType::F64 => slot.copy_from_slice(&u64::try_from(value).ok()?.to_le_bytes()),
-        // Bits of 8-bit floats, or several narrower elements.
+        // The value holds the bits of an 8-bit float, or several narrower elements.
         _ => slot.copy_from_slice(&u8::try_from(value).ok()?.to_le_bytes()),
     }
     Some(())
 }
 
-/// Bytes of a tensor's data where several elements share a byte.
+/// Bytes of a tensor's data if several elements share a byte.
 pub(super) fn packed_bytes(spec: &TensorSpec) -> usize {
     let each = 8 / spec.dtype.bits().min(8);
     if each == 1 { spec.bytes() } else { spec.shape.elements().div_ceil(each) }
 }
 
-/// Writes elements that share bytes, the first in the lowest bits, to a byte each; signed ones keep their sign.
+/// Writes each element of shared bytes, the first in the lowest bits, to a byte of its own; signed elements keep their
+/// sign.
 pub(super) fn spread(packed: &[u8], dtype: DType, elements: &mut [u8]) {
     let bits = dtype.bits();
     let each = 8 / bits;

@@ -1,4 +1,4 @@
-//! From attribute messages to [`Attribute`]s.
+//! Converts attribute messages to [`Attribute`]s.
 
 use super::attribute::Attribute;
 use super::error::{ImportError, Name, Result};
@@ -30,7 +30,7 @@ pub(super) fn read<'p>(
     Ok(())
 }
 
-/// An attribute's value; `None` if it refers to a parameter of a function that has none.
+/// Returns an attribute's value; `None` if it refers to a parameter of a function that has none.
 fn value<'p>(
     proto: &'p AttributeProto,
     node: &Node,
@@ -77,7 +77,7 @@ fn value<'p>(
     }))
 }
 
-/// The kind that the message declares, or, as in files of the first format version, the field that is there.
+/// Returns the kind that the message declares, or in files of the first format version the kind of the present field.
 fn declared_or_seen(proto: &AttributeProto) -> i64 {
     let seen = [
         (proto.f.is_some(), attribute_type::FLOAT),

@@ -1,12 +1,12 @@
-//! Names of dimensions that exporters write where they know no size: such names promise no equal sizes.
+//! Names of dimensions that exporters write for unknown sizes: equal names do not imply equal sizes.
 
-/// Words, in lower case, that stand for any size and are no names.
+/// Words, in lower case, that stand for any size and are not names.
 const NOTHING: [&str; 6] = ["none", "null", "nil", "nan", "n/a", "undefined"];
 
-/// Words, in small letters, that people and exporters choose for "some size".
+/// Words, in lower case, that people and exporters choose for "some size".
 const ANY: [&str; 9] = ["unk", "unknown", "dynamic", "dyn", "dynamicdimension", "any", "variable", "var", "dim"];
 
-/// Whether a name says nothing: `?`, `*`, `-1`, `None`, or blanks. Such a dimension is unknown.
+/// Whether a name has no meaning: `?`, `*`, `-1`, `None`, or blanks. Such a dimension is unknown.
 pub(super) fn is_placeholder(name: &str) -> bool {
     let name = name.trim();
     let says_nothing = !name.chars().any(char::is_alphanumeric);
@@ -14,8 +14,10 @@ pub(super) fn is_placeholder(name: &str) -> bool {
     says_nothing || is_negative || NOTHING.contains(&&*name.to_ascii_lowercase())
 }
 
-/// Whether dimensions of this name may differ: words such as `dynamic`, words that exporters count (`unk__12`), and expressions
-/// (`past_sequence + sequence`), which some exporters write for inputs of which they hold only in part.
+/// Whether dimensions of this name may differ.
+///
+/// These names are words such as `dynamic`, words that exporters count (`unk__12`), and expressions (`past_sequence +
+/// sequence`). Some exporters write an expression for inputs although it does not hold for all of them.
 pub(crate) fn is_loose(name: &str) -> bool {
     let is_expression = name.contains(['+', '*', '/', '(', ')', '%']) || name.contains(" - ");
     let word = name.rsplit_once("p2o.").map_or(name, |(_, word)| word).to_ascii_lowercase();

@@ -1,9 +1,9 @@
-//! Topological order of a graph's nodes (Kahn 1962), the file's order kept where it is one.
+//! Topological order of a graph's nodes (Kahn 1962), which keeps the file's order if that is topological.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Who needs whom: for each node, the nodes whose outputs it reads.
+/// Dependencies: for each node, the nodes whose outputs it reads.
 #[derive(Default)]
 pub(super) struct Needs(Vec<Vec<u32>>);
 
@@ -13,11 +13,11 @@ impl Needs {
         self.0.push(makers.collect());
     }
 
-    /// The nodes such that each comes after those it needs; of those that may come next, the first in the file.
-    /// O((nodes + needs) log nodes).
+    /// Returns the nodes in an order in which each comes after those that it needs. Among the possible next nodes, the
+    /// first in the file comes next. O((nodes + needs) log nodes).
     ///
     /// # Errors
-    /// If there is none: the nodes along a cycle, each needing the next, the last needing the first.
+    /// If there is no such order: the nodes along a cycle, each of which needs the next, and the last needs the first.
     pub(super) fn order(&self) -> Result<Vec<u32>, Vec<u32>> {
         let nodes = self.0.len();
         let mut needers: Vec<Vec<u32>> = vec![Vec::new(); nodes];
@@ -40,7 +40,7 @@ impl Needs {
         if order.len() == nodes { Ok(order) } else { Err(self.cycle(&missing)) }
     }
 
-    /// A cycle among the nodes that still miss something: from any of them on to a missing one until one comes twice.
+    /// Finds a cycle among the nodes that still miss an input: follows missing inputs until a node repeats.
     fn cycle(&self, missing: &[usize]) -> Vec<u32> {
         let mut seen_at = vec![None; missing.len()];
         let mut path = Vec::new();

@@ -1,5 +1,5 @@
-//! Graphs within nodes: the branches of `If`, the bodies of `Loop` and `Scan`. Their values get indices of their own; what they read of
-//! the graphs around them keeps its index.
+//! Graphs within nodes: the branches of `If`, the bodies of `Loop` and `Scan`. Their values get indices of their own;
+//! values of the surrounding graphs keep their indices.
 
 use super::declared::{Declared, declared_output};
 use super::error::Result;
@@ -11,7 +11,8 @@ use anabranch_ir::constant::Constant;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<'p> Builder<'p> {
-    /// The graph that `proto` describes. Names that it gives hide those of the graphs around it, and mean the same again after it.
+    /// Builds the graph that `proto` describes. Its names hide those of the surrounding graphs, which apply again after
+    /// it.
     pub(super) fn subgraph(&mut self, proto: &'p GraphProto, tensors: &mut TensorReader<'_>) -> Result<Subgraph> {
         self.functions.enter();
         let (mut own, mut hidden) = (BTreeSet::new(), Vec::new());
@@ -56,7 +57,7 @@ impl<'p> Builder<'p> {
         for node in &proto.node {
             self.node(node, tensors)?;
         }
-        // What calls of functions brought along is the graph's own, too.
+        // Values that calls of functions added are the graph's own, too.
         let mut own = std::mem::take(&mut self.own);
         self.order(|value| own.contains(&value))?;
         let nodes = std::mem::take(&mut self.nodes);
@@ -64,7 +65,8 @@ impl<'p> Builder<'p> {
         for output in &proto.output {
             let Declared { kind, dtype, dims } = declared_output(output).unwrap_or_default();
             let known = self.read(&output.name).map_err(|error| error.of("output", &output.name))?;
-            // An input that the call of a function leaves out is a value that nothing makes, which matters only where this graph is run.
+            // An input that the call of a function leaves out is a value without a maker, which matters only if this
+            // graph is run.
             let value = known.unwrap_or_else(|| {
                 let nothing = self.new_value(&output.name);
                 own.insert(nothing);

@@ -1,4 +1,4 @@
-//! Constants: from a message's data, or another file's, to tensors whose size is known to be right.
+//! Constants: from data of a message or of another file to tensors whose size is checked.
 
 use super::beneath::Directory;
 use super::error::{ImportError, ImportErrorKind, Result, element_type_name};
@@ -13,35 +13,36 @@ use std::sync::Arc;
 #[cfg(target_endian = "big")]
 compile_error!("tensor data is kept as the little-endian bytes that ONNX files hold");
 
-/// Makes tensors of a model's messages and counts the bytes that they take.
+/// Makes tensors from a model's messages and counts their bytes.
 pub(super) struct TensorReader<'a> {
-    /// The model's file, where it was read from one.
+    /// File of the model, if it was read from a file.
     file: Option<Arc<ConstantFile>>,
     external: Option<ExternalFiles>,
     limits: &'a Limits,
-    /// Bytes of all tensors that the files hold.
+    /// Bytes of all tensors in the files.
     used: u64,
-    /// Bytes of all tensors made of sparse ones.
+    /// Bytes of all dense tensors made from sparse tensors.
     sparse: u64,
 }
 
 impl<'a> TensorReader<'a> {
-    /// A reader that looks for external data in `directory`, and for data that was left there in the model's `file`.
+    /// Creates a reader that takes external data from `directory`, and data that stayed in the model's file from
+    /// `file`.
     pub(super) fn new(file: Option<Arc<ConstantFile>>, directory: Option<Directory>, limits: &'a Limits) -> Self {
         Self { file, external: directory.map(ExternalFiles::new), limits, used: 0, sparse: 0 }
     }
 
-    /// The limits that hold for the model.
+    /// Returns the limits of the model.
     pub(super) fn limits(&self) -> &'a Limits {
         self.limits
     }
 
-    /// The tensor that `proto` describes, read now.
+    /// Reads the tensor that `proto` describes, now.
     pub(super) fn read(&mut self, proto: &TensorProto) -> Result<Tensor> {
         self.read_constant(proto)?.load().map_err(unread)
     }
 
-    /// The tensor that `proto` describes; a large one may stay in its file.
+    /// Returns the constant that `proto` describes; a large constant may stay in its file.
     pub(super) fn read_constant(&mut self, proto: &TensorProto) -> Result<Constant> {
         let dtype = dtype(proto.data_type).ok_or_else(|| {
             let name = element_type_name(proto.data_type);
@@ -70,7 +71,7 @@ impl<'a> TensorReader<'a> {
         count(&mut self.used, ("tensor_bytes", self.limits.tensor_bytes), spec.bytes())
     }
 
-    /// The dense tensor that a sparse one stands for.
+    /// Reads the dense tensor of a sparse tensor.
     pub(super) fn read_sparse(&mut self, proto: &SparseTensorProto) -> Result<Tensor> {
         let missing = sparse("its values or indices are missing");
         let (Some(values), Some(indices)) = (&proto.values, &proto.indices) else { return Err(missing) };
@@ -120,7 +121,7 @@ fn count(used: &mut u64, (name, limit): (&'static str, u64), bytes: usize) -> Re
     }
 }
 
-/// The error of a constant that cannot be read now.
+/// Creates the error of a constant that cannot be read now.
 fn unread(error: ConstantError) -> ImportError {
     match error {
         ConstantError::OutOfMemory { .. } => ImportError::limit(error.to_string()),
@@ -131,7 +132,8 @@ fn unread(error: ConstantError) -> ImportError {
     }
 }
 
-/// A constant at a place of a file. It stays there, unless several elements share a byte: then it is read and spread now.
+/// Creates a constant at a position of a file. It stays there, unless several elements share a byte: then it is read
+/// and unpacked now.
 fn stored(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: &str) -> Result<Constant> {
     if spec.dtype.bits() >= 8 {
         return Ok(Constant::in_file(spec, file, offset, name.to_owned()));
@@ -144,25 +146,25 @@ fn stored(spec: TensorSpec, file: Arc<ConstantFile>, offset: u64, name: &str) ->
     Ok(tensor(spec, Arc::new(buffer)).into())
 }
 
-/// Data in a field for another element type, or in two fields.
+/// Creates the error of data in a field for another element type, or in two fields.
 fn misplaced(dtype: DType) -> ImportError {
     ImportError::malformed(format!(
         "{dtype} data must be in `raw_data` or in the one field that ONNX gives for its type, and nowhere else"
     ))
 }
 
-/// A sparse tensor whose indices do not fit it.
+/// Creates the error of a sparse tensor whose indices do not fit it.
 fn sparse(problem: &str) -> ImportError {
     ImportError::malformed(format!("is sparse, and {problem}"))
 }
 
-/// Zeroed memory.
+/// Allocates zeroed memory.
 fn allocate(bytes: usize) -> Result<Buffer> {
     let short = || ImportError::limit(format!("takes {bytes} bytes, more memory than there is"));
     Buffer::try_zeroed(bytes).ok_or_else(short)
 }
 
-/// The type that ONNX's `code` stands for, if it is supported.
+/// Returns the type for ONNX's `code`, if it is supported.
 pub fn dtype(code: i64) -> Option<DType> {
     Some(match code {
         data_type::FLOAT => DType::F32,
@@ -237,7 +239,7 @@ fn typed_data(proto: &TensorProto) -> [(Encoding, &[Vec<u8>]); 5] {
 /// A message's own data, of the right size.
 enum Data<'p> {
     Raw(&'p [u8]),
-    /// At this place of the model's file.
+    /// Data at this position of the model's file.
     Left(u64),
     Typed(Encoding, &'p [Vec<u8>]),
 }
@@ -275,7 +277,7 @@ impl<'p> Data<'p> {
                 spread(&packed, dtype, bytes);
             }
             Self::Raw(raw) => bytes.copy_from_slice(raw),
-            // Without a file nothing is left in one.
+            // Without a file, no data stays in one.
             Self::Left(_) => {}
             Self::Typed(encoding, chunks) => encoding.unpack(chunks, dtype, bytes)?,
         }
@@ -283,7 +285,8 @@ impl<'p> Data<'p> {
     }
 }
 
-/// Writes a sparse tensor's elements to their places in the dense one. The positions must ascend, as ONNX demands.
+/// Writes a sparse tensor's elements to their positions in the dense tensor. The positions must ascend, as ONNX
+/// requires.
 fn scatter(indices: &Tensor, values: &Tensor, spec: &TensorSpec, dense: &mut [u8]) -> Result<()> {
     let count = values.shape().elements();
     let (coordinates, flat) = match (indices.elements::<i64>(), indices.shape().dims()) {
@@ -305,7 +308,7 @@ fn scatter(indices: &Tensor, values: &Tensor, spec: &TensorSpec, dense: &mut [u8
     Ok(())
 }
 
-/// The flat position of one row of indices, if it is within the shape.
+/// Returns the flat position of one row of indices, if it is within the shape.
 fn position(row: &[i64], flat: bool, shape: &Shape) -> Option<usize> {
     let mut position = 0;
     let elements = [shape.elements()];

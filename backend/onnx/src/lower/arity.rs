@@ -1,10 +1,10 @@
-//! How many inputs the standard's operators have: one more than an operator defines is an error, for nobody would read it.
+//! Numbers of inputs of the standard's operators: an additional input is an error, because it would be ignored.
 
 use super::error::Fault;
 use crate::import::Node;
 
-/// Inputs at most in any version up to operator set 28, by the schemas of the package `onnx` 1.23.2; operators that take any
-/// number are left out.
+/// Most inputs in any version up to operator set 28, by the schemas of the package `onnx` 1.23.2; operators with any
+/// number of inputs are left out.
 const MOST_INPUTS: [(usize, &str); 10] = [
     (0, "Constant RandomNormal RandomUniform SequenceEmpty"),
     (
@@ -40,7 +40,7 @@ const MOST_INPUTS: [(usize, &str); 10] = [
     (9, "QLinearConv"),
 ];
 
-/// Refuses a node that is given more inputs than its operator has.
+/// Rejects a node with more inputs than its operator has.
 pub(super) fn no_more_inputs(node: &Node) -> Result<(), Fault> {
     let given = node.inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
     match most_inputs(&node.domain, &node.op_type) {
@@ -49,7 +49,7 @@ pub(super) fn no_more_inputs(node: &Node) -> Result<(), Fault> {
     }
 }
 
-/// The inputs that an operator of the standard has at most, where there is a bound.
+/// Returns the most inputs of a standard operator, if there is a limit.
 fn most_inputs(domain: &str, operator: &str) -> Option<usize> {
     if domain == "ai.onnx.ml" {
         return match operator {

@@ -1,4 +1,4 @@
-//! Gives every dimension of the model's inputs a number: from the shapes of the inputs at hand, or by name.
+//! Assigns a number to every dimension of the model's inputs: from the shapes of the given inputs, or by name.
 
 use super::LowerOptions;
 use super::error::{LowerError, list};
@@ -8,7 +8,9 @@ use crate::import::{Input, Model};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_kernels::{Shape, TensorSpec};
 
-/// Type and shape of each of the model's inputs, in their order; `None` for one with a default that is not given, and for what is no tensor.
+/// Returns type and shape of each of the model's inputs, in their order.
+///
+/// `None` for a missing input with a default, and for an input that is not a tensor.
 ///
 /// # Errors
 /// If a given shape does not fit the declared one, two inputs disagree about a symbol, or a dimension stays unknown.
@@ -20,7 +22,7 @@ pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<T
             sizes.learn(input, shape)?;
         }
     }
-    // Sequences and optionals are no part of the program.
+    // Sequences and optionals are not part of the program.
     let given =
         |input: &Input| input.kind.is_tensor() && (!input.optional || options.input_shapes.contains_key(&input.name));
     let spec = |input: &Input| match options.input_shapes.get(&input.name) {
@@ -30,7 +32,7 @@ pub(super) fn bind(model: &Model, options: &LowerOptions) -> Result<Vec<Option<T
     model.inputs.iter().map(|input| given(input).then(|| spec(input)).transpose()).collect()
 }
 
-/// Refuses inputs that the model does not have: they are most likely misspelt.
+/// Rejects inputs that the model does not have: their names are most likely misspelt.
 fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerError> {
     let names = || model.inputs.iter().map(|input| input.name.clone());
     match options.input_shapes.keys().find(|name| names().all(|known| known != **name)) {
@@ -43,7 +45,7 @@ fn refuse_strangers(model: &Model, options: &LowerOptions) -> Result<(), LowerEr
     }
 }
 
-/// The shape of an input that is not at hand.
+/// Returns the declared shape of an input that is not given.
 fn declared(input: &Input, sizes: &Sizes<'_>) -> Result<TensorSpec, LowerError> {
     let fault = |text: String| LowerError::of_input(ErrorKind::Dimension, &input.name, text);
     let unranked = || {

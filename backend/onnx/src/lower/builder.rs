@@ -11,44 +11,45 @@ use anabranch_kernels::op::{NodeSpec, Op};
 use anabranch_kernels::{Tensor, TensorSpec};
 use std::collections::BTreeSet;
 
-/// Parts of one operator that may become nodes of their own, some dozen each: time steps, planes of a window, points.
+/// Most parts of one operator that become nodes of their own, some dozen each: time steps, planes of a window, points.
 const MOST_PARTS: usize = 1 << 10;
 
-/// Ops that one operator may become, folded ones included: a bound for operators that count no parts.
+/// Most ops that one operator may become, including folded ops: a limit for operators that count no parts.
 const MOST_OPS: usize = 1 << 16;
 
-/// Ops that an operator may become before those of the model are counted.
+/// Ops that an operator may become before they count against the model's limit.
 const FREE_OPS: usize = 1 << 6;
 
-/// Ops that all operators of a model may become beyond [`FREE_OPS`] of each: a bound for many operators of many parts.
+/// Most ops of all operators of a model, beyond the first [`FREE_OPS`] of each: a limit for many operators of many
+/// parts.
 const MOST_OPS_OF_MODEL: usize = 1 << 20;
 
-/// The program so far. A node whose inputs are all constant is computed at once where that is cheap, so that shapes
-/// computed by the model are there when the next operator asks for them.
+/// The program under construction. A node whose inputs are all constant is computed at once if that is cheap, so that
+/// later operators know shapes that the model computes.
 pub(crate) struct Builder {
     program: Program,
     folding: Folding,
     /// Names of operators and nodes.
     names: Names,
-    /// The operator whose nodes are emitted.
+    /// Operator whose nodes are being emitted.
     operator: ModelOperator,
     first_node: usize,
     narrow: Narrow,
-    /// Ops of the operator so far.
+    /// Ops of the present operator so far.
     ops: usize,
     /// Ops of all operators so far, without the first [`FREE_OPS`] of each.
     ops_of_model: usize,
 }
 
 impl Builder {
-    /// A program without nodes; constants may take as much as `folding` has.
+    /// Creates a program without nodes; `folding` limits the bytes of constants.
     pub(crate) fn new(folding: Folding) -> Self {
         let (program, operator) = (Program::default(), ModelOperator::new("", ""));
         let (names, narrow) = (Names::default(), Narrow::default());
         Self { program, folding, names, operator, first_node: 0, narrow, ops: 0, ops_of_model: 0 }
     }
 
-    /// Refuses more than [`MOST_PARTS`] parts of an operator.
+    /// Rejects more than [`MOST_PARTS`] parts of an operator.
     ///
     /// # Errors
     /// If the parts are too many.
@@ -56,7 +57,8 @@ impl Builder {
         Self::require_at_most(MOST_PARTS, parts, what)
     }
 
-    /// Refuses too many parts that would become nodes of their own, before any of them does: a few bytes of a file ask for many.
+    /// Rejects too many parts that would become nodes of their own, before any node is made: a few bytes of a file can
+    /// require many.
     ///
     /// # Errors
     /// If the parts are too many.
@@ -68,7 +70,7 @@ impl Builder {
         Err(Fault::unsupported(format!("{text}: ask for fewer, or split the operator into several")))
     }
 
-    /// Counts an op of the operator at hand.
+    /// Counts an op of the present operator.
     fn count_op(&mut self) -> Result<(), Fault> {
         self.ops += 1;
         self.ops_of_model += usize::from(self.ops > FREE_OPS);
@@ -87,13 +89,13 @@ impl Builder {
         View { value: self.program.add_input(name, spec.clone()), spec }
     }
 
-    /// The elements that the input of this name always has.
+    /// Fixes the elements of the input of this name.
     pub(crate) fn fixed(&mut self, name: &str, tensor: Tensor) -> View {
         self.program.fixed.insert(name.to_owned(), tensor.clone());
         self.constant(name, tensor)
     }
 
-    /// Names of the inputs that a value is computed from. O(nodes + edges).
+    /// Returns the names of the inputs from which a value is computed. O(nodes + edges).
     pub(crate) fn inputs_of(&self, value: ValueId) -> Vec<String> {
         let (mut seen, mut open, mut names) = (BTreeSet::from([value]), vec![value], Vec::new());
         while let Some(value) = open.pop() {
@@ -115,25 +117,25 @@ impl Builder {
         self.value(name.into(), constant.spec().clone(), Origin::Constant(constant))
     }
 
-    /// Adds a constant made by the operator at hand.
+    /// Adds a constant made by the present operator.
     ///
     /// # Errors
-    /// If constants may not take as many bytes.
+    /// If the limit of constants does not allow this many bytes.
     pub(crate) fn made(&mut self, tensor: Tensor) -> Result<View, Fault> {
         self.reserve(tensor.spec().bytes())?;
         Ok(self.constant(format!("{}:constant", self.operator.name), tensor))
     }
 
-    /// Takes bytes from what constants may take, before they are allocated by the caller.
+    /// Reserves bytes of the limit of constants, before the caller allocates them.
     ///
     /// # Errors
-    /// If constants may not take as many bytes.
+    /// If the limit of constants does not allow this many bytes.
     pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), Fault> {
         let budget = self.folding.bytes_left();
         if self.folding.take(bytes) { Ok(()) } else { Err(Fault::budget(bytes, budget)) }
     }
 
-    /// Refuses what constants may not take any more; takes nothing itself.
+    /// Checks that the limit of constants allows this many bytes, without reserving them.
     pub(crate) fn afford(&self, bytes: usize) -> Result<(), Fault> {
         let budget = self.folding.bytes_left();
         if bytes <= budget { Ok(()) } else { Err(Fault::budget(bytes, budget)) }
@@ -143,23 +145,24 @@ impl Builder {
         self.program.constant(view.value).is_some()
     }
 
-    /// The view's data, under its shape, if it is constant. If they cannot be read, lowering fails in the end.
+    /// Returns the view's data, under its shape, if it is constant. If the data cannot be read, lowering fails at its
+    /// end.
     pub(crate) fn tensor(&self, view: &View) -> Option<Tensor> {
         self.folding.loaded(&self.view_constant(view)?)
     }
 
-    /// Why a constant could not be read, if one could not.
+    /// Returns the error of a constant that could not be read, if any.
     pub(crate) fn fault(&self) -> Option<ConstantError> {
         self.folding.fault()
     }
 
-    /// The constant that a view is of, under its shape.
+    /// Returns the constant of a view, under its shape.
     pub(crate) fn view_constant(&self, view: &View) -> Option<Constant> {
         let constant = self.program.constant(view.value)?;
         Some(constant.reshaped(view.shape().clone()).expect("a view has as many elements as its value"))
     }
 
-    /// Applies an op to views. The results are constants where they can be had now, else the outputs of a new node.
+    /// Applies an op to views. The results are constants if they can be computed now, else the outputs of a new node.
     ///
     /// # Errors
     /// If a constant node does not fit its op's definition, or the operator becomes too many ops.
@@ -180,14 +183,14 @@ impl Builder {
         Ok(self.push(spec, inputs))
     }
 
-    /// [`Self::emit`] for an op of one output.
+    /// Applies an op of one output, as [`Self::emit`] does.
     pub(crate) fn emit_one(&mut self, op: Op, inputs: &[View], output: TensorSpec) -> Result<View, Fault> {
         let mut views = self.emit(op, inputs, vec![output])?;
         Ok(views.swap_remove(0))
     }
 
-    /// Starts the operator whose nodes are emitted next. `name` may be empty or taken already; the name that the
-    /// operator has from now on is given back.
+    /// Starts the operator whose nodes are emitted next, and returns its final name. `name` may be empty or in use
+    /// already.
     pub(crate) fn begin(&mut self, name: &str, kind: &str, index: usize) -> String {
         let wanted = if name.is_empty() { format!("{kind}_{index}") } else { name.to_owned() };
         self.operator = ModelOperator::new(self.names.unique(wanted), kind);
@@ -196,7 +199,7 @@ impl Builder {
         self.operator.name.clone()
     }
 
-    /// Ends the operator: its last node takes its name, and values that it made take the names of its outputs.
+    /// Ends the operator: its last node takes its name, and its values take the names of its outputs.
     pub(crate) fn end(&mut self, outputs: &[(&str, View)]) {
         let count = self.program.nodes.len() - self.first_node;
         for offset in 0..count {
@@ -217,7 +220,7 @@ impl Builder {
         }
     }
 
-    /// The program, and what is left for folding.
+    /// Returns the program, and the remaining limits of folding.
     pub(crate) fn finish(self) -> (Program, Folding) {
         (self.program, self.folding)
     }
@@ -226,7 +229,7 @@ impl Builder {
         &self.program
     }
 
-    /// What constants were widened from.
+    /// Returns the sources of widened constants.
     pub(super) fn narrow(&mut self) -> &mut Narrow {
         &mut self.narrow
     }

@@ -1,9 +1,8 @@
-//! Removes from a program what none of its outputs needs, and numbers the rest anew.
+//! Removes the parts of a program that no output needs, and numbers the rest again.
 
 use anabranch_ir::program::{Node, NodeId, Origin, Program, Value, ValueId};
 
-/// The program without nodes that no output depends on and without values that nothing touches. All inputs stay, in
-/// their order. O(nodes + edges).
+/// Removes nodes on which no output depends, and unused values. All inputs stay, in their order. O(nodes + edges).
 pub(super) fn compact(program: Program) -> Program {
     let live = live_nodes(&program);
     let used = used_values(&program, &live);
@@ -49,7 +48,7 @@ fn live_nodes(program: &Program) -> Vec<bool> {
     live
 }
 
-/// Which values a live node or the caller reads or makes.
+/// Marks the values that a live node or the caller reads or makes.
 fn used_values(program: &Program, live: &[bool]) -> Vec<bool> {
     let mut used = vec![false; program.values.len()];
     let touched = program.nodes.iter().zip(live).filter(|(_, live)| **live);

@@ -1,4 +1,4 @@
-//! The op set's verbs over views: each method emits one op, or none where a view does.
+//! The op set's operations on views: each method emits one op, or none if a view suffices.
 
 use super::builder::Builder;
 use super::error::Fault;
@@ -11,8 +11,8 @@ use anabranch_kernels::op::{
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::slice::from_ref;
 
-/// What is applied to each element of an op's result: an expression whose register 0 is the element, and the views
-/// that its other registers read.
+/// Operation on each element of an op's result: an expression whose register 0 is the element, and the views that its
+/// other registers read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Epilogue {
     /// The expression; `None` leaves the result as it is.
@@ -22,7 +22,7 @@ pub(crate) struct Epilogue {
 }
 
 impl Builder {
-    /// A formula over views, broadcast together.
+    /// Applies a formula to views, which are broadcast together.
     pub(crate) fn map<const N: usize>(
         &mut self,
         domain: Domain,
@@ -37,7 +37,7 @@ impl Builder {
         self.map_to(domain, inputs, TensorSpec::new(dtype, shape), formula)
     }
 
-    /// A formula over views, broadcast to the output's shape.
+    /// Applies a formula to views, which are broadcast to the output's shape.
     pub(crate) fn map_to<const N: usize>(
         &mut self,
         domain: Domain,
@@ -53,14 +53,14 @@ impl Builder {
         self.emit_one(op, &inputs.map(View::clone), output)
     }
 
-    /// The view with an epilogue applied to it.
+    /// Applies an epilogue to a view.
     pub(crate) fn finished(&mut self, view: &View, epilogue: Epilogue) -> Result<View, Fault> {
         let Some(expression) = epilogue.expression else { return Ok(view.clone()) };
         let inputs = [vec![view.clone()], epilogue.operands].concat();
         self.emit_one(Op::Map(Map { domain: domain_of(view.dtype()), expression }), &inputs, view.spec.clone())
     }
 
-    /// The output of an op, with an epilogue: the op's own or, for 64-bit floats, whose ops have none, an
+    /// Returns the output of an op with an epilogue: the op's own or, for 64-bit floats, whose ops have no epilogue, an
     /// expression after it.
     pub(crate) fn emit_finished(
         &mut self,
@@ -80,12 +80,14 @@ impl Builder {
         self.emit_one(op, &inputs, output)
     }
 
-    /// The view's elements converted to `dtype`; the view itself if it has that type. What is beyond an 8-bit float is its greatest.
+    /// Converts the view's elements to `dtype`; returns the view itself if it has that type. Values beyond an 8-bit
+    /// float become its greatest value.
     pub(crate) fn cast(&mut self, view: &View, dtype: DType) -> Result<View, Fault> {
         self.converted(view, dtype, true)
     }
 
-    /// [`Self::cast`]; what is beyond an 8-bit float may also become infinite or NaN.
+    /// Converts elements as [`Self::cast`] does; without `saturate`, values beyond an 8-bit float become infinite or
+    /// NaN.
     pub(crate) fn converted(&mut self, view: &View, dtype: DType, saturate: bool) -> Result<View, Fault> {
         let output = TensorSpec::new(dtype, view.shape().clone());
         let integers = domain_of(view.dtype()).is_integer();
@@ -95,7 +97,7 @@ impl Builder {
             DType::Bool => domain_of(view.dtype()),
             _ if view.dtype() == DType::F64 => Domain::F64,
             _ if integers && !dtype.is_float() => Domain::I64,
-            // `f32` in between would round a second time.
+            // An intermediate `f32` would round a second time.
             DType::BF16 if integers && view.dtype().size() >= 4 => domain_of(view.dtype()),
             _ => Domain::F32,
         };
@@ -110,12 +112,13 @@ impl Builder {
         Ok(converted)
     }
 
-    /// The view's elements as floats that compute-heavy ops work in: 64-bit floats as they are, all others as `f32`.
+    /// Converts the view's elements to the floats that compute-heavy ops use: 64-bit floats stay, all others become
+    /// `f32`.
     pub(crate) fn as_working(&mut self, view: &View) -> Result<View, Fault> {
         self.cast(view, working(view.dtype()))
     }
 
-    /// The view's elements as `f32`, for what is computed in no other type.
+    /// Converts the view's elements to `f32`, for ops that compute in no other type.
     ///
     /// # Errors
     /// If they are 64-bit floats.
@@ -126,7 +129,7 @@ impl Builder {
         }
     }
 
-    /// The view repeated to fill `shape`.
+    /// Repeats the view to fill `shape`.
     pub(crate) fn expanded(&mut self, view: &View, shape: Shape) -> Result<View, Fault> {
         if *view.shape() == shape {
             return Ok(view.clone());
@@ -138,8 +141,8 @@ impl Builder {
         self.map_to(domain_of(view.dtype()), [view], TensorSpec::new(view.dtype(), shape), |[x]| x)
     }
 
-    /// The view with axes permuted: output axis `i` is axis `permutation[i]`. No node where only axes of one element
-    /// change places with others.
+    /// Permutes the view's axes: output axis `i` is axis `permutation[i]`. Emits no node if only axes of one element
+    /// change places.
     pub(crate) fn transposed(&mut self, view: &View, permutation: &[usize]) -> Result<View, Fault> {
         let dims: Vec<_> = permutation.iter().map(|axis| view.dims()[*axis]).collect();
         let long = permutation.iter().filter(|axis| view.dims()[**axis] != 1);
@@ -150,8 +153,8 @@ impl Builder {
         self.emit_one(Op::Transpose(Transpose { permutation: permutation.to_vec() }), from_ref(view), output)
     }
 
-    /// `counts[axis]` elements along each axis from `starts[axis]` on, `steps[axis]` apart. All indices are within
-    /// the view.
+    /// Takes `counts[axis]` elements along each axis from `starts[axis]` on, `steps[axis]` apart. All indices are
+    /// within the view.
     pub(crate) fn sliced(
         &mut self,
         view: &View,
@@ -167,7 +170,7 @@ impl Builder {
         self.emit_one(Op::Slice(Slice { starts, steps }), from_ref(view), output)
     }
 
-    /// The indices `start..start + count` along one axis.
+    /// Takes the indices `start..start + count` along one axis.
     pub(crate) fn part(&mut self, view: &View, axis: usize, start: usize, count: usize) -> Result<View, Fault> {
         let mut starts = vec![0; view.rank()];
         let mut counts = view.dims().to_vec();
@@ -176,7 +179,7 @@ impl Builder {
         self.sliced(view, starts, vec![1; view.rank()], counts)
     }
 
-    /// Views one after the other along an axis; those without elements are left out.
+    /// Concatenates views along an axis; views without elements are left out.
     pub(crate) fn concatenated(&mut self, views: &[View], axis: usize) -> Result<View, Fault> {
         let mut dims = views.first().ok_or_else(|| Fault::missing(0))?.dims().to_vec();
         dims[axis] = views.iter().map(|view| view.dims()[axis]).fold(0, usize::saturating_add);
@@ -191,7 +194,7 @@ impl Builder {
         }
     }
 
-    /// A border around the view: `before[axis]` elements before, and as many after as the output's dimensions leave.
+    /// Pads the view: `before[axis]` elements before, and as many after as the output's dimensions require.
     pub(crate) fn padded(
         &mut self,
         view: &View,
@@ -206,8 +209,10 @@ impl Builder {
         self.emit_one(Op::Pad(Pad { mode, before }), from_ref(view), output)
     }
 
-    /// A reduction over `axes` (ascending); the result keeps them with one element each. Computed in `f32`, or in
-    /// `f64` for 64-bit floats. Integers are reduced as integers of 32 or 64 bits, but their logarithm of a sum of exponentials in `f64`.
+    /// Reduces over `axes` (ascending), which stay with one element each.
+    ///
+    /// Computes in `f32`, or in `f64` for 64-bit floats. Integers are reduced as integers of 32 or 64 bits, but the
+    /// logarithm of a sum of their exponentials is computed in `f64`.
     pub(crate) fn reduced(&mut self, view: &View, kind: ReduceKind, axes: &[usize]) -> Result<View, Fault> {
         let mut dims = view.dims().to_vec();
         axes.iter().for_each(|axis| dims[*axis] = 1);
@@ -220,7 +225,7 @@ impl Builder {
         };
         let shape = Shape::new(dims)?;
         if let (true, Some([least, greatest])) = (integers && view.elements() == 0, ends(view.dtype())) {
-            // The end of the type is neutral.
+            // The end of the type's range is neutral.
             match kind {
                 ReduceKind::Max => return self.filled(TensorSpec::new(view.dtype(), shape), least),
                 ReduceKind::Min => return self.filled(TensorSpec::new(view.dtype(), shape), greatest),
@@ -234,11 +239,11 @@ impl Builder {
         if view.dtype() != DType::Bool {
             return self.cast(&result, view.dtype());
         }
-        // The greatest of no truth values is −∞, which is to be false.
+        // The greatest of no bools is −∞, which becomes false.
         self.map(Domain::F32, [&result], DType::Bool, |[x]| x.with(Binary::Greater, 0.0))
     }
 
-    /// The product of matrices of one working type over batches; `dims` is the result's shape.
+    /// Multiplies matrices of one working type over batches; `dims` is the result's shape.
     pub(crate) fn product(
         &mut self,
         op: MatMul,
@@ -251,7 +256,7 @@ impl Builder {
         self.emit_finished(Op::MatMul(op), vec![a.clone(), b.clone()], epilogue, output)
     }
 
-    /// A constant of these numbers, rounded to `dtype`: `f64` or `f32`.
+    /// Adds a constant of these numbers, rounded to `dtype`: `f64` or `f32`.
     pub(crate) fn table(&mut self, dtype: DType, dims: Vec<usize>, numbers: &[f64]) -> Result<View, Fault> {
         let shape = Shape::new(dims)?;
         let tensor = match dtype {
@@ -265,15 +270,16 @@ impl Builder {
         self.filled(TensorSpec::new(dtype, Shape::scalar()), value)
     }
 
-    /// A tensor full of one value: a constant where constants may take as much, else computed when the program runs.
+    /// Fills a tensor with one value: a constant if the limit of constants allows it, else computed when the program
+    /// runs.
     pub(crate) fn filled(&mut self, spec: TensorSpec, value: impl Into<Literal>) -> Result<View, Fault> {
         let domain = domain_of(spec.dtype);
         let expression = Expression::new(0, vec![literal(domain, value.into())]).expect("one step");
         self.emit_one(Op::Map(Map { domain, expression }), &[], spec)
     }
 
-    /// The numbers `0..count` along `axis` of an otherwise one-element shape of `rank` dimensions, of the type in which
-    /// elements of `dtype` are computed.
+    /// Returns the numbers `0..count` along `axis` of an otherwise one-element shape of `rank` dimensions, in the type
+    /// in which elements of `dtype` are computed.
     pub(crate) fn indices(&mut self, dtype: DType, count: usize, axis: usize, rank: usize) -> Result<View, Fault> {
         let mut dims = vec![1; rank];
         dims[axis] = count;
@@ -290,7 +296,7 @@ impl Builder {
     }
 }
 
-/// The least and the greatest number of a type of integers.
+/// Least and greatest number of an integer type.
 fn ends(dtype: DType) -> Option<[Literal; 2]> {
     let signed = |bits: u32| Some([Literal::Int(-1 << (bits - 1)), Literal::Int((1 << (bits - 1)) - 1)]);
     let unsigned = |bits: u32| Some([Literal::Int(0), Literal::Int((1 << bits) - 1)]);
@@ -311,7 +317,7 @@ fn ends(dtype: DType) -> Option<[Literal; 2]> {
     }
 }
 
-/// The greatest number of an 8-bit float (Micikevicius et al. 2022, table 1; ONNX, "Float stored in 8 bits").
+/// Greatest number of an 8-bit float (Micikevicius et al. 2022, table 1; ONNX, "Float stored in 8 bits").
 const fn greatest(dtype: DType) -> Option<f64> {
     match dtype {
         DType::F8E4M3Fn => Some(448.0),

@@ -1,5 +1,5 @@
-//! Branches and loops whose course is known while the model is lowered: the branch that is taken, or the body as often as it is run, takes
-//! the place of the operator.
+//! Branches and loops that can be resolved while the model is lowered: the taken branch, or the repeated body, replaces
+//! the operator.
 
 use super::error::{Fault, LowerError};
 use super::operator::{Operator, axis_of, integers};
@@ -8,16 +8,16 @@ use super::{Lowering, Slot};
 use crate::import::{Node, Subgraph};
 use anabranch_kernels::{DType, Shape, Tensor};
 
-/// How often bodies and branches are put in the place of their operators at most, over a whole model.
+/// Most times that bodies and branches replace their operators, over a whole model.
 const MOST_PASSES: usize = 4096;
 
-/// Nodes that all bodies and branches together may put in the place of their operators, over a whole model.
+/// Most nodes of these bodies and branches together, over a whole model.
 const MOST_NODES: usize = 1 << 18;
 
-/// A fault of the operator itself, or what its graphs' operators gave.
+/// Result of an operator: its own fault, or an error of its graphs' operators.
 pub(super) type Lowered = Result<Result<Vec<View>, Fault>, LowerError>;
 
-/// Gives back what a fault of the operator itself is.
+/// Returns early with a fault of the operator itself.
 macro_rules! sound {
     ($result:expr) => {
         match $result {
@@ -28,16 +28,16 @@ macro_rules! sound {
 }
 pub(super) use sound;
 
-/// Operators with graphs that decide what is computed.
+/// Operators with graphs that decide on the computation.
 pub(super) const CONTROL: [&str; 3] = ["If", "Loop", "Scan"];
 
-/// Whether an operator of the standard domain has graphs that decide what is computed.
+/// Whether an operator of the standard domain has graphs that decide on the computation.
 pub(super) fn is_control(node: &Node) -> bool {
     matches!(&node.domain[..], "" | "ai.onnx") && CONTROL.contains(&&node.op_type[..])
 }
 
 impl<'a> Lowering<'a> {
-    /// The outputs of such an operator.
+    /// Lowers such an operator and returns its outputs.
     pub(super) fn control(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
         match &node.op_type[..] {
             "If" => self.branch(node, operator),
@@ -58,7 +58,8 @@ impl<'a> Lowering<'a> {
         self.graph(graph, Vec::new())
     }
 
-    /// Inputs: how often at most, whether to begin, then what goes from one pass to the next.
+    /// Unrolls a loop. Inputs: the most iterations, whether to start, then values that go from one iteration to the
+    /// next.
     fn repeated(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
         let graph = sound!(node.graph("body"));
         let most = match operator.optional(0) {
@@ -105,7 +106,8 @@ impl<'a> Lowering<'a> {
         Ok(Ok(carried))
     }
 
-    /// Inputs: what goes from one pass to the next, then what each pass reads a slice of.
+    /// Unrolls a scan. Inputs: values that go from one iteration to the next, then values of which each iteration reads
+    /// a slice.
     fn scanned(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
         if operator.opset < 9 {
             return Ok(Err(Fault::unsupported("its version of before 9")));
@@ -160,7 +162,7 @@ impl<'a> Lowering<'a> {
         Ok(Ok(carried))
     }
 
-    /// Views side by side along a new axis.
+    /// Stacks views along a new axis.
     fn stacked(&mut self, views: &[View], axis: usize, backwards: bool) -> Result<View, Fault> {
         let single = |view: &View| {
             let mut dims = view.dims().to_vec();
@@ -178,7 +180,7 @@ impl<'a> Lowering<'a> {
         self.builder.concatenated(&singles, axis)
     }
 
-    /// The outputs of a graph whose inputs are given.
+    /// Lowers a graph with these inputs and returns its outputs.
     pub(super) fn graph(&mut self, graph: &'a Subgraph, inputs: Vec<View>) -> Lowered {
         if graph.inputs.len() != inputs.len() {
             let (wanted, given) = (graph.inputs.len(), inputs.len());
@@ -211,7 +213,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Adds what one pass made to what the passes before it made.
+/// Adds the results of one iteration to those of earlier iterations.
 fn collect(collected: &mut Vec<Vec<View>>, views: Vec<View>) {
     collected.resize_with(views.len(), Vec::new);
     collected.iter_mut().zip(views).for_each(|(all, view)| all.push(view));

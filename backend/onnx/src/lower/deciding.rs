@@ -1,36 +1,37 @@
-//! Which of a model's inputs decide shapes by their elements: axes, sizes, repeats, bounds. Plans are made for these elements, as they
-//! are for shapes.
+//! Inputs of a model whose elements decide shapes: axes, sizes, repeats, bounds. Plans are made for these elements, as
+//! they are for shapes.
 
 use anabranch_base::lock::lock;
 use anabranch_kernels::Tensor;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-/// Elements that an input of integers or truth values may have for plans to be made for them …
+/// Most elements of an integer or bool input for whose elements plans are made.
 const INTEGERS: usize = 256;
 
-/// … and one of floats, such as scales or the bounds of a range.
+/// Most elements of a float input for whose elements plans are made: scales, for example, or the bounds of a range.
 const FLOATS: usize = 16;
 
-/// The names of the inputs that were found to decide shapes. It only grows.
+/// Names of the inputs that were found to decide shapes. The set only grows.
 #[derive(Default)]
 pub struct Deciding {
     names: Mutex<Arc<BTreeSet<String>>>,
 }
 
 impl Deciding {
-    /// The names known by now.
+    /// Returns the names known so far.
     pub fn known(&self) -> Arc<BTreeSet<String>> {
         Arc::clone(&lock(&self.names))
     }
 
-    /// Whether no other names are known.
+    /// Whether exactly these names are known.
     pub fn is(&self, names: &Arc<BTreeSet<String>>) -> bool {
         Arc::ptr_eq(&lock(&self.names), names)
     }
 
-    /// Adds inputs that lowering wants to know the elements of, each group for one node. Whether it is worth lowering again: all of some
-    /// group are small and at hand, and one of them is new.
+    /// Adds inputs whose elements lowering needs, in a group for each node.
+    ///
+    /// Returns whether lowering again makes sense: some group has only small, given inputs, and one of them is new.
     pub fn learn<'t>(&self, wanted: &[Vec<String>], find: impl Fn(&str) -> Option<&'t Tensor>) -> bool {
         let mut names = lock(&self.names);
         let sound = |group: &&Vec<String>| group.iter().all(|name| find(name).is_some_and(is_small));

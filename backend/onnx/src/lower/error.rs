@@ -1,4 +1,4 @@
-//! Why a model cannot be lowered: which input, node or attribute, what was found there and what to do about it.
+//! Errors of lowering: the input, node or attribute, the value found there, and the next step.
 
 use super::view::View;
 use crate::import::AttributeError;
@@ -12,7 +12,7 @@ use anabranch_kernels::{DType, KernelError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A model that cannot become a program under the options given: what it comes from and is about, told in its text.
+/// Reason that a model cannot become a program under the given options; the text describes its cause and object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct LowerError {
@@ -24,51 +24,52 @@ pub struct LowerError {
     pub input: Option<String>,
     #[doc(hidden)]
     pub symbol: Option<String>,
-    /// Whether that symbol has no size, and a caller may give one.
+    /// Whether that symbol has no size, and a caller may give a size.
     pub is_open: bool,
-    /// What stops it, if that are nodes.
+    /// Nodes that prevent the lowering, if nodes are the cause.
     pub(super) refusal: Option<Box<Refusal>>,
     pub(super) text: String,
 }
 
-/// A node that stops a model from being lowered.
+/// A node that prevents the lowering of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
-    /// The node's name.
+    /// Name of the node.
     pub node: String,
-    /// Its operator.
+    /// Operator of the node.
     pub operator: String,
-    /// What is wrong with it, in a sentence.
+    /// Fault of the node, in a sentence.
     pub reason: String,
-    /// Whether the node is sound, but it, or this use of its operator, has no lowering.
+    /// Whether the node is valid, but it, or this use of its operator, has no lowering.
     pub is_unsupported: bool,
-    /// Whether it may be lowered in a later phase of a run, when values are known that it needs, or be a step on the host.
+    /// Whether it may be lowered in a later phase of a run, when the values that it needs are known, or be a step on
+    /// the host.
     pub is_late: bool,
     /// Inputs of the model, by name, whose elements would have to be known.
     pub wanted: Vec<String>,
 }
 
-/// Obstacles of one model that are told; nodes beyond are only counted.
+/// Most obstacles of one model that are reported; further nodes are only counted.
 const MOST_OBSTACLES: usize = 1000;
 
-/// All that stops a model.
+/// All obstacles of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// The first of the nodes, in the model's order.
+    /// First obstacles, in the model's order.
     pub(crate) obstacles: Vec<Obstacle>,
-    /// Inputs, by name, whose elements would have to be known, by node.
+    /// Inputs, by name, whose elements would have to be known, for each node.
     pub(super) wanted: Vec<Vec<String>>,
-    /// How many nodes of each operator have no lowering.
+    /// Number of nodes without a lowering, by operator.
     pub(super) unsupported: BTreeMap<String, usize>,
 }
 
 impl Refusal {
-    /// Whether nothing stops it.
+    /// Whether there are no obstacles.
     pub(super) fn is_empty(&self) -> bool {
         self.obstacles.is_empty()
     }
 
-    /// Notes one more node.
+    /// Records one more node.
     pub(super) fn add(&mut self, obstacle: Obstacle) {
         if obstacle.is_unsupported {
             *self.unsupported.entry(obstacle.operator.clone()).or_default() += 1;
@@ -80,22 +81,23 @@ impl Refusal {
 }
 
 impl LowerError {
-    /// The node that it is about.
+    /// Returns the node that the error concerns.
     pub fn node(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
-    /// Inputs whose elements decide shapes, so that they have to be known ([`LowerOptions::fixed`](super::LowerOptions::fixed)).
+    /// Returns the inputs whose elements decide shapes, so that they have to be known
+    /// ([`LowerOptions::fixed`](super::LowerOptions::fixed)).
     pub fn deciding_inputs(&self) -> BTreeSet<&str> {
         self.wanted().iter().flatten().map(String::as_str).collect()
     }
 
-    /// Inputs, by name, whose elements would have to be known, by node.
+    /// Returns the inputs, by name, whose elements would have to be known, for each node.
     pub fn wanted(&self) -> &[Vec<String>] {
         self.refusal.as_ref().map_or(&[], |refusal| &refusal.wanted)
     }
 
-    /// The nodes that stop the model, in its order, as many as are told; none where something else does.
+    /// Returns the first nodes that prevent the lowering, in the model's order; none if there is another cause.
     pub fn obstacles(&self) -> &[Obstacle] {
         self.refusal.as_ref().map_or(&[], |refusal| &refusal.obstacles)
     }
@@ -104,18 +106,18 @@ impl LowerError {
         Self { kind, node: None, input: None, symbol: None, is_open: false, refusal: None, text: text.into() }
     }
 
-    /// A fault of an input, whose name the text begins with.
+    /// Creates the error of an input; its name starts the text.
     pub(super) fn of_input(kind: ErrorKind, input: &str, text: impl fmt::Display) -> Self {
         Self { input: Some(input.into()), ..Self::new(kind, format!("input {}: {text}", Name(input))) }
     }
 
-    /// A fault of a node, whose name and operator the text begins with.
+    /// Creates the error of a node; its name and operator start the text.
     pub(super) fn of_node(kind: ErrorKind, node: &str, operator: &str, text: impl fmt::Display) -> Self {
         let text = format!("node {} ({}){text}", Name(node), Name(operator));
         Self { node: Some(node.into()), ..Self::new(kind, text) }
     }
 
-    /// A fault of a node that was computed between programs.
+    /// Creates the error of a node that was computed between programs.
     pub fn of_step(node: &str, operator: &str, fault: &Fault) -> Self {
         let kind = match fault {
             Fault { is_memory: true, .. } => ErrorKind::Memory,
@@ -126,7 +128,7 @@ impl LowerError {
     }
 }
 
-/// A constant that cannot be read.
+/// Converts the error of a constant that cannot be read.
 impl From<ConstantError> for LowerError {
     fn from(error: ConstantError) -> Self {
         let memory = matches!(error, ConstantError::OutOfMemory { .. });
@@ -134,7 +136,8 @@ impl From<ConstantError> for LowerError {
     }
 }
 
-/// The first obstacle, and of nodes without a lowering how many there are of each operator. There is at least one.
+/// Converts obstacles to an error: the first obstacle and, for nodes without a lowering, their number by operator.
+/// There is at least one obstacle.
 impl From<Refusal> for LowerError {
     fn from(refusal: Refusal) -> Self {
         let Some(Obstacle { node, operator, reason, is_unsupported, .. }) = refusal.obstacles.first() else {
@@ -157,36 +160,37 @@ impl From<Refusal> for LowerError {
     }
 }
 
-/// What is wrong with one node, in a sentence.
+/// Fault of one node, in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Fault {
     text: String,
-    /// The operator is sound, but it, or this use of it, has no lowering.
+    /// Whether the operator is valid, but it, or this use of it, has no lowering.
     pub(crate) is_unsupported: bool,
-    /// Memory is short, and that is all.
+    /// Whether the only cause is a shortage of memory.
     pub(crate) is_memory: bool,
-    /// A value whose elements would have to be known.
+    /// Value whose elements would have to be known.
     pub(super) needs: Option<ValueId>,
 }
 
 impl Fault {
-    /// Shapes, axes or sizes that the operator's definition does not allow.
+    /// Creates the fault of shapes, axes or sizes that the operator's definition forbids.
     pub fn invalid(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_unsupported: false, is_memory: false, needs: None }
     }
 
-    /// A sound use without a lowering.
+    /// Creates the fault of a valid use without a lowering.
     pub fn unsupported(text: impl Into<String>) -> Self {
         Self { is_unsupported: true, ..Self::invalid(text) }
     }
 
-    /// More memory than there is.
+    /// Creates the fault of a memory shortage.
     pub(crate) fn memory(text: impl Into<String>) -> Self {
         Self { is_memory: true, ..Self::invalid(text) }
     }
 
-    /// 64-bit floats where only narrower ones are computed: their digits would be lost without a word.
+    /// Creates the fault of 64-bit floats in operators that compute only narrower floats: digits would be lost
+    /// silently.
     pub(crate) fn narrowed() -> Self {
         Self::unsupported("64-bit floats, which this operator is not computed in; cast its inputs to 32-bit floats")
     }
@@ -196,24 +200,25 @@ impl Fault {
         Self::invalid(format!("input {input} is missing"))
     }
 
-    /// An attribute has a value that the operator does not allow.
+    /// Creates the fault of an attribute with a value that the operator forbids.
     pub fn attribute(name: &str, found: impl fmt::Debug, expected: impl fmt::Display) -> Self {
         Self::invalid(format!("attribute `{name}` is {found:?}; it must be {expected}"))
     }
 
-    /// An input's element type is not one that the operator takes here.
+    /// Creates the fault of an input with a wrong element type.
     pub(crate) fn of_type(input: usize, found: DType, expected: &str) -> Self {
         Self::invalid(format!("input {input} is {found}; it must be {expected}"))
     }
 
-    /// An input of an operator is not known before the program runs, but decides shapes or how the operator is lowered.
+    /// Creates the fault of an input that is unknown before the program runs, but decides shapes or the lowering of the
+    /// operator.
     pub(crate) fn run_time(view: &View, input: usize, what: &str) -> Self {
         let known = "only constants, shapes, and small inputs of the model can decide shapes here";
         let text = format!("input {input} ({what}) is computed from the model's inputs; {known}");
         Self { needs: Some(view.value), ..Self::unsupported(text) }
     }
 
-    /// A constant larger than the budget for constants.
+    /// Creates the fault of a constant larger than the limit of constants.
     pub(crate) fn budget(bytes: usize, budget: usize) -> Self {
         let [bytes, budget] = [bytes, budget].map(|bytes| exact_bytes(bytes as u64));
         let text = format!("a constant of {bytes} is more than the {budget} that constants may still take");
@@ -221,21 +226,21 @@ impl Fault {
     }
 }
 
-/// Shapes that do not go together, or are too large.
+/// Converts the error of incompatible or too large shapes.
 impl From<ShapeError> for Fault {
     fn from(error: ShapeError) -> Self {
         Self::invalid(error.to_string())
     }
 }
 
-/// An op that a kernel refused while a constant was folded.
+/// Converts the error of a kernel while a constant was folded.
 impl From<KernelError> for Fault {
     fn from(error: KernelError) -> Self {
         Self::invalid(error.to_string())
     }
 }
 
-/// An attribute that cannot be read.
+/// Converts the error of an attribute that cannot be read.
 impl From<AttributeError> for Fault {
     fn from(error: AttributeError) -> Self {
         Self::invalid(format!("attribute {} {}", Name(&error.attribute), error.problem))

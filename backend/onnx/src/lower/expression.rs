@@ -4,9 +4,11 @@ use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step, Unary};
 use std::cell::RefCell;
 
-/// The domain in which elements of a type are computed: 64-bit floats and integers in their own, all else in `f32`.
+/// Returns the domain in which elements of a type are computed: 64-bit floats and integers in their own, all others in
+/// `f32`.
 ///
-/// Integers of every width are computed as 64-bit integers and wrap when stored. Those of 64 bits without a sign have a domain of their own.
+/// Integers of every width are computed as 64-bit integers and wrap when stored. Unsigned 64-bit integers have a domain
+/// of their own.
 pub(crate) const fn domain_of(dtype: DType) -> Domain {
     match dtype {
         DType::F64 => Domain::F64,
@@ -17,7 +19,7 @@ pub(crate) const fn domain_of(dtype: DType) -> Domain {
     }
 }
 
-/// The type in which floats of a type, and what is computed with them, are held: `f64` its own, all else `f32`.
+/// Returns the type that holds floats of a type, and results computed from them: `f64` for `f64`, `f32` for all others.
 pub(crate) const fn working(dtype: DType) -> DType {
     match dtype {
         DType::F64 => DType::F64,
@@ -25,7 +27,7 @@ pub(crate) const fn working(dtype: DType) -> DType {
     }
 }
 
-/// A constant as it is computed with in the domain: in those of integers its fraction is cut off.
+/// Converts a constant to the domain: integer domains cut off its fraction.
 pub(crate) fn literal(domain: Domain, value: Literal) -> Step {
     Step::Constant(match domain {
         Domain::F32 | Domain::F64 => value,
@@ -34,8 +36,8 @@ pub(crate) fn literal(domain: Domain, value: Literal) -> Step {
     })
 }
 
-/// The expression that `formula` writes over its inputs. Its steps are in the order in which terms are made; the last is its
-/// value.
+/// Returns the expression that `formula` writes over its inputs. Its steps are in the order in which terms are made;
+/// the last step is its value.
 pub(crate) fn expression<const N: usize>(
     domain: Domain,
     formula: impl FnOnce([Term<'_>; N]) -> Term<'_>,
@@ -48,7 +50,7 @@ pub(crate) fn expression<const N: usize>(
     expression
 }
 
-/// The steps of an expression under construction.
+/// Steps of an expression under construction.
 struct Steps {
     domain: Domain,
     inputs: usize,
@@ -71,7 +73,7 @@ pub(crate) struct Term<'a> {
 }
 
 impl Term<'_> {
-    /// Whether it is computed in 64-bit floats.
+    /// Whether the term is computed in 64-bit floats.
     pub(crate) fn is_double(self) -> bool {
         self.of.domain == Domain::F64
     }
@@ -84,13 +86,13 @@ impl Term<'_> {
         self.of.push(Step::Binary(function, self.register, b.register(self)))
     }
 
-    /// `if self ≠ 0 then a else b`.
+    /// Returns `if self ≠ 0 then a else b`.
     pub(crate) fn select(self, a: impl Operand, b: impl Operand) -> Self {
         self.of.push(Step::Select(self.register, a.register(self), b.register(self)))
     }
 }
 
-/// What a term is computed with: another term of the expression, or a number.
+/// Operand of a term: another term of the expression, or a number.
 pub(crate) trait Operand {
     fn register(self, term: Term<'_>) -> Register;
 }

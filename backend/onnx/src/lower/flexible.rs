@@ -11,7 +11,7 @@ use super::view::View;
 use crate::import::Node;
 use anabranch_kernels::DType;
 
-/// The operator that this file is about, of the domain `ai.onnx.preview`.
+/// The operator that this file lowers, of the domain `ai.onnx.preview`.
 pub(super) const FLEXIBLE: &str = "FlexAttention";
 
 /// Whether a node is this operator.
@@ -21,18 +21,18 @@ pub(super) fn is_flexible(node: &Node) -> bool {
 
 /// Queries, keys and values with an axis for the query heads that share a key head.
 struct Heads {
-    /// `[b, g, h / g, s, d]`, `[b, g, 1, d, t]` and `[b, g, 1, t, e]`.
+    /// Shapes `[b, g, h / g, s, d]`, `[b, g, 1, d, t]` and `[b, g, 1, t, e]`.
     queries: View,
     keys: View,
     values: View,
-    /// `[b, h, s, t]`
+    /// Shape `[b, h, s, t]` of the scores.
     scores: [usize; 4],
-    /// The type of scores and weights.
+    /// Type of scores and weights.
     precision: DType,
 }
 
 impl<'a> Lowering<'a> {
-    /// The outputs of such an operator.
+    /// Lowers such an operator and returns its outputs.
     pub(super) fn flexible(&mut self, node: &'a Node, operator: &Operator<'a>) -> Lowered {
         let heads = sound!(Heads::read(operator, &mut self.builder));
         let scores = sound!(heads.scored(operator, &mut self.builder));
@@ -43,7 +43,7 @@ impl<'a> Lowering<'a> {
         Ok(operator.input(0).and_then(|queries| Ok(vec![self.builder.cast(&result, queries.dtype())?])))
     }
 
-    /// What an attribute's graph makes of a view, of the same type and shape; the view itself without one.
+    /// Passes a view through an attribute's graph, which keeps type and shape; returns the view itself without a graph.
     fn through(&mut self, node: &'a Node, name: &str, view: View) -> Result<Result<View, Fault>, LowerError> {
         if node.attribute(name).is_none() {
             return Ok(Ok(view));
@@ -93,7 +93,7 @@ impl Heads {
         })
     }
 
-    /// `scale · Q Kᵀ`
+    /// Returns `scale · Q Kᵀ`.
     fn scored(&self, operator: &Operator<'_>, builder: &mut Builder) -> Result<View, Fault> {
         let depth = self.keys.dims()[3];
         let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
@@ -103,7 +103,7 @@ impl Heads {
         builder.map(domain_of(work), [&scores], self.precision, |[score]| score * scale)
     }
 
-    /// The weights times the values.
+    /// Returns the weights times the values.
     fn weighted(&self, builder: &mut Builder, weights: &View) -> Result<View, Fault> {
         let [batch, heads, length, total] = self.scores;
         let (key_heads, width) = (self.values.dims()[1], self.values.dims()[4]);

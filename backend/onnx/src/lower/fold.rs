@@ -1,4 +1,4 @@
-//! What may be computed while a model is lowered: constants of bounded size, for bounded work.
+//! Computations while a model is lowered: constants of bounded size, with bounded work.
 
 use anabranch_ir::constant::{Constant, ConstantError, LARGE};
 use anabranch_kernels::cpu::{self, Call, Team, prepare_with};
@@ -7,52 +7,52 @@ use anabranch_kernels::{Buffer, KernelError, Tensor, TensorSpec};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Arithmetic operations and bytes that folding may take over a whole model: a few seconds at most.
+/// Limit of the arithmetic operations and bytes of folding over a whole model: a few seconds at most.
 const WORK: f64 = 4e9;
 
-/// What is left of the bounds on folding.
+/// Remaining limits of folding.
 #[derive(Clone, Debug)]
 pub(crate) struct Folding {
     bytes: usize,
     work: f64,
-    /// The first constant that could not be read.
+    /// First constant that could not be read.
     fault: RefCell<Option<ConstantError>>,
 }
 
 impl Folding {
-    /// Allows folded constants of `bytes` bytes in all.
+    /// Allows `bytes` bytes of folded constants in total.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { bytes, work: WORK, fault: RefCell::default() }
     }
 
-    /// Bytes that folded constants may still take.
+    /// Returns the bytes that folded constants may still take.
     pub(crate) fn bytes_left(&self) -> usize {
         self.bytes
     }
 
-    /// Takes `bytes` from what constants may still take, if there is as much.
+    /// Reserves `bytes` of the remaining bytes, if they suffice.
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let left = self.bytes.checked_sub(bytes);
         self.bytes = left.unwrap_or(self.bytes);
         left.is_some()
     }
 
-    /// The elements of a constant; `None` if they cannot be read, for which lowering fails in the end.
+    /// Returns the elements of a constant; `None` if they cannot be read, in which case lowering fails at its end.
     pub(crate) fn loaded(&self, constant: &Constant) -> Option<Tensor> {
         self.noted(constant.load())
     }
 
-    /// What there is instead of a fault, which is kept.
+    /// Returns the value of a result, and stores its fault.
     pub(crate) fn noted<T>(&self, result: Result<T, ConstantError>) -> Option<T> {
         result.map_err(|fault| *self.fault.borrow_mut() = Some(fault)).ok()
     }
 
-    /// Why a constant could not be read, if one could not.
+    /// Returns the error of a constant that could not be read, if any.
     pub(crate) fn fault(&self) -> Option<ConstantError> {
         self.fault.borrow().clone()
     }
 
-    /// The node's outputs, if there is enough left to compute them and a kernel that can.
+    /// Returns the node's outputs, if the limits allow computing them and there is a kernel.
     ///
     /// # Errors
     /// If the node does not fit its op's definition, or an element makes it undefined.
@@ -86,7 +86,7 @@ impl Folding {
         Ok(Some(tensors.into_iter().map(Constant::from).collect()))
     }
 
-    /// The node's only output, computed when it is wanted.
+    /// Returns the node's only output as a constant that is computed on demand.
     fn later(&self, spec: &NodeSpec, inputs: Vec<Constant>) -> Result<Option<Vec<Constant>>, KernelError> {
         cpu::prepare(spec, &vec![false; inputs.len()])?;
         let (how, node) = (format!("{spec:?}"), spec.clone());

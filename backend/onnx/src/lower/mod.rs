@@ -1,10 +1,10 @@
-//! Lowers a model to a program: every shape a number, every operator a few ops of the op set, constants folded, and
-//! neighbouring ops fused.
+//! Lowers a model to a program: shapes become numbers, operators become a few ops each, constants are folded, and
+//! neighbouring ops are fused.
 //!
-//! Operators are lowered one by one in the model's order. Each gives views: values under shapes; what only reshapes
-//! emits nothing. An op whose inputs are all constant is computed at once by the same kernels that will run, so that
-//! the shapes which a model computes are numbers by the time they are needed. What an output does not need is left out. Models
-//! whose shapes follow from values that only a run computes are lowered in phases.
+//! Operators are lowered one by one in the model's order. Each returns views: values under shapes. Operators that only
+//! reshape emit nothing. An op whose inputs are all constant is computed at once by the kernels of the run, so that
+//! shapes that a model computes are known when they are needed. Nodes that no output needs are left out. Models whose
+//! shapes depend on values that only a run computes are lowered in phases.
 
 mod arity;
 mod bind;
@@ -48,23 +48,24 @@ use operator::Operator;
 use std::collections::{BTreeMap, BTreeSet};
 use view::View;
 
-/// What decides how a model is lowered.
+/// Options of lowering a model.
 #[derive(Clone, Debug)]
 pub struct LowerOptions {
     /// Sizes of open dimensions, by symbol or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
-    /// Shapes of the inputs at hand, by the inputs' names. They also say the sizes of the symbols.
+    /// Shapes of the given inputs, by name. They also determine the sizes of the symbols.
     pub input_shapes: BTreeMap<String, Shape>,
-    /// Inputs that have these elements in every run, by name: the program is made for them, and the shapes that follow from them.
+    /// Inputs with equal elements in every run, by name: the program is lowered for them, and for the shapes that they
+    /// imply.
     pub fixed: BTreeMap<String, Tensor>,
-    /// How neighbouring ops are fused.
+    /// Rewrites that fuse neighbouring ops.
     pub fuse: Rewrites,
-    /// Bytes that folding may add in constants, beyond once the bytes of the model's own.
+    /// Bytes that folding may add in constants, beyond the bytes of the model's own constants.
     pub budget: usize,
 }
 
 impl Default for LowerOptions {
-    /// No sizes given, fusion on, 256 MiB for folded constants.
+    /// Returns options without sizes, with all rewrites, and 256 MiB for folded constants.
     fn default() -> Self {
         let (dims, input_shapes, fixed) = Default::default();
         Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20 }
@@ -73,12 +74,12 @@ impl Default for LowerOptions {
 
 /// Lowers `model` for inputs of known shapes.
 ///
-/// Takes time proportional to the model's nodes plus the bounded work of folding constants; values that the program
-/// computes when it runs take no memory here.
+/// Takes time proportional to the model's nodes plus the bounded work of folding constants; values that are computed at
+/// run time take no memory here.
 ///
 /// # Errors
-/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
-/// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values.
+/// If a dimension has no size or two, an operator has no lowering, or a node violates its operator's definition. All
+/// such nodes are reported ([`LowerError::obstacles`]) or, if there are none, those that depend on computed values.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
     let mut lowering = Lowering::new(model, &model.initializers, options)?;
     lowering.inputs(options)?;
@@ -87,14 +88,15 @@ pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerErro
     finished(program, folding, options)
 }
 
-/// Leaves out what no output needs, and fuses.
+/// Removes nodes that no output needs, and fuses.
 fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> Result<Program, LowerError> {
     let program = compact::compact(program);
     let program = fuse::fuse(program, options.fuse, &mut folding);
     folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 
-/// The operators of a domain (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.
+/// Returns the names of a domain's operators (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can
+/// be lowered, at least in some uses.
 pub fn operators(domain: &str) -> BTreeSet<&'static str> {
     let control = control::CONTROL.into_iter().filter(|_| domain == "ai.onnx");
     let flexible = (domain == "ai.onnx.preview").then_some(flexible::FLEXIBLE);
@@ -106,7 +108,7 @@ pub fn is_step(node: &Node) -> bool {
     steps::is_step(node) || control::is_control(node)
 }
 
-/// Positions of the nodes that an output of the model depends on.
+/// Positions of the nodes on which an output of the model depends.
 fn needed_nodes(model: &Model) -> Vec<u32> {
     let mut values = vec![false; model.values.len()];
     model.outputs.iter().for_each(|output| values[output.value.index()] = true);
@@ -120,41 +122,42 @@ fn needed_nodes(model: &Model) -> Vec<u32> {
     (0..).zip(needed).filter(|(_, needed)| *needed).map(|(index, _)| index).collect()
 }
 
-/// What became of a value of the model.
+/// State of a value of the model.
 #[derive(Clone)]
 enum Slot {
-    /// Not made yet.
+    /// The value is not made yet.
     Empty,
     Made(View),
-    /// Not to be made here: it is a sequence or an optional, or depends on a node that is refused or can be lowered only in a later phase.
+    /// The value is not made here: it is a sequence or an optional, or depends on a node that is rejected or can be
+    /// lowered only in a later phase.
     Lost,
 }
 
-/// The model half-way to a program.
+/// A model that is being lowered.
 struct Lowering<'a> {
     model: &'a Model,
     builder: Builder,
     slots: Vec<Slot>,
-    /// What cannot be lowered whatever were known …
+    /// Nodes that can never be lowered.
     refusal: Refusal,
-    /// … and what can be in a later phase.
+    /// Nodes that can be lowered in a later phase.
     late: Refusal,
     /// Inputs whose elements would have to be known for a node, by name.
     wanted: BTreeSet<Vec<String>>,
-    /// The inputs that values depend on, as far as that was asked.
+    /// Inputs on which values depend, as far as they were requested.
     inputs_of: BTreeMap<ValueId, Vec<String>>,
-    /// Whether inputs may be values that were computed, and differ in each run.
+    /// Whether inputs may be computed values, which differ in each run.
     later: bool,
-    /// What is made by nodes that cannot be lowered, and can be steps between programs.
+    /// Outputs of nodes that cannot be lowered, but can be steps between programs.
     stepping: BTreeSet<ValueIndex>,
-    /// Branches and passes of loops so far.
+    /// Number of branches and iterations so far.
     passes: usize,
-    /// Nodes of all bodies and branches so far, as often as they were lowered.
+    /// Number of nodes of all bodies and branches so far, counted each time they were lowered.
     unrolled: usize,
 }
 
 impl<'a> Lowering<'a> {
-    /// `constants` are those that folding may add as many bytes as again.
+    /// Starts a lowering. Folding may add as many bytes as `constants` have.
     fn new(
         model: &'a Model,
         constants: &BTreeMap<ValueIndex, Constant>,
@@ -182,7 +185,7 @@ impl<'a> Lowering<'a> {
         })
     }
 
-    /// The model's own inputs.
+    /// Adds the model's own inputs.
     fn inputs(&mut self, options: &LowerOptions) -> Result<(), LowerError> {
         let specs = bind::bind(self.model, options)?;
         self.constants(&self.model.initializers);
@@ -203,10 +206,10 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// A value that is given to each run.
+    /// Adds a value that is given to each run.
     fn given(&mut self, value: ValueIndex, name: &str, spec: TensorSpec, fixed: &BTreeMap<String, Tensor>) {
         let given = self.builder.input(name, spec.clone());
-        // A tensor of another type or shape is refused when it is given to a run.
+        // A tensor of another type or shape is rejected when it is given to a run.
         let view = match fixed.get(name).filter(|tensor| *tensor.spec() == spec) {
             Some(tensor) => self.builder.fixed(name, tensor.clone()),
             None => given,
@@ -214,13 +217,13 @@ impl<'a> Lowering<'a> {
         self.slots[value.index()] = Slot::Made(view);
     }
 
-    /// The nodes at these positions.
+    /// Lowers the nodes at these positions.
     fn nodes(&mut self, positions: &[u32]) -> Result<(), LowerError> {
         let model = self.model;
         positions.iter().try_for_each(|at| self.node(*at as usize, &model.nodes[*at as usize]))
     }
 
-    /// One operator. One that is refused is noted, and what depends on it passed over.
+    /// Lowers one operator. A rejected operator is recorded, and nodes that depend on it are skipped.
     fn node(&mut self, index: usize, node: &'a Node) -> Result<(), LowerError> {
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
@@ -239,7 +242,7 @@ impl<'a> Lowering<'a> {
             _ if control || flexible => {
                 let operator = Operator::new(node, node.version, views());
                 let outputs = if control { self.control(node, &operator)? } else { self.flexible(node, &operator)? };
-                // The graph's operators have come in between: what is named now is none of theirs.
+                // The graph's operators came in between: new names must not be theirs.
                 self.builder.begin(&node.name, &node.op_type, index);
                 outputs
             }
@@ -255,7 +258,7 @@ impl<'a> Lowering<'a> {
             if let Some(unread) = self.builder.fault() {
                 return Err(unread.into());
             }
-            // What is lost within its graphs has been noted there.
+            // Losses within its graphs have been recorded there.
             let mut within = node.graphs().filter(|_| flexible).flat_map(|graph| &graph.outputs);
             if !within.any(|output| matches!(self.slots[output.value.index()], Slot::Lost)) {
                 self.refuse(name, node, &fault);
@@ -301,7 +304,7 @@ impl<'a> Lowering<'a> {
         Ok(self.builder.finish())
     }
 
-    /// Whether everything was lowered.
+    /// Checks that everything was lowered.
     fn verdict(&self) -> Result<(), LowerError> {
         if let Some(fault) = self.builder.fault() {
             return Err(fault.into());
@@ -320,7 +323,7 @@ impl<'a> Lowering<'a> {
         node.outputs.iter().flatten().for_each(|value| self.slots[value.index()] = Slot::Lost);
     }
 
-    /// Notes a node that cannot be lowered, and the inputs whose elements that would have needed.
+    /// Records a node that cannot be lowered, and the inputs whose elements it would need.
     fn refuse(&mut self, name: String, node: &Node, fault: &Fault) {
         let builder = &self.builder;
         let inputs_of = |value| self.inputs_of.entry(value).or_insert_with(|| builder.inputs_of(value)).clone();
@@ -337,7 +340,8 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    /// Notes what would help a node that cannot be lowered: inputs with known elements, or a step of its own. Whether nothing would.
+    /// Records remedies for a node that cannot be lowered: inputs with known elements, or a step of its own. Returns
+    /// whether there is none.
     fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
         let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
         let steps = steps::is_step(node) || control::is_control(node) && (repeats || fault.needs.is_none());

@@ -1,7 +1,9 @@
-//! Numbers of fewer bits than an `f32` has, which models widen before they compute with them: what each was widened from is remembered.
+//! Numbers narrower than `f32`, which models widen before they compute with them: the source of each widened value is
+//! remembered.
 //!
-//! Constant matrices, whose widening by Cast or DequantizeLinear is folded, stay as the file has them where a product reads them, and the
-//! kernel widens them. Where both sides of a product are integers on grids, it is computed in integers.
+//! Constant matrices whose widening by Cast or DequantizeLinear is folded stay in their narrow form if a product reads
+//! them, and the kernel widens them. If both sides of a product are integers on grids, the product is computed in
+//! integers.
 
 use super::builder::Builder;
 use super::compose::Epilogue;
@@ -13,11 +15,11 @@ use anabranch_kernels::op::{Binary, Domain, NarrowFormat, NarrowMatMul, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 use std::collections::BTreeMap;
 
-/// Numbers of few bits, by what they were widened to.
+/// Narrow sources of widened values.
 #[derive(Debug, Default)]
 pub(crate) struct Narrow(BTreeMap<ValueId, Source>);
 
-/// What a value was widened from.
+/// Source of a widened value.
 #[derive(Clone, Debug)]
 enum Source {
     /// 16-bit floats.
@@ -25,7 +27,8 @@ enum Source {
     Grid(Grid),
 }
 
-/// 8-bit integers that stand for `(integer − zero point) · scale`, with one of both for all elements, or one for each index along an axis.
+/// 8-bit integers that stand for `(integer − zero point) · scale`, with one scale and zero point for all elements, or
+/// one for each index along an axis.
 #[derive(Clone, Debug)]
 pub(crate) struct Grid {
     pub(crate) integers: View,
@@ -35,7 +38,7 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Whether one scale and one zero point are for all elements.
+    /// Whether one scale and one zero point apply to all elements.
     pub(crate) fn is_uniform(&self) -> bool {
         [Some(&self.scale), self.zero_point.as_ref()].into_iter().flatten().all(|of| of.elements() == 1)
     }
@@ -50,8 +53,10 @@ impl Builder {
         }
     }
 
-    /// Remembers that 8-bit integers on a grid were widened, if its parameters are one number each, or one for each index along `axis`:
-    /// those of blocks may be as many, but have more than one dimension.
+    /// Remembers that 8-bit integers on a grid were widened, if its parameters are one number each, or one for each
+    /// index along `axis`.
+    ///
+    /// Parameters of blocks may be as many, but have more than one dimension.
     pub(crate) fn remember_grid(
         &mut self,
         integers: &View,
@@ -68,7 +73,7 @@ impl Builder {
         }
     }
 
-    /// The integers that `wide` was widened from, in its shape.
+    /// Returns the integers from which `wide` was widened, in its shape.
     pub(crate) fn grid_of(&mut self, wide: &View) -> Option<Grid> {
         let Source::Grid(grid) = self.narrow().0.get(&wide.value)?.clone() else { return None };
         if grid.integers.dims() == wide.dims() {
@@ -83,7 +88,8 @@ impl Builder {
         self.is_constant(view) && view.spec.bytes() >= LARGE
     }
 
-    /// The product of `[m, k]` and a matrix `[k, n]`, or `[n, k]` if it is `transposed`, if that was widened from fewer bits.
+    /// Returns the product of `[m, k]` and a matrix `[k, n]`, or `[n, k]` if it is `transposed`, if the matrix was
+    /// widened from a narrow type.
     pub(crate) fn narrow_product(
         &mut self,
         a: &View,
@@ -111,7 +117,7 @@ impl Builder {
                 (format, self.grid(&integers, &scale, zero_point.as_ref(), columns)?)
             }
         };
-        // What could not be computed ahead would have to be packed in each run.
+        // Inputs that cannot be computed ahead would have to be packed in each run.
         if !inputs.iter().all(|input| self.is_constant(input)) {
             return Ok(None);
         }
@@ -122,7 +128,7 @@ impl Builder {
         self.emit_one(Op::NarrowMatMul(op), &inputs, output).map(Some)
     }
 
-    /// Integers as unsigned ones, and for each column the scale and the zero point.
+    /// Returns the integers as unsigned integers, and the scale and the zero point of each column.
     fn grid(
         &mut self,
         integers: &View,
@@ -131,7 +137,7 @@ impl Builder {
         columns: usize,
     ) -> Result<Vec<View>, Fault> {
         let signed = integers.dtype() == DType::I8;
-        // The scale has its own type where the file names another for the widened matrix.
+        // The scale has its own type if the file states another type for the widened matrix.
         let scale = self.as_f32(scale)?;
         let each = Shape::new([columns, 1])?;
         let spread = |builder: &mut Self, of: &View| {
@@ -169,7 +175,8 @@ mod tests {
         Tensor::from_elements(shape.clone(), &(0..shape.elements()).map(value).collect::<Vec<_>>()).expect("as many")
     }
 
-    /// Requires that the product with `wide` reads bytes that are no `f32`, and is what `number` says of the matrix.
+    /// Requires that the product with `wide` reads bytes of a narrow type, and equals the product with the matrix that
+    /// `number` gives.
     fn require(mut builder: Builder, wide: &View, transposed: bool, number: impl Fn(usize, usize) -> f32) {
         let [m, k, n] = SIZES;
         let x = builder.input("x", spec(&[m, k]));
@@ -211,7 +218,7 @@ mod tests {
             let count = if each { n } else { 1 };
             let scale = builder.constant("s", tensor(&[count], |i| 0.01 + i as f32 * 1e-4));
             let zero = builder.constant("z", tensor(&[count], |i| (i % 5) as i8 - 2));
-            // The product reads what is remembered, so that these elements do not matter.
+            // The product reads the remembered source, so that these elements do not matter.
             let wide = builder.constant("w", Tensor::zeroed(spec(&dims)));
             let axis = usize::from(!transposed);
             builder.remember_grid(&integers, (&scale, Some(&zero)), axis, &wide);
@@ -241,7 +248,7 @@ mod tests {
         let mut builder = Builder::new(Folding::new(1 << 24));
         let x = builder.input("x", spec(&[3, 128]));
         let integers = builder.constant("q", tensor(&[128, 1024], |i| (i % 251) as u8));
-        // As many as there are columns: one for each row and block of 128 columns.
+        // As many parameters as columns, but one for each row and block of 128 columns.
         let scale = builder.constant("s", tensor(&[128, 8], |_| 0.5f32));
         let one = builder.constant("o", tensor(&[], |_| 0.5f32));
         let zero = builder.constant("z", tensor(&[128, 8], |i| (i % 5) as u8));

@@ -1,4 +1,4 @@
-//! One node of the model with the views that it reads: checked access to its inputs and attributes.
+//! One node of the model with its input views: checked access to its inputs and attributes.
 
 use super::builder::Builder;
 use super::error::Fault;
@@ -8,37 +8,37 @@ use anabranch_kernels::op::Literal;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// A node of the model, its inputs already lowered.
+/// A node of the model whose inputs are already lowered.
 pub(crate) struct Operator<'a> {
-    /// The node, for the attributes that may be left out.
+    /// Node, for its optional attributes.
     pub(super) node: &'a Node,
-    /// The version of the operators' definitions.
+    /// Version of the operators' definitions.
     pub(super) opset: i64,
     inputs: Vec<Option<View>>,
 }
 
 impl<'a> Operator<'a> {
-    /// The node under the given version of its domain's operators.
+    /// Creates the operator under the given version of its domain's operators.
     pub(crate) fn new(node: &'a Node, opset: i64, inputs: Vec<Option<View>>) -> Self {
         Self { node, opset, inputs }
     }
 
-    /// The number of inputs, those left out included.
+    /// Returns the number of inputs, including those left out.
     pub(crate) fn count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// The number of outputs, up to the last that is wanted.
+    /// Returns the number of outputs, up to the last that is used.
     pub(crate) fn output_count(&self) -> usize {
         self.node.outputs.len()
     }
 
-    /// Whether somebody may read output `index`.
+    /// Whether output `index` is used.
     pub(crate) fn wants(&self, index: usize) -> bool {
         self.node.output(index).is_some()
     }
 
-    /// Refuses the outputs from `first` on, which have no lowering, if one is wanted.
+    /// Rejects the node if an output from `count` on is used, because these have no lowering.
     pub(crate) fn only_outputs(&self, count: usize, what: &str) -> Result<(), Fault> {
         if (count..self.output_count()).any(|index| self.wants(index)) {
             return Err(Fault::unsupported(format!("its output {what} is read")));
@@ -50,7 +50,7 @@ impl<'a> Operator<'a> {
         self.optional(index).ok_or_else(|| Fault::missing(index))
     }
 
-    /// An input that may be left out.
+    /// Returns an optional input.
     pub(crate) fn optional(&self, index: usize) -> Option<&View> {
         self.inputs.get(index)?.as_ref()
     }
@@ -63,7 +63,7 @@ impl<'a> Operator<'a> {
         self.of_types(index, |own| own == dtype, dtype.name())
     }
 
-    /// A required input of any type but truth values.
+    /// Returns a required input of any type except bool.
     pub(crate) fn number(&self, index: usize) -> Result<&View, Fault> {
         self.of_types(index, |own| own != DType::Bool, "a number type")
     }
@@ -77,7 +77,7 @@ impl<'a> Operator<'a> {
         if sound(view.dtype()) { Ok(view) } else { Err(Fault::of_type(index, view.dtype(), expected)) }
     }
 
-    /// A required input of at least `rank` dimensions.
+    /// Returns a required input of at least `rank` dimensions.
     pub(crate) fn ranked(&self, index: usize, rank: usize) -> Result<&View, Fault> {
         let view = self.input(index)?;
         if view.rank() < rank {
@@ -92,7 +92,8 @@ impl<'a> Operator<'a> {
         Ok((first, self.typed(1, first.dtype())?))
     }
 
-    /// Input `index` as it is broadcast over input 0. Before version 7 that is asked for, and may begin at any axis.
+    /// Returns input `index` as it is broadcast over input 0. Before version 7, an attribute requests that, and it may
+    /// start at any axis.
     pub(crate) fn broadcast(&self, index: usize) -> Result<View, Fault> {
         let (first, view) = (self.input(0)?, self.input(index)?);
         if self.opset >= 7 {
@@ -111,7 +112,7 @@ impl<'a> Operator<'a> {
         Ok(self.node.int(name)?.unwrap_or(default))
     }
 
-    /// A size: an integer attribute ≥ `least`.
+    /// Returns a size: an integer attribute ≥ `least`.
     pub(crate) fn size(&self, name: &'static str, least: i64, default: usize) -> Result<usize, Fault> {
         let Some(value) = self.node.int(name)? else { return Ok(default) };
         match usize::try_from(value) {
@@ -120,7 +121,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// An integer attribute that stands for yes (any number but 0) or no.
+    /// Returns an integer attribute that stands for a bool: any number except 0 is true.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool, Fault> {
         Ok(self.node.int(name)?.map_or(default, |value| value != 0))
     }
@@ -133,14 +134,14 @@ impl<'a> Operator<'a> {
         Ok(self.node.string(name)?.unwrap_or(default))
     }
 
-    /// The integers in an input that decides shapes: it must be known ahead of the run.
+    /// Returns the integers in an input that decides shapes, and must be known ahead of the run.
     pub(crate) fn known_ints(&self, builder: &Builder, index: usize, what: &'static str) -> Result<Vec<i64>, Fault> {
         let view = self.input(index)?;
         let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
         integers(&tensor).ok_or_else(|| Fault::of_type(index, view.dtype(), "an integer type"))
     }
 
-    /// [`Self::known_ints`], or `None` if the input is left out.
+    /// Returns integers as [`Self::known_ints`] does, or `None` if the input is left out.
     pub(crate) fn optional_known_ints(
         &self,
         builder: &Builder,
@@ -150,7 +151,7 @@ impl<'a> Operator<'a> {
         self.optional(index).map(|_| self.known_ints(builder, index, what)).transpose()
     }
 
-    /// The one integer in an input that decides shapes.
+    /// Returns the only integer in an input that decides shapes.
     pub(crate) fn known_int(&self, builder: &Builder, index: usize, what: &'static str) -> Result<i64, Fault> {
         match self.known_ints(builder, index, what)?[..] {
             [value] => Ok(value),
@@ -158,7 +159,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// The one number in an input that must be known ahead of the run.
+    /// Returns the only number in an input that must be known ahead of the run.
     pub(crate) fn known_number(&self, builder: &Builder, index: usize, what: &'static str) -> Result<f64, Fault> {
         let view = self.number(index)?;
         let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
@@ -168,7 +169,8 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// The one integer in an input that must be known ahead of the run, which may be any of `i64` and `u64`.
+    /// Returns the only integer in an input that must be known ahead of the run, which may be any value of `i64` and
+    /// `u64`.
     pub(crate) fn known_integer(&self, builder: &Builder, index: usize, what: &'static str) -> Result<i128, Fault> {
         let view = self.number(index)?;
         let tensor = builder.tensor(view).ok_or_else(|| Fault::run_time(view, index, what))?;
@@ -179,7 +181,7 @@ impl<'a> Operator<'a> {
         }
     }
 
-    /// A list of integers that is an attribute before version `since`, and input `index` from there on.
+    /// Returns a list of integers that is an attribute before version `since`, and input `index` from there on.
     pub(crate) fn ints_by_version(
         &self,
         builder: &Builder,
@@ -193,13 +195,13 @@ impl<'a> Operator<'a> {
         self.optional_known_ints(builder, index, name)
     }
 
-    /// The axis attribute, counted from the end if negative, of a tensor of `rank` dimensions.
+    /// Returns the axis attribute, counted from the end if negative, of a tensor of `rank` dimensions.
     pub(crate) fn axis(&self, default: i64, rank: usize) -> Result<usize, Fault> {
         axis_of(self.int("axis", default)?, rank)
     }
 }
 
-/// The axes before and from the axis attribute on, each group as one; the axis may lie behind the last.
+/// Returns the sizes of all axes before, and from, the axis attribute on; the axis may be one past the last.
 pub(crate) fn two_sides(operator: &Operator<'_>, view: &View) -> Result<[usize; 2], Fault> {
     let axis = match operator.int("axis", 1)? {
         axis if axis == view.rank() as i64 => view.rank(),
@@ -208,7 +210,7 @@ pub(crate) fn two_sides(operator: &Operator<'_>, view: &View) -> Result<[usize; 
     Ok([&view.dims()[..axis], &view.dims()[axis..]].map(|dims| dims.iter().product()))
 }
 
-/// An axis of a tensor of `rank` dimensions, counted from the end if negative.
+/// Returns an axis of a tensor of `rank` dimensions, counted from the end if negative.
 pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
     let range = -(rank as i64)..rank as i64;
     if !range.contains(&axis) {
@@ -217,7 +219,7 @@ pub fn axis_of(axis: i64, rank: usize) -> Result<usize, Fault> {
     Ok(axis.rem_euclid(rank as i64) as usize)
 }
 
-/// Axes as [`axis_of`] reads them, ascending; one that is named twice is refused.
+/// Returns axes as [`axis_of`] reads them, ascending; repeated axes are rejected.
 pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
     let mut axes = axes.iter().map(|axis| axis_of(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
     axes.sort_unstable();
@@ -227,14 +229,14 @@ pub(crate) fn axes_of(axes: &[i64], rank: usize) -> Result<Vec<usize>, Fault> {
     }
 }
 
-/// Axes as [`axis_of`] reads them, in their order, or all if none are given; one that is named twice is refused.
+/// Returns axes as [`axis_of`] reads them, in their order, or all if none are given; repeated axes are rejected.
 pub(crate) fn axes_in_order(axes: Option<&[i64]>, rank: usize) -> Result<Vec<usize>, Fault> {
     let Some(axes) = axes else { return Ok((0..rank).collect()) };
     axes_of(axes, rank)?;
     axes.iter().map(|axis| axis_of(*axis, rank)).collect()
 }
 
-/// The elements of an integer or truth-value tensor.
+/// Returns the elements of an integer or bool tensor.
 pub fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     fn widened<T: anabranch_kernels::dtype::Element + Into<i64>>(tensor: &Tensor) -> Option<Vec<i64>> {
         Some(tensor.elements::<T>()?.iter().map(|element| (*element).into()).collect())
@@ -254,7 +256,8 @@ pub fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     }
 }
 
-/// The first element of a tensor as a constant: a float with its bits, an integer as one, which of a `u64` are the bits.
+/// Returns the first element of a tensor as a constant: a float with its bits, an integer as an integer (a `u64` by its
+/// bits).
 pub(crate) fn literal_of(tensor: &Tensor) -> Option<Literal> {
     match tensor.dtype() {
         DType::F32 => tensor.elements::<f32>()?.first().copied().map(Literal::of_f32),
@@ -271,7 +274,7 @@ pub(crate) fn literal_of(tensor: &Tensor) -> Option<Literal> {
     }
 }
 
-/// The elements of a tensor of any type, as `f64`; `None` where a `u64` is beyond `i64`.
+/// Returns the elements of a tensor of any type, as `f64`; `None` if a `u64` is beyond `i64`.
 pub fn numbers(tensor: &Tensor) -> Option<Vec<f64>> {
     match tensor.dtype() {
         DType::F32 => Some(tensor.elements::<f32>()?.iter().map(|element| f64::from(*element)).collect()),

@@ -1,9 +1,10 @@
-//! Models with shapes that follow from computed values: lowered in phases, each as far as shapes are known by then.
+//! Models whose shapes depend on computed values: lowered in phases, each as far as shapes are known by then.
 //!
-//! A phase is lowered like a model, but a node that would have to know a computed value is passed over, with all that depends on it. What
-//! remains is the next phase's, whose inputs are the values computed so far: small ones that decide shapes are then fixed like small
-//! inputs of a model. Operators whose output's shape is known only when they were computed, and branches and loops of unknown course, are
-//! steps on the host in between; their graphs run in phases of their own.
+//! A phase is lowered like a model, but nodes that would have to know a computed value are skipped, with all nodes that
+//! depend on them. The rest belongs to the next phase, whose inputs are the values computed so far. Small values that
+//! decide shapes are then fixed like small inputs of a model. Some operators are steps on the host in between: those
+//! whose results alone determine their shapes, and branches and loops that depend on values. Their graphs run in phases
+//! of their own.
 
 use super::deciding::Deciding;
 use super::error::{Fault, LowerError, Refusal};
@@ -20,41 +21,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Nodes of a graph that are lowered together, as far as that goes.
+/// Nodes of a graph that are lowered together, as far as possible.
 pub struct Phase {
-    /// Which phase it is, among all of this process.
+    /// Number of the phase, unique in the process.
     pub id: u64,
     #[doc(hidden)]
     pub model: Arc<Model>,
-    /// What was found to decide shapes.
+    /// Inputs that were found to decide shapes.
     pub deciding: Deciding,
     /// Positions of the nodes, ascending.
     nodes: Vec<u32>,
-    /// Constants that it reads, if it is no whole model.
+    /// Constants that it reads, unless it is a whole model.
     known: BTreeMap<ValueIndex, Constant>,
     reads: BTreeSet<ValueIndex>,
     /// Whether it is a whole model, whose inputs are a caller's.
     whole: bool,
     /// Whether some of its inputs are sequences or optionals.
     has_parts: bool,
-    /// The graphs of nodes that are steps, by node and attribute.
+    /// Graphs of nodes that are steps, by node and attribute.
     bodies: Mutex<BTreeMap<(u32, &'static str), Arc<Phase>>>,
 }
 
-/// What is left of a phase when its program has run.
+/// Rest of a phase after its program.
 pub struct Rest {
-    /// The values that the program's outputs are.
+    /// Values of the program's outputs.
     pub made: Vec<ValueIndex>,
-    /// Positions of the nodes that are computed one by one on the host after it.
+    /// Positions of the nodes that are then computed one by one on the host.
     pub steps: Vec<u32>,
-    /// What comes then.
+    /// Phase after these steps.
     pub next: Arc<Phase>,
     /// Inputs, by name, whose elements some node would have to know.
     pub wanted: Vec<Vec<String>>,
 }
 
 impl Phase {
-    /// All of a model.
+    /// Creates the phase of a whole model.
     pub fn whole(model: Arc<Model>) -> Arc<Self> {
         let nodes = needed_nodes(&model);
         Arc::new(Self { whole: true, ..Self::of(model, nodes, BTreeMap::new()) })
@@ -69,7 +70,7 @@ impl Phase {
         Self { id, model, deciding, nodes, known, reads, whole: false, has_parts, bodies }
     }
 
-    /// Whether a name is that of an input that is a sequence or an optional, or of a part of one: its program has none of these.
+    /// Whether a name is that of a sequence or optional input, or of a part of one: its program has none of these.
     pub fn is_part(&self, name: &str) -> bool {
         let is_name = |input: &Input| name == input.name || Part::of(name).is_some_and(|(of, _)| of == input.name);
         self.has_parts && self.model.inputs.iter().any(|input| !input.kind.is_tensor() && is_name(input))
@@ -85,22 +86,23 @@ impl Phase {
         self.nodes.is_empty()
     }
 
-    /// The constant that a value was found to be.
+    /// Returns the constant of a value, if the value was found to be constant.
     pub fn constant(&self, value: ValueIndex) -> Option<&Constant> {
         self.known.get(&value)
     }
 
-    /// The values that its nodes must be given.
+    /// Returns the values that its nodes need as inputs.
     pub fn reads(&self) -> &BTreeSet<ValueIndex> {
         &self.reads
     }
 
-    /// Whether a value must be kept for it: what it reads, and outputs.
+    /// Whether a value must be kept for it: its inputs, and outputs.
     pub fn keeps(&self, value: ValueIndex) -> bool {
         self.reads.contains(&value) || self.model.outputs.iter().any(|output| output.value == value)
     }
 
-    /// The graph that an attribute of a node is, as a model whose inputs are the graph's and what it reads of those around it.
+    /// Returns the graph in an attribute of a node as a model, whose inputs are the graph's and the values that it
+    /// reads from the surrounding graphs.
     ///
     /// # Errors
     /// If there is no such graph.
@@ -128,11 +130,13 @@ impl Phase {
         Ok(body)
     }
 
-    /// The program of what can be lowered, and what is left: of a whole model nothing if all of it was. `given` are the values that are
-    /// tensors by now, if it is no whole model.
+    /// Returns the program of the nodes that can be lowered, and the rest; `None` if a whole model was lowered.
+    ///
+    /// `given` are the values that are tensors by now, unless it is a whole model.
     ///
     /// # Errors
-    /// As [`super::lower`]; also if nothing of it can be lowered, or something could not be whatever were known.
+    ///
+    /// As [`super::lower`]; also if no node can be lowered, or some node can never be lowered.
     pub fn lower(
         self: &Arc<Self>,
         options: &LowerOptions,
@@ -178,7 +182,8 @@ impl Phase {
         Ok((finished(program, folding, options)?, Some(rest)))
     }
 
-    /// Nothing stops the phase, and still nothing goes on: what is left reads what is no tensor.
+    /// Creates the error of a phase without obstacles that makes no progress: the rest reads values that are not
+    /// tensors.
     fn stuck(&self) -> LowerError {
         let node = self.nodes.first().map(|at| &self.model.nodes[*at as usize]);
         let (name, operator) = node.map_or(("", ""), |node| (&node.name, &node.op_type));
@@ -186,7 +191,7 @@ impl Phase {
         LowerError::of_node(ErrorKind::Unsupported, name, operator, text)
     }
 
-    /// What was given and is no tensor can be read by steps alone.
+    /// Marks given values that are not tensors: only steps can read them.
     fn sequences(&self, lowering: &mut Lowering<'_>) {
         for value in &self.reads {
             let slot = &mut lowering.slots[value.index()];
@@ -196,7 +201,7 @@ impl Phase {
         }
     }
 
-    /// Divides the nodes into those that were lowered, those that are steps right after them, and the others.
+    /// Divides the nodes into lowered nodes, steps right after them, and the rest.
     fn cut(&self, lowering: &Lowering<'_>) -> Rest {
         let lost = |value: &ValueIndex| !matches!(lowering.slots[value.index()], Slot::Made(_));
         let sequences: BTreeSet<_> = self.reads.iter().copied().filter(lost).collect();
@@ -222,12 +227,12 @@ impl Phase {
         Rest { made, steps, next, wanted: lowering.wanted.iter().cloned().collect() }
     }
 
-    /// Whether a node has graphs and is given something that is no tensor, which cannot be lowered.
+    /// Whether a node has graphs and an input that is not a tensor, so that it cannot be lowered.
     fn is_led(&self, node: &Node, sequences: &BTreeSet<ValueIndex>) -> bool {
         control::is_control(node) && node.all_inputs().any(|value| sequences.contains(&value))
     }
 
-    /// What these nodes and the caller read of what was lowered: what the program must give, and what is constant.
+    /// Returns the lowered values that these nodes and the caller read: outputs of the program, and constants.
     fn crossing<'n>(
         &self,
         lowering: &Lowering<'_>,
@@ -243,7 +248,7 @@ impl Phase {
                 (Some(constant), _) => {
                     known.insert(value, constant);
                 }
-                // What was given itself.
+                // The value is an input itself.
                 (None, Origin::Input) if program.value(view.value).name == self.model.value_name(value) => {}
                 (None, _) => made.push(value),
             }
@@ -252,7 +257,7 @@ impl Phase {
     }
 }
 
-/// What nodes read that is made by none of them, and not known. O(edges · log edges).
+/// Returns the values that nodes read, and that neither they make nor `known` holds. O(edges · log edges).
 fn reads(model: &Model, nodes: &[u32], known: &BTreeMap<ValueIndex, Constant>) -> BTreeSet<ValueIndex> {
     let nodes = || nodes.iter().map(|at| &model.nodes[*at as usize]);
     let made: BTreeSet<_> = nodes().flat_map(|node| node.outputs.iter().flatten()).collect();
@@ -261,40 +266,42 @@ fn reads(model: &Model, nodes: &[u32], known: &BTreeMap<ValueIndex, Constant>) -
 }
 
 impl Rest {
-    /// All of a model whose nodes wait for these values (`made`): the nodes at `steps`, ascending, are computed first. `known` are its constants.
+    /// Creates the rest of a model whose nodes wait for the values `made`. The nodes at `steps`, ascending, are
+    /// computed first; `known` are its constants.
     pub fn of(model: Model, made: Vec<ValueIndex>, steps: Vec<u32>, known: BTreeMap<ValueIndex, Constant>) -> Self {
         let left = (0..model.nodes.len() as u32).filter(|at| steps.binary_search(at).is_err()).collect();
         Self { made, steps, next: Arc::new(Phase::of(Arc::new(model), left, known)), wanted: Vec::new() }
     }
 
-    /// The same, whose plans are found by no other's runs.
+    /// Returns a copy whose plans other runs do not share.
     pub fn apart(&self) -> Self {
         let Phase { model, nodes, known, .. } = &*self.next;
         let next = Arc::new(Phase::of(Arc::clone(model), nodes.clone(), known.clone()));
         Self { made: self.made.clone(), steps: self.steps.clone(), next, wanted: self.wanted.clone() }
     }
 
-    /// The model that the nodes are of.
+    /// Returns the model of the nodes.
     pub fn model(&self) -> &Model {
         &self.next.model
     }
 
-    /// Positions of all nodes that are left, ascending.
+    /// Returns the positions of all remaining nodes, ascending.
     pub fn positions(&self) -> BTreeSet<u32> {
         self.steps.iter().chain(&self.next.nodes).copied().collect()
     }
 
-    /// The constants that they read.
+    /// Returns the constants that the nodes read.
     pub fn known(&self) -> &BTreeMap<ValueIndex, Constant> {
         &self.next.known
     }
 
-    /// How many operators of the model are left for later phases, those of graphs within nodes not counted.
+    /// Returns the number of operators that are left for later phases, without those of graphs within nodes.
     pub fn operators(&self) -> usize {
         self.steps.len() + self.next.nodes.len()
     }
 
-    /// Names of the first operators that are computed on the host, because only they tell the shapes that follow.
+    /// Returns the names of the first operators that are computed on the host, because their results determine the
+    /// following shapes.
     pub fn steps(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map(|at| self.model().nodes[*at as usize].name.as_str())
     }

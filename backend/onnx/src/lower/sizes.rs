@@ -1,4 +1,5 @@
-//! Sizes of a model's open dimensions: by symbol (`batch`), or by input and axis (`x[1]`), which every dimension of an input has.
+//! Sizes of a model's open dimensions: by symbol (`batch`), or by input and axis (`x[1]`), which every dimension of an
+//! input has.
 
 use super::error::{LowerError, list};
 use crate::import::error::Name;
@@ -11,21 +12,22 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Sizes<'m> {
     inputs: &'m [Input],
     symbols: BTreeMap<String, Known>,
-    /// By input and axis.
+    /// Sizes by input and axis.
     places: BTreeMap<(String, usize), usize>,
 }
 
-/// A symbol's size, and where it comes from.
+/// A symbol's size, and its origin.
 struct Known {
     size: usize,
     from: String,
 }
 
 impl<'m> Sizes<'m> {
-    /// The sizes that a caller names: symbols, or inputs with axes.
+    /// Creates the sizes that a caller names: symbols, or inputs with axes.
     ///
     /// # Errors
-    /// If a name is none of the model's, a dimension is fixed to another size, or two names of one dimension have different sizes.
+    /// If a name is not in the model, a dimension is fixed to another size, or two names of one dimension have
+    /// different sizes.
     pub fn named(inputs: &'m [Input], dims: &BTreeMap<String, usize>) -> Result<Self, LowerError> {
         let mut sizes = Self { inputs, symbols: BTreeMap::new(), places: BTreeMap::new() };
         let known = symbols_of(inputs);
@@ -42,10 +44,10 @@ impl<'m> Sizes<'m> {
         Ok(sizes)
     }
 
-    /// Learns from the shape of an input that is given.
+    /// Learns sizes from the shape of a given input.
     ///
     /// # Errors
-    /// If it does not fit what the model declares, or what is known already.
+    /// If the shape contradicts the model's declaration, or known sizes.
     pub fn learn(&mut self, input: &Input, shape: &Shape) -> Result<(), LowerError> {
         let dims = input.dims.as_deref().unwrap_or_default();
         let fits = |(dim, size): (&Dim, &usize)| !matches!(dim, Dim::Known(known) if known != size);
@@ -72,7 +74,7 @@ impl<'m> Sizes<'m> {
         Ok(())
     }
 
-    /// The size of a dimension of an input, if it is known.
+    /// Returns the size of a dimension of an input, if it is known.
     pub fn size(&self, input: &Input, axis: usize) -> Option<usize> {
         let named = || self.places.get(&(input.name.clone(), axis)).copied();
         match input.dims.as_ref()?.get(axis)? {
@@ -82,11 +84,11 @@ impl<'m> Sizes<'m> {
         }
     }
 
-    /// The dimensions of an input, as far as they are known; nothing where not even their number is.
+    /// Returns the dimensions of an input, as far as they are known; `None` if even their number is unknown.
     pub fn dims(&self, input: &Input) -> Option<Vec<Option<usize>>> {
         let count = match &input.dims {
             Some(dims) => dims.len(),
-            // Sizes that are named for all axes from 0 on tell how many there are.
+            // Sizes that are named for all axes from 0 on determine their number.
             None => {
                 let own: Vec<_> =
                     self.places.keys().filter(|(name, _)| *name == input.name).map(|(_, axis)| *axis).collect();
@@ -97,7 +99,7 @@ impl<'m> Sizes<'m> {
         Some((0..count).map(|axis| self.size(input, axis)).collect())
     }
 
-    /// The names of the model's open dimensions.
+    /// Returns the names of the model's open dimensions.
     fn open_names(&self) -> Vec<String> {
         let (mut names, mut known) = (Vec::new(), BTreeSet::new());
         for input in self.inputs {
@@ -112,7 +114,7 @@ impl<'m> Sizes<'m> {
         names
     }
 
-    /// A size that a caller gives to an axis of an input.
+    /// Records a size that a caller gives to an axis of an input.
     fn place(&mut self, input: &Input, axis: usize, size: usize) -> Result<(), LowerError> {
         let name = format!("{}[{axis}]", input.name);
         let wrong = |text: String| {
@@ -136,7 +138,8 @@ impl<'m> Sizes<'m> {
         }
     }
 
-    /// A symbol's size, which has one, unless its name is a loose one: then the first counts for inputs that are not given.
+    /// Records a symbol's size, which must be unique unless the name is loose: then the first size counts for inputs
+    /// that are not given.
     fn name(&mut self, symbol: &str, size: usize, from: String, input: Option<&Input>) -> Result<(), LowerError> {
         let known = self.symbols.entry(symbol.to_owned()).or_insert_with(|| Known { size, from: from.clone() });
         if known.size == size || is_loose(symbol) {
@@ -154,13 +157,13 @@ impl<'m> Sizes<'m> {
     }
 }
 
-/// The symbols that inputs have as dimensions.
+/// Returns the symbols among the inputs' dimensions.
 fn symbols_of(inputs: &[Input]) -> BTreeSet<&str> {
     let dims = inputs.iter().flat_map(|input| input.dims.iter().flatten());
     dims.filter_map(|dim| if let Dim::Symbol(symbol) = dim { Some(symbol.as_str()) } else { None }).collect()
 }
 
-/// The input and the axis that `x[1]` names.
+/// Returns the input and the axis that `x[1]` names.
 fn place(name: &str) -> Option<(&str, usize)> {
     let (input, axis) = name.strip_suffix(']')?.rsplit_once('[')?;
     Some((input, axis.parse().ok()?))

@@ -1,19 +1,19 @@
-//! A value under a shape: what lowered operators pass to each other.
+//! A value under a shape, as lowered operators pass it to each other.
 
 use super::error::Fault;
 use anabranch_ir::program::ValueId;
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// A value read under some shape of as many elements. Reshaping makes another view of the same value, not a node.
+/// A value read under some shape of equal size. Reshaping makes another view of the same value, not a node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct View {
     pub(crate) value: ValueId,
-    /// Its type, and the shape under which it is read.
+    /// Type of the value, and the shape under which it is read.
     pub(crate) spec: TensorSpec,
 }
 
 impl View {
-    /// The dimensions, outermost first.
+    /// Returns the dimensions, outermost first.
     pub(crate) fn dims(&self) -> &[usize] {
         self.spec.shape.dims()
     }
@@ -34,7 +34,7 @@ impl View {
         self.spec.shape.elements()
     }
 
-    /// The same value under another shape of as many elements.
+    /// Returns a view of the same value under another shape of equal size.
     pub(crate) fn reshaped(&self, dims: impl Into<Vec<usize>>) -> Result<Self, Fault> {
         let shape = Shape::new(dims)?;
         if shape.elements() != self.elements() {

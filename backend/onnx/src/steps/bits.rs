@@ -1,4 +1,4 @@
-//! Elements read as another type of as many bits.
+//! Reads elements as another type of equally many bits.
 
 use super::{Call, Item};
 use crate::import::element_type;
@@ -6,7 +6,7 @@ use crate::lower::Fault;
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// The same memory under another type. O(1), but for truth values, which have to be 0 or 1.
+/// Reads the same memory under another type. O(1), except for bools, which are checked to be 0 or 1.
 pub(super) fn cast(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let x = call.tensor(0)?;
     let code = call.node.int("to")?.ok_or_else(|| call.node.missing("to"))?;

@@ -1,7 +1,8 @@
-//! Boxes that overlap too much with better ones left out: NonMaxSuppression, for each class of each image by itself.
+//! Drops boxes that overlap too much with better boxes: NonMaxSuppression, for each class of each image by itself.
 //!
-//! The boxes of a class are taken in blocks, the best first. Those of a block are compared with all that were kept before, in parts of
-//! the team's work; then one after the other with those that the block itself has kept.
+//! The boxes of a class are taken in blocks, the best first. Boxes of a block are compared with all boxes kept before,
+//! in parts of the team's work. Then they are compared one after the other with the boxes that the block itself has
+//! kept.
 
 use super::work::{PART, Work};
 use super::{Call, Item};
@@ -12,13 +13,13 @@ use anabranch_kernels::cpu::sorted::Ranked;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// Boxes of a block. Few in tests, so that a class has several blocks.
+/// Boxes of a block. Small in tests, so that a class has several blocks.
 const BLOCK: usize = if cfg!(test) { 8 } else { 256 };
 
 /// Boxes of a part of a block.
 const TOGETHER: usize = BLOCK / 8;
 
-/// Boxes that are sorted at first; four times as many each time that those are used up.
+/// Number of boxes that are sorted at first; four times as many each time they are used up.
 const FIRST: usize = BLOCK;
 
 /// Rules by which boxes of one class are chosen.
@@ -29,7 +30,7 @@ struct Choice {
     least: Option<f32>,
 }
 
-/// Triples of image, class and box, the best of a class first. O(classes · boxes · (log boxes + kept)).
+/// Returns triples of image, class and box, the best of a class first. O(classes · boxes · (log boxes + kept)).
 pub(super) fn suppress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (boxes, scores) = (call.tensor(0)?, call.tensor(1)?);
     let (&[batch, count, 4], &[images, classes, scored]) = (boxes.shape().dims(), scores.shape().dims()) else {
@@ -58,7 +59,7 @@ pub(super) fn suppress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![Item::Tensor(triples(call.work, &kept, classes)?)])
 }
 
-/// Returns `[boxes, 3]`: image, class and position of each box that is kept, of which `kept` has a list for each class of each image.
+/// Returns `[boxes, 3]`: image, class and position of each kept box; `kept` has a list for each class of each image.
 fn triples(work: &Work<'_>, kept: &[Vec<u32>], classes: usize) -> Result<Tensor, Fault> {
     let total: usize = kept.iter().map(Vec::len).sum();
     let spec = TensorSpec::new(DType::I64, Shape::new(vec![total, 3])?);
@@ -85,8 +86,8 @@ impl Choice {
         Ok(Self { centered, most, overlap, least })
     }
 
-    /// The boxes of one class that are kept, the best first; of equal ones the first. Scores, which are given with their bytes, that are no
-    /// numbers come last.
+    /// Returns the kept boxes of one class, the best first, and among equals the first. NaN scores come last. Scores
+    /// are given with their bytes.
     fn best(&self, work: &Work<'_>, boxes: &[[f32; 4]], scores: (&[f32], &[u8])) -> Result<Vec<u32>, Fault> {
         let mut candidates = self.candidates(work, scores)?;
         let most = self.most.min(candidates.len());
@@ -112,7 +113,8 @@ impl Choice {
         Ok(places)
     }
 
-    /// The boxes whose score is enough, with keys that are less the better they are. Scores come with their bytes.
+    /// Returns the boxes with a sufficient score, with keys that are smaller for better boxes. Scores come with their
+    /// bytes.
     fn candidates(&self, work: &Work<'_>, (scores, bytes): (&[f32], &[u8])) -> Result<Vec<u64>, Fault> {
         let mut found = work.filled(0, scores.len())?;
         work.pieces(&mut found, PART, |piece, found| {
@@ -127,7 +129,7 @@ impl Choice {
         let mut count = 0;
         for (piece, scores) in scores.chunks(PART).enumerate() {
             for (at, score) in scores.iter().enumerate() {
-                // Written over until it is good enough: there is no branch to guess.
+                // The entry is overwritten until a box is good enough, so that there is no branch to mispredict.
                 found[count] = found[piece * PART + at];
                 count += usize::from(self.least.is_none_or(|least| *score > least));
             }
@@ -137,7 +139,7 @@ impl Choice {
         Ok(found)
     }
 
-    /// Adds those of a block that overlap too much with none that is kept.
+    /// Adds the boxes of a block that do not overlap too much with any kept box.
     fn keep(
         &self,
         work: &Work<'_>,
@@ -180,7 +182,7 @@ impl Choice {
     }
 }
 
-/// The first element of an input of one.
+/// Returns the only element of an input.
 fn scalar<T: Copy>(call: &Call<'_>, index: usize, read: fn(&Tensor) -> Option<Vec<T>>) -> Result<Option<T>, Fault> {
     let tensor = call.tensor(index)?;
     match tensor.shape().elements() {

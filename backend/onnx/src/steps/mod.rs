@@ -1,5 +1,8 @@
-//! Operators that are computed on the host between the programs of a model, because only their results tell the shapes that follow:
-//! elements that are picked by their values, and sequences of tensors. Few others are there because no kernel does what they do.
+//! Operators that run on the host between the programs of a model, because their results alone determine the following
+//! shapes.
+//!
+//! They select elements by value, or handle sequences of tensors. A few other operators are here because no kernel
+//! computes them.
 
 #![forbid(unsafe_code)]
 
@@ -24,14 +27,14 @@ use crate::lower::Fault;
 use anabranch_kernels::Tensor;
 use std::sync::Arc;
 
-/// How such an operator is computed; gives its outputs, as many as it has.
+/// Computation of such an operator; returns all its outputs.
 pub type Step = fn(&Call<'_>) -> Result<Vec<Item>, Fault>;
 
-/// An operator with what it reads.
+/// An operator with its inputs.
 pub struct Call<'a> {
     #[doc(hidden)]
     pub node: &'a Node,
-    /// `None` where one is left out.
+    /// Inputs; `None` if one is left out.
     pub inputs: &'a [Option<Item>],
     /// Threads, cancellation and memory budget.
     pub work: &'a Work<'a>,
@@ -58,16 +61,16 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
-/// The operator whose points are lowered if the model says how many they are, and few: else it is a step.
+/// The operator that is lowered if the model states a small number of points, and a step otherwise.
 const REGIONS: &str = "RoiAlign";
 
-/// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
+/// The operator that runs a graph for the elements of sequences: a step, because only a run knows the graph's phases.
 pub const MAP: &str = "SequenceMap";
 
-/// Slices of no bytes that a step may handle one by one: nothing else bounds how many a file can ask for.
+/// Most empty slices that a step handles one by one: nothing else limits how many a file can require.
 const MOST_EMPTY: usize = 1 << 20;
 
-/// Bytes that a tensor takes beside its elements, about: itself, its shape, its buffer and their counts.
+/// Approximate bytes of a tensor besides its elements: the tensor, its shape, its buffer and their counts.
 pub const TENSOR: usize = 256;
 
 /// Returns the function of a node without graphs; `None` if the host does not compute it.
@@ -76,7 +79,7 @@ pub fn step(node: &Node) -> Option<Step> {
     (*name != REGIONS || regions::is_step(node)).then_some(*step)
 }
 
-/// Whether a node can be a step, whatever it is given: branches and loops are steps only if they cannot be lowered.
+/// Whether a node can be a step for any inputs: branches and loops are steps only if they cannot be lowered.
 pub(crate) fn is_step(node: &Node) -> bool {
     step(node).is_some() || is_standard(node) && node.op_type == MAP
 }
@@ -86,10 +89,10 @@ fn is_standard(node: &Node) -> bool {
 }
 
 impl Call<'_> {
-    /// The outputs of `step`.
+    /// Returns the outputs of `step`.
     ///
     /// # Errors
-    /// If the inputs are not what the operator's definition allows, memory is short, or the step was interrupted.
+    /// If the inputs violate the operator's definition, memory is short, or the step was interrupted.
     pub fn made_by(&self, step: Step) -> Result<Vec<Item>, Fault> {
         let tensors =
             self.inputs.iter().flatten().filter_map(|item| if let Item::Tensor(x) = item { Some(x) } else { None });

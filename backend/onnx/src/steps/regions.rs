@@ -1,9 +1,10 @@
-//! Regions of images brought to one size, where a run alone tells how many points are sampled, or they are many: RoiAlign.
+//! Regions of images resized to one size, if only a run knows the number of points, or there are many: RoiAlign.
 //!
-//! An output of a region is the mean, or the greatest, of points of a grid, and a point is the sum of `r · c · x` over the four elements `x`
-//! around it, with weights `r` of its row and `c` of its column. All rows of the grid meet all its columns. So the mean is the sum of
-//! `R · C · x` over the elements under the grid, with sums `R` and `C` of weights, and the greatest `r · c · x` of an element has the greatest
-//! weights if `x` is positive, and the least otherwise. An output takes time by the elements under its grid, not by its points.
+//! An output of a region is the mean, or the greatest, of points of a grid. A point is the sum of `r · c · x` over the
+//! four elements `x` around it, with weights `r` of its row and `c` of its column. All rows of the grid meet all its
+//! columns. The mean is therefore the sum of `R · C · x` over the elements under the grid, with sums `R` and `C` of
+//! weights. The greatest `r · c · x` of an element has the greatest weights if `x` is positive, and the least
+//! otherwise. An output takes time by the elements under its grid, not by its points.
 
 use super::work::{PART, Work};
 use super::{Call, Item};
@@ -15,10 +16,10 @@ use half::{bf16, f16};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Points of an output along an axis that are nodes of their own, at most: planning of 32 × 32 of them took a minute.
+/// Most points of an output along an axis that become nodes of their own: planning of 32 × 32 of them took a minute.
 const MOST_UNROLLED: usize = 4;
 
-/// Points of an output along an axis, at most.
+/// Most points of an output along an axis.
 const MOST_POINTS: usize = 1 << 16;
 
 /// Attributes of the operator.
@@ -28,10 +29,10 @@ pub(crate) struct Settings {
     pub(crate) size: [usize; 2],
     /// Whether an output is the greatest product instead of the mean of the points.
     pub(crate) greatest: bool,
-    /// Points along each axis of an output; 0 if the region's size says how many.
+    /// Points along each axis of an output; 0 if the region's size determines them.
     pub(crate) points: usize,
     pub(crate) scale: f64,
-    /// Whether a region's corners are between elements, so that it may be smaller than one.
+    /// Whether a region's corners are between elements, so that it may be smaller than one element.
     pub(crate) half_pixel: bool,
 }
 
@@ -39,7 +40,7 @@ impl Settings {
     /// Reads a node's attributes.
     ///
     /// # Errors
-    /// If a value is not what the definition allows, or the points are too many.
+    /// If a value violates the definition, or there are too many points.
     pub(crate) fn of(node: &Node) -> Result<Self, Fault> {
         let size = |name: &str, least: i64, most: usize| {
             let value = node.int(name)?.unwrap_or(least);
@@ -70,18 +71,18 @@ impl Settings {
         })
     }
 
-    /// Whether each point can be nodes of its own.
+    /// Whether each point can become nodes of its own.
     pub(crate) fn is_unrolled(&self) -> bool {
         (1..=MOST_UNROLLED).contains(&self.points)
     }
 }
 
-/// Whether the host computes a node: if its points cannot be nodes.
+/// Whether the host computes a node, because its points cannot become nodes.
 pub(super) fn is_step(node: &Node) -> bool {
     Settings::of(node).is_ok_and(|settings| !settings.is_unrolled())
 }
 
-/// The outputs of all regions. O(outputs · elements under a grid).
+/// Returns the outputs of all regions. O(outputs · elements under a grid).
 pub(super) fn align(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     match call.tensor(0)?.dtype() {
         DType::F32 => aligned::<f32>(call),
@@ -92,9 +93,9 @@ pub(super) fn align(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     }
 }
 
-/// An element that is computed with as an `f64`.
+/// An element that is computed as an `f64`.
 trait Number: Element {
-    /// Whether coordinates are computed in `f32`: they decide how many points there are.
+    /// Whether coordinates are computed in `f32`: they decide the number of points.
     const IS_NARROW: bool = true;
 
     fn read(self) -> f64;
@@ -193,7 +194,7 @@ impl<T: Number> Regions<'_, T> {
         let ([rows, columns], [channels, height, width]) = (self.settings.size, self.dims);
         let (plane, refused) = (rows * columns, AtomicUsize::new(usize::MAX));
         let together = PART.div_ceil(plane);
-        // An element is in at most three of the cells that follow each other.
+        // An element is in at most three consecutive cells.
         let cells = height.saturating_add(width).saturating_add(rows).saturating_add(columns).saturating_mul(3);
         let parts = outputs.len().div_ceil(together * plane).min(work.threads());
         work.charge(cells.saturating_mul(size_of::<Cell>()).saturating_mul(parts))?;
@@ -204,7 +205,7 @@ impl<T: Number> Regions<'_, T> {
                 if region != known {
                     known = region;
                     if !self.read(&mut pace, region, &mut axes) {
-                        // The least one is named, whoever finds it.
+                        // The least region is reported, regardless of the thread that finds it.
                         refused.fetch_min(region, Ordering::Relaxed);
                         return;
                     }
@@ -236,7 +237,7 @@ impl<T: Number> Regions<'_, T> {
         }
     }
 
-    /// Finds what is under the grids of a region. Whether its points can be counted.
+    /// Finds the elements under the grids of a region. Returns whether its points can be counted.
     fn read(&self, pace: &mut Pace<'_>, region: usize, axes: &mut [Axis; 2]) -> bool {
         let ([left, top, right, bottom], [_, height, width]) = (self.corners[region], self.dims);
         let [rows, columns] = self.settings.size;
@@ -248,7 +249,7 @@ impl<T: Number> Regions<'_, T> {
     }
 }
 
-/// Work that was done since the clock and the token were last looked at.
+/// Work since the last check of the clock and the token.
 struct Pace<'a> {
     work: &'a Work<'a>,
     done: usize,
@@ -260,7 +261,7 @@ impl<'a> Pace<'a> {
         Self { work, done: 0, is_left: false }
     }
 
-    /// Counts so many elements or points. Whether the step goes on.
+    /// Counts elements or points. Returns whether the step continues.
     fn goes_on(&mut self, done: usize) -> bool {
         self.done += done;
         if self.done >= PART {
@@ -284,7 +285,7 @@ struct Cell {
 #[derive(Default)]
 struct Axis {
     cells: Vec<Cell>,
-    /// For each output the end of its cells, and whether a point is outside of the image.
+    /// For each output the end of its cells, and whether a point is outside the image.
     outputs: Vec<(usize, bool)>,
     /// Points of each output.
     points: usize,
@@ -304,7 +305,8 @@ impl Axis {
         Line { cells: &self.cells[start..end], is_outside, points: self.points }
     }
 
-    /// Finds the elements around the points of each output. Each step is rounded as ONNX Runtime's. Whether the points can be counted.
+    /// Finds the elements around the points of each output. Each operation is rounded like ONNX Runtime's. Returns
+    /// whether the points can be counted.
     fn read(
         &mut self,
         pace: &mut Pace<'_>,
@@ -339,7 +341,7 @@ impl Axis {
             }
             self.outputs.push((self.cells.len(), is_outside));
             if !pace.goes_on(self.points + 1) {
-                // The step ends after this; until then nothing is under the other outputs.
+                // The step ends after this; until then the other outputs have no elements.
                 self.outputs.resize(outputs, (self.cells.len(), false));
                 return true;
             }
@@ -347,13 +349,13 @@ impl Axis {
         true
     }
 
-    /// Adds the weights of the two elements around a point to the cells of an output, which begin at `from`.
+    /// Adds the weights of the two elements around a point to the cells of an output, which start at `from`.
     fn add(&mut self, from: usize, at: f64, size: usize) {
         let at = at.clamp(0.0, (size - 1) as f64);
         let low = at as usize;
         let fraction = at - low as f64;
         for (place, weight) in [(low, 1.0 - fraction), ((low + 1).min(size - 1), fraction)] {
-            // Points follow each other, so that an element that is there is among the last.
+            // Points follow each other, so that an element with a cell is among the last.
             let recent = from.max(self.cells.len().saturating_sub(3));
             match self.cells[recent..].iter_mut().find(|cell| cell.place == place) {
                 Some(cell) => {
@@ -367,9 +369,9 @@ impl Axis {
     }
 }
 
-/// The mean of the points of one output; 0 of none.
+/// Returns the mean of the points of one output; 0 without points.
 fn mean<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>, pace: &mut Pace<'_>) -> f64 {
-    // The sum of nothing by `sum` is −0.
+    // `sum` of nothing would be −0.
     let mut all = 0.0;
     for row in rows.cells {
         let line = &image[row.place * width..][..width];
@@ -381,7 +383,7 @@ fn mean<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_
     all / (rows.points * columns.points).max(1) as f64
 }
 
-/// The greatest product of an element and its weights; 0 of none. What is not a number is greater than all.
+/// Returns the greatest product of an element and its weights; 0 without points. NaN is greater than all numbers.
 fn greatest<T: Number>(image: &[T], width: usize, rows: &Line<'_>, columns: &Line<'_>, pace: &mut Pace<'_>) -> f64 {
     let is_outside = rows.is_outside && columns.points > 0 || columns.is_outside && rows.points > 0;
     let mut found: Option<f64> = is_outside.then_some(0.0);

@@ -1,4 +1,4 @@
-//! Elements picked by truth values: counted part by part, then written part by part.
+//! Selects elements by bools: counts them part by part, then writes them part by part.
 
 use super::work::{PART, Work};
 use super::{Call, Item, slices};
@@ -6,10 +6,10 @@ use crate::lower::{Fault, axis_of};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// Truth values that are made at a time, on the stack. Few in tests, so that a part has several blocks.
+/// Bools that are made at a time, on the stack. Small in tests, so that a part has several blocks.
 const BLOCK: usize = if cfg!(test) { 1 << 3 } else { 1 << 10 };
 
-/// The indices of the elements that are not zero, one row per axis. O(elements + results · rank).
+/// Returns the indices of the elements that are not zero, one row per axis. O(elements + results · rank).
 pub(super) fn non_zero(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (x, work) = (call.tensor(0)?, call.work);
     let found = non_zeros(work, x)?;
@@ -29,10 +29,11 @@ pub(super) fn non_zero(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![Item::Tensor(tensor)])
 }
 
-/// Writes the coordinates of ascending places along an axis. Divides only where a place leaves the block of the place before.
+/// Writes the coordinates of ascending positions along an axis. Divides only if a position leaves the block of the
+/// former position.
 fn coordinates(places: &[usize], stride: usize, size: usize, row: &mut [[u8; 8]]) {
     let (mut low, mut first) = (0, 0);
-    // Places from `low` on, as many as this, are `first`, or `first` and those that follow it.
+    // This many positions from `low` on are `first`, or `first` and the following ones.
     let length = if stride == 1 { size } else { stride };
     let mut high = 0;
     for (place, target) in places.iter().zip(row) {
@@ -46,7 +47,7 @@ fn coordinates(places: &[usize], stride: usize, size: usize, row: &mut [[u8; 8]]
     }
 }
 
-/// The slices whose truth value is true; of all elements if no axis is given. O(bytes).
+/// Returns the slices whose bool is true; without an axis, selects among all elements. O(bytes).
 pub(super) fn compress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (x, truths) = (call.tensor(0)?, call.tensor(1)?);
     if truths.dtype() != DType::Bool {
@@ -64,13 +65,14 @@ pub(super) fn compress(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![Item::Tensor(slices(call.work, &data, axis, places.len(), |at| places[at])?)])
 }
 
-/// All elements along one axis.
+/// Returns all elements along one axis.
 pub(super) fn flat(tensor: &Tensor) -> Result<Tensor, Fault> {
     let flat = Shape::new(vec![tensor.shape().elements()])?;
     Ok(tensor.reshaped(flat).expect("as many elements"))
 }
 
-/// The places below `count` whose truth value is 1, ascending. `fill` writes the truth values of consecutive places from one on.
+/// Returns the positions below `count` whose bool is 1, ascending. `fill` writes the bools of consecutive positions
+/// from a given one on.
 pub(super) fn places(
     work: &Work<'_>,
     count: usize,
@@ -100,7 +102,7 @@ pub(super) fn places(
         let mut at = 0;
         blocks(part, &mut |start, block| {
             for (place, is) in (start..).zip(block) {
-                // Written over until it is one of them: there is no branch to guess.
+                // The entry is overwritten until the bool is 1, so that there is no branch to mispredict.
                 target.get_mut(at).into_iter().for_each(|target| *target = place);
                 at += usize::from(*is);
             }
@@ -109,7 +111,7 @@ pub(super) fn places(
     Ok(all)
 }
 
-/// The places of the elements that are not zeros of either sign, ascending.
+/// Returns the positions of the elements that are not zeros of either sign, ascending.
 fn non_zeros(work: &Work<'_>, x: &Tensor) -> Result<Vec<usize>, Fault> {
     let (dtype, all, size) = (x.dtype(), x.bytes(), x.dtype().size());
     let is = |byte: u8| dtype.number_of_byte(byte).map_or(byte != 0, |number| number != 0.0);
@@ -129,7 +131,7 @@ fn non_zeros(work: &Work<'_>, x: &Tensor) -> Result<Vec<usize>, Fault> {
     })
 }
 
-/// Whether each element is something.
+/// Writes for each element whether `is` holds.
 fn fill<const SIZE: usize>(bytes: &[u8], block: &mut [u8], is: impl Fn([u8; SIZE]) -> bool) {
     let elements = bytes.as_chunks::<SIZE>().0;
     block.iter_mut().zip(elements).for_each(|(target, element)| *target = u8::from(is(*element)));

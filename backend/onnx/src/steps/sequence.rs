@@ -1,4 +1,4 @@
-//! Sequences of tensors. Tensors in them share their elements with where they come from.
+//! Sequences of tensors. Their tensors share elements with their origins.
 
 use super::{Call, TENSOR, side_by_side, slices};
 use crate::item::Item;
@@ -11,7 +11,7 @@ pub(super) fn same(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![call.optional(0).cloned().ok_or_else(|| Fault::missing(0))?])
 }
 
-/// An optional that holds the input, or nothing if there is no input.
+/// Returns an optional that holds the input, or is empty without an input.
 pub(super) fn optional(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     match call.optional(0) {
         Some(Item::Absent) => Err(Fault::invalid("an optional within an optional")),
@@ -28,7 +28,7 @@ pub(super) fn element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     }
 }
 
-/// Whether the input is there and holds anything.
+/// Whether the input is there and holds a value.
 pub(super) fn has_element(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let there = !matches!(call.optional(0), None | Some(Item::Absent));
     let there = Buffer::copied(&[u8::from(there)]);
@@ -84,7 +84,9 @@ pub(super) fn length(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(vec![Item::Tensor(count.reshaped(Shape::scalar()).expect("one element is a scalar"))])
 }
 
-/// Parts of a size, the last of which may be smaller, or of these sizes; of one slice each, perhaps without the axis, if none is given.
+/// Splits a tensor into parts of one size, the last of which may be smaller, or of these sizes.
+///
+/// If no size is given, parts have one slice each, perhaps without the axis.
 pub(super) fn split(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let x = call.tensor(0)?;
     let axis = axis_of(call.node.int("axis")?.unwrap_or(0), x.shape().rank())?;
@@ -105,7 +107,7 @@ pub(super) fn split(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     sequence(tensors)
 }
 
-/// The sizes of the parts of an axis of `size`.
+/// Returns the sizes of the parts of an axis of `size`.
 fn sizes(call: &Call<'_>, size: usize) -> Result<Vec<usize>, Fault> {
     if call.optional(1).is_none() {
         return call.work.filled(1, size);
@@ -128,7 +130,7 @@ fn sizes(call: &Call<'_>, size: usize) -> Result<Vec<usize>, Fault> {
     }
 }
 
-/// All side by side along an axis, which is a new one if that is asked for.
+/// Concatenates all tensors along an axis, which may be a new axis.
 pub(super) fn concatenate(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let tensors = call.sequence(0)?;
     let new = call.node.int("new_axis")?.unwrap_or(0) != 0;
@@ -142,7 +144,7 @@ fn sequence(tensors: Vec<Tensor>) -> Result<Vec<Item>, Fault> {
     Ok(vec![Item::Sequence(Arc::new(tensors))])
 }
 
-/// A place below `count`, counted back from `end` if it is negative.
+/// Returns a position below `count`, counted back from `end` if it is negative.
 fn place(call: &Call<'_>, index: usize, count: usize, end: usize) -> Result<usize, Fault> {
     let tensor = call.tensor(index)?;
     let given = if tensor.shape().elements() == 1 { integers(tensor) } else { None };

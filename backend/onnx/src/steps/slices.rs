@@ -5,7 +5,8 @@ use crate::lower::Fault;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// `count` slices of `tensor` along `axis`, each from the place that `place` says, all of which are in it. O(bytes of the result).
+/// Returns `count` slices of `tensor` along `axis`, each from the position that `place` gives, all of which must be in
+/// the tensor. O(bytes of the result).
 pub fn slices(
     work: &Work<'_>,
     tensor: &Tensor,
@@ -20,7 +21,7 @@ pub fn slices(
     let spec = TensorSpec::new(tensor.dtype(), Shape::new(wanted)?);
     let mut made = work.buffer(spec.bytes())?;
     let (bytes, along) = (tensor.bytes(), dims[axis]);
-    // Slices of no bytes make nothing.
+    // Slices of 0 bytes need no copies.
     if let Some(together) = PART.checked_div(inner).map(|slices| slices.max(1)) {
         work.pieces(made.bytes_mut(), together * inner, |piece, mut target| {
             let mut row = piece * together;
@@ -44,13 +45,13 @@ pub fn slices(
     Ok(Tensor::new(spec, Arc::new(made)).expect("the buffer was made with the spec's size"))
 }
 
-/// Copies elements of `SIZE` bytes: the compiler knows how many.
+/// Copies elements of `SIZE` bytes, which the compiler knows.
 fn copy<const SIZE: usize>(bytes: &[u8], target: &mut [u8], rows: impl Iterator<Item = usize>) {
     let (from, to) = (bytes.as_chunks::<SIZE>().0, target.as_chunks_mut::<SIZE>().0);
     to.iter_mut().zip(rows).for_each(|(to, row)| *to = from[row]);
 }
 
-/// Copies slices of `inner` bytes, those that follow each other in both at once.
+/// Copies slices of `inner` bytes; runs that are consecutive in both are copied at once.
 fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl Iterator<Item = usize>) {
     let mut next = places.next();
     while let Some(first) = next {
@@ -65,7 +66,7 @@ fn copy_runs(bytes: &[u8], mut target: &mut [u8], inner: usize, mut places: impl
     }
 }
 
-/// Tensors side by side along an axis, which is a `new` one or theirs. O(bytes).
+/// Joins tensors along an axis, which is a `new` axis or one of theirs. O(bytes).
 pub fn side_by_side(work: &Work<'_>, tensors: &[Tensor], axis: usize, new: bool) -> Result<Tensor, Fault> {
     let first = tensors.first().ok_or_else(|| Fault::invalid("there is nothing to put side by side"))?;
     let (mut all, mut along) = (first.shape().dims().to_vec(), 0usize);
@@ -88,7 +89,7 @@ pub fn side_by_side(work: &Work<'_>, tensors: &[Tensor], axis: usize, new: bool)
     let outer: usize = all[..axis].iter().product();
     let spec = TensorSpec::new(first.dtype(), Shape::new(all)?);
     let mut made = work.buffer(spec.bytes())?;
-    // Each tensor here has a byte for each row, so there are no more copies than bytes.
+    // Each tensor here has at least a byte for each row, so that there are no more copies than bytes.
     let mut parts = work.list(tensors.len())?;
     parts.extend(tensors.iter().map(Tensor::bytes).filter(|bytes| !bytes.is_empty()));
     let (mut rest, mut unseen) = (made.bytes_mut(), 0);

@@ -1,4 +1,5 @@
-//! Random inputs for every step, against plain definitions: the same bits on any number of threads, and an interruption at every look.
+//! Random inputs for every step, against plain definitions: equal bits on any number of threads, and an interruption at
+//! every check.
 
 mod regions;
 
@@ -37,7 +38,7 @@ const TYPES: [DType; 22] = [
     DType::U2,
 ];
 
-/// Shapes of elements and slices, with axes of no and of one element.
+/// Shapes of elements and slices, with axes of zero and of one element.
 const SHAPES: [&[usize]; 14] = [
     &[],
     &[0],
@@ -63,7 +64,7 @@ enum Kind {
     Different,
 }
 
-/// A generator of numbers that look random.
+/// A generator of pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -72,7 +73,7 @@ impl Random {
         (self.0 >> 33) as usize % end
     }
 
-    /// The bytes of an element.
+    /// Bytes of an element.
     fn element(&mut self, dtype: DType, kind: Kind, at: usize) -> Vec<u8> {
         const SPECIAL: [f32; 8] = [f32::NAN, -0.0, 0.0, f32::INFINITY, f32::NEG_INFINITY, 1.0, -1.5, 2.0];
         let pick = match kind {
@@ -107,7 +108,7 @@ impl Random {
     }
 }
 
-/// A node with what it reads.
+/// A node with its inputs.
 struct Case {
     node: Node,
     inputs: Vec<Option<Item>>,
@@ -137,7 +138,7 @@ impl Case {
         Call { node: &self.node, inputs: &self.inputs, work }.made_by(step)
     }
 
-    /// The outputs on one thread, after those on more were found to be the same.
+    /// Returns the outputs on one thread, after checking that those on more threads are equal.
     fn outputs(&self, teams: &[Team]) -> Result<Vec<Tensor>, Fault> {
         let made = |team| Ok(tensors(self.made(&Work::new(team, None, u64::MAX))?));
         let mut all = teams.iter().map(made);
@@ -154,7 +155,7 @@ impl Case {
     }
 }
 
-/// All tensors of the outputs, those of sequences too.
+/// All tensors of the outputs, including those of sequences.
 fn tensors(items: Vec<Item>) -> Vec<Tensor> {
     let all = items.into_iter().flat_map(|item| match item {
         Item::Tensor(tensor) => vec![tensor],
@@ -188,7 +189,7 @@ fn compared(a: (f64, i128), b: (f64, i128)) -> Ordering {
     a.0.partial_cmp(&b.0).unwrap_or_else(|| a.0.is_nan().cmp(&b.0.is_nan())).then(a.1.cmp(&b.1))
 }
 
-/// The flat indices of the elements of a slice.
+/// Flat indices of the elements of a slice.
 fn slice(dims: &[usize], axis: usize, place: usize) -> Vec<usize> {
     let inner: usize = dims[axis + 1..].iter().product();
     (0..dims.iter().product()).filter(|flat| flat / inner % dims[axis] == place).collect()
@@ -430,7 +431,7 @@ fn a_list_is_made_longer_and_shorter_at_any_place() {
     }
 }
 
-/// A case of each step that works through many elements.
+/// A case of each step that processes many elements.
 fn large() -> Vec<Case> {
     let mut random = Random(6);
     let x = random.tensor(DType::F32, &[150, 3], Kind::Few);

@@ -1,5 +1,5 @@
-//! Different elements, or different slices along an axis: sorted by keys with their positions, so that equal ones stand side by side and
-//! the first of them stays the first.
+//! Distinct elements, or distinct slices along an axis: sorted by keys with their positions, so that equal items become
+//! neighbours and the first of them stays first.
 
 use super::select::{flat, places};
 use super::work::{PART, Work};
@@ -10,15 +10,17 @@ use anabranch_kernels::cpu::sorted::Ranked;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// The positions of elements in the order of their groups.
+/// Positions of elements in the order of their groups.
 struct Groups {
     sorted: Vec<usize>,
-    /// Where in the list a group begins.
+    /// Start of each group in the list.
     starts: Vec<usize>,
 }
 
-/// The different slices along an axis, or elements where none is given: they themselves, where each is first, which of them each of the
-/// input is, and how often each is there. Ascending, or in the order in which they come. O(n log n) comparisons of slices.
+/// Returns the distinct slices along an axis, or elements without an axis.
+///
+/// Further outputs are the first position of each, the index of each input item among them, and the number of its
+/// occurrences. The order is ascending, or that of their first positions. O(n log n) comparisons of slices.
 pub(super) fn unique(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (x, work) = (call.tensor(0)?, call.work);
     let (data, axis) = match call.node.int("axis")? {
@@ -51,7 +53,7 @@ pub(super) fn unique(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     Ok(items)
 }
 
-/// A list of indices, as one is written in memory.
+/// Returns a list of indices as stored in memory.
 fn indices(
     work: &Work<'_>,
     count: usize,
@@ -64,7 +66,7 @@ fn indices(
 }
 
 impl Groups {
-    /// Groups of equal neighbours in a sorted list.
+    /// Collects groups of equal neighbours in a sorted list.
     fn of<T: Copy + Sync>(
         work: &Work<'_>,
         sorted: &[T],
@@ -83,12 +85,12 @@ impl Groups {
         Ok(Self { sorted: positions, starts })
     }
 
-    /// Where in the sorted list a group is.
+    /// Returns the range of a group in the sorted list.
     fn range(&self, group: usize) -> std::ops::Range<usize> {
         self.starts[group]..self.starts.get(group + 1).copied().unwrap_or(self.sorted.len())
     }
 
-    /// The groups as they are to come: ascending, or by the position of their first.
+    /// Returns the groups in the requested order: ascending, or by their first positions.
     fn order(&self, work: &Work<'_>, ascending: bool) -> Result<Vec<usize>, Fault> {
         let mut order = work.list(self.starts.len())?;
         order.extend(0..self.starts.len());
@@ -98,7 +100,7 @@ impl Groups {
         Ok(order)
     }
 
-    /// Writes for each position which group is there, by its place in the order; nothing if there is no room for all.
+    /// Writes for each position the index of its group in the order; writes nothing if `all` is empty.
     fn numbers(&self, work: &Work<'_>, order: &[usize], all: &mut [[u8; 8]]) -> Result<(), Fault> {
         let (order, mut unseen) = (if all.is_empty() { &[] } else { order }, 0);
         for (number, group) in order.iter().enumerate() {
@@ -132,7 +134,7 @@ fn of_slices(work: &Work<'_>, x: &Tensor, axis: usize) -> Result<Groups, Fault> 
     let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
     let outer: usize = dims[..axis].iter().product();
     let width = outer * inner;
-    // The keys of a slice stand side by side.
+    // The keys of a slice are adjacent.
     let mut rows = work.filled(0u64, count * width)?;
     let together = (PART / width.max(1)).max(1);
     work.pieces(&mut rows, together * width, |part, rows| {

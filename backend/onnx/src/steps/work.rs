@@ -7,36 +7,37 @@ use anabranch_kernels::cpu::{Interrupt, Team};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes, elements or indices that a part of a step works through: a millisecond at most. Few in tests, so that small inputs have parts.
+/// Bytes, elements or indices that a part of a step processes: a millisecond at most. Small in tests, so that small
+/// inputs have parts.
 pub(super) const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 
-/// The threads, the interrupt and the memory of one step.
+/// Threads, interrupt and memory of one step.
 ///
-/// Steps are cut into parts by sizes alone, so results do not depend on the number of threads. After each run of parts a step asks
-/// whether it was interrupted: parts may then have been left out.
+/// Steps are divided into parts by sizes alone, so that results do not depend on the number of threads. After each run
+/// of parts a step checks whether it was interrupted: parts may then have been left out.
 pub struct Work<'a> {
     team: &'a Team,
     interrupt: Option<&'a Interrupt>,
     limit: u64,
-    /// Bytes of the limit that were not taken. What a step has taken counts until its end.
+    /// Remaining bytes of the limit. Memory that a step has taken counts until its end.
     left: AtomicU64,
 }
 
 impl<'a> Work<'a> {
-    /// Work on a team, which the caller lets watch `interrupt`, with at most `limit` bytes.
+    /// Creates work on a team, which the caller makes watch `interrupt`, with at most `limit` bytes.
     pub fn new(team: &'a Team, interrupt: Option<&'a Interrupt>, limit: u64) -> Self {
         Self { team, interrupt, limit, left: AtomicU64::new(limit) }
     }
 
-    /// Threads that work at the same time.
+    /// Returns the number of threads that work at the same time.
     pub(super) fn threads(&self) -> usize {
         self.team.threads()
     }
 
-    /// Sees that the run goes on.
+    /// Checks that the run continues.
     ///
     /// # Errors
-    /// If the step was interrupted. The caller knows why, and says that instead.
+    /// If the step was interrupted. The caller knows the reason, and reports that instead.
     pub fn look(&self) -> Result<(), Fault> {
         match self.interrupt.is_some_and(|interrupt| interrupt()) {
             false => Ok(()),
@@ -67,7 +68,7 @@ impl<'a> Work<'a> {
         self.look()
     }
 
-    /// Runs `body` on each of these, with its number.
+    /// Runs `body` on each item, with its number.
     ///
     /// # Errors
     /// If the step was interrupted.
@@ -98,7 +99,7 @@ impl<'a> Work<'a> {
     /// Takes bytes of the budget.
     ///
     /// # Errors
-    /// If there are not so many left.
+    /// If the budget is too small.
     pub fn charge(&self, bytes: usize) -> Result<(), Fault> {
         let take = |left: u64| left.checked_sub(bytes as u64);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
@@ -112,7 +113,7 @@ impl<'a> Work<'a> {
         taken.map(drop).map_err(found)
     }
 
-    /// An empty list with room for so many.
+    /// Creates an empty list with this capacity.
     ///
     /// # Errors
     /// If memory is short.
@@ -124,7 +125,7 @@ impl<'a> Work<'a> {
         Ok(list)
     }
 
-    /// A list of so many equal elements.
+    /// Creates a list of this many equal elements.
     ///
     /// # Errors
     /// If memory is short.
@@ -134,7 +135,7 @@ impl<'a> Work<'a> {
         Ok(list)
     }
 
-    /// A buffer of zeros.
+    /// Creates a buffer of zeros.
     ///
     /// # Errors
     /// If memory is short.

@@ -1,11 +1,11 @@
-//! An independent judge of contracted programs: walks both programs side by side and follows every value.
+//! An independent checker of contracted programs: walks both programs side by side and follows every value.
 //!
-//! Nothing here is shared with the code that forms and contracts blocks. That no path leaves a block and comes back needs no
-//! search: the contracted nodes stand in an order in which each reads only what was made before it.
+//! Nothing here is shared with the code that forms and contracts blocks. It needs no search for paths that leave a
+//! block and come back: the contracted nodes stand in an order in which each node reads only earlier results.
 //!
-//! The loop over the chunks of a block on one device cannot deadlock: a chunk is handed on by the thread that made it. That
-//! the block could stream, which is what its rows promise, is shown all the same: its members as a canonical task graph
-//! whose volumes are chunks end in simulation with proven channels (De Matteis 2023, sections 4 to 6).
+//! The loop over the chunks of a block on one device cannot deadlock: the thread that made a chunk passes it on. The
+//! checker still shows that the block could stream, as its rows promise. The members form a canonical task graph whose
+//! volumes are chunks, and its simulation ends with proven channels (De Matteis 2023, sections 4 to 6).
 
 use super::Contraction;
 use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};
@@ -14,18 +14,18 @@ use anabranch_placement::streaming as canonical;
 use anabranch_placement::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Chunks that a simulated block has at most: its channels hold a few, so that more of them only repeat what was.
+/// Most chunks of a simulated block: its channels hold a few chunks, so that more chunks only repeat the same states.
 const SIMULATED_CHUNKS: u64 = 64;
 
 /// Most events of a simulation.
 const SIMULATED_STEPS: u64 = 1 << 24;
 
-/// What is wrong with a contracted program. Nodes are named.
+/// A fault of a contracted program, with the names of its nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(String);
 
-/// Everything that is wrong with `contraction` for `program`. O((nodes + edges) · log), and the simulations.
+/// Returns all faults of `contraction` for `program`. O((nodes + edges) · log), and the simulations.
 pub fn check(program: &Program, contraction: &Contraction) -> Vec<Fault> {
     let mut judge = Judge { program, contraction, known: BTreeMap::new(), found: Vec::new() };
     judge.counts();
@@ -40,7 +40,7 @@ pub fn check(program: &Program, contraction: &Contraction) -> Vec<Fault> {
 struct Judge<'a> {
     program: &'a Program,
     contraction: &'a Contraction,
-    /// Which value of the program each value of the contracted program is, as far as it has been made.
+    /// Value of the program for each value of the contracted program that has been made.
     known: BTreeMap<ValueId, ValueId>,
     found: Vec<Fault>,
 }
@@ -105,7 +105,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a value of the contracted program is this one of the program, and there by now.
+    /// Whether a value of the contracted program is this value of the program, and has been made.
     fn is(&self, new: ValueId, old: ValueId) -> bool {
         match (self.program.constant(old), self.contraction.program.constant(new)) {
             (Some(a), Some(b)) => a.is_same(b),
@@ -193,7 +193,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Whether a member divides into the block's rows and reads other members' rows only, or ends the block.
+    /// Whether a member divides into the block's rows and reads only rows of other members, or ends the block.
     fn streams(&self, block: &Block, at: usize) -> bool {
         let member = &block.members[at];
         let by_rows = |input: usize| matches!(member.inputs[input], Operand::Input(_));
@@ -208,7 +208,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether a member is a reduction whose result is made of all rows: of an input that the rows divide, over its leading axes.
+/// Whether a member reduces all rows to one result: it reduces an input, which the rows divide, over its leading axes.
 fn reduces_rows(member: &Member, rows: usize) -> bool {
     let (Op::Reduce(op), [input]) = (&member.spec.op, &member.spec.inputs[..]) else { return false };
     let dims = input.shape.dims();
@@ -216,7 +216,7 @@ fn reduces_rows(member: &Member, rows: usize) -> bool {
     first.is_some_and(|axis| op.axes.contains(&axis)) && input.shape.elements().is_multiple_of(rows)
 }
 
-/// Simulates a block's members passing chunks on through channels of bounded size.
+/// Simulates a block's members, which pass chunks on through channels of bounded size.
 fn simulate(block: &Block) -> Result<(), String> {
     let chunks = (block.rows.div_ceil(block.chunk_rows) as u64).clamp(1, SIMULATED_CHUNKS);
     let mut builder = CanonicalGraphBuilder::new();

@@ -1,4 +1,4 @@
-//! Making each group of nodes one node.
+//! Contracts each group of nodes to one node.
 
 use super::quotient::Quotient;
 use super::{BlockError, BlockMembers, BlockNode, Readers, block_node};
@@ -8,19 +8,18 @@ use anabranch_ir::program::{Node, NodeId, Origin, Output, Program, Value, ValueI
 /// A program whose blocks are nodes.
 #[derive(Clone, Debug)]
 pub struct Contraction {
-    /// The contracted program. Values that pass between members alone are not there.
+    /// Contracted program. It lacks the values that pass only between members.
     pub program: Program,
-    /// For each of its nodes, the nodes of the program before that it computes, in order: one, or a block's members.
+    /// For each of its nodes, the original nodes that it computes, in order: one node, or a block's members.
     pub members: Vec<Vec<NodeId>>,
-    /// Its blocks: the node of each, and the block in terms of the program before.
+    /// Blocks: the node of each, and the block in terms of the original program.
     pub blocks: Vec<(NodeId, BlockNode)>,
 }
 
-/// Contracts each of `groups` to one node. Nodes keep the order in which they were, as far as blocks let them. O((nodes +
-/// edges) · log).
+/// Contracts each of `groups` to one node. Nodes keep their order as far as the blocks allow. O((nodes + edges) · log).
 ///
 /// # Errors
-/// The group (its position) that is no block, and why.
+/// Returns the position of the group that is not a block, and the reason.
 pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contraction, (usize, BlockError)> {
     let readers = Readers::of(program);
     let mut quotient = Quotient::new(program, &readers);
@@ -53,7 +52,7 @@ pub fn contract(program: &Program, groups: &[BlockMembers]) -> Result<Contractio
     Ok(rebuilt.finish())
 }
 
-/// The contracted program, so far.
+/// Contracted program under construction.
 struct Rebuilt<'a> {
     old: &'a Program,
     new: Program,
@@ -64,7 +63,7 @@ struct Rebuilt<'a> {
 }
 
 impl<'a> Rebuilt<'a> {
-    /// The values that no node makes, in their order.
+    /// Adds the values that no node makes, in their order.
     fn new(old: &'a Program) -> Self {
         let mut names = Names::default();
         old.nodes.iter().for_each(|node| drop(names.unique(node.name.clone())));
@@ -85,7 +84,7 @@ impl<'a> Rebuilt<'a> {
         id
     }
 
-    /// The new ids of values that are all there by now, because nodes come after what they read.
+    /// New ids of values; all exist by now, because nodes come after their inputs.
     fn values(&self, old: &[ValueId]) -> Vec<ValueId> {
         old.iter().filter_map(|value| self.value_of[value.index()]).collect()
     }

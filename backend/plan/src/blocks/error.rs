@@ -1,6 +1,6 @@
-//! Why nodes cannot be one block.
+//! Errors of nodes that cannot be one block.
 
-/// Nodes that do not stream into each other: which of them keeps them apart, and what to do about it.
+/// Reason that nodes do not stream into each other: the node that prevents it, and how to fix that.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BlockError(String);
@@ -11,12 +11,12 @@ impl BlockError {
         Self(problem.into())
     }
 
-    /// Nothing that could stream.
+    /// Creates the error of too few nodes.
     pub(crate) fn few() -> Self {
         Self::new("it needs at least two nodes")
     }
 
-    /// A node that is in two blocks, or twice in one.
+    /// Creates the error of a node that is in two blocks, or twice in one block.
     pub(super) fn twice(node: &str) -> Self {
         Self(format!("node {node:?} is in it and in another block, or twice in it; a node is in one block at most"))
     }

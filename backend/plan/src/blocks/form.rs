@@ -1,8 +1,8 @@
-//! Finding blocks: nodes of one device that stream into each other, as many together as can be.
+//! Forms blocks: largest possible groups of nodes on one device that stream into each other.
 //!
-//! In the manner of SB-LTS (De Matteis 2023, section 4.1): there, tasks join the current block in order of their levels as
-//! long as the block's volume does not grow. Here what matters is what need not go through memory, so edges are taken in the
-//! order of the bytes that they carry, and the groups at both ends of an edge become one wherever that is still a block.
+//! The method follows SB-LTS (De Matteis 2023, section 4.1): tasks join the current block in order of their levels as
+//! long as the block's volume does not grow. Here the goal is to save memory traffic. Edges are therefore taken in the
+//! order of their bytes, and the groups at both ends of an edge are merged if the result is still a block.
 
 use super::chunk::room;
 use super::node::divides;
@@ -14,28 +14,29 @@ use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::cmp::Reverse;
 
-/// Most nodes of a block: beyond so many a chunk has long left the cache's nearest level, and kernels of many members get
-/// long.
+/// Most nodes of a block: in larger blocks a chunk has long left the fastest cache, and kernels become long.
 const MOST_MEMBERS: usize = 32;
 
-/// What blocks are formed from.
+/// Input for the forming of blocks.
 pub struct Forming<'a> {
-    /// The placed program.
+    /// Placed program.
     pub program: &'a Program,
-    /// The device of each node.
+    /// Device of each node.
     pub device_of: &'a [DeviceId],
     /// All devices.
     pub devices: &'a [MachineDevice],
-    /// Under [`StreamMode::Auto`], blocks of which not even one row fits the cache are not formed.
+    /// Mode of streaming. Under [`StreamMode::Auto`], no block is formed if a single row exceeds the cache.
     pub mode: StreamMode,
-    /// How large chunks are.
+    /// Rule for the size of chunks.
     pub chunk: ChunkRule,
-    /// Whether a device has a kernel for a block, given which inputs are constant.
+    /// Whether a device has a kernel for a block with these constant inputs.
     pub supports: &'a dyn Fn(DeviceId, &NodeSpec, &[bool]) -> bool,
 }
 
-/// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
-/// [`StreamMode::Off`]. O(e² · (n + e)) at worst for n nodes and e edges that could stream, near O(e · (n + e)) in practice.
+/// Returns the blocks of a placed program, ordered by their first nodes; each is as large as possible.
+///
+/// Empty under [`StreamMode::Off`]. O(e² · (n + e)) in the worst case for n nodes and e edges that could stream, near
+/// O(e · (n + e)) in practice.
 pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     if forming.mode == StreamMode::Off {
         return Vec::new();
@@ -44,8 +45,8 @@ pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     let groups = Quotient::new(forming.program, &readers);
     let mut growth = Growth { forming, readers: &readers, groups, careful: false };
     growth.grow();
-    // Kernels of blocks that grow node by node would be prepared anew with each node, so devices are asked for those of the final blocks. The
-    // nodes of one that has none grow again, and devices are asked each time.
+    // Kernels of growing blocks would be prepared again for each node, so that only the final blocks are checked for
+    // kernels. If a block has no kernel, its nodes grow again with a check at each step.
     let (supported, refused): (Vec<_>, Vec<_>) = growth.blocks().partition(|block| growth.is_supported(block));
     if refused.is_empty() {
         return supported.into_iter().map(members).collect();
@@ -67,19 +68,19 @@ struct Growth<'a> {
     forming: &'a Forming<'a>,
     readers: &'a Readers,
     groups: Quotient<'a>,
-    /// Whether two groups become one only if their device has a kernel for both together.
+    /// Whether two groups are merged only if their device has a kernel for the result.
     careful: bool,
 }
 
 impl Growth<'_> {
-    /// Joins what can be.
+    /// Merges groups until no merge is possible.
     fn grow(&mut self) {
         let edges = self.edges();
-        // Joining two groups can make a join possible that was not before: a diamond's second branch.
+        // A merge can make another merge possible: a diamond's second branch.
         while edges.iter().fold(false, |joined, (_, from, to)| self.join(*from, *to) || joined) {}
     }
 
-    /// The edges between nodes that could be members of one block, those of most bytes first.
+    /// Edges between nodes that could be members of one block, ordered by falling bytes.
     fn edges(&self) -> Vec<(Reverse<usize>, NodeId, NodeId)> {
         let program = self.forming.program;
         let part: Vec<bool> =
@@ -98,7 +99,7 @@ impl Growth<'_> {
         edges
     }
 
-    /// Makes the groups of two nodes one, if that is a block.
+    /// Merges the groups of two nodes, if the result is a block.
     fn join(&mut self, from: NodeId, to: NodeId) -> bool {
         let (a, b) = (self.groups.of(from), self.groups.of(to));
         if a == b {
@@ -116,7 +117,7 @@ impl Growth<'_> {
         true
     }
 
-    /// The block of some nodes of one device, if they are one.
+    /// Block of nodes on one device, if they form a block.
     fn block(&self, members: &[NodeId]) -> Option<BlockNode> {
         let Forming { program, devices, .. } = *self.forming;
         let device = devices.get(self.device(members).index())?;
@@ -140,7 +141,7 @@ impl Growth<'_> {
         self.forming.device_of[members[0].index()]
     }
 
-    /// All groups of several nodes.
+    /// Blocks of all groups of several nodes.
     fn blocks(&self) -> impl Iterator<Item = BlockNode> {
         let lists = self.forming.program.node_ids().map(|node| self.groups.nodes(node.index()));
         lists.filter(|list| list.len() > 1).filter_map(|list| self.block(list))

@@ -1,4 +1,4 @@
-//! What a block gains: its time as one node against the times of its members.
+//! Gain of a block: its time as one node against the sum of its members' times.
 
 use super::BlockNode;
 use super::chunk::room;
@@ -7,34 +7,37 @@ use anabranch_costs::{CostSource, NodeCost, Predictor, Rates};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::DeviceKind;
 
-/// What a block must save of its members' time to be streamed: predictions are not better than this.
+/// Least share of its members' time that a block must save to be streamed: predictions are not more precise.
 const MARGIN: f64 = 0.05;
 
-/// The part of memory's time that bytes still take when they come from the core's own cache. Chains of simple nodes were
-/// measured to run 3.2 to 4.7 times as fast in a block, which is 0.14 to 0.22 (`bench/README.md`, streaming blocks).
+/// Share of the memory's time that bytes from the core's own cache take.
+///
+/// Chains of simple nodes were measured to run 3.2 to 4.7 times as fast in a block, which is 0.14 to 0.22
+/// (`bench/README.md`, streaming blocks).
 const CACHED_SHARE: f64 = 0.25;
 
 /// Predicted times of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockGain {
-    /// Of its members, one after the other: the sum of their predicted times.
+    /// Sum of the predicted times of its members, one after the other.
     pub without: NodeCost,
-    /// Of the block: measured before, else derived.
+    /// Time of the block: measured before, else derived.
     pub with: NodeCost,
 }
 
 impl BlockGain {
     /// Predicts a block on a device.
     ///
-    /// Without a history of the block, a member takes what it takes alone, less what its traffic with other members took to
-    /// and from memory, but never less than its arithmetic; and all start once. Tensors that fit the device's own caches
-    /// anyway save nothing. Threads share a block's chunks, so that few chunks leave some idle. O(members + edges).
+    /// If the block has no history, a member takes its time alone less its memory traffic with other members, but at
+    /// least the time of its arithmetic. All members together start once. Tensors that fit the device's own caches
+    /// anyway save nothing. Threads share a block's chunks, so that a few chunks may leave some threads idle. O(members
+    /// + edges).
     pub fn of(program: &Program, block: &BlockNode, device: &MachineDevice, known: &Predictor<'_>) -> Self {
         let Self { without, with } = Self::at_hand(program, block, device, known);
         Self { without: without.times(device.times), with: with.times(device.times) }
     }
 
-    /// On the device whose costs are filed.
+    /// Predicts a block on the device whose costs are stored.
     fn at_hand(program: &Program, block: &BlockNode, device: &MachineDevice, predictor: &Predictor<'_>) -> Self {
         let alone: Vec<NodeCost> =
             block.members.iter().map(|node| predictor.predict(&program.node(*node).spec)).collect();
@@ -65,7 +68,8 @@ impl BlockGain {
     }
 }
 
-/// How much longer a block takes because its chunks do not divide evenly among the threads. On a GPU nothing is cut.
+/// Factor by which a block takes longer because its chunks do not divide evenly among the threads; 1 on a GPU, which
+/// does not cut blocks.
 fn idle_factor(block: &BlockNode, device: &MachineDevice) -> f64 {
     if device.kind != DeviceKind::Cpu {
         return 1.0;
@@ -75,11 +79,11 @@ fn idle_factor(block: &BlockNode, device: &MachineDevice) -> f64 {
     (chunks.div_ceil(threads) * threads) as f64 / chunks as f64
 }
 
-/// Bytes that a member need not bring from or to memory. What others than members want is still written.
+/// Memory traffic in bytes that a member saves. Outputs that nodes outside the block read are still written.
 fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &MachineDevice) -> f64 {
     let node = program.node(node);
     let bytes = |value: &&ValueId| program.value(**value).spec.bytes() as u64;
-    // Between two kernels of one device a small tensor stays in the cores' caches as it is.
+    // Between two kernels of one device, a small tensor stays in the cores' caches even without a block.
     let cached = if device.kind == DeviceKind::Cpu { room(device) * device.threads as u64 } else { 0 };
     let inside = |value: &&ValueId| block.members.iter().any(|member| program.node(*member).outputs.contains(value));
     let read = node.inputs.iter().filter(inside);
@@ -89,7 +93,7 @@ fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &Mach
     saved as f64 * share
 }
 
-/// What a sum of costs rests on: the weakest of its parts.
+/// Weakest source among several costs, which is the source of their sum.
 fn weakest(costs: &[NodeCost]) -> CostSource {
     let rank = |source: &CostSource| match source {
         CostSource::Assumed => (0, 0),
@@ -102,7 +106,7 @@ fn weakest(costs: &[NodeCost]) -> CostSource {
     costs.iter().map(|cost| cost.source).min_by_key(rank).unwrap_or(CostSource::Assumed)
 }
 
-/// The factor within which a sum of costs lies, if all its parts are too low or too high together.
+/// Spread of a sum of costs, if all its parts err in the same direction.
 fn widest(costs: &[NodeCost]) -> Option<f64> {
     costs.iter().map(|cost| cost.spread).reduce(|a, b| Some(a?.max(b?))).flatten()
 }
@@ -117,7 +121,8 @@ mod tests {
 
     const RATES: Rates = Rates { matmul_flops: 1e11, conv_flops: 1e11, map_flops: 1e11, bandwidth: 1e10, launch: 1e-6 };
 
-    /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block of chunks of a quarter of the rows.
+    /// Three element-wise nodes in a row on `rows` rows of 256 elements, as a block whose chunks hold a quarter of the
+    /// rows.
     fn gain(rows: usize, threads: usize, change: impl Fn(&mut MachineCosts, &Program, &BlockNode)) -> BlockGain {
         let program = chain(3, &[rows, 256]);
         let members = [0, 1, 2].map(NodeId);

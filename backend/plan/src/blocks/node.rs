@@ -1,4 +1,4 @@
-//! What makes nodes a block: the one node that computes them all, or why there is none.
+//! Combines nodes into a block: the node that computes them all, or the reason that there is none.
 
 use super::BlockError;
 use crate::common_divisor;
@@ -8,16 +8,16 @@ use anabranch_kernels::op::{Block, Member, NodeSpec, Op, Operand, RowPlan};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Nodes that are to be one.
+/// Nodes that are to become one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockMembers {
-    /// The nodes, in the order in which a chunk goes through them.
+    /// Nodes in the order in which a chunk goes through them.
     pub members: Vec<NodeId>,
     /// Rows that go through at a time.
     pub chunk_rows: usize,
 }
 
-/// Who reads what, found once for a program.
+/// Readers of all values, collected once per program.
 #[derive(Clone, Debug)]
 pub struct Readers {
     nodes: Vec<Vec<NodeId>>,
@@ -25,40 +25,40 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// The readers of all values. O(nodes + edges).
+    /// Collects the readers of all values. O(nodes + edges).
     pub fn of(program: &Program) -> Self {
         let mut callers = vec![false; program.values.len()];
         program.outputs.iter().for_each(|output| callers[output.value.index()] = true);
         Self { nodes: program.consumers(), callers }
     }
 
-    /// The nodes that read a value, ascending.
+    /// Nodes that read a value, ascending.
     pub fn nodes(&self, value: ValueId) -> &[NodeId] {
         &self.nodes[value.index()]
     }
 
-    /// Whether somebody other than `members` (ascending) wants the value, or nobody at all reads it.
+    /// Whether a node outside `members` (ascending) or the caller reads the value, or the value has no reader.
     fn outside(&self, value: ValueId, members: &[NodeId]) -> bool {
         let nodes = self.nodes(value);
         self.callers[value.index()] || nodes.is_empty() || nodes.iter().any(|node| members.binary_search(node).is_err())
     }
 }
 
-/// A block as a node: what is computed, and on which values of the program.
+/// A block as a node: its computation, and its values of the program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockNode {
-    /// The members in the block's order.
+    /// Members in the block's order.
     pub members: Vec<NodeId>,
-    /// What is computed.
+    /// Operation with its types and shapes.
     pub spec: NodeSpec,
-    /// The values read.
+    /// Input values.
     pub inputs: Vec<ValueId>,
-    /// The values made that are wanted outside.
+    /// Output values with readers outside the block.
     pub outputs: Vec<ValueId>,
 }
 
 impl BlockNode {
-    /// The block.
+    /// Returns the block's operation.
     pub fn block(&self) -> Option<&Block> {
         match &self.spec.op {
             Op::Block(block) => Some(block),
@@ -66,30 +66,30 @@ impl BlockNode {
         }
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.block().map_or(1, |block| block.rows)
     }
 
-    /// Rows that go through at a time.
+    /// Returns the rows that go through at a time.
     pub fn chunk_rows(&self) -> usize {
         self.block().map_or(1, |block| block.chunk_rows)
     }
 
-    /// Lets so many rows through at a time.
+    /// Sets the rows that go through at a time.
     pub fn set_chunk_rows(&mut self, rows: usize) {
         if let Op::Block(block) = &mut self.spec.op {
             block.chunk_rows = rows;
         }
     }
 
-    /// Bytes of what passes between members alone.
+    /// Returns the bytes of values that pass only between members.
     pub fn kept_bytes(&self, program: &Program) -> u64 {
         let made = self.members.iter().flat_map(|member| &program.node(*member).outputs);
         made.filter(|value| !self.outputs.contains(value)).map(|value| program.value(*value).spec.bytes() as u64).sum()
     }
 
-    /// Bytes that one row touches: its part of all windowed inputs and of everything that members make by rows.
+    /// Returns the bytes that one row touches: its part of all windowed inputs and of all members' outputs by rows.
     pub fn row_bytes(&self) -> u64 {
         let Some(block) = self.block() else { return 0 };
         let plan = block_windows(block, self.spec.inputs.len());
@@ -100,7 +100,8 @@ impl BlockNode {
     }
 }
 
-/// For each input, whether it is read row by row. Each input of a [`BlockNode`] is read in one way.
+/// For each input, whether it is read row by row. All readers of an input of a [`BlockNode`] read it in the same
+/// manner.
 fn block_windows(block: &Block, inputs: usize) -> Vec<bool> {
     let mut windowed = vec![false; inputs];
     for member in &block.members {
@@ -114,15 +115,16 @@ fn block_windows(block: &Block, inputs: usize) -> Vec<bool> {
     windowed
 }
 
-/// The one node that computes `members` in chunks of `chunk_rows` rows, if they stream into each other: all divide into
-/// rows, but for one that may end the block by reducing over them; they have a number of rows ≥ 2 in common; and what
-/// passes between them is read row by row.
+/// Returns the node that computes `members` in chunks of `chunk_rows` rows, if they stream into each other.
 ///
-/// That no path leaves the members and comes back is not judged here: [`contract`](super::contract) does. O(members +
-/// edges · log).
+/// All members divide into rows, except a last one that may reduce over them. The members have a common number of rows
+/// ≥ 2, and values between them are read row by row.
+///
+/// Paths that leave the members and come back are not checked here: [`contract`](super::contract) finds them. O(members
+/// + edges · log).
 ///
 /// # Errors
-/// What keeps them apart.
+/// Returns the reason that prevents a block.
 pub fn block_node(
     program: &Program,
     readers: &Readers,
@@ -156,7 +158,7 @@ pub fn block_node(
 
 type Ordered = (Vec<NodeId>, Vec<Option<RowPlan>>);
 
-/// The members with the one that reduces over all rows, if any, at the end, and how each divides into rows.
+/// Members with the reduction over all rows, if any, at the end, and the row plan of each.
 fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> {
     let mut plans: Vec<(NodeId, Option<RowPlan>)> = Vec::new();
     let mut last = None;
@@ -184,19 +186,19 @@ fn ordered(program: &Program, sorted: &[NodeId]) -> Result<Ordered, BlockError> 
     Ok(plans.into_iter().unzip())
 }
 
-/// How a node divides into rows, if it can be a member: it has one output, and no tensor is empty.
+/// Row plan of a node, if it can be a member: it has one output, and no tensor is empty.
 pub(super) fn divides(node: &Node) -> Option<RowPlan> {
     let whole = node.spec.inputs.iter().chain(&node.spec.outputs).all(|spec| spec.shape.elements() > 0);
     let can = whole && node.outputs.len() == 1 && !matches!(node.spec.op, Op::Block(_));
     node.spec.row_plan().filter(|plan| can && plan.rows > 1)
 }
 
-/// The greatest number of rows that divides all members' rows, and the elements of what the last reduces.
+/// Greatest number of rows that divides all members' rows, and the elements that the last member reduces.
 fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>]) -> Result<usize, BlockError> {
     let mut rows = 0;
     for (id, plan) in members.iter().zip(plans) {
         let node = program.node(*id);
-        // A reduction takes rows of any length. Others may have no input at all.
+        // A reduction takes rows of any length. Other operations may have no input at all.
         let reduced = || node.spec.inputs[0].shape.elements();
         rows = common_divisor(rows, plan.as_ref().map_or_else(reduced, |plan| plan.rows));
         if rows < 2 {
@@ -209,7 +211,7 @@ fn common_rows(program: &Program, members: &[NodeId], plans: &[Option<RowPlan>])
     Ok(rows)
 }
 
-/// The block's inputs as they are found: one for each value, shape and way of reading.
+/// Inputs of the block as they are collected: one for each value, shape and manner of reading.
 struct Wiring<'a> {
     program: &'a Program,
     place: BTreeMap<NodeId, usize>,
@@ -224,7 +226,7 @@ impl<'a> Wiring<'a> {
         Self { program, place, inputs: Vec::new(), specs: Vec::new(), windowed: Vec::new() }
     }
 
-    /// A node as a member. `plan` is none for a reduction over all rows, which takes its input chunk by chunk.
+    /// Wires a node as a member. `plan` is `None` for a reduction over all rows, which takes its input chunk by chunk.
     fn member(&mut self, id: NodeId, plan: Option<&RowPlan>) -> Result<Member, BlockError> {
         let node = self.program.node(id);
         let mut operands = Vec::with_capacity(node.inputs.len());

@@ -1,10 +1,10 @@
-//! The graph of groups: what waits for what once each group is one node.
+//! The graph of groups: dependencies between groups once each is one node.
 
 use super::Readers;
 use anabranch_ir::program::{NodeId, Origin, Program};
 use std::collections::BTreeSet;
 
-/// Nodes in groups; a node that is in none is a group of its own.
+/// Nodes in groups. Other nodes are groups of their own.
 #[derive(Clone, Debug)]
 pub(super) struct Quotient<'a> {
     program: &'a Program,
@@ -15,24 +15,24 @@ pub(super) struct Quotient<'a> {
 }
 
 impl<'a> Quotient<'a> {
-    /// Every node by itself: group `i` is node `i`.
+    /// Creates the quotient in which every node is a group: group `i` is node `i`.
     pub(super) fn new(program: &'a Program, readers: &'a Readers) -> Self {
         let count = program.nodes.len();
         let lists = program.node_ids().map(|node| vec![node]).collect();
         Self { program, readers, of: (0..count).collect(), lists, lasts: PrefixMaxima(vec![0; count]) }
     }
 
-    /// The group of a node.
+    /// Group of a node.
     pub(super) fn of(&self, node: NodeId) -> usize {
         self.of[node.index()]
     }
 
-    /// The nodes of a group, ascending; empty for one that was merged into another.
+    /// Nodes of a group, ascending; empty for a group that was merged into another.
     pub(super) fn nodes(&self, group: usize) -> &[NodeId] {
         &self.lists[group]
     }
 
-    /// Makes two groups one.
+    /// Merges two groups.
     pub(super) fn merge(&mut self, into: usize, from: usize) {
         let moved = std::mem::take(&mut self.lists[from]);
         moved.iter().for_each(|node| self.of[node.index()] = into);
@@ -43,10 +43,12 @@ impl<'a> Quotient<'a> {
         }
     }
 
-    /// A node outside of both groups through which a path leads from one of them into one of them, so that together they
-    /// would wait for themselves. O((nodes + edges) · log) of the groups that begin before the last of both ends.
+    /// Returns a node outside both groups on a path from one of them back into one of them, so that the merged group
+    /// would wait for itself.
+    ///
+    /// O((nodes + edges) · log) of the groups that begin before the last node of both.
     pub(super) fn between(&self, a: usize, b: usize) -> Option<NodeId> {
-        // Nodes are in topological order: what leads back begins before the last node of what it leads to.
+        // Nodes are in topological order: a path back begins before the last node of its target.
         let last = [a, b].iter().filter_map(|group| self.lists[*group].last()).map(|node| node.index()).max()?;
         let horizon = self.lasts.closed(last);
         let near = |group: usize| self.lists[group].first().is_some_and(|first| first.index() <= horizon);
@@ -74,8 +76,10 @@ impl<'a> Quotient<'a> {
         None
     }
 
-    /// The groups in an order in which each comes after all that it reads from; of those that could come next, the one
-    /// with the first node. `Err` names a group that waits for itself. O((nodes + edges) · log).
+    /// Orders the groups so that each comes after all groups that it reads from; among the possible next groups, the
+    /// group with the first node comes next.
+    ///
+    /// `Err` names a group that waits for itself. O((nodes + edges) · log).
     pub(super) fn order(&self) -> Result<Vec<usize>, usize> {
         let mut waits = vec![0usize; self.lists.len()];
         let crossing = |node: NodeId| self.following(node).filter(move |reader| self.of(*reader) != self.of(node));
@@ -104,12 +108,12 @@ impl<'a> Quotient<'a> {
         (0..self.lists.len()).find(stuck).map_or(Ok(order), Err)
     }
 
-    /// The nodes that read what a node makes, with repeats.
+    /// Nodes that read a node's outputs, with repeats.
     fn following(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.program.node(node).outputs.iter().flat_map(|value| self.readers.nodes(*value)).copied()
     }
 
-    /// The nodes whose outputs a node reads, with repeats.
+    /// Nodes whose outputs a node reads, with repeats.
     pub(super) fn producers(&self, node: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.program.node(node).inputs.iter().filter_map(|value| match self.program.value(*value).origin {
             Origin::Node(producer) => Some(producer),
@@ -118,7 +122,7 @@ impl<'a> Quotient<'a> {
     }
 }
 
-/// For each first node of a group, the last one; and the greatest of those up to some first node (Fenwick 1994).
+/// Last node of a group for each first node, with the maximum over all first nodes up to a given node (Fenwick 1994).
 #[derive(Clone, Debug)]
 struct PrefixMaxima(Vec<usize>);
 
@@ -131,7 +135,7 @@ impl PrefixMaxima {
         }
     }
 
-    /// The last node of all groups that begin at or before it, from `node` on.
+    /// Follows groups from `node` on: the last node of all groups that begin at or before that last node.
     fn closed(&self, node: usize) -> usize {
         let mut horizon = node;
         loop {

@@ -1,8 +1,8 @@
-//! An independent judge of plans: replays the total order and follows every value through memory.
+//! An independent checker of plans: replays the total order and follows every value through memory.
 //!
-//! Nothing here is shared with the code that makes plans. What a value's memory is used for is found by the replay itself: a
-//! node that reads a value on a device reads the value's own slot there or, where it has none (shared memory, streams), the
-//! slot in which the value was made. What happens in a gang counts as happening all through it.
+//! Nothing here is shared with the code that makes plans. The replay itself finds the uses of a value's memory. A node
+//! that reads a value on a device reads the value's own slot there. If there is none (shared memory, streams), it reads
+//! the slot in which the value was made. Events in a gang count as lasting for the whole gang.
 
 mod streams;
 
@@ -11,46 +11,46 @@ use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong with a plan.
+/// A fault of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Not exactly once in the order.
+    /// A step that is not exactly once in the order.
     #[error("{0:?} is {1} times in the order")]
     Count(Step, usize),
-    /// Comes before the value that it needs is on the device.
+    /// A step before its input value is on the device.
     #[error("{0:?} comes before {1:?} is on {2:?}")]
     NotThere(Step, ValueId, DeviceId),
-    /// A value sent twice to a device, or to where it is made, or to where nobody reads it.
+    /// A value sent twice to a device, to the device that makes it, or to a device without a reader.
     #[error("{0:?} brings a value where it is already, or where nobody reads it")]
     Transfer(TransferId),
-    /// A stream that is not in a gang with its one reader and its producer, or does not fit them.
+    /// A stream that is not in a gang with its only reader and its producer, or does not fit them.
     #[error("the stream of {0:?} does not fit its reader and producer")]
     Stream(TransferId),
-    /// What is to happen at the same time from this place on cannot.
+    /// A gang, by its first position, whose members cannot run at the same time.
     #[error("what is to happen at the same time from place {0} on cannot")]
     Gang(usize),
-    /// A link does not list the transfers between its ends, in order.
+    /// A link that does not list the transfers between its ends, in order.
     #[error("the link from {0:?} to {1:?} does not list its transfers in order")]
     Link(DeviceId, DeviceId),
     /// A value without memory on a device where it is made or arrives.
     #[error("{0:?} has no memory on {1:?}")]
     NoMemory(ValueId, DeviceId),
-    /// A slot smaller than a value in it.
+    /// A slot that is smaller than a value in it.
     #[error("the slot of {0:?} on {1:?} is too small")]
     Small(ValueId, DeviceId),
-    /// Two values in one slot at one time: the first is still used when the second comes.
+    /// Two values in one slot at the same time: the first is still used when the second arrives.
     #[error("{0:?} and {1:?} share a slot on {2:?} at one time")]
     Clash(ValueId, ValueId, DeviceId),
-    /// A part of a device's memory is not what the plan says: the part, what the plan says, what it is.
+    /// A part of a device's memory that differs from the plan: the part, the plan's figure, the true figure.
     #[error("{1} on {0:?} is {3} bytes, not {2}")]
     Figure(DeviceId, &'static str, u64, u64),
-    /// A device's peak is over its limit.
+    /// A device whose peak exceeds its limit.
     #[error("the peak on {0:?} is over its limit")]
     Limit(DeviceId),
 }
 
-/// Everything that is wrong with `plan` for `program`; empty for every plan that was built. O(s log s) for s steps.
+/// Returns all faults of `plan` for `program`; none for a plan from [`Plan::build`]. O(s log s) for s steps.
 pub fn check(program: &Program, plan: &Plan) -> Vec<Violation> {
     let mut found = Vec::new();
     counts(program, plan, &mut found);
@@ -83,7 +83,7 @@ fn counts(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     found.extend(all.iter().filter_map(wrong));
 }
 
-/// Replays the order and sees that every value is there when it is needed, and sent once and for somebody.
+/// Replays the order and checks that every value is present when it is needed, and is sent once and has a reader.
 fn availability(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let mut there: BTreeSet<(DeviceId, ValueId)> = BTreeSet::new();
     let mut unread: BTreeMap<(DeviceId, ValueId), TransferId> = BTreeMap::new();
@@ -109,7 +109,7 @@ fn availability(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Vio
     found.extend(unread.into_values().map(Violation::Transfer));
 }
 
-/// What a step reads, and where. Constants are everywhere but where they are sent.
+/// Returns the values that a step reads, with their devices. Constants are on all devices except where they are sent.
 fn reads(program: &Program, plan: &Plan, sent: &Sent, step: Step) -> Vec<(DeviceId, ValueId)> {
     let (device, values) = match step {
         Step::Input(_) => return Vec::new(),
@@ -121,7 +121,7 @@ fn reads(program: &Program, plan: &Plan, sent: &Sent, step: Step) -> Vec<(Device
     values.into_iter().filter(|value| !resident(value)).map(|value| (device, value)).collect()
 }
 
-/// The constants that are sent, and where.
+/// Constants that are sent, with their target devices.
 type Sent = BTreeSet<(DeviceId, ValueId)>;
 
 fn sent_constants(program: &Program, plan: &Plan) -> Sent {
@@ -166,7 +166,7 @@ fn links(program: &Program, plan: &Plan, found: &mut Vec<Violation>) {
     found.extend(moved.into_keys().map(|(from, to)| Violation::Link(from, to)));
 }
 
-/// Finds each value's last use in each memory, then replays all arrivals and sees who is still there.
+/// Finds each value's last use in each memory, then replays all arrivals and checks whether the slot is still in use.
 fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let slot = |device, value| plan.memory().home(device, value).map(|allocation| (device, allocation.slot));
     let mut last: BTreeMap<(DeviceId, ValueId), usize> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
                 transfer.route != Route::Shared && !through
             }
         };
-        // What happens in a gang may happen from its beginning on.
+        // Events in a gang may happen from its beginning on.
         let place = streams::span(plan, place).0;
         let lands = |(device, value): &(DeviceId, ValueId)| lands && !passed_through.contains(&(*device, *value));
         for (device, value) in writes(program, plan, *step).into_iter().filter(lands) {
@@ -217,7 +217,7 @@ fn clashes(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violatio
     }
 }
 
-/// Adds every device's memory up again.
+/// Adds up every device's memory again.
 fn figures(program: &Program, plan: &Plan, sent: &Sent, found: &mut Vec<Violation>) {
     let mut counted: BTreeSet<ValueId> = BTreeSet::new();
     let mut packed: BTreeSet<&PackedConstant> = BTreeSet::new();
@@ -381,7 +381,8 @@ mod tests {
                     let short = |other: usize| if other == device { peak - 1 } else { u64::MAX };
                     placed.limited(short).plan(&options)
                 };
-                // The first byte too few may cost only the slots that nobody had to wait for, the next that weights are sent early.
+                // The first missing byte may only cost the slots that avoid waiting, the next byte the early sending of
+                // weights.
                 let mut least = peak;
                 while let Ok(tight) = one_short(least) {
                     assert_eq!(check(&placed.program, &tight), []);

@@ -1,4 +1,4 @@
-//! What must hold of streams and of the ranges of the total order in which they flow.
+//! Rules for streams, and for the ranges of the total order in which they flow.
 
 use super::Violation;
 use crate::{Plan, Route, Step, Stream, Transfer};
@@ -37,8 +37,10 @@ pub(super) fn judge(program: &Program, plan: &Plan, found: &mut Vec<Violation>) 
     }
 }
 
-/// Whether all in a gang can go on at the same time: nobody has two things to do, all cut alike, and nothing that is made
-/// there is read there but chunk by chunk.
+/// Whether all members of a gang can proceed at the same time.
+///
+/// No device or link has two tasks, all members cut into the same chunks, and values made in the gang are read there
+/// only chunk by chunk.
 fn sound(program: &Program, plan: &Plan, gang: &Range<usize>) -> bool {
     let (mut devices, mut links, mut cuts) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut streamed: BTreeSet<(ValueId, NodeId)> = BTreeSet::new();
@@ -74,7 +76,7 @@ fn between_cpus(plan: &Plan, transfer: &Transfer) -> bool {
     [transfer.from, transfer.to].iter().all(|end| plan.device(*end).kind == DeviceKind::Cpu)
 }
 
-/// The rows of a node that can be computed a few at a time. A block that reduces its last member's rows cannot.
+/// Rows of a node that can be computed a few at a time; `None` for a block that reduces its last member's rows.
 fn rows_of(node: &NodeSpec) -> Option<RowPlan> {
     match &node.op {
         Op::Block(block) if block.members.last().is_some_and(|last| last.spec.row_plan().is_none()) => None,
@@ -82,7 +84,7 @@ fn rows_of(node: &NodeSpec) -> Option<RowPlan> {
     }
 }
 
-/// Whether a stream covers its value for the one node that reads it there, and passes it on in rows of both ends.
+/// Whether a stream covers its value for the only node that reads it there, and passes it on in rows of both ends.
 fn fits(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) -> bool {
     let node = program.node(stream.node);
     let readers = |reader: &NodeId| {
@@ -99,8 +101,10 @@ fn fits(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) ->
     only && !output && once && rows && covers && here && stream.capacity >= 2 && source(program, plan, transfer, stream)
 }
 
-/// Whether the sending end is as the stream says: whole before, over a link; or a node that makes the value row by row, all
-/// of whose readers are streamed to if the value passes through a ring.
+/// Whether the sending end fits the stream.
+///
+/// Either the value is whole before, and crosses a link; or a node makes the value row by row. If the value passes
+/// through a ring, all its readers must be streamed to.
 fn source(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) -> bool {
     let Some(producer) = stream.producer else { return !between_cpus(plan, transfer) };
     let makes = matches!(program.value(transfer.value).origin, Origin::Node(node) if node == producer);
@@ -118,22 +122,24 @@ fn source(program: &Program, plan: &Plan, transfer: &Transfer, stream: &Stream) 
     makes && rows && streamed && !whole
 }
 
-/// The outputs that nodes of CPU devices pass on chunk by chunk, so that they have no place of their own.
+/// Outputs that nodes of CPU devices pass on chunk by chunk, so that they have no memory of their own.
 pub(super) fn passed_through(plan: &Plan) -> BTreeSet<(DeviceId, ValueId)> {
     let from_cpu = plan.transfers().iter().filter(|transfer| plan.device(transfer.from).kind == DeviceKind::Cpu);
     let made = from_cpu.filter(|transfer| transfer.stream().is_some_and(|stream| stream.producer.is_some()));
     made.map(|transfer| (transfer.from, transfer.value)).collect()
 }
 
-/// The first and the last place of what happens at the same time as `place`.
+/// First and last position of the steps that happen at the same time as `place`.
 pub(super) fn span(plan: &Plan, place: usize) -> (usize, usize) {
-    // Gangs are disjoint, and stand in the order in which they begin.
+    // Gangs are disjoint, and sorted by their beginnings.
     let gang = plan.gangs().get(plan.gangs().partition_point(|gang| gang.end <= place));
     gang.filter(|gang| gang.contains(&place)).map_or((place, place), |gang| (gang.start, gang.end - 1))
 }
 
-/// Bytes of the buffers in which chunks lie on a CPU. Those that land: for each sender, the largest chunk times the deepest
-/// ring. Those that are made there: the same for each output that a node of the device may have.
+/// Bytes of the buffers in which chunks lie on a CPU.
+///
+/// For chunks that arrive: for each sender, the largest chunk times the deepest ring. For chunks that are made there:
+/// likewise for each output number of the device's nodes.
 pub(super) fn rings(program: &Program, plan: &Plan, device: DeviceId) -> u64 {
     if plan.device(device).kind != DeviceKind::Cpu {
         return 0;

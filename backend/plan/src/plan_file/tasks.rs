@@ -1,4 +1,4 @@
-//! Plan files of what is no program: tasks with names, placed and scheduled by the laboratory.
+//! Plan files of other problems than programs: named tasks, placed and scheduled by the placement simulator.
 
 use super::{DeviceEntry, FileError, NodeEntry, PlanFile, TransferEntry, VERSION};
 use anabranch_placement::place::Placement;
@@ -8,7 +8,7 @@ use anabranch_placement::schedule::{Schedule, TransferSpan};
 use std::collections::BTreeMap;
 
 impl PlanFile {
-    /// The file of placed tasks with their predicted schedule.
+    /// Returns the file of placed tasks with their predicted schedule.
     pub fn of_tasks(problem: &Problem<'_>, placement: &Placement, schedule: &Schedule) -> Self {
         let (graph, platform) = (problem.graph(), problem.platform());
         let name = |device: DeviceId| platform.device(device).name.clone();
@@ -54,10 +54,10 @@ impl PlanFile {
         }
     }
 
-    /// The device of each of the nodes with these names, by its place among those with these names.
+    /// Returns the device of each of the nodes with these names, as an index into `devices`.
     ///
     /// # Errors
-    /// If the file does not name exactly these nodes, or names devices that are not there.
+    /// If the file does not name exactly these nodes, or names unknown devices.
     pub fn assigned(&self, nodes: &[&str], devices: &[&str]) -> Result<Vec<DeviceId>, FileError> {
         if self.version > VERSION {
             return Err(FileError(format!(

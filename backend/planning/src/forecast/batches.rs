@@ -1,12 +1,13 @@
-//! Which nodes of a GPU are submitted together: as its worker does it, from the plan alone.
+//! Batches of GPU nodes that are submitted together: as the GPU's worker forms them, from the plan alone.
 
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{GPU_BATCH, Plan, Route, Step};
 use std::collections::BTreeSet;
 
-/// The nodes of a GPU in the order of the plan, batch by batch. A batch ends when a link waits for what a node has made, before a
-/// node that waits for a link, and when it is full. Other devices have none.
+/// Returns the nodes of a GPU in the order of the plan, batch by batch; none for other devices.
+///
+/// A batch ends when a link waits for a node's output, before a node that waits for a link, and when the batch is full.
 pub fn batches(program: &Program, plan: &Plan, device: DeviceId) -> Vec<Vec<NodeId>> {
     let mut batches: Vec<Vec<NodeId>> = Vec::new();
     if plan.device(device).kind == DeviceKind::Cpu {

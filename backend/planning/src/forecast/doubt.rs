@@ -1,4 +1,4 @@
-//! Between which times a run of a plan lies: how far its nodes, its copies and its fixed costs are to be trusted.
+//! Prediction interval of a plan's run, from the spreads of its nodes, copies and overheads.
 
 use super::{Script, read_seconds};
 use anabranch_costs::{CostSource, Estimate, NodeCost, interval};
@@ -6,25 +6,25 @@ use anabranch_ir::program::NodeId;
 use anabranch_placement::platform::DeviceId;
 use anabranch_plan::Transfer;
 
-/// The factor within which reads out of another device's cache lie: kernels hide more or less of them behind arithmetic.
+/// Spread of reads from another device's cache: kernels hide more or less of them behind arithmetic.
 const READ_SPREAD: f64 = 2.0;
 
-/// What is too slow or too fast together.
+/// Costs that err together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Group {
     /// Nodes of one family on one device.
     Family(DeviceId, &'static str),
     /// Copies over one link.
     Link(DeviceId, DeviceId),
-    /// Reads out of other devices' caches.
+    /// Reads from other devices' caches.
     Reads,
-    /// The start of the threads.
+    /// Start of the threads.
     Start,
-    /// The end of the run.
+    /// End of the run.
     Finish,
 }
 
-/// The interval of a plan's makespan that holds nine of ten runs.
+/// Returns the 90 % prediction interval of a plan's makespan.
 pub(super) fn interval_of(makespan: f64, script: &Script<'_>, costs: &[Vec<Option<NodeCost>>]) -> Option<(f64, f64)> {
     let (program, plan, machine) = (script.program, script.plan, script.machine);
     let node = |node: NodeId| {

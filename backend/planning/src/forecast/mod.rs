@@ -1,8 +1,9 @@
-//! What a plan will take: its own order, played with the costs as they are known.
+//! Forecast of a plan: simulates its own order with the known costs.
 //!
-//! The schedule that a strategy works with leaves out what only the executor does. Here everything that takes time has its place: the
-//! start of the workers, encoding and submission on GPUs, links that move one value at a time, streams, the waking of threads, what
-//! devices take from each other, and the end of the run. All these are measured: by calibration, and in every run that is learned from.
+//! A strategy's schedule leaves out everything that only the executor does. The forecast includes the start of the
+//! workers, encoding and submission on GPUs, links that move one value at a time, and streams. It also includes
+//! wake-ups of threads, slowdowns of devices by each other, and the end of the run. Calibration measures all of these,
+//! and so does every run that is learned from.
 
 mod batches;
 mod doubt;
@@ -24,43 +25,45 @@ use play::{Operation, play};
 use reads::FirstRead;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A plan's operations under construction.
+/// Operations of a plan under construction.
 struct Script<'a> {
     program: &'a Program,
     plan: &'a Plan,
     machine: &'a Machine,
     operations: Vec<Operation>,
-    /// First and last operation of each node; three of them where it reads or feeds a stream: its first chunk, its last, and
-    /// what is between.
+    /// First and last operation of each node. A node that reads or feeds a stream has three: its first chunk, its last,
+    /// and the chunks between.
     nodes: Vec<Option<(usize, usize)>>,
-    /// The same of each transfer; none where nothing moves.
+    /// First and last operation of each transfer; `None` if nothing moves.
     transfers: Vec<Option<(usize, usize)>>,
-    /// Of each transfer in which nothing moves: what it comes after, and seconds from that to its start and to its end.
+    /// For each transfer in which nothing moves: the operation that it follows, and the seconds from there to its start
+    /// and to its end.
     hops: Vec<Option<(usize, [f64; 2])>>,
-    /// What brings a value to a device, and the seconds after it until a node there can begin.
+    /// Operation that brings a value to a device, and the seconds after it until a node there can start.
     there: BTreeMap<(ValueId, DeviceId), (usize, f64)>,
-    /// The batch that each GPU node is submitted with.
+    /// Batch with which each GPU node is submitted.
     submitted_with: BTreeMap<NodeId, Batch>,
-    /// The chunks in which each node computes that reads or feeds a stream.
+    /// Number of chunks of each node that reads or feeds a stream.
     chunks: BTreeMap<NodeId, usize>,
-    /// The operation that encodes a batch, by the batch's last node.
+    /// Operation that encodes a batch, by the batch's last node.
     encoded: BTreeMap<NodeId, usize>,
-    /// What nodes are the first to read that other CPU devices have made.
+    /// First reads by each node of data that other CPU devices have made.
     reads: BTreeMap<NodeId, Vec<FirstRead>>,
-    /// The program's constants.
+    /// Constants of the program.
     constants: Constants,
-    /// By device, what a byte of constants takes longer if all nodes are there, as costs have it, and in this plan.
+    /// Extra time per byte of constants, by device: if all nodes are there, as the costs assume, and in this plan.
     far: [Vec<f64>; 2],
     curves: BTreeMap<(DeviceId, DeviceId), TransferCurve>,
-    /// The place of the last use of what was in the slot of a device's value before, where there was anything.
+    /// Position of the last use of the former content of a device's slot, before a value moves there; absent if the
+    /// slot was unused.
     emptied: BTreeMap<(DeviceId, ValueId), u32>,
-    /// What the run takes beside its nodes and transfers.
+    /// Overhead of the run.
     run: RunCosts,
-    /// Lanes that have something to do: their first operations wait for their threads.
+    /// Lanes with work: their first operations wait for their threads.
     begun: BTreeSet<usize>,
 }
 
-/// The operation that all lanes begin after: the call.
+/// Operation of the call, after which all lanes start.
 const CALL: usize = 0;
 
 /// Nodes of a GPU that are submitted together.
@@ -73,7 +76,7 @@ struct Batch {
 /// Predicts a plan whose nodes take `costs` on each device.
 ///
 /// # Errors
-/// If costs are none, which is a fault of Anabranch.
+/// If a cost is not a valid time, which is a bug of Anabranch.
 pub(super) fn forecast(
     program: &Program,
     plan: &Plan,
@@ -105,19 +108,20 @@ pub(super) fn forecast(
     })
 }
 
-/// The lane of the call.
+/// Lane of the call.
 fn clock(plan: &Plan) -> usize {
     2 * plan.devices().len() + plan.links().len()
 }
 
-/// In how many chunks each node computes that reads or feeds a stream.
+/// Number of chunks of each node that reads or feeds a stream.
 fn chunks(plan: &Plan) -> BTreeMap<NodeId, usize> {
     let streams = plan.transfers().iter().filter_map(Transfer::stream);
     streams.flat_map(|s| [Some(s.node), s.producer].into_iter().flatten().map(|node| (node, s.chunks()))).collect()
 }
 
-/// How many threads take part in a run beside the caller's: of the other devices that have steps, and of links. What a run takes beside its
-/// nodes and transfers goes by it; devices that have nothing to do take nothing.
+/// Number of threads in a run besides the caller's: of other devices that have steps, and of links.
+///
+/// The overhead of a run depends on it; devices without steps take no time.
 pub fn threads(plan: &Plan) -> usize {
     let device = |step: &Step| match step {
         Step::Input(index) => Some(plan.input_device(*index)),
@@ -142,7 +146,7 @@ impl<'a> Script<'a> {
             program,
             plan,
             machine,
-            // The call has a lane of its own, behind the others.
+            // The call has a lane of its own, after all others.
             operations: vec![Operation { lane: clock(plan), ..Operation::default() }],
             nodes: vec![None; program.nodes.len()],
             transfers: vec![None; plan.transfers().len()],
@@ -164,12 +168,13 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// How many lanes there are: devices, then the threads that encode for them, then links, then the call.
+    /// Number of lanes: devices, then the threads that encode for them, then links, then the call.
     fn lanes(&self) -> usize {
         clock(self.plan) + 1
     }
 
-    /// Adds an operation; returns its number. The first of a lane waits until the lane's thread has turned to it.
+    /// Adds an operation and returns its number. The first operation of a lane waits until the lane's thread has
+    /// started.
     fn push(&mut self, lane: usize, seconds: f64, mut after: Vec<(usize, f64)>) -> usize {
         if self.begun.insert(lane) {
             let start = if lane == HOST.index() { &self.run.start } else { &self.run.join };
@@ -179,13 +184,15 @@ impl<'a> Script<'a> {
         self.operations.len() - 1
     }
 
-    /// Seconds until a thread begins; 0 where nothing is known.
+    /// Seconds until a thread starts; 0 if it is unknown.
     fn starting(&self, history: &History) -> f64 {
         self.start(history).map_or(0.0, |estimate| estimate.nanoseconds * 1e-9)
     }
 
-    /// The least where only the caller's thread takes part. To wake another takes from microseconds to tens of them, and how soon it once began
-    /// says nothing of how soon it does.
+    /// Estimate of a thread's start: the least sample if only the caller's thread takes part.
+    ///
+    /// Waking another thread takes from a microsecond to tens of them, so that its least sample says little about the
+    /// usual start.
     fn start(&self, history: &History) -> Option<Estimate> {
         if threads(self.plan) == 0 { history.least() } else { history.undisturbed() }
     }
@@ -208,7 +215,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// What a node takes by itself, with its constants where this plan has them.
+    /// Time of a node by itself, with its constants in the caches that this plan assigns them.
     fn own_seconds(&self, node: NodeId, device: DeviceId, cost: &NodeCost) -> f64 {
         let [alone, here] = self.far.each_ref().map(|far| self.constants.of_cost(node, cost, far[device.index()]));
         with_far(without_far(cost.seconds, alone), here)
@@ -248,10 +255,11 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Encodes all nodes of a batch, when its first node comes. What the others wait for came before: else they began a batch.
+    /// Encodes all nodes of a batch when its first node's turn comes. Inputs of the other nodes came earlier: otherwise
+    /// these nodes would start a batch.
     fn encode(&mut self, batch: Batch, device: DeviceId, after: &[(usize, f64)]) -> usize {
         let seconds = self.machine.encode(device) * batch.nodes as f64;
-        // Nodes of the same GPU need not be done before the next are encoded.
+        // Nodes of one GPU need not be finished before the next nodes are encoded.
         let gates = after.iter().filter(|(operation, _)| self.operations[*operation].lane != device.index());
         let after = gates.copied().collect();
         let lane = self.plan.devices().len() + device.index();
@@ -263,7 +271,7 @@ impl<'a> Script<'a> {
     fn add_transfer(&mut self, id: TransferId) {
         let Transfer { value, from, to, bytes, route } = self.plan.transfer(id).clone();
         let made = self.there.get(&(value, from)).copied();
-        // Who feeds a stream while computing: when the first chunk is there, and when the last.
+        // A producer that feeds a stream while it computes: when its first chunk is ready, and when its last.
         let feeder = match &route {
             Route::Streamed(stream) => stream.producer.and_then(|producer| self.nodes[producer.index()]),
             Route::Shared | Route::Copied => None,
@@ -305,7 +313,7 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The last use of what was in a value's slot before: it is copied there when that is over.
+    /// Last use of the former content of a value's slot: the value is copied there after it.
     fn emptied(&self, value: ValueId, device: DeviceId) -> Option<(usize, f64)> {
         let operations = match self.plan.steps().get(*self.emptied.get(&(device, value))? as usize)? {
             Step::Node(node) => self.nodes[node.index()],

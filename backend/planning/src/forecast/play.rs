@@ -1,7 +1,7 @@
-//! A plan's operations on their lanes, as the simulator plays them.
+//! Simulates a plan's operations on their lanes.
 //!
-//! Lanes are the simulator's devices, and a delay between an operation and one that follows on another lane is a transfer. Each lane
-//! does its operations in the order in which they are listed.
+//! Lanes are the simulator's devices, and a delay between operations on different lanes is a transfer. Each lane does
+//! its operations in the order in which they are listed.
 
 use crate::PlanningError;
 use anabranch_placement::cost::CostModel;
@@ -12,19 +12,19 @@ use anabranch_placement::problem::{MemoryRule, Problem};
 use anabranch_placement::rules::{Rules, Slowdowns};
 use anabranch_placement::simulate::simulate;
 
-/// Something that a lane does.
+/// An operation of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Operation {
-    /// Which lane.
+    /// Index of the lane.
     pub(super) lane: usize,
-    /// Seconds that it takes alone.
+    /// Seconds that the operation takes alone.
     pub(super) seconds: f64,
-    /// Operations that come before, all listed before, and the seconds from the end of each until this can begin. Within a lane
-    /// nothing is delayed.
+    /// Preceding operations, all listed before this one, and the seconds from the end of each until this operation can
+    /// start. Within a lane there is no delay.
     pub(super) after: Vec<(usize, f64)>,
 }
 
-/// What operations take, and how long they delay each other: a datum's size is its delay, as bits.
+/// Times of operations and their delays: a datum's size is its delay, as bits.
 struct Delays<'a>(&'a [Operation]);
 
 impl CostModel for Delays<'_> {
@@ -38,10 +38,11 @@ impl CostModel for Delays<'_> {
     }
 }
 
-/// Start and end of each operation on so many lanes that slow each other down. Takes as long as [`simulate`] does for as many tasks.
+/// Returns start and end of each operation on `lanes` lanes that slow each other down. Takes as long as [`simulate`]
+/// for as many tasks.
 ///
 /// # Errors
-/// If times are none, which is a fault of Anabranch.
+/// If a time is invalid, which is a bug of Anabranch.
 pub(super) fn play(
     operations: &[Operation],
     lanes: usize,

@@ -1,4 +1,5 @@
-//! Which nodes read what another CPU device has just made: they pay for the lines that come out of the other's cache.
+//! Nodes that read data just written by another CPU device: the lines come from the other device's cache, which takes
+//! extra time.
 
 use super::super::machine::link;
 use anabranch_costs::MachineCosts;
@@ -7,17 +8,19 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{MachineDevice, Plan, Route, Step};
 use std::collections::BTreeMap;
 
-/// A value that a node is the first of its device to read, and that another CPU device has made.
+/// A value that another CPU device made, at the first node of a device that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FirstRead {
-    /// Who made it.
+    /// Device that made the value.
     pub(crate) from: DeviceId,
     pub(crate) bytes: u64,
-    /// In how many pieces it comes.
+    /// Number of pieces in which the value arrives.
     pub(crate) pieces: usize,
 }
 
-/// The first reads of all nodes that have some. What the caller gives is not counted: from the second run on it is where it was read.
+/// Returns the first reads of all nodes that have any.
+///
+/// The caller's inputs do not count: from the second run on they are in the cache of their reader.
 pub fn first_reads(program: &Program, plan: &Plan) -> BTreeMap<NodeId, Vec<FirstRead>> {
     let cpu = |device: DeviceId| plan.device(device).kind == DeviceKind::Cpu;
     let crossing = plan.transfers().iter().filter(|transfer| cpu(transfer.from) && cpu(transfer.to));
@@ -43,7 +46,7 @@ pub fn first_reads(program: &Program, plan: &Plan) -> BTreeMap<NodeId, Vec<First
     reads
 }
 
-/// Seconds that reads take on the device `to` of these.
+/// Extra seconds of these reads on the device `to`.
 pub fn read_seconds(known: &MachineCosts, devices: &[MachineDevice], to: DeviceId, reads: &[FirstRead]) -> f64 {
     let seconds = |read: &FirstRead| {
         let curve = link(known, &devices[read.from.index()], &devices[to.index()]).read_curve();
@@ -111,7 +114,7 @@ mod tests {
         assert!(link.record_read(4096, Sample { nanoseconds: 4e3, cold: false, at: 0 }));
         known.links.insert(MachineCosts::link_key("a", "b"), link);
         assert!((read_seconds(&known, &devices, DeviceId(1), &reads) - 4e-6).abs() < 1e-12);
-        // What is larger than all that was measured is in no cache any more.
+        // Data larger than all measured sizes is in no cache any more.
         let large = [FirstRead { bytes: 1 << 30, pieces: 1, ..reads[0] }];
         assert!((read_seconds(&known, &devices, DeviceId(1), &large) - 4e-6).abs() < 1e-12);
     }

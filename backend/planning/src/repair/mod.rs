@@ -1,12 +1,15 @@
-//! From an assignment that is too large for the devices to one that fits: work moves off the devices that are short of memory.
+//! Turns an assignment that exceeds the devices' memory into one that fits: work moves off the devices that are short
+//! of memory.
 //!
-//! A plan is made of the assignment. Where a device is short, units leave it ([`relief`]): those that lose least time for each byte that they
-//! free there, as many as are expected to suffice. A plan is made again, until one fits. A unit does not go back to a device that it left,
-//! so that there is an end after at most units × devices moves; after [`ROUNDS`] plans it is given up. An assignment that fits is improved: stretches of
-//! what was moved go back, and nodes beside another device go over to it, wherever the plan still fits and is predicted to
-//! take less time; this takes a bounded number of plans. Equal problems give equal results.
+//! A plan is made of the assignment. If a device is short, units leave it ([`relief`]): those with the least lost time
+//! per freed byte, until the memory is expected to suffice. Plans are made again until one fits. A unit does not go
+//! back to a device that it left, so that this ends after at most units × devices moves; after [`ROUNDS`] plans it is
+//! given up. An assignment that fits is improved: stretches of moved units go back, and nodes with neighbours on
+//! another device move there. Each such move must keep the plan within memory and shorten its predicted time; this
+//! takes a bounded number of plans. Equal problems give equal results.
 //!
-//! Values are never computed twice to save memory: after fusion hardly any are left for which that would pay (ARCHITECTURE.md).
+//! Values are never computed twice to save memory: after fusion, hardly any remain for which that would gain
+//! (ARCHITECTURE.md).
 
 mod relief;
 mod staged;
@@ -29,40 +32,40 @@ use anabranch_plan::{Kernels, MemoryShortage, Plan, PlanDevice, PlanError, PlanO
 use relief::Relief;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Plans that are made of one assignment until one fits.
+/// Most plans of one assignment until one fits.
 const ROUNDS: usize = 64;
 
-/// Plans that are made to improve one that fits: as many as have together so many tasks, within these bounds.
+/// Most plans that improve an assignment: together they have at most this many tasks, within the bounds below.
 const IMPROVED_TASKS: usize = 20_000;
 const IMPROVEMENTS: std::ops::RangeInclusive<usize> = 16..=200;
 
-/// A program that is planned again and again, with nothing streamed.
+/// A program that is planned repeatedly, without streaming.
 pub(super) struct Repair<'a> {
     pub(super) program: &'a Program,
     pub(super) machine: &'a Machine,
     pub(super) devices: &'a [PlanDevice],
     pub(super) placing: &'a Placing<'a>,
-    /// Of the placing, with memory left out.
+    /// Problem of the placing, without memory limits.
     pub(super) problem: &'a Problem<'a>,
     pub(super) kernels: &'a Kernels,
     pub(super) rule: Order,
-    /// Which weights stay on GPUs.
+    /// Weights that stay on GPUs.
     pub(super) weights: Residency,
 }
 
 /// An assignment whose plan fits.
 #[derive(Clone)]
 pub(super) struct Repaired {
-    /// By task.
+    /// Device of each task.
     pub(super) device_of: Vec<DeviceId>,
-    /// Of units that left a device for its memory: the bytes that they held there.
+    /// Bytes that units held on a device that they left for its memory.
     pub(super) held: BTreeMap<UnitId, u64>,
     /// Predicted seconds.
     pub(super) makespan: f64,
 }
 
 impl Repair<'_> {
-    /// Moves units of an assignment until its plan fits; `None` if that leads nowhere.
+    /// Moves units of an assignment until its plan fits; `None` if that does not succeed.
     ///
     /// # Errors
     /// If a plan cannot be made for another reason.
@@ -85,7 +88,7 @@ impl Repair<'_> {
                 return Ok(None);
             }
             barred.extend(left.keys().map(|unit| (*unit, short)));
-            // Where what was expected is too little, more is to go at once the next time.
+            // If the expected relief was too small, the next round frees more at once.
             *margin = margin.saturating_mul(2).saturating_add(shortage.needed - shortage.available);
             held.extend(left);
             device_of = next;
@@ -93,17 +96,17 @@ impl Repair<'_> {
         Ok(None)
     }
 
-    /// The same with these weights on GPUs.
+    /// Returns a copy that keeps these weights on GPUs.
     pub(super) fn with_weights(&self, weights: Residency) -> Self {
         Self { weights, ..*self }
     }
 
-    /// How many plans an improvement that goes as far as it pays may make.
+    /// Most plans for an improvement without an early end.
     pub(super) fn improvements(&self) -> usize {
         (IMPROVED_TASKS / self.problem.graph().task_count().max(1)).clamp(*IMPROVEMENTS.start(), *IMPROVEMENTS.end())
     }
 
-    /// Improves what fits, which was made of the assignment `start`, with at most so many plans.
+    /// Improves a fitting assignment, which was made from the assignment `start`, with at most this many plans.
     ///
     /// # Errors
     /// If a plan cannot be made for another reason than memory.
@@ -134,7 +137,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Moves units if the plan still fits and takes less time.
+    /// Moves units if the plan still fits and its time becomes shorter.
     fn try_moves(
         &self,
         moves: &[(UnitId, DeviceId)],
@@ -161,7 +164,7 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// The units that are not where they were, as they follow each other in the graph.
+    /// Units that are not on their original devices, in the order of the graph.
     fn moved(&self, start: &[DeviceId], device_of: &[DeviceId]) -> Vec<UnitId> {
         let graph = self.problem.graph();
         let first = |task: &&TaskId| graph.members(graph.unit(**task))[0] == **task;
@@ -169,7 +172,7 @@ impl Repair<'_> {
         graph.topological().iter().filter(first).filter(away).map(|task| graph.unit(*task)).collect()
     }
 
-    /// Units with a neighbour on another device where they could be, too.
+    /// Units with a neighbour on another device that could run them, too.
     fn at_borders(&self, device_of: &[DeviceId]) -> Vec<(UnitId, DeviceId)> {
         let graph = self.problem.graph();
         let mut moves = Vec::new();
@@ -184,13 +187,13 @@ impl Repair<'_> {
         moves
     }
 
-    /// The device that is short.
+    /// Device that is short of memory.
     fn position(&self, shortage: &MemoryShortage) -> DeviceId {
         let found = self.machine.devices.iter().position(|device| device.name == shortage.device);
         DeviceId(found.expect("a plan is short on one of its devices") as u32)
     }
 
-    /// Predicted seconds of an assignment's plan, or what it lacks.
+    /// Predicted seconds of an assignment's plan, or its shortage.
     fn planned(&self, device_of: &[DeviceId]) -> Result<Result<f64, Box<MemoryShortage>>, PlanningError> {
         let rule = self.rule.rule();
         let schedule = simulate(self.problem, device_of, &*rule);

@@ -1,13 +1,13 @@
-//! Which nodes leave a device so that its memory suffices: those that lose least time for each byte that they free.
+//! Selects the nodes that leave a device so that its memory suffices: those with the least lost time per freed byte.
 //!
-//! A thing that takes memory is gone when all nodes are for whose sake it is there, so each of them counts with its share, and with the
-//! whole where it is the last one. What is there at a place of the order at which nothing is short frees nothing. Time lost is that of
-//! the nodes and of the transfers that come and go, each as if nothing else were to do.
-//!
-//! What a unit frees becomes less as others leave, so that a price that was found once is at most the price now: units wait in a queue, and
-//! only the first is priced again. What makes a price lower, that a neighbour leaves or one of those who share something, is looked at where
-//! few are concerned, and at things of many when half of these are gone. With `n` units and `p` places about `O(n log n)`, and a pass over
-//! the places for each unit that leaves.
+//! An item in memory is freed when all nodes that need it are gone. Each of these nodes therefore counts with its
+//! share, and the last one with the whole item. Memory at positions of the order without a shortage does not count.
+//! Lost time is that of the nodes and of the transfers that are added and removed, each as if nothing else ran.
+//! Units free less as other units leave, so that a former price is a lower bound of the present price. Units wait in a
+//! priority queue, and only the first is priced again. Prices fall only if a neighbour leaves, or a unit with a shared
+//! item. If few units are concerned, they are priced again; items of many units are reconsidered when half of these
+//! have left. For `n` units and `p` positions this takes about `O(n log n)`, and a pass over the positions per leaving
+//! unit.
 
 use anabranch_placement::graph::{DatumId, TaskId, UnitId};
 use anabranch_placement::platform::DeviceId;
@@ -16,7 +16,7 @@ use anabranch_plan::MemoryShortage;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-/// Units whose prices are found anew whenever something changes that concerns only so many.
+/// Most units that are priced again whenever something that concerns them changes.
 const FEW: usize = 8;
 
 /// A device that is short of memory, while units leave it.
@@ -25,38 +25,39 @@ pub(super) struct Relief<'a> {
     short: DeviceId,
     device_of: Vec<DeviceId>,
     shares: Vec<Share>,
-    /// The shares of each unit that may leave.
+    /// Shares of each unit that may leave.
     of_unit: BTreeMap<UnitId, Vec<usize>>,
-    /// The units in the order in which they would go, each at least once.
+    /// Units in the order in which they would leave, each at least once.
     queue: BinaryHeap<Move>,
-    /// By place of the order: bytes that are there beyond the limit.
+    /// Bytes beyond the limit, by position of the order.
     excess: Vec<i128>,
-    /// By device: bytes that are free.
+    /// Free bytes, by device.
     room: Vec<u64>,
     left: BTreeMap<UnitId, u64>,
 }
 
-/// Something that takes memory, and the units that keep it there.
+/// An item in memory, and the units that keep it there.
 struct Share {
     bytes: u64,
     from: usize,
     until: usize,
     units: BTreeSet<UnitId>,
-    /// How many these may be until they are priced again.
+    /// Number of remaining units at which they are priced again.
     priced_at: usize,
 }
 
-/// A unit on its way to another device. The greatest is the one of least price.
+/// A move of a unit to another device. The greatest move has the least price.
 #[derive(PartialEq)]
 struct Move {
     unit: UnitId,
     to: DeviceId,
-    /// Seconds lost for a byte at a place that is short, or seconds gained, below 0.
+    /// Seconds lost per byte and position that is short; negative if seconds are gained.
     price: f64,
 }
 
 impl<'a> Relief<'a> {
-    /// The device `short` of an assignment whose plan takes that much; `limits` by device. It shall take `margin` bytes less than it has.
+    /// Creates the relief of the device `short` of an assignment with this plan; `limits` are indexed by device. The
+    /// device's use should end `margin` bytes below its memory.
     pub(super) fn new(
         problem: &'a Problem<'a>,
         device_of: &[DeviceId],
@@ -82,13 +83,13 @@ impl<'a> Relief<'a> {
             relief.excess.resize(relief.excess.len().max(until + 1), 0);
             relief.excess[from..=until].iter_mut().for_each(|alive| *alive += i128::from(holding.bytes));
             let units: BTreeSet<UnitId> = holding.nodes.iter().map(|node| graph.unit(TaskId(node.0))).collect();
-            // What a unit keeps there that cannot leave is not freed by others.
+            // If a unit that cannot leave keeps an item, the other units do not free it.
             if units.iter().all(|unit| problem.only_feasible(*unit).is_none()) {
                 units.iter().for_each(|unit| relief.of_unit.entry(*unit).or_default().push(relief.shares.len()));
             }
             relief.shares.push(Share { bytes: holding.bytes, from, until, priced_at: units.len() / 2, units });
         }
-        // Slots are as large as the largest of what is in them one after the other, so that more is taken than is ever alive.
+        // Slots are as large as their largest value, so that the plan takes more memory than is ever alive.
         let most = relief.excess.iter().copied().max().unwrap_or(0);
         let unused = i128::from(shortage.needed) - most;
         let limit = i128::from(shortage.available.saturating_sub(margin));
@@ -96,7 +97,8 @@ impl<'a> Relief<'a> {
         relief
     }
 
-    /// Moves units until nothing is expected to be short, or none is left that may go. `barred` are devices to which units do not go.
+    /// Moves units until no shortage is expected, or no unit may leave. `barred` lists devices to which units do not
+    /// go.
     pub(super) fn run(&mut self, barred: &BTreeSet<(UnitId, DeviceId)>) {
         let mut needed = Sums::of(&self.excess);
         self.queue = self.of_unit.keys().filter_map(|unit| self.priced(*unit, &needed, barred)).collect();
@@ -114,12 +116,12 @@ impl<'a> Relief<'a> {
         }
     }
 
-    /// The assignment, and the units that left with their shares of the memory, in bytes.
+    /// Returns the assignment, and the units that left with their shares of the memory, in bytes.
     pub(super) fn into_moves(self) -> (Vec<DeviceId>, BTreeMap<UnitId, u64>) {
         (self.device_of, self.left)
     }
 
-    /// Where a unit would go at which price; `None` if it is gone, or would free nothing.
+    /// Returns the destination and price of a unit; `None` if the unit has left, or would free nothing.
     fn priced(&self, unit: UnitId, needed: &Sums, barred: &BTreeSet<(UnitId, DeviceId)>) -> Option<Move> {
         let shares = self.of_unit.get(&unit)?;
         let freed: f64 = shares.iter().map(|share| self.shares[*share].freed(needed)).sum();
@@ -136,7 +138,7 @@ impl<'a> Relief<'a> {
         moves.reduce(|best, other| if other.price < best.price { other } else { best })
     }
 
-    /// Moves a unit. The units whose prices that may have lowered.
+    /// Moves a unit. Returns the units whose prices may have fallen.
     fn leave(&mut self, best: &Move) -> BTreeSet<UnitId> {
         let unit = best.unit;
         for &member in self.problem.graph().members(unit) {
@@ -159,7 +161,7 @@ impl<'a> Relief<'a> {
         near
     }
 
-    /// The units that make what a unit reads, or read what it makes or reads, where these are few.
+    /// Units that write what a unit reads, or read what it writes or reads, if these are few.
     fn neighbours(&self, unit: UnitId) -> BTreeSet<UnitId> {
         let graph = self.problem.graph();
         let data = graph.members(unit).iter().flat_map(|task| graph.inputs(*task).iter().chain(graph.outputs(*task)));
@@ -195,7 +197,7 @@ impl<'a> Relief<'a> {
 }
 
 impl Share {
-    /// Its part for one unit, as far as it is there where memory is short.
+    /// One unit's share of the item, counted at the positions that are short.
     fn freed(&self, needed: &Sums) -> f64 {
         self.bytes as f64 / self.units.len() as f64 * needed.between(self.from, self.until)
     }
@@ -215,7 +217,7 @@ impl PartialOrd for Move {
     }
 }
 
-/// Sums of what is short at the first places of the order.
+/// Prefix sums of the shortage over the positions of the order.
 struct Sums(Vec<i128>);
 
 impl Sums {
@@ -227,12 +229,12 @@ impl Sums {
         Self(std::iter::once(0).chain(sums).collect())
     }
 
-    /// All that is short.
+    /// Sum of the whole shortage.
     fn all(&self) -> i128 {
         self.0[self.0.len() - 1]
     }
 
-    /// What is short between two places.
+    /// Sum of the shortage between two positions.
     fn between(&self, from: usize, until: usize) -> f64 {
         (self.0[until + 1] - self.0[from]) as f64
     }

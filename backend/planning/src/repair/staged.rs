@@ -1,4 +1,5 @@
-//! How many weights stay on GPUs that have too little memory for all: as many as fit, so that as few bytes as can be are sent in each run.
+//! Number of weights that stay on GPUs with too little memory for all: as many as fit, so that each run sends as few
+//! bytes as possible.
 
 use super::super::error::PlanningError;
 use super::Repair;
@@ -6,12 +7,12 @@ use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Held, Residency};
 use std::collections::BTreeMap;
 
-/// The bytes that stay are found to within this part of the bytes that there are.
+/// The number of staying bytes is found to within one part in `EXACT` of all bytes.
 const EXACT: u64 = 32;
 
 impl Repair<'_> {
-    /// The residency under which an assignment fits that keeps most bytes on GPUs; `None` if none does. Makes some log₂ [`EXACT`] plans for
-    /// each GPU that is short.
+    /// Returns the residency that keeps the most bytes on GPUs and fits the assignment; `None` if none fits. Makes
+    /// about log₂ [`EXACT`] plans for each GPU that is short.
     ///
     /// # Errors
     /// If a plan cannot be made for another reason than memory.
@@ -43,7 +44,7 @@ impl Repair<'_> {
         }
     }
 
-    /// Whether a device is not short if so many bytes stay, whatever others are.
+    /// Whether a device is not short if it keeps `stay` bytes, regardless of other devices.
     fn fits(
         &self,
         device_of: &[DeviceId],

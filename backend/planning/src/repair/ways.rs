@@ -1,7 +1,8 @@
-//! The ways to plan what does not fit as it was placed, and the one of them that is predicted to take least.
+//! Alternative plans for a placement that does not fit, and the choice of the plan with the shortest prediction.
 //!
-//! Nothing moves where another order ([`Order::Frugal`]) or streaming less or more is enough; else work moves off the devices that are
-//! short: off the placement, and off what its strategy makes of less memory there. A given assignment stays as it is.
+//! Nothing moves if another order ([`Order::Frugal`]), or more or less streaming, is enough. Otherwise work moves off
+//! the devices that are short: from the placement itself, and from the strategy's placements with less memory there. A
+//! given assignment stays unchanged.
 
 use super::super::blocks::PlacedProgram;
 use super::super::error::PlanningError;
@@ -19,15 +20,16 @@ use anabranch_placement::problem::MemoryRule;
 use anabranch_plan::{PlanOptions, Residency, StreamMode};
 use std::collections::BTreeMap;
 
-/// Repaired assignments that are improved with a few plans each, and of these the ones that are improved as far as it pays.
+/// Numbers of repaired assignments that get a first, short improvement; of its plans; and of assignments that are then
+/// improved fully.
 const LOOKED_AT: usize = 16;
 const FIRST_LOOK: usize = 16;
 const IMPROVED: usize = 3;
 
-/// Placements of one strategy within less and less memory.
+/// Most placements of one strategy within less and less memory.
 const BUDGETS: usize = 4;
 
-/// A placement that does not fit, and what it was asked to be.
+/// A placement that does not fit, and its request.
 pub(in super::super) struct Ways<'a> {
     pub(in super::super) planner: &'a Planner<'a>,
     pub(in super::super) placing: &'a Placing<'a>,
@@ -35,13 +37,13 @@ pub(in super::super) struct Ways<'a> {
     pub(in super::super) options: &'a PlanOptions,
 }
 
-/// The strategy's own placement, and what each node held on the device that is short, in bytes.
+/// The strategy's own placement, and the bytes that each node held on the device that is short.
 struct Own {
     placed: Placed,
     held: BTreeMap<NodeId, u64>,
 }
 
-/// A repaired assignment, where it came from, the order in which devices run it, and which weights stay on GPUs.
+/// A repaired assignment, its origin, the order in which devices run it, and the weights that stay on GPUs.
 struct Candidate<'p> {
     start: &'p Placed,
     rule: Order,
@@ -50,7 +52,7 @@ struct Candidate<'p> {
 }
 
 impl Ways<'_> {
-    /// Of all ways that fit the one that is predicted to take least; `None` if none fits.
+    /// Returns the fitting plan with the shortest prediction; `None` if none fits.
     ///
     /// # Errors
     /// If there is no placement, or no plan for another reason than memory.
@@ -67,8 +69,10 @@ impl Ways<'_> {
         self.with_repair(|repair| self.least_of(repair, placed))
     }
 
-    /// The placement as if GPUs had memory for all weights, with as many of them staged as must be, or with all staged and as many nodes moved as
-    /// must be; `None` if it does not fit so either.
+    /// Plans the placement as if GPUs had memory for all weights.
+    ///
+    /// Stages as many weights as necessary, or stages all weights and moves as many nodes as necessary; `None` if
+    /// neither fits.
     ///
     /// # Errors
     /// As [`Self::least`].
@@ -104,7 +108,7 @@ impl Ways<'_> {
         self.request.order.is_none() && self.request.is_open()
     }
 
-    /// Lends out what plans the program in an order again and again, whatever fits.
+    /// Passes a function that plans the program in any order, whether or not it fits.
     fn with_repair<T>(
         &self,
         look: impl for<'p> FnOnce(&dyn Fn(Order) -> Repair<'p>) -> Result<T, PlanningError>,
@@ -121,7 +125,7 @@ impl Ways<'_> {
         })?
     }
 
-    /// [`Self::least`], of a placement that may be changed.
+    /// Does the work of [`Self::least`] for a placement that may be changed.
     fn least_of<'p>(
         &self,
         repair: &dyn Fn(Order) -> Repair<'p>,
@@ -137,14 +141,14 @@ impl Ways<'_> {
         for candidate in self.repaired(repair, &starts)? {
             self.offer_all(&own, &candidate, &mut best)?;
         }
-        // Where something must be streamed to fit, moving alone does not help.
+        // If the plan fits only with streaming, moving nodes does not help.
         if best.is_none() {
             starts.iter().skip(1).try_for_each(|start| self.offer_unmoved(&own, start, &mut best))?;
         }
         Ok(best)
     }
 
-    /// Plans a placement in every order and with more and with less streamed.
+    /// Plans a placement in every order, with more and with less streaming.
     fn offer_unmoved(&self, own: &Own, start: &Placed, best: &mut Option<Planned>) -> Result<(), PlanningError> {
         self.rules().try_for_each(|rule| self.offer_all(own, &Candidate::unmoved(start, rule, self.weights()), best))
     }
@@ -157,7 +161,7 @@ impl Ways<'_> {
         self.options.weights.clone()
     }
 
-    /// What is streamed: first what was asked for.
+    /// Modes of streaming, the requested mode first.
     fn streamings(&self) -> impl Iterator<Item = StreamMode> + use<> {
         let others: &[StreamMode] = match self.options.streaming {
             StreamMode::Auto => &[StreamMode::Auto, StreamMode::Off, StreamMode::Always],
@@ -167,13 +171,14 @@ impl Ways<'_> {
         others.iter().copied()
     }
 
-    /// Which of the ready nodes goes first: by the rule that was asked for, and by that of least memory.
+    /// Rules for the order of ready nodes: the requested rule, and the rule of least memory.
     fn rules(&self) -> impl Iterator<Item = Order> + use<> {
         let frugal = Some(Order::Frugal).filter(|rule| *rule != self.request.rule);
         [self.request.rule].into_iter().chain(frugal)
     }
 
-    /// The placement, and as long as its plan does not fit, what the strategy makes of so much less for what stays on the device that is short.
+    /// Returns the placement and, as long as its plan does not fit, the strategy's placements with less and less memory
+    /// on the device that is short.
     fn starts(&self, repair: &Repair<'_>, own: &Own) -> Result<Vec<Placed>, PlanningError> {
         let (mut starts, mut placed): (Vec<Placed>, _) = (Vec::new(), own.placed.clone());
         let mut budgets = self.room();
@@ -191,7 +196,7 @@ impl Ways<'_> {
         Ok(starts)
     }
 
-    /// The best assignments that fit after units were moved.
+    /// Returns the best assignments that fit after moves of units.
     fn repaired<'a, 'p>(
         &self,
         repair: &dyn Fn(Order) -> Repair<'p>,
@@ -217,7 +222,7 @@ impl Ways<'_> {
         Ok(candidates)
     }
 
-    /// Plans an assignment with more and with less streamed.
+    /// Plans an assignment with more and with less streaming.
     fn offer_all(&self, own: &Own, candidate: &Candidate<'_>, best: &mut Option<Planned>) -> Result<(), PlanningError> {
         let Candidate { start, rule, weights, repaired } = candidate;
         let nodes = self.planner.lowered.program.nodes.len();
@@ -228,7 +233,7 @@ impl Ways<'_> {
         for (task, _) in tasks.enumerate().filter(|(_, (now, before))| now == before) {
             placed.placement.reasons[task] = start.placement.reasons[task].clone();
         }
-        // Not if the weights alone are elsewhere.
+        // Staged weights alone do not count as a change.
         let moved = repaired.device_of != start.placement.device_of || *rule != self.request.rule;
         let changed = moved || *weights == self.options.weights;
         for streaming in self.streamings() {
@@ -242,7 +247,7 @@ impl Ways<'_> {
         Ok(())
     }
 
-    /// Keeps a plan if it fits, and is predicted to take less than the best; and whether it was `repaired`.
+    /// Keeps a plan if it fits and is predicted to be shorter than the best; records whether it was `repaired`.
     fn offer(
         &self,
         whole: PlacedProgram,
@@ -268,7 +273,7 @@ impl Ways<'_> {
         PlacedProgram::whole(program, placed)
     }
 
-    /// Why nodes are elsewhere than the strategy had them.
+    /// Reasons of nodes that are on other devices than the strategy chose.
     fn moved(&self, own: &Own, repaired: &Repaired) -> BTreeMap<NodeId, String> {
         let (graph, strategy) = (self.placing.tasks().graph(), own.placed.placement.strategy);
         let ids = self.planner.lowered.program.node_ids();

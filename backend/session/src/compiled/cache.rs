@@ -1,11 +1,12 @@
-//! A directory of compiled models that sessions find again by what they are made from, and for.
+//! A directory of compiled models, which sessions find again by their sources and settings.
 //!
-//! A file's name begins with a key: of the model's files (path, which file it is, size, times of change), the options, the inputs' names, types and
-//! shapes, the machine, the kernels and the format. What follows tells the elements of inputs that decide shapes apart. Costs are no part of the
-//! key: a plan stays until its file goes. When all files together are larger than the bound, those that have gone unused longest are removed.
+//! A file's name starts with a key. The key covers the model's files (path, identity, size, times of change), the
+//! options, the inputs' names, types and shapes, the machine, the kernels and the format. The rest of the name
+//! identifies the elements of inputs that decide shapes. Costs are not part of the key: a plan stays as long as its
+//! file. If all files together exceed the limit, the longest unused files are removed.
 //!
-//! A file is believed if nobody else can have written it: the directory is private, the file belongs to this user and is no link. A kept model is used
-//! only if its source has the content that was compiled.
+//! A file is trusted if only this user can have written it: the directory is private, the file belongs to this user and
+//! is not a link. A stored model is used only if its source has the content that was compiled.
 
 use super::container::FORMAT;
 use super::source::{Source, placed, stamp};
@@ -24,13 +25,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Bytes that all files together take at most, unless it is said otherwise.
+/// Default limit of the bytes of all files together.
 const MOST: u64 = 8 << 30;
 
-/// What names of its files end in.
+/// Extension of its files.
 const ENDING: &str = "anabranch";
 
-/// Characters of a key, and of what follows it.
+/// Characters of a key, and of the rest of a name.
 const DIGITS: usize = 32;
 
 /// A directory of compiled models.
@@ -40,51 +41,57 @@ pub struct Cache {
     most: u64,
 }
 
-/// What a cache opened.
+/// Result of opening a model through a cache.
 #[non_exhaustive]
 pub struct Kept {
-    /// Of the compiled model, or of the model itself.
+    /// Session of the compiled model, or of the model itself.
     pub session: Session,
-    /// What it is to be run with.
+    /// Inputs to run the session with.
     pub inputs: Inputs,
-    /// How the cache came to it.
+    /// Origin of the session.
     pub course: Course,
 }
 
-/// How a cache came to a session.
+/// Origin of a session from a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Course {
-    /// It was kept in this file.
+    /// The compiled model was found in this file.
     Found(PathBuf),
-    /// It was compiled now.
+    /// The model was compiled now.
     Made {
-        /// Where it is kept.
+        /// File of the compiled model.
         file: PathBuf,
-        /// What was wrong with the file that was there before, and is removed.
+        /// Fault of the former file, which was removed.
         damaged: Option<String>,
     },
-    /// It is not kept, for this reason.
+    /// The model is not stored, for this reason.
     Passed(String),
 }
 
 impl Cache {
-    /// The directory `folder`, which is made when something is written, with at most 8 GiB. Only this user may enter it: what is there already and may
-    /// be entered by others, belongs to another user, or is a link, is not used.
+    /// Uses the directory `folder`, with at most 8 GiB; the directory is created at the first write.
+    ///
+    /// Only this user may enter it. An existing directory is not used if other users may enter it, if it belongs to
+    /// another user, or if it is a link.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into(), most: MOST }
     }
 
-    /// The same with at most so many bytes. What was written last stays, whatever its size.
+    /// Sets the limit of all files together in bytes (default: 8 GiB). The last written file stays, regardless of its
+    /// size.
     pub fn with_most(self, most: u64) -> Self {
         Self { most, ..self }
     }
 
-    /// A session of the model in a file, and the inputs that `inputs` gives it: a compiled one of this model, these options and inputs of these shapes,
-    /// if there is one that is sound; else one that is compiled now. `build` is kept to be shown. What cannot be compiled, or kept, is opened as it is.
-    /// Reads the model's files, to see that they are those that were compiled, and all weights of a kept model that was written to.
+    /// Opens a session of the model in a file, with the inputs that `inputs` makes for it.
     ///
-    /// # Errors
+    /// If there is a sound compiled model of this model, these options and inputs of these shapes, opens that;
+    /// otherwise compiles the model now. `build` is stored for information. A model that cannot be compiled or stored
+    /// is opened as it is. Reads the model's files, to check that they are those that were compiled, and all weights of
+    /// a stored model that was modified.
+    ///
+    /// As [`Session::open`], and errors of `inputs`.
     /// As [`Session::open`], and what `inputs` fails with.
     pub fn open<E: From<SessionError>>(
         &self,
@@ -110,7 +117,8 @@ impl Cache {
                     touch(&file);
                     return Ok(Kept { session, inputs, course: Course::Found(file) });
                 }
-                // Of use elsewhere, or for other elements: it goes when it has been unused for long.
+                // The file is for another machine, or for other elements: it is removed when it has been unused for
+                // long.
                 Ok(None) => {}
                 Err(error) => {
                     damaged = Some(error);
@@ -134,7 +142,7 @@ impl Cache {
         if let Err(error) = session.compile(&inputs, &file, build) {
             return passed(session, inputs, error.to_string());
         }
-        // With what was measured on the way.
+        // The costs include measurements that were made meanwhile.
         let options = SessionOptions { costs: session.costs(), ..options.clone() };
         match Session::open(&file, options) {
             Ok(session) => {
@@ -145,7 +153,7 @@ impl Cache {
         }
     }
 
-    /// Why a model is not kept, whatever its inputs.
+    /// Returns the reason that a model is never stored, for any inputs.
     fn never(&self, model: &Path, options: &SessionOptions) -> Option<String> {
         match &options.strategy {
             _ if is_compiled(model) => Some("it is a compiled model already".into()),
@@ -159,14 +167,15 @@ impl Cache {
         format!("the directory {} {error}", self.folder.display())
     }
 
-    /// The files of a key, the last used first.
+    /// Returns the files of a key, the last used first.
     fn known(&self, key: &str) -> Vec<PathBuf> {
         let mut known = self.files();
         known.retain(|(path, ..)| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(key)));
         known.into_iter().rev().map(|(path, ..)| path).collect()
     }
 
-    /// Where a compiled model for inputs like these goes: apart from those for other elements of the inputs that decide shapes.
+    /// Returns the path of a compiled model for inputs like these; other elements of the inputs that decide shapes give
+    /// another path.
     fn place(&self, key: &str, session: &Session, inputs: &Inputs) -> PathBuf {
         let deciding: BTreeSet<String> = session.deciding_inputs().into_iter().collect();
         let mut hasher = blake3::Hasher::new();
@@ -177,7 +186,8 @@ impl Cache {
         self.folder.join(format!("{key}-{elements}.{ENDING}"))
     }
 
-    /// All files of this user that this cache may have written, the last used last: path, time and bytes. No other file is ever touched.
+    /// Returns path, time and bytes of all files of this user that this cache may have written, the last used last.
+    /// Other files are never touched.
     fn files(&self) -> Vec<(PathBuf, SystemTime, u64)> {
         let is_own = |path: &Path| {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
@@ -195,7 +205,7 @@ impl Cache {
         files
     }
 
-    /// Removes what has gone unused longest until all fits, but for the file that was just written.
+    /// Removes the longest unused files until all fit, except the file that was just written.
     fn trim(&self, newest: &Path) {
         let files = self.files();
         let mut bytes = files.iter().map(|(.., bytes)| bytes).fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
@@ -210,10 +220,11 @@ impl Cache {
     }
 }
 
-/// The session of a kept model, if it is for such inputs and of use here.
+/// Opens a session of a stored model, if it is for such inputs and usable on this machine.
 ///
 /// # Errors
-/// If it is damaged, or was compiled from something else than the source is now. If it or the source only cannot be read now, it is of no use now.
+/// If the stored model is damaged, or its source has changed since. If the file or its source is only unreadable now,
+/// returns `None`.
 fn found(
     file: &Path,
     source: &Result<Source, String>,
@@ -238,7 +249,7 @@ fn found(
     Ok(session.prepare(inputs).is_ok().then_some(session))
 }
 
-/// What a compiled model is made of and for, as digits.
+/// Returns a hash, in digits, of a compiled model's sources and settings.
 fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String, ImportError> {
     let mut hasher = blake3::Hasher::new();
     let (model, folder) = placed(model).unwrap_or_else(|_| (model.to_owned(), PathBuf::new()));
@@ -249,7 +260,7 @@ fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String
     for (name, spec) in inputs.specs() {
         hasher.update(format!("{name:?} {spec}\n").as_bytes());
     }
-    // Whether someone said what is as by default makes no other plan.
+    // Explicitly stated defaults give the same plan.
     let options = SessionOptions { costs: CostStore::default(), stated: BTreeSet::new(), ..options.clone() };
     let versions = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, FORMAT);
     let machine = detect(&DetectOptions::default().without_gpu()).map(|inventory| inventory.fingerprint());
@@ -257,14 +268,14 @@ fn key(model: &Path, options: &SessionOptions, inputs: &Inputs) -> Result<String
     Ok(hasher.finalize().to_hex()[..DIGITS].to_owned())
 }
 
-/// Removes a link or another user's file from the place of a kept model: neither is followed or believed.
+/// Removes a link or another user's file at the path of a stored model: neither is followed or trusted.
 fn remove_strange(path: &Path) {
     if fs::symlink_metadata(path).is_ok_and(|facts| facts.is_symlink() || !private::is_own(&facts)) {
         let _ = fs::remove_file(path);
     }
 }
 
-/// Notes that a file was used. Its time of modification stays: other processes may read weights of it.
+/// Records the use of a file. Its modification time stays: other processes may read weights of it.
 fn touch(path: &Path) {
     let times = FileTimes::new().set_accessed(SystemTime::now());
     let _ = File::options().append(true).open(path).and_then(|file| file.set_times(times));

@@ -1,22 +1,24 @@
-//! An independent judge of programs: whether one is what [`Program`] promises, from the definitions alone.
+//! An independent checker of programs: whether a program keeps the promises of [`Program`], from the definitions alone.
 //!
-//! Lowering makes only such programs; a file may hold any.
+//! Lowering makes only valid programs; a file may hold any program.
 
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::Op;
 use anabranch_kernels::{TensorSpec, cpu};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that all values together take less than: more than any machine has, and so little that sums of sizes do not overflow.
+/// Upper limit of the bytes of all values together: more than any machine has, and small enough that sums of sizes do
+/// not overflow.
 const MOST: u64 = 1 << 46;
 
-/// What is wrong with a program, if anything is. Prepares each node's kernel, which judges the node itself. O(nodes + edges), and what the kernels'
-/// tables take.
+/// Returns the fault of a program, if it has one.
+///
+/// Prepares each node's kernel, which checks the node itself. O(nodes + edges), plus the work for the kernels' tables.
 pub(super) fn fault(program: &Program) -> Option<String> {
     ids(program).or_else(|| values(program)).or_else(|| callers(program)).or_else(|| nodes(program))
 }
 
-/// Whether all ids are of something.
+/// Checks that all ids exist.
 fn ids(program: &Program) -> Option<String> {
     let read = program.nodes.iter().flat_map(|node| node.inputs.iter().chain(&node.outputs));
     let values = read.chain(&program.inputs).chain(program.outputs.iter().map(|output| &output.value));
@@ -24,13 +26,13 @@ fn ids(program: &Program) -> Option<String> {
     missing.map(|value| format!("there is no value {value}"))
 }
 
-/// Whether each value comes from where it says, and from there alone.
+/// Checks that each value comes from its stated origin only.
 fn values(program: &Program) -> Option<String> {
     let bytes = program.values.iter().map(|value| value.spec.bytes() as u64).fold(0, u64::saturating_add);
     if bytes >= MOST {
         return Some("its values are larger than any machine".into());
     }
-    // How often each is made, and by which node at last; none for inputs.
+    // Number of times that each value is made, and its last maker; `None` for inputs.
     let mut made = vec![(0usize, None); program.values.len()];
     let outputs = program.node_ids().flat_map(|id| program.node(id).outputs.iter().map(move |value| (value, Some(id))));
     for (value, maker) in outputs.chain(program.inputs.iter().map(|input| (input, None))) {
@@ -48,7 +50,7 @@ fn values(program: &Program) -> Option<String> {
     wrong.map(|at| format!("value {:?} does not come from where it says", program.values[at].name))
 }
 
-/// Whether what the caller gives and gets can be told apart, and has the type that it says.
+/// Checks that the names of inputs and outputs are unique, and that their types are as stated.
 fn callers(program: &Program) -> Option<String> {
     let mut specs = BTreeMap::new();
     let inputs = program.inputs.iter().map(|input| program.value(*input));
@@ -63,7 +65,7 @@ fn callers(program: &Program) -> Option<String> {
     wrong.map(|output| format!("output {:?} is not the value that it says", output.name))
 }
 
-/// Whether each node reads what is there by then, under a shape that it can have, and is one that there is a kernel for.
+/// Checks that each node reads only values that exist by then, under possible shapes, and has a kernel.
 fn nodes(program: &Program) -> Option<String> {
     let mut names = BTreeSet::new();
     program.node_ids().find_map(|id| {
@@ -94,7 +96,7 @@ fn reads(program: &Program, id: NodeId) -> bool {
         && specs(&node.outputs, &node.spec.outputs, |made, value| made == value)
 }
 
-/// Why there is no kernel for a node.
+/// Returns the reason that there is no kernel for a node.
 fn unsound(program: &Program, id: NodeId) -> Option<String> {
     let node = program.node(id);
     if let Op::Pool(pool) = &node.spec.op
@@ -106,7 +108,7 @@ fn unsound(program: &Program, id: NodeId) -> Option<String> {
     cpu::prepare(&node.spec, &constants).err().map(|error| error.to_string())
 }
 
-/// Whether the same elements can be read as the first.
+/// Whether elements of the spec `made` can be read under the spec `read`.
 fn is_view(read: &TensorSpec, made: &TensorSpec) -> bool {
     (read.dtype, read.shape.elements()) == (made.dtype, made.shape.elements())
 }
@@ -118,7 +120,7 @@ mod tests {
     use anabranch_kernels::{Shape, Tensor};
     use anabranch_plan::test_programs::{Maker, add, relu};
 
-    /// `y = relu(x) + x`.
+    /// The program `y = relu(x) + x`.
     fn program() -> Program {
         let mut maker = Maker::new();
         let x = maker.input(&[2, 3]);

@@ -5,18 +5,19 @@
 //! | 0..16 | [`MAGIC`] |
 //! | 16..20 | [`FORMAT`], then four zero bytes |
 //! | 24..64 | bytes of the description, bytes of the small constants, place and bytes of the weights, and how many weights there are |
-//! | 64..96 | BLAKE3 of all bytes before the weights but these |
+//! | 64..96 | BLAKE3 of all bytes before the weights except these 32 |
 //! | 96.. | the description; at the next multiple of 64 the small constants; at the next of 4096 the weights, each at a multiple of 64 |
 //! | then | BLAKE3 of each weight |
-//! | last 32 | BLAKE3 of those |
+//! | last 32 | BLAKE3 of these checksums |
 //!
-//! Numbers are little endian. All places follow from the sizes, and the sizes from the file's length, so that nothing in a file can point
-//! beyond it; memory is taken for all but the weights. The checksum of that is verified whenever a file is opened.
+//! Numbers are little endian. All positions follow from the sizes, and the sizes are checked against the file's length,
+//! so that nothing in a file can point beyond its end. Everything except the weights is read into memory. The checksum
+//! of that part is verified whenever a file is opened.
 //!
-//! Weights are mapped, and so are what kernels make of them, which is kept behind them in the same way: opening a file takes the same time however
-//! large they are. That they are as they were written is known from the file's time of modification, whose nanoseconds are the file's [`seal`]:
-//! whoever writes to it moves them. Where they are others, as in a copy, each checksum is verified before what it is of is first read: a damaged
-//! weight is not computed with.
+//! Weights are mapped, and so are the kernels' forms of the weights, which follow them in the file: the time to open a
+//! file does not depend on their size. The file's modification time shows whether they are unchanged: its nanoseconds
+//! are the file's [`seal`], which every write moves. If the nanoseconds differ, as in a copy, each weight's checksum is
+//! verified before its first use, so that a damaged weight is never computed with.
 
 use super::error::CompiledError;
 use anabranch_base::files;
@@ -25,53 +26,55 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a compiled model begins with: no text, and broken by what changes line ends.
+/// First bytes of a compiled model: they are not text, and a conversion of line ends breaks them.
 pub(super) const MAGIC: &[u8; 16] = b"\x89anabranch\r\n\x1a\n\0\0";
 
-/// The version of the format, and of what its programs mean: raised whenever either changes, and when lowering is mended between releases.
+/// Version of the format and of the meaning of its programs: raised whenever either changes, and when lowering is fixed
+/// between releases.
 pub(super) const FORMAT: u32 = 5;
 
 /// Bytes of the header.
 pub(super) const HEADER: usize = 96;
 
-/// To which small constants, and each of the weights, are aligned.
+/// Alignment of small constants, and of each weight, in bytes.
 pub(super) const ALIGNMENT: u64 = 64;
 
-/// To which the weights as a whole are aligned: a page.
+/// Alignment of the weights as a whole in bytes: a page.
 const PAGE: u64 = 4096;
 
 /// Bytes of a checksum.
 const CHECKSUM: u64 = 32;
 
-/// Bytes of a description, and of all before the weights, at most: they are taken into memory.
+/// Most bytes of a description, and of everything before the weights: both are read into memory.
 const MOST_DESCRIPTION: u64 = 1 << 26;
 const MOST_FRONT: u64 = 1 << 30;
 
 /// An opened container.
 pub(super) struct Container {
-    /// The file, whose length is what the header says.
+    /// File, whose length is as the header says.
     pub(super) file: Arc<ConstantFile>,
-    /// All that comes before the weights.
+    /// Everything before the weights.
     front: Vec<u8>,
-    /// The checksums of the weights, one after the other.
+    /// Checksums of the weights, one after the other.
     checksums: Vec<u8>,
     sizes: Sizes,
-    /// Whether it was not changed since it was written, so that its weights need not be read to know them sound.
+    /// Whether the file is unchanged since it was written, so that its weights are known to be sound without reading
+    /// them.
     pub(super) is_sealed: bool,
 }
 
-/// The sizes of the parts, of which all places follow.
+/// Sizes of the parts, from which all positions follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sizes {
     description: u64,
     held: u64,
     weights: u64,
-    /// How many weights there are.
+    /// Number of weights.
     count: u64,
 }
 
 impl Sizes {
-    /// Where the small constants begin, the weights, and their checksums, and the file ends; `None` if that is more than any file.
+    /// Positions of the small constants, the weights, their checksums, and the end of the file; `None` on overflow.
     fn places(self) -> Option<[u64; 4]> {
         let held = (HEADER as u64).checked_add(self.description)?.checked_next_multiple_of(ALIGNMENT)?;
         let weights = held.checked_add(self.held)?.checked_next_multiple_of(PAGE)?;
@@ -79,24 +82,27 @@ impl Sizes {
         Some([held, weights, checksums, checksums.checked_add(self.count.checked_add(1)?.checked_mul(CHECKSUM)?)?])
     }
 
-    /// Whether what is taken into memory is no more than is ever written.
+    /// Whether the parts that are read into memory are no larger than ever written.
     fn fit(self) -> bool {
         let front = self.places().map_or(u64::MAX, |[_, weights, ..]| weights);
         self.description <= MOST_DESCRIPTION && front <= MOST_FRONT && self.count <= MOST_DESCRIPTION / CHECKSUM
     }
 }
 
-/// Whether a file is a compiled model, by what it begins with. `false` if it cannot be read: whoever opens it then says why.
+/// Whether a file is a compiled model, by its first bytes. `false` if it cannot be read: opening it then reports the
+/// error.
 pub(super) fn is_one(path: &Path) -> bool {
     let mut begin = [0; MAGIC.len()];
     files::open(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok() && begin == *MAGIC
 }
 
-/// Writes a container. `weights` gives the weights, one after the other: so many, which take `bytes` bytes with what lies between them. Gives the
-/// nanoseconds that the file's time of modification is to have.
+/// Writes a container. Returns the nanoseconds that the file's modification time must have.
+///
+/// `weights` passes on the weights, one after the other: their given number, which take `bytes` bytes including the
+/// gaps between them.
 ///
 /// # Errors
-/// If `out` takes no more, or `weights` fails or gives others than it said.
+/// If `out` fails, or `weights` fails or passes on weights that differ from the given sizes.
 pub(super) fn write(
     out: &mut dyn Write,
     description: &[u8],
@@ -140,24 +146,24 @@ pub(super) fn write(
     Ok(seal(&front, &checksums))
 }
 
-/// The nanoseconds that belong to a file with these checksums.
+/// Returns the nanoseconds of a file with these checksums.
 fn seal(front: &[u8], checksums: &[u8]) -> u32 {
     let hash = blake3::Hasher::new().update(&front[64..HEADER]).update(checksums).finalize();
     let number = u32::from_le_bytes(std::array::from_fn(|at| hash.as_bytes()[at]));
-    // Of the hundreds of nanoseconds that every file system of today counts.
+    // A multiple of 100 ns, which every present file system can store.
     number % 10_000_000 * 100
 }
 
-/// Of all before the weights but the checksum itself.
+/// Hash of everything before the weights, except the checksum itself.
 fn checksum(front: &[u8]) -> blake3::Hash {
     blake3::Hasher::new().update(&front[..64]).update(&front[HEADER..]).finalize()
 }
 
 impl Container {
-    /// Opens a container and verifies everything but its weights.
+    /// Opens a container and verifies everything except its weights.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not exactly what a header of this format says.
+    /// If the file cannot be read, or is not exactly as a header of this format says.
     pub(super) fn open(path: &Path) -> Result<Self, CompiledError> {
         let io = |error: io::Error| CompiledError::io(path, error);
         let damaged = |problem: &str| CompiledError::damaged(path, problem);
@@ -186,7 +192,7 @@ impl Container {
         }
         let read = |from: u64, to: u64| {
             let mut part = Vec::new();
-            // No more than the file has.
+            // The range is no larger than the file.
             let bytes = usize::try_from(to - from).ok().filter(|bytes| part.try_reserve_exact(*bytes).is_ok());
             let bytes =
                 bytes.ok_or_else(|| CompiledError::io(path, "its description takes more memory than there is"))?;
@@ -208,14 +214,16 @@ impl Container {
         &self.front[HEADER..][..self.sizes.description as usize]
     }
 
-    /// The small constants.
+    /// Returns the small constants.
     pub(super) fn held(&self) -> &[u8] {
         let at = (HEADER as u64 + self.sizes.description).next_multiple_of(ALIGNMENT) as usize;
         &self.front[at..][..self.sizes.held as usize]
     }
 
-    /// Where a weight of so many bytes lies in the file that lies `at` there among the weights, and the checksum of the weight of this number; `None`
-    /// if it is not within, or there is none of this number.
+    /// Returns the position in the file of a weight of this many bytes that lies `at` among the weights, and the
+    /// checksum of the weight `number`.
+    ///
+    /// `None` if the weight is not within the file, or there is no such number.
     pub(super) fn weight(&self, number: usize, at: u64, bytes: u64) -> Option<(u64, [u8; 32])> {
         at.checked_add(bytes).filter(|end| *end <= self.sizes.weights)?;
         let checksum = self.checksums.chunks_exact(CHECKSUM as usize).nth(number)?;
@@ -228,7 +236,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A container of 5 bytes of description, 3 of small constants and weights of 64 and 30 bytes.
+    /// A container of 5 bytes of description, 3 bytes of small constants, and weights of 64 and 30 bytes.
     fn bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         let weights = |put: &mut dyn FnMut(&[u8]) -> io::Result<()>| put(&[7; 64]).and_then(|()| put(&[8; 30]));

@@ -1,9 +1,9 @@
-//! Why a compiled model cannot be used, in words that name the file and say how to make it again.
+//! Errors of compiled models, which name the file and say how to make it again.
 
 use anabranch_base::quoted::Line;
 use std::path::{Path, PathBuf};
 
-/// A compiled model that cannot be used, or made.
+/// Error of a compiled model that cannot be used, or made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {}", file.display(), Line(text))]
 pub struct CompiledError {
@@ -13,29 +13,29 @@ pub struct CompiledError {
 }
 
 impl CompiledError {
-    /// A file that is damaged, or is none that this version writes.
+    /// Creates the error of a damaged file, or of a file that this version never writes.
     pub(super) fn damaged(file: &Path, problem: impl std::fmt::Display) -> Self {
         let text = format!("is a compiled model, but {problem}; `anabranch compile` makes it again");
         Self { file: file.to_owned(), text, is_damage: true }
     }
 
-    /// A file that is sound, and of no use here.
+    /// Creates the error of a sound file that is not usable on this machine.
     pub(crate) fn elsewhere(file: &Path, problem: impl std::fmt::Display) -> Self {
         let text = format!("{problem}; `anabranch compile` makes it again for here");
         Self { file: file.to_owned(), text, is_damage: false }
     }
 
-    /// A file that cannot be read or written.
+    /// Creates the error of a file that cannot be read or written.
     pub(crate) fn io(file: &Path, error: impl std::fmt::Display) -> Self {
         Self { file: file.to_owned(), text: error.to_string(), is_damage: false }
     }
 
-    /// Whether the file is of no use to anybody.
+    /// Whether the file is unusable everywhere.
     pub(super) fn is_damage(&self) -> bool {
         self.is_damage
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> &Path {
         &self.file
     }

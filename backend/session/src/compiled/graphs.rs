@@ -1,15 +1,17 @@
-//! An independent judge of the rest of a model: whether its nodes are a graph, from the definitions alone.
+//! An independent checker of the rest of a model: whether its nodes form a graph, from the definitions alone.
 //!
-//! The import makes only such graphs; a file may hold any.
+//! The import makes only such graphs; a file may hold any nodes.
 
 use anabranch_ir::constant::Constant;
 use anabranch_onnx::import::{Model, Node, Subgraph, ValueIndex};
 use anabranch_onnx::lower::is_step;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and constants.
+/// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and
+/// constants.
 ///
-/// `steps` are the nodes that the host computes first. O((nodes + edges) · log values); recurses as deep as graphs are nested.
+/// `steps` are the nodes that the host computes first. O((nodes + edges) · log values); recurses as deep as graphs are
+/// nested.
 pub(super) fn fault(
     model: &Model,
     made: &[ValueIndex],
@@ -37,13 +39,13 @@ pub(super) fn fault(
 }
 
 struct Judge<'m> {
-    /// Whether nothing makes a value so far.
+    /// For each value, whether no node has made it yet.
     free: Vec<bool>,
     names: BTreeSet<&'m str>,
 }
 
 impl<'m> Judge<'m> {
-    /// Notes that something makes a value.
+    /// Records that a node makes a value.
     fn make(&mut self, value: ValueIndex) -> Result<(), String> {
         match self.free.get_mut(value.index()) {
             Some(free) if *free => *free = false,
@@ -53,7 +55,7 @@ impl<'m> Judge<'m> {
         Ok(())
     }
 
-    /// Judges nodes of a graph that has seen these values; adds what they make.
+    /// Checks nodes of a graph in which these values exist; adds their outputs.
     fn nodes(&mut self, nodes: &'m [Node], seen: &mut BTreeSet<ValueIndex>) -> Result<(), String> {
         nodes.iter().try_for_each(|node| {
             let wrong = |why: &str| Err(format!("node {:?}: {why}", node.name));
@@ -80,7 +82,7 @@ impl<'m> Judge<'m> {
         own.iter().try_for_each(|value| self.make(*value))?;
         let mut seen = graph.captured.iter().copied().chain(own).collect();
         self.nodes(&graph.nodes, &mut seen)?;
-        // Nothing makes an output that a function's caller left out.
+        // An output that a function's caller left out is not made.
         let mut unmade = graph.outputs.iter().map(|output| output.value).filter(|value| !seen.contains(value));
         unmade.try_for_each(|value| self.make(value))
     }

@@ -1,17 +1,19 @@
-//! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`), from which a session runs without lowering or
-//! planning anything.
+//! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`). A session runs it
+//! without lowering or planning.
 //!
-//! [`Session::compile`](crate::Session::compile) writes one, [`Session::open`](crate::Session::open) takes it like an ONNX file. It is made for input
-//! shapes, a machine and a version of Anabranch: elsewhere the model is opened from its source, if that is there unchanged, or refused.
+//! [`Session::compile`](crate::Session::compile) writes a compiled model, [`Session::open`](crate::Session::open) opens
+//! it like an ONNX file. It is made for input shapes, a machine and a version of Anabranch. Elsewhere the model is
+//! opened from its source, if that is unchanged, or rejected.
 //!
-//! A model that runs in phases is planned for its first phase. The rest of the model stands next to it (`rest`). A session lowers and plans the
-//! rest when the first phase has run, as a session of the source does.
+//! A model that runs in phases is planned for its first phase. The rest of the model is stored with it (`rest`). A
+//! session lowers and plans the rest when the first phase has run, as a session of the source does.
 //!
-//! What a file holds is material from elsewhere, like a model: all but its weights is verified by a checksum (`container`), and then judged from the
-//! definitions (`check`, `graphs`, [`plan::check`](anabranch_plan::check())), since a checksum says nothing of who wrote it. Weights stay in the file, as those of
-//! models do, and so does what the plan's kernels make of them: both are mapped. Unless the file's time of modification says that it is as it was
-//! written, each is compared with a checksum of its own before it is first read; [`Session::verify_weights`](crate::Session::verify_weights) does so
-//! at once and in any case.
+//! The content of a file is foreign material, like a model. A checksum covers everything except the weights
+//! (`container`), but does not say who wrote the file. The content is therefore checked from the definitions (`check`,
+//! `graphs`, [`plan::check`](anabranch_plan::check())). Weights stay in the file, as those of models do, and so do the
+//! forms that the plan's kernels make of them: both are mapped. Unless the file's modification time shows that it is
+//! unchanged, each weight is compared with its own checksum before its first use.
+//! [`Session::verify_weights`](crate::Session::verify_weights) does so at once and in any case.
 
 #![forbid(unsafe_code)]
 
@@ -48,67 +50,67 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What made a compiled model, and for what.
+/// Origin and target of a compiled model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct About {
-    /// The version of Anabranch.
+    /// Version of Anabranch that compiled the model.
     pub version: String,
-    /// What else tells one build from another, as the one who compiled it said; it decides nothing.
+    /// Further identification of the build, as given at compilation; it decides nothing.
     pub build: String,
-    /// The version of the kernels.
+    /// Version of the kernels.
     pub kernels: u32,
-    /// The machine, as the cost store knows it.
+    /// Machine, as the cost store identifies it.
     pub machine: String,
-    /// The devices: name and what its costs are filed under.
+    /// Devices: name, and key of its costs.
     pub devices: Vec<(String, String)>,
-    /// The strategy that placed the nodes.
+    /// Strategy that placed the nodes.
     pub strategy: String,
-    /// Nodes of the lowered program.
+    /// Number of nodes of the lowered program.
     pub nodes: usize,
-    /// Operators of the model that are lowered and planned in each run, because their shapes follow from computed values.
+    /// Number of operators that are lowered and planned in each run, because their shapes depend on computed values.
     pub later: usize,
     /// Bytes of all constants.
     pub weights: u64,
-    /// The inputs that decide shapes: it is for the elements alone that they had when it was compiled.
+    /// Inputs that decide shapes; the compiled model holds only for the elements that they had at compilation.
     pub fixed: Vec<String>,
-    /// The model's file; none if it was given as bytes.
+    /// File of the model; `None` if it was given as bytes.
     pub source: Option<PathBuf>,
 }
 
-/// What is compiled, and for what.
+/// Inputs of a compilation.
 pub(crate) struct Compilation<'a> {
     pub(crate) model: &'a Model,
     pub(crate) file: Option<&'a Path>,
     pub(crate) options: &'a SessionOptions,
     pub(crate) inventory: &'a Inventory,
     pub(crate) build: &'a str,
-    /// In the model's order.
+    /// Inputs in the model's order.
     pub(crate) inputs: Vec<(String, TensorSpec)>,
-    /// As it was lowered.
+    /// Program as it was lowered.
     pub(crate) program: &'a Program,
     /// The rest of the model after its program; `None` if the program is the whole model.
     pub(crate) rest: Option<&'a Rest>,
-    /// Rows of the tables that inputs choose from, by the inputs' names.
+    /// Number of rows of the tables that inputs index, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
-    /// What its plan's kernels keep of constants.
+    /// Forms of constants that the plan's kernels keep.
     pub(crate) packed: Vec<(&'a Constant, &'a Layout)>,
     pub(crate) plan: KeptPlan,
 }
 
-/// All of a compiled model but its constants.
+/// Everything in a compiled model except its constants.
 #[derive(Debug, Serialize, Deserialize)]
 struct Description {
     about: About,
     source: Option<Source>,
     settings: Settings,
-    /// What decided which GPUs were found, where none was.
+    /// Facts that decided which GPUs were found, if none was found.
     without_gpus: Option<String>,
     name: String,
     producer: String,
     opsets: BTreeMap<String, i64>,
     inputs: Vec<(String, TensorSpec)>,
-    /// Rows of the tables that inputs choose from, by name: random inputs keep within them.
+    /// Number of rows of the tables that inputs index, by name: random inputs stay within them.
     tables: BTreeMap<String, u64>,
     /// Labels of outputs, by name.
     labels: BTreeMap<String, Labels>,
@@ -117,39 +119,39 @@ struct Description {
     plan: KeptPlan,
 }
 
-/// An opened compiled model, of which the program is not checked yet.
+/// An opened compiled model whose program is not checked yet.
 pub(crate) struct CompiledFile {
     path: PathBuf,
     container: Container,
     description: Description,
 }
 
-/// A compiled model that is ready to be run.
+/// A compiled model that is ready to run.
 pub(crate) struct Compiled {
     pub(crate) file: PathBuf,
     pub(crate) about: About,
-    /// What it was made of, if that is known.
+    /// Source from which it was compiled, if known.
     pub(crate) source: Option<Source>,
     pub(crate) inputs: BTreeMap<String, TensorSpec>,
-    /// Rows of the tables that inputs choose from, by the inputs' names.
+    /// Number of rows of the tables that inputs index, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
     pub(crate) program: Program,
     /// The rest of the model after its program; `None` if the program is the whole model.
     pub(crate) rest: Option<Arc<Rest>>,
-    /// All that the file holds.
+    /// All constants in the file.
     pub(crate) constants: Vec<Constant>,
     pub(crate) plan: KeptPlan,
-    /// How the plan was made.
+    /// Choice with which the plan was made.
     pub(crate) choice: PlanChoice,
 }
 
-/// Whether a file is a compiled model: by its content, whatever its name.
+/// Whether a file is a compiled model, by its content, not its name.
 pub fn is_compiled(path: &Path) -> bool {
     container::is_one(path)
 }
 
 impl Compilation<'_> {
-    /// Writes the compiled model; a file that is there is replaced as a whole. Equal compilations give equal files.
+    /// Writes the compiled model; an existing file is replaced as a whole. Equal compilations give equal files.
     ///
     /// # Errors
     /// If the source or a constant cannot be read, or the file cannot be written.
@@ -159,7 +161,7 @@ impl Compilation<'_> {
         let names = self.inputs.iter().map(|(name, _)| name.as_str());
         let rest = self.rest.map(|rest| StoredRest::of(rest, names, &mut gathered)).transpose().map_err(refused)?;
         let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
-        // A path that cannot be written down is not remembered.
+        // A path that is not valid text is not stored.
         let source = self
             .file
             .map(|file| Source::of(file, &self.options.limits))
@@ -206,16 +208,16 @@ impl Compilation<'_> {
     }
 }
 
-/// The devices of an inventory, in its order.
+/// Returns the devices of an inventory, in its order.
 fn devices(inventory: &Inventory) -> Vec<(String, String)> {
     inventory.devices().map(|device| (device.name().to_owned(), device.key().to_owned())).collect()
 }
 
 impl CompiledFile {
-    /// Opens a compiled model and verifies all but its weights.
+    /// Opens a compiled model and verifies everything except its weights.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or is of another format.
+    /// If the file cannot be read, is damaged, or has another format.
     pub(crate) fn open(path: &Path) -> Result<Self, CompiledError> {
         let container = Container::open(path)?;
         let description = ciborium::from_reader(container.description());
@@ -224,20 +226,22 @@ impl CompiledFile {
         Ok(Self { path: path.to_owned(), container, description })
     }
 
-    /// What of the options a session of it has, and whether its plan can be of use with them.
+    /// Returns the options of a session of this model, and whether its plan is usable with them.
     ///
     /// # Errors
-    /// If the options want another program.
+    /// If the options require another program.
     pub(crate) fn adopted(&self, options: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
         self.description.settings.adopted(&self.path, options)
     }
 
-    /// Whether no GPU would be found now, with the same options: none was when it was compiled, and no driver and no device has come since.
+    /// Whether no GPU would be found now with the same options: there was no GPU at compilation, and drivers and
+    /// devices are unchanged.
     pub(crate) fn knows_no_gpu(&self) -> bool {
         self.description.without_gpus.is_some() && self.description.without_gpus == drivers()
     }
 
-    /// Why it is of no use here, if it is of none: another version, kernels, machine or, where its plan is wanted (`planned`), other devices.
+    /// Returns the reason that the file is not usable here, if any: another version, kernels, machine or, if its plan
+    /// is needed (`planned`), other devices.
     pub(crate) fn unfit(&self, inventory: &Inventory, planned: bool) -> Option<String> {
         let About { version, kernels, machine, devices, .. } = &self.description.about;
         let here = (env!("CARGO_PKG_VERSION"), anabranch_kernels::VERSION, inventory.fingerprint());
@@ -255,7 +259,7 @@ impl CompiledFile {
         }
     }
 
-    /// The model that it was compiled from, if that is there and the same. Reads it.
+    /// Returns the model's source, if it is there and unchanged. Reads it.
     pub(crate) fn source(&self) -> Option<&Path> {
         self.description.source.as_ref().filter(|source| source.is_unchanged()).map(Source::model)
     }
@@ -265,7 +269,7 @@ impl CompiledFile {
         self.description.source.as_ref() == Some(source)
     }
 
-    /// Its inputs and outputs as a model without operators.
+    /// Returns its inputs and outputs as a model without operators.
     pub(crate) fn model(&self) -> Model {
         let Description { name, producer, opsets, inputs, labels, program, rest, .. } = &self.description;
         let known = |spec: &TensorSpec| Some(spec.shape.dims().iter().map(|dim| Dim::Known(*dim)).collect());
@@ -295,10 +299,10 @@ impl CompiledFile {
         Model { name, producer, opsets, values: values.into(), inputs, outputs, nodes, initializers }
     }
 
-    /// The program with its plan.
+    /// Returns the program with its plan.
     ///
     /// # Errors
-    /// If it is none that lowering could have made.
+    /// If it is not a program that lowering could have made.
     pub(crate) fn read(self) -> Result<Compiled, CompiledError> {
         let shell = self.model();
         let Self { path, container, description } = self;

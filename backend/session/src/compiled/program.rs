@@ -1,4 +1,5 @@
-//! A program as a compiled model holds it: everything but constants in the description, and these beside it.
+//! A program in a compiled model: everything except constants is in the description, and the constants are stored next
+//! to it.
 
 use super::check;
 use super::container::{ALIGNMENT, Container};
@@ -19,7 +20,7 @@ pub(super) struct StoredProgram {
     nodes: Vec<Node>,
     inputs: Vec<ValueId>,
     outputs: Vec<Output>,
-    /// Constants by number, for inputs by name.
+    /// Numbers of constants, by the names of inputs.
     fixed: BTreeMap<String, u32>,
     constants: Vec<StoredConstant>,
 }
@@ -34,18 +35,18 @@ struct StoredValue {
 #[derive(Debug, Serialize, Deserialize)]
 enum StoredOrigin {
     Input,
-    /// The elements of the constant of this number, under the value's shape.
+    /// Elements of the constant with this number, under the value's shape.
     Constant(u32),
     Node(NodeId),
 }
 
-/// A constant's place among the small ones, which are read at once, or among the weights.
+/// Position of a constant among the small constants, which are read at once, or among the weights.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredConstant {
     spec: TensorSpec,
     small: bool,
     at: u64,
-    /// Among the weights as well: what kernels of the plan make of it.
+    /// Forms of the constant for the plan's kernels, also stored among the weights.
     packed: Vec<StoredForm>,
 }
 
@@ -53,7 +54,7 @@ struct StoredConstant {
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredForm {
     layout: Layout,
-    /// Which of the weights it is, and where.
+    /// Number of the weight among all weights; position and size follow.
     number: usize,
     at: u64,
     bytes: u64,
@@ -64,16 +65,16 @@ struct StoredForm {
 pub(super) struct Gathered {
     numbers: BTreeMap<(Identity, DType), u32>,
     stored: Vec<StoredConstant>,
-    /// Elements of the small ones.
+    /// Elements of the small constants.
     pub(super) held: Vec<u8>,
-    /// Large constants, and after them the same in layouts.
+    /// Large constants, followed by their forms in layouts.
     weights: Vec<(Constant, Option<Layout>)>,
-    /// Bytes of the weights with what lies between them.
+    /// Bytes of the weights, including the gaps between them.
     pub(super) bytes: u64,
 }
 
 impl Gathered {
-    /// The number of a constant.
+    /// Returns the number of a constant.
     pub(super) fn number(&mut self, constant: &Constant) -> Result<u32, String> {
         let next = self.stored.len() as u32;
         let key = (constant.identity().clone(), constant.dtype());
@@ -94,7 +95,8 @@ impl Gathered {
         Ok(next)
     }
 
-    /// Keeps a constant in a layout, too, if it is a large one of those that are kept; to be asked after all of them.
+    /// Also stores a constant in a layout, if it is a large constant that is stored. Called after all constants were
+    /// gathered.
     fn pack(&mut self, constant: &Constant, layout: &Layout) {
         let key = (constant.identity().clone(), constant.dtype());
         let known = self.numbers.get(&key).and_then(|number| self.stored.get_mut(*number as usize));
@@ -110,12 +112,13 @@ impl Gathered {
         self.weights.push((constant.clone(), Some(layout.clone())));
     }
 
-    /// How many weights there are, and their bytes with what lies between them.
+    /// Returns the number of weights, and their bytes including the gaps between them.
     pub(super) fn size(&self) -> (usize, u64) {
         (self.weights.len(), self.bytes)
     }
 
-    /// Gives the weights to `put`, one after the other: at most one is in memory at a time, beside what is packed of it.
+    /// Passes the weights to `put`, one after the other. At most one weight is in memory at a time, with its packed
+    /// form.
     pub(super) fn emit(&self, put: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         self.weights.iter().try_for_each(|(constant, layout)| {
             let raw = constant.load().map_err(io::Error::other)?;
@@ -128,7 +131,7 @@ impl Gathered {
 }
 
 impl StoredProgram {
-    /// A program as it is stored; its constants are gathered, some of them in layouts as well.
+    /// Converts a program for storage, and gathers its constants, some of them also in layouts.
     ///
     /// # Errors
     /// If a constant cannot be read.
@@ -173,16 +176,17 @@ impl StoredProgram {
         self.outputs.iter().map(declared).collect()
     }
 
-    /// All constants of a file; large ones stay in it. `names` are those of constants that the program does not have.
+    /// Returns all constants of a file; large constants stay in the file. `names` are the names of constants that the
+    /// program does not have.
     ///
     /// # Errors
-    /// If a constant is not sound: the fault.
+    /// If a constant is not sound; the text names the fault.
     pub(super) fn constants<'n>(
         &'n self,
         container: &Container,
         names: impl Iterator<Item = (u32, &'n String)>,
     ) -> Result<Vec<Constant>, String> {
-        // Small constants are copied: together they are no more than what is there.
+        // Small constants are copied, but together they are no larger than their part of the file.
         let small = self.constants.iter().filter(|stored| stored.small).map(|stored| stored.spec.bytes());
         if small.fold(0, usize::saturating_add) > container.held().len() {
             return Err("its small constants are larger than their place".into());
@@ -197,7 +201,7 @@ impl StoredProgram {
         }
         let (mut constants, mut weights) = (Vec::new(), 0);
         for (at, stored) in self.constants.iter().enumerate() {
-            // Those that only an input is fixed to, or an attribute is, have no name.
+            // Constants that only fix an input, or are only an attribute, have no name.
             let name = named.get(&at).map_or_else(String::new, |name| (*name).clone());
             constants.push(stored.constant(container, name, weights)?);
             weights += usize::from(!stored.small);
@@ -205,10 +209,10 @@ impl StoredProgram {
         Ok(constants)
     }
 
-    /// The program over these constants, checked.
+    /// Returns the program with these constants, checked.
     ///
     /// # Errors
-    /// If the program is not sound: the fault.
+    /// If the program is not sound; the text names the fault.
     pub(super) fn program(self, constants: &[Constant]) -> Result<Program, String> {
         let constant =
             |number: u32| constants.get(number as usize).ok_or_else(|| format!("there is no constant {number}"));
@@ -239,7 +243,7 @@ impl StoredProgram {
 }
 
 impl StoredConstant {
-    /// The constant; of a large one the name and how many of such are before it.
+    /// Returns the constant; for a large constant, from its name and its number among the weights.
     fn constant(&self, container: &Container, name: String, number: usize) -> Result<Constant, String> {
         let (bytes, spec) = (self.spec.bytes() as u64, self.spec.clone());
         let beyond = || "a constant lies beyond its end".to_owned();

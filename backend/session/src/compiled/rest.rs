@@ -1,6 +1,8 @@
-//! The rest of a model that runs in phases, as a compiled model holds it: the nodes that wait for computed values, with what they read.
+//! The rest of a model that runs in phases, in a compiled model: the nodes that wait for computed values, with their
+//! inputs.
 //!
-//! Graphs within nodes are in one list, each behind those within it, so that reading a file does not recurse. Floats are kept as bits.
+//! Graphs within nodes are in one list, each after the graphs within it, so that reading a file does not recurse.
+//! Floats are stored as bits.
 
 use super::graphs;
 use super::program::Gathered;
@@ -11,19 +13,19 @@ use anabranch_onnx::lower::Rest;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The nodes of a model that are left when its first program has run.
+/// Nodes of a model that remain after its first program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StoredRest {
     /// Name of each value.
     values: Vec<String>,
-    /// The inputs, in the order of the description.
+    /// Inputs, in the order of the description.
     inputs: Vec<ValueIndex>,
     outputs: Vec<Output>,
     nodes: Vec<StoredNode>,
     graphs: Vec<StoredGraph>,
     /// Positions of the nodes that are computed first, one by one.
     steps: Vec<u32>,
-    /// The outputs of the first program.
+    /// Outputs of the first program.
     made: Vec<ValueIndex>,
     known: Vec<(ValueIndex, StoredTensor)>,
 }
@@ -48,9 +50,9 @@ enum StoredAttribute {
     Floats(Vec<u32>),
     Ints(Vec<i64>),
     Strings(Vec<Vec<u8>>),
-    /// The graph of this number.
+    /// Graph with this number.
     Graph(u32),
-    /// A graph that could not be read, and why.
+    /// A graph that could not be read, and the reason.
     Unread(String),
     Other,
 }
@@ -64,7 +66,7 @@ struct StoredGraph {
     captured: Vec<ValueIndex>,
 }
 
-/// The elements of the constant of this number, under this shape.
+/// Elements of the constant with this number, under this shape.
 #[derive(Debug, Serialize, Deserialize)]
 struct StoredTensor {
     number: u32,
@@ -105,15 +107,15 @@ impl StoredRest {
         &self.outputs
     }
 
-    /// The names of constants, by number.
+    /// Returns the names of constants, with their numbers.
     pub(super) fn names(&self) -> impl Iterator<Item = (u32, &String)> {
         self.known.iter().filter_map(|(value, tensor)| Some((tensor.number, self.values.get(value.index())?)))
     }
 
-    /// The nodes with what they read, checked; `shell` is the model without them.
+    /// Returns the nodes with their inputs, checked; `shell` is the model without them.
     ///
     /// # Errors
-    /// If the graph is not sound: the fault.
+    /// If the graph is not sound; the text names the fault.
     pub(super) fn read(self, shell: Model, constants: &[Constant]) -> Result<Rest, String> {
         let Self { values, inputs, outputs, nodes, graphs, steps, made, known } = self;
         if inputs.len() != shell.inputs.len() {
@@ -138,7 +140,7 @@ impl StoredRest {
     }
 }
 
-/// Nodes on their way into a description.
+/// Converts nodes for storage in a description.
 struct Storing<'g> {
     gathered: &'g mut Gathered,
     graphs: Vec<StoredGraph>,
@@ -192,10 +194,10 @@ impl Storing<'_> {
     }
 }
 
-/// Nodes on their way out of a description.
+/// Reads nodes from a description.
 struct Reading<'c> {
     constants: &'c [Constant],
-    /// Those that are read by now, and no node has.
+    /// Graphs that have been read and belong to no node yet.
     graphs: Vec<Option<Subgraph>>,
 }
 
@@ -250,7 +252,7 @@ impl Reading<'_> {
         let StoredGraph { inputs, outputs, nodes, initializers, captured } = graph;
         let (nodes, initializers) = (self.nodes(nodes)?, self.tensors(initializers)?);
         let height = Subgraph::height_over(&nodes);
-        // Lowering recurses.
+        // Lowering recurses, so that the depth is limited.
         if height > DEEPEST_GRAPHS {
             return Err(format!("more than {DEEPEST_GRAPHS} graphs are within each other"));
         }

@@ -1,4 +1,4 @@
-//! The settings that a model was compiled with: a session takes them over unless it was given others.
+//! Settings with which a model was compiled: a session adopts them unless it was given others.
 
 use super::error::CompiledError;
 use crate::SessionOptions;
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What of [`SessionOptions`] decides programs and plans.
+/// Settings of [`SessionOptions`] that decide programs and plans.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Settings {
     devices: DetectOptions,
@@ -19,7 +19,7 @@ pub(super) struct Settings {
     constraints: Constraints,
     plan: PlanOptions,
     dims: BTreeMap<String, usize>,
-    /// The rewrites that were made, by name.
+    /// Names of the applied rewrites.
     fuse: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Settings {
         }
     }
 
-    /// How plans were made.
+    /// Returns the choice with which plans were made.
     pub(super) fn choice(&self) -> PlanChoice {
         PlanChoice { strategy: self.strategy(), order: self.order, plan: self.plan.clone() }
     }
@@ -46,11 +46,13 @@ impl Settings {
         strategy
     }
 
-    /// The options with these settings wherever they say nothing themselves, which is where they are as by default and not stated; and whether
-    /// the devices and constraints are then these, so that the kept plan is of use. What is said of GPUs goes where there is to be none.
+    /// Returns the options with these settings for all options that are default and not stated.
+    ///
+    /// Also returns whether the devices and constraints are then these, so that the stored plan is usable. GPU settings
+    /// are dropped if GPUs are disabled.
     ///
     /// # Errors
-    /// If they want another program: other sizes, or other rewrites.
+    /// If the options require another program: other sizes, or other rewrites.
     pub(super) fn adopted(&self, file: &Path, given: SessionOptions) -> Result<(SessionOptions, bool), CompiledError> {
         let usual = SessionOptions::default();
         let fuse = self.rewrites(file)?;
@@ -92,7 +94,7 @@ impl Settings {
                 &own.cpu_granularity,
             ),
             threads: devices.threads.or(own.threads),
-            // Asking for a GPU of software asks for a GPU.
+            // Asking for a software GPU implies asking for a GPU.
             no_gpu: !devices.software_gpu && taken(given.states("gpu"), &devices.no_gpu, &usual.no_gpu, &own.no_gpu),
             software_gpu: !devices.no_gpu
                 && taken(given.states("software_gpu"), &devices.software_gpu, &usual.software_gpu, &own.software_gpu),
@@ -101,7 +103,7 @@ impl Settings {
             only: own.only.clone(),
         };
         if all.no_gpu {
-            // What it says of GPUs is of none.
+            // Settings of GPUs have no effect without GPUs.
             all.memory_overrides.retain(|(name, _)| !name.starts_with("gpu"));
             all.only.retain(|name| !name.starts_with("gpu"));
         }
@@ -136,7 +138,7 @@ impl Settings {
     }
 }
 
-/// What was given, unless that is as usual and nobody stated it: then what was compiled with.
+/// Returns the given setting, unless it is the default and not stated; then the compiled setting.
 fn taken<T: Clone + PartialEq>(is_stated: bool, given: &T, usual: &T, compiled: &T) -> T {
     if is_stated || given != usual { given.clone() } else { compiled.clone() }
 }

@@ -1,4 +1,4 @@
-//! The model that a compiled one was made of: where it was, and whether it is still the same.
+//! Source of a compiled model: its location, and whether it is unchanged.
 
 use anabranch_base::files;
 use anabranch_onnx::import::{self, Limits};
@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A model's file, and the files beside it that hold its tensors.
+/// A model's file, and the files with its tensors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Source {
-    /// The model's file first.
+    /// Files, the model's file first.
     files: Vec<SourceFile>,
 }
 
@@ -17,15 +17,15 @@ pub(crate) struct Source {
 struct SourceFile {
     path: PathBuf,
     bytes: u64,
-    /// BLAKE3 of its content.
+    /// BLAKE3 hash of the content.
     hash: [u8; 32],
 }
 
 impl Source {
-    /// The files of a model, which keeps these limits, as they are now. Reads all of them.
+    /// Collects the present files of a model within these limits. Reads all of them.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If a file cannot be read.
     pub(super) fn of(model: &Path, limits: &Limits) -> Result<Self, String> {
         let beside = import::data_files(model, limits).map_err(|error| error.to_string())?;
         let file = |path: PathBuf| SourceFile::of(&path).map_err(|error| format!("{}: {error}", path.display()));
@@ -34,7 +34,7 @@ impl Source {
         Ok(Self { files: all.map(file).collect::<Result<_, _>>()? })
     }
 
-    /// The model's file.
+    /// Returns the model's file.
     pub(super) fn model(&self) -> &Path {
         self.files.first().map_or(Path::new(""), |file| &file.path)
     }
@@ -44,7 +44,7 @@ impl Source {
         self.files.iter().all(|file| file.path.to_str().is_some())
     }
 
-    /// Whether all files are there with the same content. Reads those that have the same size.
+    /// Whether all files exist with the same content. Reads those that have the same size.
     pub(crate) fn is_unchanged(&self) -> bool {
         let same = |file: &SourceFile| {
             let size = std::fs::metadata(&file.path).is_ok_and(|found| found.is_file() && found.len() == file.bytes);
@@ -54,10 +54,11 @@ impl Source {
     }
 }
 
-/// The path of a model and its folder, from the root. Only links to the folder are followed: the files beside a link to a model are the link's.
+/// Absolute paths of a model and its folder. Only links to the folder are followed: for a link to a model, the files
+/// next to the link count.
 ///
 /// # Errors
-/// If the folder is not there.
+/// If the folder does not exist.
 pub(super) fn placed(model: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let folder = model.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = std::fs::canonicalize(folder)?;
@@ -65,7 +66,7 @@ pub(super) fn placed(model: &Path) -> io::Result<(PathBuf, PathBuf)> {
     Ok((folder.join(name), folder))
 }
 
-/// What changes with a file, without reading it: which file it is, its size and times.
+/// Metadata that changes with a file: its identity, size and times. Does not read the file.
 pub(crate) fn stamp(path: &Path) -> String {
     let facts = std::fs::metadata(path).ok();
     #[cfg(unix)]

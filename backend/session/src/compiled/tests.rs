@@ -7,7 +7,7 @@ use anabranch_onnx::import::proto::{AttributeProto, GraphProto, ModelProto, Node
 use ciborium::Value;
 use std::fs;
 
-/// A model in phases, with a branch, a sequence and attributes of all kinds, compiled.
+/// Compiles a model in phases, with a branch, a sequence and attributes of all kinds.
 fn compiled_in_phases(path: &Path) {
     let value = |name: &str| ValueInfoProto { name: name.into(), r#type: None };
     let branch = |node: NodeProto, made: &str| GraphProto {
@@ -37,7 +37,7 @@ fn compiled_in_phases(path: &Path) {
             NodeProto::of("LeakyRelu", &["all"], &["y"]).with(AttributeProto::float("alpha", 0.25)),
         ],
         initializer: vec![TensorProto::f32s("one", &[], &[1.0])],
-        // More elements than a plan is made for.
+        // More elements than the limit for a plan.
         input: vec![ValueInfoProto::f32s("x", &[18])],
         output: vec![value("y"), value("e")],
         ..GraphProto::default()
@@ -49,7 +49,7 @@ fn compiled_in_phases(path: &Path) {
     session.compile(&inputs, path, "").expect("a plan of the first phase");
 }
 
-/// A convolution, a pool, a product and element-wise nodes, compiled.
+/// Compiles a convolution, a pool, a product and element-wise nodes.
 fn compiled(path: &Path) -> Vec<u8> {
     let weights =
         |name: &str, dims: &[i64]| TensorProto::f32s(name, dims, &vec![0.5; dims.iter().product::<i64>() as usize]);
@@ -80,7 +80,7 @@ fn compiled(path: &Path) -> Vec<u8> {
     fs::read(path).expect("written")
 }
 
-/// Whether it opens and plans; what it opens to is then run, whatever it is.
+/// Whether the file opens and plans; any model that opens is also run.
 fn opens(path: &Path) -> bool {
     let Ok(session) = Session::open(path, SessionOptions::default()) else { return false };
     let Ok(inputs) = session.fill_random(Inputs::new(), 0) else { return false };
@@ -97,7 +97,7 @@ fn numbers<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
     }
 }
 
-/// The file with another description, and sound checksums. These are its weights.
+/// Writes the file with another description, these weights, and correct checksums.
 fn rewritten(container: &Container, description: &Value, weights: &[Vec<u8>], path: &Path) {
     let mut bytes = Vec::new();
     ciborium::into_writer(description, &mut bytes).expect("memory takes it");
@@ -108,7 +108,7 @@ fn rewritten(container: &Container, description: &Value, weights: &[Vec<u8>], pa
     files::write_sealed(path, write).expect("writable");
 }
 
-/// Where the weight `m` is, as it is and as its kernel reads it: place in the file, and bytes.
+/// Position and bytes of the weight `m`, unpacked and in its kernel's form.
 fn places(container: &Container) -> [(u64, u64); 2] {
     let description: Value = ciborium::from_reader(container.description()).expect("sound");
     let mut packed = Vec::new();
@@ -125,7 +125,7 @@ fn places(container: &Container) -> [(u64, u64); 2] {
         .map(|(weight, at, bytes)| (container.weight(weight, at, bytes).expect("within").0, bytes))
 }
 
-/// The bytes of both.
+/// Bytes of both forms.
 fn forms(container: &Container) -> [Vec<u8>; 2] {
     places(container).map(|(at, bytes)| {
         let mut form = vec![0; bytes as usize];
@@ -134,12 +134,12 @@ fn forms(container: &Container) -> [Vec<u8>; 2] {
     })
 }
 
-/// Bytes of weights with what lies between them.
+/// Bytes of weights, including the gaps between them.
 fn size(weights: &[&[u8]]) -> u64 {
     weights.iter().map(|weight| (weight.len() as u64).next_multiple_of(container::ALIGNMENT)).sum()
 }
 
-/// All values of a name within a value.
+/// All values with this name within a value.
 fn named<'v>(value: &'v Value, name: &str, found: &mut Vec<&'v Value>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| named(item, name, found)),
@@ -163,7 +163,7 @@ fn a_damaged_weight_is_refused_before_it_is_computed_with() {
         fs::write(&file, damaged).expect("writable");
         let session = Session::open(&file, SessionOptions::default()).expect("all but a weight is as it was");
         let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
-        // Its kernel reads the second alone.
+        // The kernel reads only the second form.
         if form == 1 {
             let error = session.run(&inputs).expect_err("damaged").to_string();
             assert!(error.contains("is damaged: tensor `m`") && error.contains("`anabranch compile`"), "{error}");
@@ -213,7 +213,7 @@ fn a_copy_is_verified_and_what_is_sealed_is_not_read() {
     assert!(!Container::open(&copy).expect("all but weights is sound").is_sealed);
     assert!(session.run(&inputs).expect_err("damaged").to_string().contains("is damaged: tensor `m`"));
     assert!(session.verify_doubtful_weights().is_err());
-    // As if a disk had lost it: that is what the time cannot tell.
+    // As if a disk had lost the data: the modification time does not show that.
     fs::File::options().append(true).open(&copy).and_then(|file| file.set_modified(sealed)).expect("its own");
     let session = open();
     assert!(Container::open(&copy).expect("sound").is_sealed && session.verify_doubtful_weights().is_ok());
@@ -221,7 +221,7 @@ fn a_copy_is_verified_and_what_is_sealed_is_not_read() {
     assert!(session.run(&inputs).is_err(), "once it is known, it is refused");
 }
 
-/// The array of a value that so many others come before.
+/// Array of a value that comes after `before` other arrays.
 fn array<'v>(value: &'v mut Value, before: &mut usize) -> Option<&'v mut Vec<Value>> {
     match value {
         Value::Array(items) => {
@@ -256,7 +256,7 @@ fn no_number_of_a_description_is_trusted() {
             numbers(&mut copy, &mut found);
             found.len()
         };
-        // Each is changed in one way, all ways in turn.
+        // Each value is changed in one way, all ways in turn.
         let ways = [
             Value::from(0),
             Value::from(u32::MAX),

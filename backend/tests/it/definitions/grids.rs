@@ -3,7 +3,7 @@
 use super::{Given, int, near, numbers};
 use anabranch::import::proto::{NodeProto, TensorProto, data_type};
 
-/// Bytes that depend on the name alone.
+/// Bytes that depend only on the name.
 fn bytes(name: &'static str, dims: &[usize]) -> (Vec<u8>, TensorProto) {
     let elements: Vec<u8> = Given::of(name, dims).elements.iter().map(|x| (x * 127.5 + 127.5) as u8).collect();
     let sizes: Vec<i64> = dims.iter().map(|dim| *dim as i64).collect();

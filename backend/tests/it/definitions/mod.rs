@@ -1,5 +1,5 @@
-//! Operators that are lowered to many nodes, against their definitions written out as loops in `f64`. All inputs are constants, so that
-//! lowering computes the result.
+//! Operators that are lowered to many nodes, against their definitions written as loops in `f64`. All inputs are
+//! constants, so that lowering computes the result.
 
 mod grids;
 mod norms;
@@ -12,12 +12,12 @@ use anabranch::import::proto::{
 };
 use anabranch::lower::{LowerOptions, lower};
 
-/// What a node over these tensors gives as `y` and, where it has more outputs, `z`, or why it gives nothing.
+/// Returns the outputs `y` and, if it has more outputs, `z` of a node over these tensors, or the error.
 fn answers(node: NodeProto, inputs: Vec<TensorProto>) -> Result<Vec<Tensor>, String> {
     answers_of(vec![node], inputs)
 }
 
-/// What all of some nodes give.
+/// Returns all outputs of some nodes.
 fn answers_of(node: Vec<NodeProto>, inputs: Vec<TensorProto>) -> Result<Vec<Tensor>, String> {
     let names = node.iter().flat_map(|node| &node.output);
     let output = names.map(|name| ValueInfoProto { name: name.clone(), r#type: None }).collect();
@@ -35,7 +35,7 @@ fn answers_of(node: Vec<NodeProto>, inputs: Vec<TensorProto>) -> Result<Vec<Tens
     Ok(program.outputs.iter().map(tensor).collect())
 }
 
-/// The outputs as numbers.
+/// Returns the outputs as numbers.
 fn numbers(node: NodeProto, inputs: Vec<TensorProto>) -> Vec<Vec<f32>> {
     let tensors = answers(node, inputs).unwrap_or_else(|error| panic!("{error}"));
     tensors.iter().map(|tensor| tensor.elements::<f32>().expect("f32").to_vec()).collect()
@@ -65,7 +65,7 @@ struct Given {
 }
 
 impl Given {
-    /// Numbers between −1 and 1 that depend on the name alone.
+    /// Numbers between −1 and 1 that depend only on the name.
     fn of(name: &'static str, dims: &[usize]) -> Self {
         let mut state = name.bytes().fold(12345u64, |state, byte| state * 31 + u64::from(byte));
         let elements = (0..dims.iter().product()).map(|_| {
@@ -86,7 +86,7 @@ impl Given {
     }
 }
 
-/// All places of a shape, the last axis fastest.
+/// All positions of a shape, the last axis fastest.
 fn places(dims: &[usize]) -> Vec<Vec<usize>> {
     let mut places = vec![vec![]];
     for dim in dims {
@@ -97,7 +97,7 @@ fn places(dims: &[usize]) -> Vec<Vec<usize>> {
 
 #[test]
 fn transposed_convolutions_over_volumes_are_sums_over_windows() {
-    /// Strides, dilations, pads before and after, what is added behind, groups.
+    /// Strides, dilations, pads before and after, output padding, groups.
     type Case = ([usize; 3], [usize; 3], [usize; 6], [usize; 3], usize);
     let cases: [Case; 5] = [
         ([1, 1, 1], [1, 1, 1], [0; 6], [0; 3], 1),
@@ -258,7 +258,7 @@ fn einsum_takes_the_diagonal_of_axes_of_one_name() {
 fn the_places_of_greatest_elements_are_the_first_in_their_windows() {
     for by_columns in [0, 1] {
         let mut x = Given::of("x", &[2, 3, 5, 6]);
-        // Equal ones, too.
+        // Rounded, so that some are equal.
         x.elements.iter_mut().for_each(|x| *x = (*x * 3.0).round());
         let (mut values, mut places_wanted) = (Vec::new(), Vec::new());
         for place in places(&[2, 3, 3, 5]) {
@@ -287,7 +287,7 @@ fn the_places_of_greatest_elements_are_the_first_in_their_windows() {
         near(made[0].elements::<f32>().expect("f32"), &values, "the greatest");
         assert_eq!(made[1].elements::<i64>().expect("i64"), places_wanted);
     }
-    // Nothing is greater than −∞, and still each window has a place within the image.
+    // Nothing is greater than −∞, and still each window has a position within the image.
     let low = TensorProto::f32s("x", &[1, 1, 3], &[f32::NEG_INFINITY; 3]);
     let node =
         NodeProto::of("MaxPool", &["x"], &["y", "z"]).with(ints("kernel_shape", &[2])).with(ints("pads", &[1, 0]));
@@ -382,7 +382,7 @@ fn flexible_attention_passes_scores_and_weights_through_graphs() {
         .with(AttributeProto::graph("prob_mod", &graph("Sub")));
     let given = || [&q, &k, &v].map(Given::message).to_vec();
     near(&numbers(node, given())[0], &wanted, "both graphs");
-    // A graph that changes the shape, one of two outputs, one that cannot be lowered.
+    // A graph that changes the shape, a graph of two outputs, a graph that cannot be lowered.
     let two = GraphProto { output: vec![graph("Mul").output[0].clone(); 2], ..graph("Mul") };
     for (graph, text) in [
         (graph("Mul"), ""),

@@ -1,20 +1,20 @@
-//! Recurrent layers of every option, step by step.
+//! Recurrent layers with every option, step by step.
 
 use super::{Given, answers_of, int, near, numbers};
 use anabranch::import::proto::{AttributeProto, NodeProto, TensorProto, data_type};
 
-/// What a layer differs in.
+/// Options of a layer.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     operator: &'static str,
-    /// Names, of which each direction has the next.
+    /// Names of functions, of which each direction takes the next.
     activations: &'static [&'static str],
     clip: Option<f32>,
-    /// Of an LSTM: whether gates see the cell, and whether it forgets what it does not take in.
+    /// For an LSTM: whether gates see the cell, and whether the forget gate is one minus the input gate.
     peepholes: bool,
     coupled: bool,
     linear_before_reset: bool,
-    /// Of each entry of the batch.
+    /// Length of each entry of the batch.
     lengths: Option<[i32; 2]>,
     batch_first: bool,
 }
@@ -35,7 +35,7 @@ const USUAL: Case = Case {
     batch_first: false,
 };
 
-/// A function as the standard writes it; those with constants have 0.3, and 0.7 where they have two.
+/// A function as the standard writes it; its constants are 0.3, and 0.7 for a second constant.
 fn bent(name: &str, x: f64) -> f64 {
     match name {
         "Tanh" => x.tanh(),
@@ -71,7 +71,7 @@ fn bent(name: &str, x: f64) -> f64 {
     }
 }
 
-/// How many constants a function takes.
+/// Number of constants of a function.
 fn constants(name: &str) -> usize {
     match name {
         "Affine" | "ScaledTanh" | "HardSigmoid" => 2,
@@ -80,7 +80,7 @@ fn constants(name: &str) -> usize {
     }
 }
 
-/// Gates, and the functions where none are named.
+/// Number of gates, and the default functions.
 fn kind(operator: &str) -> (usize, &'static [&'static str]) {
     match operator {
         "RNN" => (1, &["Tanh"]),
@@ -114,7 +114,7 @@ impl Layer {
         }
     }
 
-    /// All states `[t, d, b, u]`, the last ones and the last cells `[d, b, u]`.
+    /// All states `[t, d, b, u]`, the last states and the last cells `[d, b, u]`.
     fn wanted(&self, case: Case) -> [Vec<f64>; 3] {
         let (_, usual) = kind(case.operator);
         let names: Vec<&str> = match case.activations {
@@ -193,7 +193,7 @@ impl Layer {
         (next, cell)
     }
 
-    /// The node and what it is given.
+    /// The node and its inputs.
     fn node(&self, case: Case) -> (NodeProto, Vec<TensorProto>) {
         let Self { x, w, r, b, p, h, c } = self;
         let turned = |given: &Given, name: &str| {
@@ -241,7 +241,7 @@ impl Layer {
     }
 }
 
-/// `[t, d, b, u]` to `[b, t, d, u]`, and `[d, b, u]` to `[b, d, u]`.
+/// Converts `[t, d, b, u]` to `[b, t, d, u]`, and `[d, b, u]` to `[b, d, u]`.
 fn batch_first(states: &[f64], outer: usize) -> Vec<f64> {
     let places = (0..BATCH).flat_map(|b| (0..outer).flat_map(move |o| (0..UNITS).map(move |u| (o * BATCH + b, u))));
     places.map(|(row, unit)| states[row * UNITS + unit]).collect()

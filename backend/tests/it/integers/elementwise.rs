@@ -10,7 +10,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 struct Function {
     operator: &'static str,
     attribute: fn() -> Option<AttributeProto>,
-    /// The input that is its second operand: `b`, `d` without zeros, or `e` without negative numbers.
+    /// Second operand: `b`, `d` without zeros, or `e` without negative numbers.
     second: &'static str,
     exists: fn(Kind) -> bool,
     of: fn(Kind, i128, i128) -> i128,
@@ -74,7 +74,7 @@ const FUNCTIONS: [Function; 15] = [
 /// Whether two numbers are in an order.
 type Comparison = fn(&i128, &i128) -> bool;
 
-/// An operator of one number, for which types it is, and its value, which wraps.
+/// An operator of one number, the types that it accepts, and its value, which wraps.
 type Single = (&'static str, fn(Kind) -> bool, fn(i128) -> i128);
 
 const SINGLES: [Single; 5] = [
@@ -95,7 +95,7 @@ impl Function {
     }
 }
 
-/// The operands of all functions: any number, any, any but zero, any that is not negative.
+/// Operands of all functions: any number, any, any but zero, any that is not negative.
 fn operands(kind: Kind, u: &mut Unstructured<'_>, count: usize) -> Result<Vec<(&'static str, Vec<i128>)>> {
     let (a, b) = (kind.some(u, count)?, kind.some(u, count)?);
     let d: Vec<i128> = b.iter().map(|b| if *b == 0 { 1 } else { *b }).collect();

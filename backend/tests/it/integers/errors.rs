@@ -8,7 +8,7 @@ use anabranch::import::proto::{AttributeProto, NodeProto, data_type};
 use anabranch::lower::{LowerOptions, Rewrites, lower};
 use anabranch_kernels::DType;
 
-/// The errors of a node over these inputs: when lowered, and when run.
+/// Errors of a node over these inputs: when lowered, and when run.
 fn errors(node: NodeProto, kind: Kind, given: &[Given]) -> [String; 2] {
     let cases = [Case::of(node, kind, &[])];
     let whole = from_bytes(&model(&cases, given, true), None).expect("a sound model");

@@ -1,11 +1,11 @@
-//! The types of integers, as numbers of 128 bits and back.
+//! Conversions between integer types and 128-bit numbers.
 
 use anabranch::Tensor;
 use anabranch::import::proto::data_type;
 use anabranch_kernels::DType;
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// A type of integers.
+/// An integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub(crate) dtype: DType,
@@ -67,7 +67,7 @@ impl Kind {
         (1 << (self.bits - u32::from(self.signed))) - 1
     }
 
-    /// The number of the type that has the low bits.
+    /// Returns the number of the type with the same low bits.
     pub(crate) fn wrap(self, value: i128) -> i128 {
         let low = value & ((1 << self.bits) - 1);
         if low > self.greatest() { low - (1 << self.bits) } else { low }
@@ -87,7 +87,7 @@ impl Kind {
         tensor.bytes().chunks_exact(size).map(whole).collect()
     }
 
-    /// A number near one of the ends, or any.
+    /// Returns a number near one of the ends, or any number.
     pub(crate) fn any(self, u: &mut Unstructured<'_>) -> Result<i128> {
         let base = match u.int_in_range(0..=3)? {
             0 => self.least(),

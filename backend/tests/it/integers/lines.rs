@@ -11,7 +11,7 @@ const COLUMNS: usize = 7;
 /// The definition of a reduction; its result wraps.
 type Fold = fn(&[i128]) -> i128;
 
-/// The operator, its fold, and whether it is of narrow types, too.
+/// The operator, its fold, and whether it accepts narrow types, too.
 const FOLDS: [(&str, Fold, bool); 7] = [
     ("ReduceSum", |line| line.iter().sum(), false),
     ("ReduceProd", |line| line.iter().fold(1, |product, x| i128::wrapping_mul(product, *x)), false),
@@ -37,7 +37,7 @@ fn column(x: &[i128], column: usize) -> Vec<i128> {
     (0..ROWS).map(|row| x[row * COLUMNS + column]).collect()
 }
 
-/// The first, or the last, place of the greatest, or the least.
+/// Returns the first, or the last, position of the greatest, or the least, element.
 fn place(line: &[i128], greatest: bool, last: bool) -> i128 {
     let best = if greatest { line.iter().max() } else { line.iter().min() };
     let is_best = |x: &i128| Some(x) == best;
@@ -95,7 +95,7 @@ fn reductions_and_the_order_of_integers_are_their_definitions() {
     .budget_ms(900);
 }
 
-/// Sums of what comes before each element of a line.
+/// Sums of the elements before each element of a line.
 fn running(line: &[i128], exclusive: bool, reverse: bool) -> Vec<i128> {
     let mut line = line.to_vec();
     if reverse {

@@ -1,4 +1,4 @@
-//! Integers that are constants of operators: borders, ranges, values that are repeated or chosen, and triangles.
+//! Integers that are constants of operators: borders, ranges, repeated or selected values, and triangles.
 
 use super::kind::{I32, I64, KINDS, Kind, U64};
 use super::{Case, Given, check, inputs, model, session};

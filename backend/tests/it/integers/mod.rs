@@ -1,7 +1,8 @@
-//! Integers of every width at their ends: every operator that the standard has for them, against its definition in 128-bit integers.
+//! Integers of every width at their ends: every operator that the standard has for them, against its definition in
+//! 128-bit integers.
 //!
-//! Each operator is computed while the model is lowered (all inputs constant), in a run, and in a run without fusion: the bits are the
-//! same, and those of the definition. Arithmetic wraps in the type itself.
+//! Each operator is computed while the model is lowered (all inputs constant), in a run, and in a run without fusion.
+//! All bits equal those of the definition. Arithmetic wraps in the type itself.
 
 mod elementwise;
 mod errors;
@@ -27,11 +28,11 @@ struct Given {
     dtype: DType,
     dims: Vec<usize>,
     data: Vec<u8>,
-    /// Whether it is a constant in each case, because it decides shapes or axes.
+    /// Whether it is constant in each case, because it decides shapes or axes.
     fixed: bool,
 }
 
-/// Nodes that make `output`, and what that is.
+/// Nodes that make `output`, and its expected value.
 struct Case {
     nodes: Vec<NodeProto>,
     output: String,
@@ -75,7 +76,7 @@ impl Case {
         Self { nodes: vec![node], output, dtype, want }
     }
 
-    /// One node that makes truth values.
+    /// One node that makes bools.
     fn truths(node: NodeProto, want: &[bool]) -> Self {
         Self::typed(node, DType::Bool, want.iter().map(|truth| u8::from(*truth)).collect())
     }
@@ -109,7 +110,7 @@ fn inputs(given: &[Given]) -> Inputs {
     given.iter().filter(|given| !given.fixed).fold(Inputs::new(), |all, given| all.tensor(given.name, given.tensor()))
 }
 
-/// Requires what all cases want, when they are computed ahead, and in runs with and without fusion.
+/// Checks all cases, computed ahead, and in runs with and without fusion.
 fn check(what: &str, cases: &[Case], given: &[Given]) {
     folded(what, cases, given);
     computed(what, cases, given);

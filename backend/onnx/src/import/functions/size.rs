@@ -1,9 +1,9 @@
-//! What calls of functions add to a model: it is counted before it is made.
+//! Size of a function call's additions to a model, which are counted before they are created.
 
 use crate::import::attribute::Attribute;
 use crate::import::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 
-/// Bytes that a node is counted with beside its texts, and a value or attribute of it.
+/// Bytes that count for a node besides its strings, and for each of its values and attributes.
 const NODE: u64 = 256;
 const ENTRY: u64 = 64;
 
@@ -19,7 +19,7 @@ pub(super) fn bytes_of(value: &Attribute) -> u64 {
     bytes as u64 + ENTRY
 }
 
-/// What a call adds to the model.
+/// Additions of a call to the model.
 #[derive(Default)]
 pub(super) struct Size {
     pub(super) nodes: u64,
@@ -27,7 +27,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Of a function: its body, with a node for each output, and the values that its parameters have unless they are given.
+    /// Returns the size of a function: its body, with a node for each output, and the default values of its parameters.
     pub(super) fn of(function: &FunctionProto) -> Self {
         let mut size = Self::default();
         size.add_body(&function.node);
@@ -56,7 +56,7 @@ impl Size {
         }
     }
 
-    /// Tensors are shared.
+    /// Adds attributes without their tensors, which are shared.
     fn add_attributes(&mut self, attributes: &[AttributeProto]) {
         for attribute in attributes {
             let lists = size_of_val(&*attribute.ints) + size_of_val(&*attribute.floats);

@@ -1,4 +1,4 @@
-//! Which graphs are built, and which are refused by the name of what is wrong.
+//! Tests of graphs that are built, and of graphs that are rejected with an error that names the fault.
 
 use crate::import::proto::{
     AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto,

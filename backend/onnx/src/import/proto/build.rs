@@ -1,4 +1,4 @@
-//! Constructors for messages, so that tests and examples can write small models without a file.
+//! Constructors for messages, so that tests and examples can build small models without a file.
 
 use super::decode::Message;
 use super::{
@@ -8,13 +8,13 @@ use super::{
 };
 
 impl ModelProto {
-    /// A model of one graph that uses version `opset` of the standard operators.
+    /// Creates a model of one graph that uses version `opset` of the standard operators.
     pub fn of(graph: GraphProto, opset: i64) -> Self {
         let standard = OperatorSetIdProto { version: opset, ..OperatorSetIdProto::default() };
         Self { ir_version: 8, graph: Some(graph), opset_import: vec![standard], ..Self::default() }
     }
 
-    /// The bytes of the model's file.
+    /// Returns the bytes of the model's file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write_fields(&mut bytes);
@@ -23,20 +23,20 @@ impl ModelProto {
 }
 
 impl NodeProto {
-    /// A node of the standard domain without name or attributes. An empty name leaves an optional value out.
+    /// Creates a node of the standard domain without name or attributes. An empty name leaves an optional value out.
     pub fn of(op_type: &str, inputs: &[&str], outputs: &[&str]) -> Self {
         let owned = |names: &[&str]| names.iter().map(ToString::to_string).collect();
         Self { op_type: op_type.into(), input: owned(inputs), output: owned(outputs), ..Self::default() }
     }
 
-    /// The same node with a name.
+    /// Sets the name of the node (default: none).
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// The same node with one more attribute.
+    /// Adds an attribute to the node (default: none).
     #[must_use]
     pub fn with(mut self, attribute: AttributeProto) -> Self {
         self.attribute.push(attribute);
@@ -49,82 +49,82 @@ impl AttributeProto {
         Self { name: name.into(), r#type: kind, ..Self::default() }
     }
 
-    /// An integer.
+    /// Creates an attribute with an integer.
     pub fn int(name: &str, value: i64) -> Self {
         Self { i: Some(value), ..Self::of(name, attribute_type::INT) }
     }
 
-    /// A number.
+    /// Creates an attribute with a number.
     pub fn float(name: &str, value: f32) -> Self {
         Self { f: Some(value), ..Self::of(name, attribute_type::FLOAT) }
     }
 
-    /// A text.
+    /// Creates an attribute with a string.
     pub fn string(name: &str, value: &str) -> Self {
         Self { s: Some(value.into()), ..Self::of(name, attribute_type::STRING) }
     }
 
-    /// Integers.
+    /// Creates an attribute with integers.
     pub fn ints(name: &str, values: &[i64]) -> Self {
         Self { ints: values.to_vec(), ..Self::of(name, attribute_type::INTS) }
     }
 
-    /// Numbers.
+    /// Creates an attribute with numbers.
     pub fn floats(name: &str, values: &[f32]) -> Self {
         Self { floats: values.to_vec(), ..Self::of(name, attribute_type::FLOATS) }
     }
 
-    /// Texts.
+    /// Creates an attribute with strings.
     pub fn strings(name: &str, values: &[&str]) -> Self {
         let strings = values.iter().map(|value| value.as_bytes().to_vec()).collect();
         Self { strings, ..Self::of(name, attribute_type::STRINGS) }
     }
 
-    /// A tensor.
+    /// Creates an attribute with a tensor.
     pub fn tensor(name: &str, value: TensorProto) -> Self {
         Self { t: Some(Box::new(value)), ..Self::of(name, attribute_type::TENSOR) }
     }
 
-    /// A subgraph.
+    /// Creates an attribute with a subgraph.
     pub fn graph(name: &str, value: &GraphProto) -> Self {
         Self { g: Some(Box::new(value.clone())), ..Self::of(name, attribute_type::GRAPH) }
     }
 }
 
 impl TensorProto {
-    /// The bytes of the message.
+    /// Returns the bytes of the message.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write_fields(&mut bytes);
         bytes
     }
 
-    /// Bytes of its data that the message itself holds.
+    /// Returns the bytes of data in the message itself.
     pub(in crate::import) fn held_bytes(&self) -> u64 {
         let packed = [&self.float_data, &self.int32_data, &self.int64_data, &self.double_data, &self.uint64_data];
-        // A number takes at least a byte there, and at most eight in memory.
+        // A number takes at least one byte there, and at most eight in memory.
         let packed: u64 = packed.into_iter().flatten().map(|data| 8 * data.len() as u64).sum();
         packed + self.raw_data.bytes()
     }
 
-    /// A tensor whose data is the elements' little-endian bytes.
+    /// Creates a tensor whose data is the elements' little-endian bytes.
     pub fn raw(name: &str, data_type: i64, dims: &[i64], data: Vec<u8>) -> Self {
         Self { raw_data: data.into(), ..Self::empty(name, data_type, dims) }
     }
 
-    /// A tensor of 32-bit floats.
+    /// Creates a tensor of 32-bit floats.
     pub fn f32s(name: &str, dims: &[i64], elements: &[f32]) -> Self {
         let data = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
         Self::raw(name, data_type::FLOAT, dims, data)
     }
 
-    /// A tensor of 64-bit integers.
+    /// Creates a tensor of 64-bit integers.
     pub fn i64s(name: &str, dims: &[i64], elements: &[i64]) -> Self {
         let data = elements.iter().flat_map(|element| element.to_le_bytes()).collect();
         Self::raw(name, data_type::INT64, dims, data)
     }
 
-    /// A tensor whose data is in another file, described by these keys and values.
+    /// Creates a tensor whose data is in another file, described by these keys and values.
     pub fn external(name: &str, data_type: i64, dims: &[i64], entries: &[(&str, &str)]) -> Self {
         let entry =
             |(key, value): &(&str, &str)| StringStringEntryProto { key: key.to_string(), value: value.to_string() };
@@ -132,20 +132,20 @@ impl TensorProto {
         Self { external_data, data_location: 1, ..Self::empty(name, data_type, dims) }
     }
 
-    /// A tensor without data.
+    /// Creates a tensor without data.
     pub fn empty(name: &str, data_type: i64, dims: &[i64]) -> Self {
         Self { name: name.into(), data_type, dims: dims.to_vec(), ..Self::default() }
     }
 }
 
 impl ValueInfoProto {
-    /// A tensor-valued input or output of this [`data_type`].
+    /// Creates a tensor-valued input or output of this [`data_type`].
     pub fn tensor(name: &str, elem_type: i64, dims: Vec<DimensionProto>) -> Self {
         let tensor = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim: dims }) };
         Self { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor), ..TypeProto::default() }) }
     }
 
-    /// The same as a sequence of such tensors.
+    /// Changes the type to a sequence of such tensors.
     pub fn sequence(self) -> Self {
         let r#type = TypeProto {
             sequence_type: Some(Box::new(ElementTypeProto { elem_type: self.r#type })),
@@ -154,7 +154,7 @@ impl ValueInfoProto {
         Self { r#type: Some(r#type), ..self }
     }
 
-    /// The same as an optional.
+    /// Changes the type to an optional.
     pub fn optional(self) -> Self {
         let r#type = TypeProto {
             optional_type: Some(Box::new(ElementTypeProto { elem_type: self.r#type })),
@@ -163,19 +163,19 @@ impl ValueInfoProto {
         Self { r#type: Some(r#type), ..self }
     }
 
-    /// A tensor of 32-bit floats whose dimensions are all known.
+    /// Creates a tensor of 32-bit floats whose dimensions are all known.
     pub fn f32s(name: &str, dims: &[i64]) -> Self {
         Self::tensor(name, data_type::FLOAT, dims.iter().map(|dim| DimensionProto::known(*dim)).collect())
     }
 }
 
 impl DimensionProto {
-    /// A known dimension.
+    /// Creates a known dimension.
     pub fn known(dim: i64) -> Self {
         Self { dim_value: Some(dim), dim_param: String::new() }
     }
 
-    /// A dimension that is known only by its name.
+    /// Creates a dimension that is known only by its name.
     pub fn symbol(name: &str) -> Self {
         Self { dim_value: None, dim_param: name.into() }
     }

@@ -1,8 +1,8 @@
-//! Messages from and to their bytes, within [`Limits`].
+//! Encodes and decodes messages, within [`Limits`].
 //!
-//! Decoding protobuf can take a hundred times the file's size in memory (an empty node is two bytes on the wire and
-//! two hundred decoded). So every message, name and number is counted first, and what exceeds a limit is refused before any of it
-//! is kept. O(fields).
+//! Decoding protobuf can take a hundred times the file's size in memory (an empty node is two bytes on the wire and two
+//! hundred decoded). Every message, name and number is therefore counted first, and a file that exceeds a limit is
+//! rejected before any of it is kept. O(fields).
 
 use super::NodeProto;
 use super::wire::{Reader, Token, put_bytes, put_varint};
@@ -10,46 +10,46 @@ use crate::import::Limits;
 use crate::import::error::{ImportError, ImportErrorKind, Result};
 use anabranch_ir::constant::LARGE;
 
-/// Messages within messages at most, whatever the limits say: decoding recurses.
+/// Deepest nesting of messages, regardless of the limits: decoding recurses.
 const DEEPEST: usize = 512;
 
-/// Bytes that a message is counted with beside its own, for what the model makes of it.
+/// Bytes that count for a message besides its own, for the model's copy of it.
 const BESIDE: usize = 16;
 
-/// Bytes that the allocator takes for a text or data of its own, beside its length.
+/// Bytes that the allocator takes for a string or data of its own, besides its length.
 const BLOCK: usize = 32;
 
 /// A message of the format.
 pub(super) trait Message: Default {
-    /// Its name in errors.
+    /// Name of the message in errors.
     const NAME: &str;
 
-    /// Takes the value of a field; whether there is such a field.
+    /// Reads the value of a field. Returns whether the message has a field of this number.
     fn read_field(&mut self, number: u32, token: Token, decoder: &mut Decoder<'_>) -> Result<bool>;
 
     /// Writes all fields that do not have their default.
     fn write_fields(&self, out: &mut Vec<u8>);
 }
 
-/// What a field holds: one value, one that may be left out, or several.
+/// Content of a field: one value, an optional value, or several.
 pub(super) trait Field {
     fn read(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()>;
     fn write(&self, number: u32, out: &mut Vec<u8>);
 }
 
-/// The wire type of what follows its length.
+/// Wire type of values with a length prefix.
 const BYTES: u8 = 2;
 
 /// A value on the wire.
 pub(super) trait Value: Default {
-    /// Its wire type.
+    /// Wire type of the value.
     const WIRE: u8 = BYTES;
 
     fn take(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()>;
     fn put(&self, out: &mut Vec<u8>);
 }
 
-/// Bulk data of a tensor: in memory, or at a place of the model's file, where large data stays.
+/// Bulk data of a tensor: in memory, or at a position of the model's file, in which large data stays.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Payload(pub(in crate::import) Place);
 
@@ -59,21 +59,21 @@ pub(in crate::import) enum Place {
     File { offset: u64, length: u64 },
 }
 
-/// Reads a file's model.
+/// Decodes a file's model.
 pub(super) struct Decoder<'a> {
     reader: Reader<'a>,
     limits: &'a Limits,
-    /// The messages around the position, outermost first.
+    /// Messages around the position, outermost first.
     within: Vec<&'static str>,
-    /// Bytes of what was decoded.
+    /// Bytes of the decoded structure.
     structure: u64,
     fields: u64,
     nodes: u64,
-    /// Whether everything is only counted: texts and data are passed over, and no list grows.
+    /// Whether everything is only counted: strings and data are skipped, and no list grows.
     counting: bool,
 }
 
-/// The message that the reader's bytes are. It is counted as a whole before anything of it is kept.
+/// Decodes the message in the reader's bytes. It is counted as a whole before any of it is kept.
 pub(super) fn decode<M: Message>(reader: Reader<'_>, limits: &Limits) -> Result<M> {
     let within = Vec::new();
     let mut decoder = Decoder { reader, limits, within, structure: 0, fields: 0, nodes: 0, counting: true };
@@ -82,7 +82,7 @@ pub(super) fn decode<M: Message>(reader: Reader<'_>, limits: &Limits) -> Result<
 }
 
 impl Decoder<'_> {
-    /// Reads all bytes from their beginning.
+    /// Reads all bytes from the beginning.
     fn pass<M: Message>(&mut self, counting: bool) -> Result<M> {
         (self.structure, self.fields, self.nodes, self.counting) = (0, 0, 0, counting);
         self.reader.rewind();
@@ -92,7 +92,7 @@ impl Decoder<'_> {
         Ok(message)
     }
 
-    /// The next `length` bytes; none while counting.
+    /// Returns the next `length` bytes; empty while counting.
     fn taken(&mut self, length: u64) -> Result<Vec<u8>> {
         self.charge(if length > 0 { BLOCK } else { 0 })?;
         match self.counting {
@@ -128,7 +128,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Reads a message within another. What comes a second time adds to the first.
+    /// Reads a message within another. A repeated field adds to the first.
     pub(super) fn inner<M: Message>(&mut self, message: &mut M, token: Token) -> Result<()> {
         let Token::Bytes(length) = token else { return misencoded() };
         let end = self.reader.enter(length);
@@ -137,13 +137,13 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Counts memory that is about to be taken.
+    /// Counts memory that is about to be allocated.
     fn charge(&mut self, bytes: usize) -> Result<()> {
         let most = self.limits.structure_bytes;
         count(&mut self.structure, bytes as u64, most, "bytes of decoded structure", "structure_bytes")
     }
 
-    /// The error with the place where it was found, in what should be a `message`.
+    /// Adds to the error the place where it was found, within a `message`.
     fn described(&self, message: &str, error: ImportError) -> ImportError {
         const SHOWN: usize = 8;
         let shown: String = self.within.iter().take(SHOWN).map(|name| format!(" › {name}")).collect();
@@ -217,7 +217,7 @@ impl Value for String {
     }
 }
 
-/// Data, of which there is no more than the file has bytes.
+/// Data, which cannot exceed the file's size.
 impl Value for Vec<u8> {
     fn take(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()> {
         let Token::Bytes(length) = token else { return misencoded() };
@@ -250,7 +250,7 @@ impl Value for Payload {
 }
 
 impl Payload {
-    /// How many bytes it has.
+    /// Returns the number of bytes.
     pub(in crate::import) fn bytes(&self) -> u64 {
         match &self.0 {
             Place::Memory(bytes) => bytes.len() as u64,
@@ -282,7 +282,7 @@ impl<M: Message> Value for Box<M> {
     }
 }
 
-/// Writes a message behind its length.
+/// Writes a message after its length.
 pub(super) fn put_message(message: &impl Message, out: &mut Vec<u8>) {
     let mut content = Vec::new();
     message.write_fields(&mut content);
@@ -310,7 +310,7 @@ impl<V: Value> Field for Option<V> {
     }
 }
 
-/// Numbers are packed; what a file holds one by one is read, too.
+/// Numbers are written packed; unpacked numbers are read, too.
 impl<V: Value> Field for Vec<V> {
     fn read(&mut self, token: Token, decoder: &mut Decoder<'_>) -> Result<()> {
         let mut add = |token, decoder: &mut Decoder<'_>| {
@@ -368,7 +368,7 @@ mod tests {
         ModelProto::of(GraphProto { node: nodes, ..GraphProto::default() }, 17)
     }
 
-    /// A graph in a graph …, `depth` graphs in all.
+    /// `depth` nested graphs.
     fn nested(depth: usize) -> Vec<u8> {
         let inside = |graph: GraphProto, _| {
             let node = NodeProto::of("Loop", &[], &[]).with(AttributeProto::graph("body", &graph));

@@ -1,7 +1,7 @@
 //! The messages of an ONNX file, as far as they are read.
 //!
-//! Field numbers follow `onnx.proto` of ONNX 1.23 (IR version 14). Fields that a runtime has no use for are left out, and
-//! skipped. An empty text and a field that is not there are the same.
+//! Field numbers follow `onnx.proto` of ONNX 1.23 (IR version 14). Fields that a runtime does not need are skipped. An
+//! empty string equals a missing field.
 
 mod build;
 mod decode;
@@ -18,7 +18,7 @@ use super::error::Result;
 use decode::{Decoder, Field, Message, Value, put_message};
 use wire::Token;
 
-/// Declares messages: each with its name in errors, its fields with their numbers, and how both are read and written.
+/// Declares messages: each with its name in errors, its fields with their numbers, and its reading and writing.
 macro_rules! messages {
     ($($(#[$about:meta])* $message:ident $name:literal {
         $($(#[$field_about:meta])* $field:ident: $holds:ty = $number:literal,)*
@@ -59,22 +59,22 @@ macro_rules! messages {
     )*};
 }
 
-/// The model that the reader's bytes are.
+/// Decodes the model in the reader's bytes.
 pub(super) fn read(reader: Reader<'_>, limits: &Limits) -> Result<ModelProto> {
     decode::decode(reader, limits)
 }
 
-/// The tensor that the reader's bytes are.
+/// Decodes the tensor in the reader's bytes.
 pub(super) fn read_tensor(reader: Reader<'_>, limits: &Limits) -> Result<TensorProto> {
     decode::decode(reader, limits)
 }
 
-/// The sequence that the reader's bytes are.
+/// Decodes the sequence in the reader's bytes.
 pub(super) fn read_sequence(reader: Reader<'_>, limits: &Limits) -> Result<SequenceProto> {
     decode::decode(reader, limits)
 }
 
-/// The optional that the reader's bytes are.
+/// Decodes the optional in the reader's bytes.
 pub(super) fn read_optional(reader: Reader<'_>, limits: &Limits) -> Result<OptionalProto> {
     decode::decode(reader, limits)
 }
@@ -84,15 +84,15 @@ messages! {
     ModelProto "model" {
         /// Version of the file format.
         ir_version: i64 = 1,
-        /// What wrote the file.
+        /// Program that wrote the file.
         producer_name: String = 2,
-        /// The writer's version.
+        /// Version of that program.
         producer_version: String = 3,
         /// The graph to run.
         graph: Option<GraphProto> = 7,
         /// The operator sets that the graph uses.
         opset_import: Vec<OperatorSetIdProto> = 8,
-        /// Functions of the model's own.
+        /// Functions defined by the model.
         functions: Vec<FunctionProto> = 25,
     }
 
@@ -108,9 +108,9 @@ messages! {
     FunctionProto "function" {
         /// Name by which nodes call it.
         name: String = 1,
-        /// Names that its body has for what a call gives it.
+        /// Names of its inputs within its body.
         input: Vec<String> = 4,
-        /// Names of what it gives a call.
+        /// Names of its outputs within its body.
         output: Vec<String> = 5,
         /// Its body.
         node: Vec<NodeProto> = 7,
@@ -118,9 +118,9 @@ messages! {
         opset_import: Vec<OperatorSetIdProto> = 9,
         /// Domain by which nodes call it.
         domain: String = 10,
-        /// Values of parameters that a call does not give.
+        /// Default values of its parameters.
         attribute_proto: Vec<AttributeProto> = 11,
-        /// Which of several functions of one name it is.
+        /// Identifies one of several functions of the same name.
         overload: String = 13,
     }
 
@@ -132,9 +132,9 @@ messages! {
         name: String = 2,
         /// Constants, by name.
         initializer: Vec<TensorProto> = 5,
-        /// What the caller gives.
+        /// Inputs that the caller gives.
         input: Vec<ValueInfoProto> = 11,
-        /// What the caller receives.
+        /// Outputs that the caller receives.
         output: Vec<ValueInfoProto> = 12,
         /// Constants in coordinate form.
         sparse_initializer: Vec<SparseTensorProto> = 15,
@@ -142,9 +142,9 @@ messages! {
 
     /// One operator applied to values.
     NodeProto "node" {
-        /// Names of the values read; empty where an optional one is left out.
+        /// Names of the input values; empty for an optional input that is left out.
         input: Vec<String> = 1,
-        /// Names of the values made; empty where one is not wanted.
+        /// Names of the output values; empty for an unused output.
         output: Vec<String> = 2,
         /// The node's name, often empty.
         name: String = 3,
@@ -152,9 +152,9 @@ messages! {
         op_type: String = 4,
         /// The operator's parameters.
         attribute: Vec<AttributeProto> = 5,
-        /// The operator's domain; empty for the standard one.
+        /// The operator's domain; empty for the standard domain.
         domain: String = 7,
-        /// Which of several functions of one name it calls.
+        /// Identifies one of several called functions of the same name.
         overload: String = 8,
     }
 
@@ -166,7 +166,7 @@ messages! {
         f: Option<f32> = 2,
         /// An integer.
         i: Option<i64> = 3,
-        /// A text.
+        /// A string.
         s: Option<Vec<u8>> = 4,
         /// A tensor.
         t: Option<Box<TensorProto>> = 5,
@@ -176,11 +176,11 @@ messages! {
         floats: Vec<f32> = 7,
         /// Integers.
         ints: Vec<i64> = 8,
-        /// Texts.
+        /// Strings.
         strings: Vec<Vec<u8>> = 9,
         /// Subgraphs.
         graphs: Vec<GraphProto> = 11,
-        /// Which of the fields holds the value: an [`attribute_type`].
+        /// Field that holds the value: an [`attribute_type`].
         r#type: i64 = 20,
         /// In a function's body: the function's attribute that gives the value.
         ref_attr_name: String = 21,
@@ -200,7 +200,7 @@ messages! {
         int32_data: Vec<Vec<u8>> = 5,
         /// Texts.
         string_data: Vec<Vec<u8>> = 6,
-        /// Packed variable-length integers: signed 64-bit.
+        /// Strings.
         int64_data: Vec<Vec<u8>> = 7,
         /// The value's name.
         name: String = 8,
@@ -210,7 +210,7 @@ messages! {
         double_data: Vec<Vec<u8>> = 10,
         /// Packed variable-length integers: unsigned 32-bit and 64-bit.
         uint64_data: Vec<Vec<u8>> = 11,
-        /// Where the data is in another file: `location`, `offset`, `length`.
+        /// Location of the data in another file: `location`, `offset`, `length`.
         external_data: Vec<StringStringEntryProto> = 13,
         /// 1 if the data is in another file.
         data_location: i64 = 14,
@@ -218,9 +218,9 @@ messages! {
 
     /// A constant whose elements are mostly 0, in coordinate form.
     SparseTensorProto "sparse tensor" {
-        /// The elements that are given; its name is the whole tensor's.
+        /// The given elements; their name is the whole tensor's.
         values: Option<TensorProto> = 1,
-        /// Where they are: flat positions (rank 1), or one row of coordinates each (rank 2).
+        /// Positions of the elements: flat positions (rank 1), or one row of coordinates each (rank 2).
         indices: Option<TensorProto> = 2,
         /// The dimensions of the whole tensor.
         dims: Vec<i64> = 3,
@@ -280,7 +280,7 @@ messages! {
     TensorTypeProto "tensor type" {
         /// The element type: a [`data_type`].
         elem_type: i64 = 1,
-        /// The dimensions; absent if not even their number is known.
+        /// The dimensions; absent if even their number is unknown.
         shape: Option<TensorShapeProto> = 2,
     }
 

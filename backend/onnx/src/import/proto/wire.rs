@@ -1,4 +1,4 @@
-//! Protobuf's wire format: keys, variable-length integers, and lengths that are checked before they are believed.
+//! Protobuf's wire format: keys, variable-length integers, and lengths that are checked before use.
 
 use crate::import::error::{ImportError, Result};
 use anabranch_ir::constant::ConstantFile;
@@ -6,16 +6,16 @@ use anabranch_ir::constant::ConstantFile;
 /// Bytes of a file that are in memory at a time.
 const WINDOW: u64 = 64 << 10;
 
-/// A field's value as far as the wire tells.
+/// A field's value as far as the wire format shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// A variable-length integer.
     Varint(u64),
     /// Four bytes.
     Fixed32([u8; 4]),
-    /// Eight bytes, which no field that is read has.
+    /// Eight bytes; no supported field has this type.
     Fixed64,
-    /// So many bytes, which follow and lie within the enclosing data.
+    /// A number of bytes, which follow and lie within the enclosing data.
     Bytes(u64),
 }
 
@@ -28,7 +28,7 @@ pub(in crate::import) struct Reader<'a> {
 
 enum Source<'a> {
     Memory(&'a [u8]),
-    /// A file, of which a window that begins at `first` was read.
+    /// A file, of which a window that starts at `first` was read.
     File {
         file: &'a ConstantFile,
         window: Vec<u8>,
@@ -37,17 +37,17 @@ enum Source<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads `bytes` from their beginning.
+    /// Reads `bytes` from the beginning.
     pub(in crate::import) fn new(bytes: &'a [u8]) -> Self {
         Self { source: Source::Memory(bytes), position: 0, end: bytes.len() as u64 }
     }
 
-    /// Reads a file from its beginning, window by window.
+    /// Reads a file from the beginning, window by window.
     pub(in crate::import) fn of_file(file: &'a ConstantFile) -> Self {
         Self { source: Source::File { file, window: Vec::new(), first: 0 }, position: 0, end: file.size() }
     }
 
-    /// Goes back to the beginning, when all was read.
+    /// Returns to the beginning, after everything was read.
     pub(super) fn rewind(&mut self) {
         self.position = 0;
     }
@@ -65,12 +65,12 @@ impl<'a> Reader<'a> {
         self.position == self.end
     }
 
-    /// Lets the data end after `length` bytes, which lie within it; where it ended before.
+    /// Ends the data after `length` bytes, which lie within it. Returns the former end.
     pub(super) fn enter(&mut self, length: u64) -> u64 {
         std::mem::replace(&mut self.end, self.position + length)
     }
 
-    /// Lets the data end where it did before [`enter`](Self::enter).
+    /// Restores the end of the data from before [`enter`](Self::enter).
     pub(super) fn leave(&mut self, end: u64) {
         self.end = end;
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The next `length` bytes.
+    /// Returns the next `length` bytes.
     pub(super) fn take(&mut self, length: u64) -> Result<Vec<u8>> {
         let mut taken = Vec::new();
         let room = usize::try_from(length).ok().and_then(|length| taken.try_reserve_exact(length).ok());
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// The next variable-length integer.
+    /// Reads the next variable-length integer.
     pub(in crate::import) fn varint(&mut self) -> Result<u64> {
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
         Err(ImportError::malformed("an integer is too long"))
     }
 
-    /// The next field: its number and value.
+    /// Reads the next field: its number and value.
     pub(super) fn field(&mut self) -> Result<(u32, Token)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3).ok().filter(|number| (1..1 << 29).contains(number));
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         Ok((number, self.value((key & 7) as u8)?))
     }
 
-    /// The next value of this wire type.
+    /// Reads the next value of this wire type.
     pub(super) fn value(&mut self, wire: u8) -> Result<Token> {
         Ok(match wire {
             0 => Token::Varint(self.varint()?),
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is in memory from the position on, within the enclosing data: at least one byte.
+    /// Returns the bytes in memory from the position on, within the enclosing data: at least one byte.
     fn ahead(&mut self) -> Result<&[u8]> {
         let left = self.end - self.position;
         if left == 0 {
@@ -185,7 +185,7 @@ pub(in crate::import) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Writes bytes behind their length.
+/// Writes bytes after their length.
 pub(super) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);

@@ -1,5 +1,6 @@
-//! Cuts a product with constant weights into one for each range of columns that is read: queries, keys and values of an
-//! attention, which are computed together and then taken apart, become three products that need no taking apart.
+//! Cuts a product with constant weights into one product for each range of columns that is read. Queries, keys and
+//! values of an attention are often computed together and then separated; they become three products without a
+//! separation.
 //!
 //! Class: order of sums. A product of fewer columns may add its terms in another order.
 
@@ -13,10 +14,10 @@ use anabranch_kernels::op::{Op, Slice};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::ops::Range;
 
-/// Columns of a range at least: narrower products are not worth their own.
+/// Fewest columns of a range: narrower products would cost more than they save.
 const FEWEST_COLUMNS: usize = 64;
 
-/// Cuts products whose result only slices of whole columns read.
+/// Cuts products whose result is read only by slices of whole columns.
 pub(super) fn cut_columns(graph: &mut Graph, folding: &mut Folding) {
     for position in 0..graph.end() {
         let Some(readers) = column_readers(graph, position) else { continue };
@@ -27,8 +28,8 @@ pub(super) fn cut_columns(graph: &mut Graph, folding: &mut Folding) {
     }
 }
 
-/// The slices that read the product at `position`, each with the columns that it takes; `None` unless there are several,
-/// they are all that reads it, and no column is taken twice.
+/// Slices that read the product at `position`, each with its columns; `None` unless there are several, they are the
+/// only readers, and their columns do not overlap.
 fn column_readers(graph: &Graph, position: usize) -> Option<Vec<(usize, Range<usize>)>> {
     let node = graph.node(position)?;
     let Op::MatMul(op) = &node.spec.op else { return None };
@@ -49,11 +50,11 @@ fn column_readers(graph: &Graph, position: usize) -> Option<Vec<(usize, Range<us
     (readers.len() > 1 && apart && wide).then_some(readers)
 }
 
-/// The columns that a slice takes of a matrix of `width` columns, if it takes all rows of them in order.
+/// Columns that a slice takes of a matrix of `width` columns, if it takes all rows of them in order.
 fn taken_columns(node: &Node, width: usize) -> Option<Range<usize>> {
     let Op::Slice(Slice { starts, steps }) = &node.spec.op else { return None };
     let (read, made) = (node.spec.inputs[0].shape.dims(), node.spec.outputs[0].shape.dims());
-    // The axes that together are one row of the matrix.
+    // These axes together form one row of the matrix.
     let mut first = read.len();
     let mut columns = 1;
     while columns < width {
@@ -63,7 +64,7 @@ fn taken_columns(node: &Node, width: usize) -> Option<Range<usize>> {
     let mut cut = (0..read.len()).filter(|axis| read[*axis] != made[*axis]);
     let axis = cut.next().filter(|axis| columns == width && *axis >= first)?;
     let forward = steps[axis] == 1 || made[axis] == 1;
-    // Axes of the row before the one that is cut would make the columns more than one range.
+    // An axis of the row before the cut axis would split the columns into several ranges.
     if cut.next().is_some() || !forward || read[first..axis].iter().any(|dim| *dim != 1) {
         return None;
     }
@@ -71,7 +72,7 @@ fn taken_columns(node: &Node, width: usize) -> Option<Range<usize>> {
     Some(starts[axis] * below..(starts[axis] + made[axis]) * below)
 }
 
-/// The product of only `columns`, in place of the slice at `reader`.
+/// Replaces the slice at `reader` by the product of only `columns`.
 fn cut(
     graph: &mut Graph,
     position: usize,
@@ -113,7 +114,7 @@ fn cut(
     Some(Node { operators, ..reading(&slice, node.spec.op.clone(), operands, output) })
 }
 
-/// The indices `range` along one axis of an `f32` tensor.
+/// Takes the indices `range` along one axis of an `f32` tensor.
 fn part(whole: Constant, axis: usize, range: &Range<usize>) -> Option<Result<Constant, ConstantError>> {
     let mut dims = whole.shape().dims().to_vec();
     let inner: usize = dims[axis + 1..].iter().product();

@@ -1,4 +1,4 @@
-//! Computes once what several nodes compute: equal ops on equal values.
+//! Merges nodes that compute equal ops on equal values.
 //!
 //! Class: exact bits.
 
@@ -7,14 +7,14 @@ use anabranch_ir::constant::Constant;
 use anabranch_ir::program::ValueId;
 use std::collections::BTreeMap;
 
-/// Lets readers of a node's outputs read those of an earlier node that computes the same.
+/// Makes readers of a node's outputs read those of an earlier node that computes the same.
 pub(super) fn merge_common(graph: &mut Graph) {
     merge_constants(graph);
     let mut known: BTreeMap<String, Vec<ValueId>> = BTreeMap::new();
     for position in 0..graph.end() {
         let Some(node) = graph.node(position) else { continue };
         let outputs = node.outputs.clone();
-        // The op's text holds all its parameters; numbers but NaNs are printed such that they can be told apart.
+        // The op's text holds all its parameters; different numbers, except NaNs, print differently.
         let key = format!("{:?} {:?}", node.spec, node.inputs);
         if key.contains("NaN") {
             continue;
@@ -28,10 +28,10 @@ pub(super) fn merge_common(graph: &mut Graph) {
     }
 }
 
-/// Bytes of a constant that is compared with others at most: larger ones are weights, each there once.
+/// Most bytes of a constant that is compared with others: larger constants are weights, each of which exists once.
 const MOST_COMPARED: usize = 4096;
 
-/// Lets nodes that read equal small constants read one.
+/// Makes nodes that read equal small constants read one constant.
 fn merge_constants(graph: &mut Graph) {
     let mut known: BTreeMap<Vec<u8>, Vec<ValueId>> = BTreeMap::new();
     for position in 0..graph.end() {

@@ -1,7 +1,8 @@
 //! Makes expression nodes part of the product, convolution or normalisation whose result they read.
 //!
-//! Class: order of sums. A summand of the expression may be the first of the product's terms instead of the last. A quotient by a constant
-//! before a smooth function, or behind bounds, may be a product with the reciprocal: one rounding more. All other steps keep their bits.
+//! Class: order of sums. A summand of the expression may be the first of the product's terms instead of the last. A
+//! quotient by a constant before a smooth function, or behind bounds, may become a product with the reciprocal: one
+//! more rounding. All other steps keep their bits.
 
 use super::graph::{Graph, as_map};
 use super::maps::{MOST_INPUTS, both, distinct, operands_of, reading};
@@ -11,8 +12,8 @@ use anabranch_ir::program::Node;
 use anabranch_kernels::op::{Domain, Expression, Op};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// Takes each expression node into the producer of one of its inputs, where nothing else reads that input. The joined
-/// node stands where the expression stood, so that all its other operands are there.
+/// Merges each expression node into the producer of one of its inputs, if nothing else reads that input. The merged
+/// node takes the expression's position, so that all its other operands exist.
 pub(super) fn fuse_epilogues(graph: &mut Graph) {
     for position in 0..graph.end() {
         tidy(graph, position);
@@ -23,13 +24,13 @@ pub(super) fn fuse_epilogues(graph: &mut Graph) {
     }
 }
 
-/// Merges equal operands of an epilogue and makes literals of constants.
+/// Merges equal operands of an epilogue and turns constants into literals.
 fn tidy(graph: &mut Graph, position: usize) {
     let Some(node) = graph.node(position) else { return };
     let Some(epilogue) = node.spec.op.epilogue() else { return };
     let start = node.spec.op.epilogue_inputs_start();
     let operands = operands_of(node);
-    // Register 0 is the result, which is no operand: the first of the node's own inputs stands in for it.
+    // Register 0 is the result, not an operand: the first of the node's own inputs stands in for it.
     let registers = [&operands[..1], &operands[start..]].concat();
     if let Some((expression, registers)) = tidied(graph, epilogue, Domain::F32, &registers, 1) {
         let operands = [&operands[..start], &registers[1..]].concat();
@@ -38,7 +39,8 @@ fn tidy(graph: &mut Graph, position: usize) {
     }
 }
 
-/// The expression node at `position` and the producer of one of its inputs in one: the heaviest, and of those the last.
+/// Returns the expression node at `position` merged with the producer of one of its inputs: the producer with most
+/// work, and among equals the last.
 fn absorbed(graph: &Graph, position: usize) -> Option<Node> {
     let node = graph.node(position)?;
     let map = as_map(&node.spec)?;
@@ -56,7 +58,7 @@ fn absorbed(graph: &Graph, position: usize) -> Option<Node> {
     best.map(|(_, _, _, node)| node)
 }
 
-/// `producer`, which makes input `at` of `node`, with `node`'s expression behind its own epilogue.
+/// Returns `producer`, which makes input `at` of `node`, with `node`'s expression after its own epilogue.
 fn absorb(producer: &Node, node: &Node, expression: &Expression, at: usize) -> Option<Node> {
     producer.spec.op.clone().epilogue_mut()?;
     let made = &producer.spec.outputs[0];
@@ -67,7 +69,7 @@ fn absorb(producer: &Node, node: &Node, expression: &Expression, at: usize) -> O
     }
     let (target, operands) =
         joined_operands(producer, node, at, &made.shape).map(|operands| (&made.shape, operands)).or_else(|| {
-            // What a normalisation makes may have any shape.
+            // The result of a normalisation may have any shape.
             let free = matches!(producer.spec.op, Op::Normalize(_));
             Some((&output.shape, joined_operands(producer, node, at, &output.shape).filter(|_| free)?))
         })?;
@@ -84,7 +86,7 @@ fn absorb(producer: &Node, node: &Node, expression: &Expression, at: usize) -> O
     Some(joined)
 }
 
-/// The operands of the producer and of the node after it, all read such that they broadcast to `target`.
+/// Operands of the producer and of the node after it, all read so that they broadcast to `target`.
 fn joined_operands(producer: &Node, node: &Node, at: usize, target: &Shape) -> Option<Vec<Operand>> {
     let start = producer.spec.op.epilogue_inputs_start();
     let mut operands = operands_of(producer);

@@ -1,5 +1,5 @@
-//! The checker of rewrites that promise exact bits: random chains of casts between all types and of cheap functions, over numbers at the
-//! ends of the types, give the same bits fused as they do node by node.
+//! Checks rewrites that promise exact bits: random chains of casts between all types and of cheap functions, over
+//! numbers at the ends of the types, give equal bits fused and node by node.
 
 use super::tests::evaluate;
 use super::{Rewrite, Rewrites, fuse};
@@ -21,7 +21,7 @@ const EXACT: [Rewrite; 7] = [
     Rewrite::Epilogues,
 ];
 
-/// Numbers at which something happens: zeros, halves, the least and the greatest of each type, and what lies beside them.
+/// Special numbers: zeros, halves, the least and the greatest of each type, and their neighbours.
 const NUMBERS: [f32; 50] = [
     0.0,
     -0.0,
@@ -101,7 +101,7 @@ fn shape(dims: &[usize]) -> Shape {
     Shape::new(dims).expect("small")
 }
 
-/// A random program of expressions and transpositions; the last value is the likeliest to be read.
+/// A random program of expressions and transpositions; the last value is most likely to be read.
 struct Random<'a, 'u> {
     u: &'a mut Unstructured<'u>,
     program: Program,
@@ -129,7 +129,7 @@ impl Random<'_, '_> {
         Ok(self.pool[at])
     }
 
-    /// A constant of this type: one number, or one for each column.
+    /// A constant of this type: one number, or one per column.
     fn constant(&mut self, dtype: DType) -> Result<ValueId> {
         let dims: &[usize] = if self.u.arbitrary()? { &[] } else { &DIMS[1..] };
         let single: Vec<f32> =
@@ -151,7 +151,7 @@ impl Random<'_, '_> {
         self.program.add_value(name, tensor.spec().clone(), Origin::Constant(tensor.into()))
     }
 
-    /// A cast as lowering writes it.
+    /// Adds a cast as lowering writes it.
     fn cast(&mut self) -> Result<()> {
         let (x, to) = (self.value()?, *self.u.choose(&TYPES)?);
         let from = self.spec(x).dtype;
@@ -191,7 +191,7 @@ impl Random<'_, '_> {
         Ok(())
     }
 
-    /// A function of the value and a literal.
+    /// Adds a function of a value and a literal.
     fn literal(&mut self) -> Result<()> {
         let x = self.value()?;
         let (dtype, number) = (self.spec(x).dtype, f64::from(*self.u.choose(&NUMBERS)?));
@@ -214,7 +214,7 @@ impl Random<'_, '_> {
     }
 }
 
-/// The domain in which lowering casts.
+/// Domain in which lowering casts.
 fn cast_domain(from: DType, to: DType) -> Domain {
     match to {
         DType::F64 => Domain::F64,
@@ -247,7 +247,7 @@ fn random_program(u: &mut Unstructured<'_>) -> Result<Program> {
     Ok(program)
 }
 
-/// The bits of each element; all NaNs are one.
+/// Bits of each element; all NaNs are equal.
 fn bits(tensor: &Tensor) -> Vec<u64> {
     let size = tensor.dtype().size();
     let of = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));

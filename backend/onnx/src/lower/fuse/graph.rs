@@ -1,4 +1,4 @@
-//! A program under rewriting: nodes at fixed positions, and who reads each value.
+//! A program under rewriting: nodes at fixed positions, and the readers of each value.
 
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{Node, Origin, Output, Program, Value, ValueId};
@@ -6,17 +6,19 @@ use anabranch_kernels::op::{Domain, Map, NodeSpec, Op};
 use anabranch_kernels::{DType, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A program whose nodes can be replaced and removed. Positions stay, and are in topological order: whatever a rewrite
-/// puts at a position reads only inputs, constants and values made at positions before it.
+/// A program whose nodes can be replaced and removed.
+///
+/// Positions stay, and are in topological order: a node that a rewrite puts at a position reads only inputs, constants
+/// and values made at earlier positions.
 pub(super) struct Graph {
     values: Vec<Value>,
     nodes: Vec<Option<Node>>,
     inputs: Vec<ValueId>,
     outputs: Vec<Output>,
     fixed: BTreeMap<String, Tensor>,
-    /// For each value, the positions of the nodes that read it.
+    /// Positions of the nodes that read each value.
     readers: Vec<BTreeSet<usize>>,
-    /// For each value, whether the caller receives it.
+    /// Whether the caller receives each value.
     received: Vec<bool>,
 }
 
@@ -34,14 +36,14 @@ impl Graph {
         Self { values, nodes: nodes.into_iter().map(Some).collect(), inputs, outputs, fixed, readers, received }
     }
 
-    /// The program as it is now. The caller compacts it, which removes values that nothing makes any more and says anew which
-    /// node makes each other.
+    /// Returns the present program. The caller must compact it, which removes values without a maker and updates the
+    /// origins of the others.
     pub(super) fn into_program(self) -> Program {
         let nodes = self.nodes.into_iter().flatten().collect();
         Program { values: self.values, nodes, inputs: self.inputs, outputs: self.outputs, fixed: self.fixed }
     }
 
-    /// Puts what `rewritten` makes of each position in its place, in order.
+    /// Replaces the node at each position by the result of `rewritten`, in order.
     pub(super) fn rewrite(&mut self, rewritten: impl Fn(&Self, usize) -> Option<Node>) {
         for position in 0..self.end() {
             if let Some(node) = rewritten(self, position) {
@@ -50,7 +52,7 @@ impl Graph {
         }
     }
 
-    /// One past the last position.
+    /// Returns one past the last position.
     pub(super) fn end(&self) -> usize {
         self.nodes.len()
     }
@@ -59,7 +61,7 @@ impl Graph {
         self.nodes[position].as_ref()
     }
 
-    /// The position of the node that makes the value.
+    /// Returns the position of the node that makes the value.
     pub(super) fn maker(&self, value: ValueId) -> Option<usize> {
         match self.values[value.index()].origin {
             Origin::Node(id) => Some(id.index()).filter(|position| self.nodes[*position].is_some()),
@@ -67,7 +69,7 @@ impl Graph {
         }
     }
 
-    /// The position and node that make the value, if only the node at `reader` reads it.
+    /// Returns the position and node that make the value, if only the node at `reader` reads it.
     pub(super) fn sole_maker(&self, value: ValueId, reader: usize) -> Option<(usize, &Node)> {
         let alone = !self.received[value.index()] && self.readers[value.index()].iter().eq(&[reader]);
         let position = self.maker(value).filter(|_| alone)?;
@@ -75,7 +77,7 @@ impl Graph {
         (node.outputs.len() == 1).then_some((position, node))
     }
 
-    /// The positions of the nodes that read the value, ascending.
+    /// Returns the positions of the nodes that read the value, ascending.
     pub(super) fn readers(&self, value: ValueId) -> Vec<usize> {
         self.readers[value.index()].iter().copied().collect()
     }
@@ -95,7 +97,7 @@ impl Graph {
         }
     }
 
-    /// Input `index` of `node`, under the shape in which the node reads it, if it is constant.
+    /// Returns input `index` of `node`, under the shape in which the node reads it, if it is constant.
     pub(super) fn constant_input(&self, node: &Node, index: usize) -> Option<Constant> {
         let constant = self.constant(*node.inputs.get(index)?)?;
         constant.reshaped(node.spec.inputs[index].shape.clone()).ok()
@@ -109,8 +111,8 @@ impl Graph {
         id
     }
 
-    /// Puts `node` in the place of the one at `position`; its outputs are made under its spec's shapes from now on.
-    /// Nodes that nothing reads any more are removed.
+    /// Replaces the node at `position` by `node`, which makes its outputs under its spec's shapes. Nodes without
+    /// readers are then removed.
     pub(super) fn replace(&mut self, position: usize, node: Node) {
         let old = self.take(position);
         for input in &node.inputs {
@@ -124,7 +126,7 @@ impl Graph {
         self.sweep(old.into_iter().flat_map(|node| node.inputs).collect());
     }
 
-    /// Lets whoever reads `old` read `new` instead, under the same shapes, and removes the node at `position`, which
+    /// Makes all readers of `old` read `new` instead, under the same shapes, and removes the node at `position`, which
     /// made `old`.
     pub(super) fn bypass(&mut self, position: usize, old: ValueId, new: ValueId) {
         for reader in std::mem::take(&mut self.readers[old.index()]) {
@@ -143,7 +145,7 @@ impl Graph {
         }
     }
 
-    /// Removes the nodes that made the given values where nothing reads them any more, and then those before them.
+    /// Removes the makers of the given values if nothing reads these any more, and then nodes before them likewise.
     fn sweep(&mut self, mut values: Vec<ValueId>) {
         while let Some(value) = values.pop() {
             let Some(position) = self.maker(value) else { continue };
@@ -156,7 +158,7 @@ impl Graph {
         }
     }
 
-    /// Removes the node at a position, and forgets that it read its inputs.
+    /// Removes the node at a position from the graph and from its inputs' readers.
     fn take(&mut self, position: usize) -> Option<Node> {
         let node = self.nodes[position].take()?;
         for input in &node.inputs {
@@ -166,7 +168,7 @@ impl Graph {
     }
 }
 
-/// The expression node's parameters, if the node is one.
+/// Returns the expression node's parameters, if the node is one.
 pub(super) fn as_map(spec: &NodeSpec) -> Option<&Map> {
     match &spec.op {
         Op::Map(map) => Some(map),
@@ -174,7 +176,7 @@ pub(super) fn as_map(spec: &NodeSpec) -> Option<&Map> {
     }
 }
 
-/// Whether a GPU could compute the expression node: nothing in it is of 64 bits.
+/// Whether a GPU could compute the expression node, which must not use 64-bit types.
 pub(super) fn is_portable(spec: &NodeSpec) -> bool {
     let wide = |dtype: DType| matches!(dtype, DType::F64 | DType::I64 | DType::U64);
     let tensors = spec.inputs.iter().chain(&spec.outputs);

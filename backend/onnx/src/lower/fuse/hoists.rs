@@ -1,7 +1,8 @@
-//! Computes an expression of one operand before a transposition instead of after it: then a product can read the transposed operand, and
-//! the node that makes the operand can take the expression. Attention scales queries and keys so.
+//! Computes an expression of one operand before a transposition instead of after it. A product can then read the
+//! transposed operand, and the node that makes the operand can absorb the expression. Attention scales queries and keys
+//! like this.
 //!
-//! Class: exact bits. The same steps are applied to the same elements, which only lie elsewhere.
+//! Class: exact bits. Equal steps are applied to equal elements at other positions.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, reading};
@@ -20,8 +21,8 @@ pub(super) fn hoist_expressions(graph: &mut Graph) {
     }
 }
 
-/// The position of the transposition before the expression at `position`, the expression in its place, and the transposition in the place of
-/// the expression.
+/// Returns the position of the transposition before the expression at `position`, the expression in its place, and the
+/// transposition in the expression's place.
 fn hoisted(graph: &Graph, position: usize) -> Option<(usize, Node, Node)> {
     let node = graph.node(position)?;
     let map = as_map(&node.spec)?;

@@ -1,7 +1,7 @@
-//! Joins expression nodes: one whose value only the next one reads becomes part of that one.
+//! Joins expression nodes: a node whose value only the next node reads becomes part of that node.
 //!
-//! Class: exact bits. The value between the two is rounded to its type as before: a step of the joined expression does it where the type
-//! holds fewer numbers than the domain, and nodes whose value has no such step are not joined.
+//! Class: exact bits. The value between the two is rounded to its type as before. If the type holds fewer numbers than
+//! the domain, a step of the joined expression does the rounding; nodes whose value has no such step are not joined.
 
 use super::graph::{Graph, as_map, is_portable};
 use super::operands::{Operand, tidied};
@@ -14,13 +14,14 @@ use anabranch_kernels::op::{Domain, Expression, Map, NodeSpec, Op, Unary};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
 use std::collections::BTreeSet;
 
-/// Tensors that a fused node reads at most: with its output they fit the eight storage buffers that any GPU can bind.
+/// Most tensors that a fused node reads: with its output they fit the eight storage buffers that any GPU can bind.
 pub(super) const MOST_INPUTS: usize = 6;
 
-/// Steps of a fused expression at most: the kernels hold a block of elements for each register.
+/// Most steps of a fused expression: the kernels hold a block of elements for each register.
 const MOST_STEPS: usize = 64;
 
-/// Tidies all expression nodes: equal operands are one, constants are literals where they can be, and `f32` otherwise.
+/// Tidies all expression nodes: merges equal operands, and turns constants into literals if possible and `f32`
+/// otherwise.
 pub(super) fn tidy_maps(graph: &mut Graph, folding: &mut Folding) {
     for position in 0..graph.end() {
         tidy(graph, position);
@@ -39,7 +40,7 @@ pub(super) fn fuse_maps(graph: &mut Graph) {
     }
 }
 
-/// Merges equal operands and makes literals of constants.
+/// Merges equal operands and turns constants into literals.
 fn tidy(graph: &mut Graph, position: usize) {
     let Some(node) = graph.node(position) else { return };
     let Some(map) = as_map(&node.spec) else { return };
@@ -50,8 +51,8 @@ fn tidy(graph: &mut Graph, position: usize) {
     }
 }
 
-/// Converts constant operands of an expression in `f32` to that type ahead of the run: what is left is `f32` throughout,
-/// which epilogues and GPUs can take.
+/// Converts constant operands of an `f32` expression to `f32` ahead of the run: the expression is then `f32`
+/// throughout, as epilogues and GPUs require.
 fn convert_constants(graph: &mut Graph, position: usize, folding: &mut Folding) {
     let Some(node) = graph.node(position) else { return };
     let Some(map) = as_map(&node.spec).filter(|map| map.domain == Domain::F32).cloned() else { return };
@@ -85,7 +86,7 @@ fn as_f32(tensor: &Tensor) -> Result<Tensor, String> {
     Tensor::from_elements(tensor.shape().clone(), &elements).map_err(|error| error.to_string())
 }
 
-/// The node at `position` with one of the expression nodes before it taken in.
+/// Returns the node at `position` merged with one of the expression nodes before it.
 fn joined(graph: &Graph, position: usize) -> Option<Node> {
     let node = graph.node(position)?;
     let map = as_map(&node.spec)?;
@@ -96,13 +97,13 @@ fn joined(graph: &Graph, position: usize) -> Option<Node> {
     })
 }
 
-/// The node that makes an input by only repeating elements, whoever else reads it.
+/// Returns the maker of an input if it only repeats elements, even if other nodes read it.
 fn broadcast_source<'a>(graph: &'a Graph, node: &Node, input: usize) -> Option<&'a Node> {
     let earlier = graph.node(graph.maker(node.inputs[input])?)?;
     repeats(earlier).then_some(earlier)
 }
 
-/// Whether the node is an expression that makes its elements of equal ones of its only input.
+/// Whether the node is an expression that only repeats the elements of its only input.
 fn repeats(node: &Node) -> bool {
     let same = |map: &Map| {
         let (read, made) = (&node.spec.inputs[0], &node.spec.outputs[0]);
@@ -111,7 +112,7 @@ fn repeats(node: &Node) -> bool {
     as_map(&node.spec).is_some_and(|map| map.expression == Expression::identity() && same(map))
 }
 
-/// Whether all elements of the type are numbers of the domain: what lies between is then nothing but a copy.
+/// Whether the domain holds all elements of the type: storing them in between is then only a copy.
 fn holds(domain: Domain, dtype: DType) -> bool {
     let bits = if dtype == DType::Bool { 1 } else { dtype.bits() };
     match domain {
@@ -123,7 +124,7 @@ fn holds(domain: Domain, dtype: DType) -> bool {
     }
 }
 
-/// `earlier`, which makes input `at` of `node`, and `node` in one.
+/// Merges `earlier`, which makes input `at` of `node`, and `node`.
 fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     let own = as_map(&earlier.spec)?;
     let made = &earlier.spec.outputs[0];
@@ -152,7 +153,7 @@ fn join(earlier: &Node, node: &Node, map: &Map, at: usize) -> Option<Node> {
     Some(joined)
 }
 
-/// The expression with its value as an element of this type holds it; `None` if there is no step for that.
+/// Returns the expression with its value rounded as an element of this type; `None` if there is no step for that.
 fn stored(expression: &Expression, dtype: DType, domain: Domain) -> Option<Expression> {
     let not = || Expression::unary(Unary::Not);
     match (domain, dtype) {
@@ -176,17 +177,17 @@ fn drop_identity(graph: &mut Graph, position: usize) {
     }
 }
 
-/// The node's inputs with the shapes under which it reads them.
+/// Returns the node's inputs with the shapes under which it reads them.
 pub(super) fn operands_of(node: &Node) -> Vec<Operand> {
     node.inputs.iter().copied().zip(node.spec.inputs.iter().cloned()).collect()
 }
 
-/// How many different operands these are.
+/// Number of distinct operands.
 pub(super) fn distinct(operands: &[Operand]) -> usize {
     operands.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// The operators of two nodes in order, each once.
+/// Operators of two nodes in order, each once.
 pub(super) fn both(first: &[ModelOperator], second: &[ModelOperator]) -> Vec<ModelOperator> {
     let mut all = first.to_vec();
     for operator in second {
@@ -198,7 +199,7 @@ pub(super) fn both(first: &[ModelOperator], second: &[ModelOperator]) -> Vec<Mod
     all
 }
 
-/// The operators of a node of which nothing is left to compute.
+/// Operators of a node that leaves nothing to compute.
 pub(super) fn folded(operators: &[ModelOperator]) -> Vec<ModelOperator> {
     operators.iter().map(|operator| ModelOperator { folded: true, ..operator.clone() }).collect()
 }
@@ -207,7 +208,7 @@ pub(super) fn with_map(node: &Node, map: Map, operands: Vec<Operand>) -> Node {
     reading(node, Op::Map(map), operands, node.spec.outputs[0].clone())
 }
 
-/// The node with another op, on these operands to one output.
+/// Returns the node with another op, on these operands, with one output.
 pub(super) fn reading(node: &Node, op: Op, operands: Vec<Operand>, output: TensorSpec) -> Node {
     let (inputs, specs) = operands.into_iter().unzip();
     Node { inputs, spec: NodeSpec { op, inputs: specs, outputs: vec![output] }, ..node.clone() }

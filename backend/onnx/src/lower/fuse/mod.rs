@@ -1,8 +1,9 @@
-//! Rewrites of a lowered program that make it cheaper: each in a file of its own, each over the whole program in one pass, and each by
-//! itself, so that each can be left out in the search for a fault.
+//! Rewrites of a lowered program that make it cheaper. Each has a file of its own, runs over the whole program in one
+//! pass, and can be left out alone in the search for a fault.
 //!
-//! The head of each file states the class of the rewrite, which says what it may change: *exact bits*, *one rounding*, *order of sums* or
-//! *exact within bounds of constants*. `exact.rs` holds the first class, `tests.rs` the others; `docs/accuracy.md` is for users.
+//! The head of each file states the class of the rewrite, which says what it may change: *exact bits*, *one rounding*,
+//! *order of sums* or *exact within bounds of constants*. `exact.rs` checks the first class, `tests.rs` the others;
+//! `docs/accuracy.md` is for users.
 
 mod columns;
 mod common;
@@ -34,11 +35,11 @@ use anabranch_ir::names::name_fused;
 use anabranch_ir::program::Program;
 use graph::Graph;
 
-/// Rounds of all rewrites: what the last ones of a round join lets the first ones of the next see more. A third round
-/// has found nothing in any model so far.
+/// Rounds of all rewrites: the last rewrites of a round give the first rewrites of the next round more to join. A third
+/// round has found nothing in any model so far.
 const ROUNDS: usize = 2;
 
-/// The program after these rewrites. `folding` bounds the constants that they make.
+/// Applies these rewrites to the program. `folding` limits the constants that they make.
 pub(super) fn fuse(program: Program, rewrites: Rewrites, folding: &mut Folding) -> Program {
     if rewrites == Rewrites::NONE {
         return program;

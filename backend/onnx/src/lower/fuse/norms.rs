@@ -1,9 +1,11 @@
-//! Finds normalisations that a model spells out in elementary operators, as exporters before version 17 of the operators
-//! write layer norms and most write root-mean-square norms, and makes each one node.
+//! Finds normalisations that a model spells out in elementary operators, and makes each one node.
 //!
-//! Class: a few roundings, within bounds of inputs. The one node adds in another order and multiplies by the root's reciprocal. Where the mean
-//! of squares overflows or is below the normal numbers, it computes in `f64`: its result is that of real numbers, while the elementary
-//! operators divide by infinity, or by 0.
+//! Exporters before version 17 of the operators write layer norms like this, and most exporters write root-mean-square
+//! norms like this.
+//!
+//! Class: a few roundings, within bounds of inputs. The single node adds in another order and multiplies by the root's
+//! reciprocal. If the mean of squares overflows or is below the normal numbers, the node computes in `f64`: its result
+//! is that of real numbers, while the elementary operators divide by infinity, or by 0.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, operands_of, reading, with_map};
@@ -14,8 +16,8 @@ use anabranch_kernels::op::{
 };
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// Makes one node of each `v / √(mean(v²) + ε)` over trailing axes, and of `v = x − mean(x)` with it. What else the
-/// expression computes stays an expression, which reads the normalisation.
+/// Makes one node of each `v / √(mean(v²) + ε)` over trailing axes, and of `v = x − mean(x)` with it. The rest of the
+/// expression stays an expression, which reads the normalisation.
 pub(super) fn recognise_norms(graph: &mut Graph) {
     for position in 0..graph.end() {
         let Some((at, norm, rest)) = recognised(graph, position) else { continue };
@@ -24,8 +26,8 @@ pub(super) fn recognise_norms(graph: &mut Graph) {
     }
 }
 
-/// The normalisation, the position that it takes (of the node that made the root, which only the quotient reads), and the
-/// expression with it in place of the quotient.
+/// Returns the normalisation, its position (that of the maker of the root, which only the quotient reads), and the
+/// expression with the normalisation in place of the quotient.
 fn recognised(graph: &Graph, position: usize) -> Option<(usize, Node, Node)> {
     let node = graph.node(position)?;
     let map = as_map(&node.spec).filter(|map| map.domain == Domain::F32)?;
@@ -58,8 +60,8 @@ fn recognised(graph: &Graph, position: usize) -> Option<(usize, Node, Node)> {
     })
 }
 
-/// The normalisation that the quotient of inputs `value` and `root` of the node at `position` is (their product if the root is
-/// made `reciprocal`), and the position of the root.
+/// Returns the normalisation for the quotient of inputs `value` and `root` of the node at `position` (their product if
+/// the root is `reciprocal`), and the position of the root.
 fn norm_of(graph: &Graph, position: usize, value: usize, root: usize, reciprocal: bool) -> Option<(usize, Node)> {
     let node = graph.node(position)?;
     let read = &node.spec.inputs[value];
@@ -90,7 +92,7 @@ fn norm_of(graph: &Graph, position: usize, value: usize, root: usize, reciprocal
     Some((at, Node { operators, ..norm }))
 }
 
-/// Whether `shape` has one element for each row of `full`, a row being all axes from `first` on.
+/// Whether `shape` has one element for each row of `full`; a row consists of all axes from `first` on.
 fn is_one_a_row(shape: &Shape, full: &Shape, first: usize) -> bool {
     let Some(lead) = full.rank().checked_sub(shape.rank()) else { return false };
     full.dims().iter().enumerate().all(|(axis, dim)| {
@@ -99,8 +101,8 @@ fn is_one_a_row(shape: &Shape, full: &Shape, first: usize) -> bool {
     })
 }
 
-/// ε where the expression is `√(x + ε)` or (`reciprocal`) `1 / √(x + ε)`. The root may be written as a power: of a mean of squares the two
-/// are the same.
+/// Returns ε if the expression is `√(x + ε)` or (`reciprocal`) `1 / √(x + ε)`. The root may be written as a power: for
+/// a mean of squares both are equal.
 fn epsilon_of(map: &Map, reciprocal: bool) -> Option<f32> {
     let expression = &map.expression;
     let step = |register: Register| expression.steps().get(usize::from(register.0).checked_sub(expression.inputs())?);
@@ -125,7 +127,7 @@ fn epsilon_of(map: &Map, reciprocal: bool) -> Option<f32> {
     sound.then_some(epsilon as f32)
 }
 
-/// The node that makes the value as a mean over trailing axes, with the first of them.
+/// Returns the node that makes the value as a mean over trailing axes, with the first of these axes.
 fn mean_of(graph: &Graph, value: ValueId) -> Option<(usize, &Node)> {
     let node = graph.node(graph.maker(value)?)?;
     let Op::Reduce(Reduce { kind: ReduceKind::Mean, axes }) = &node.spec.op else { return None };
@@ -134,14 +136,14 @@ fn mean_of(graph: &Graph, value: ValueId) -> Option<(usize, &Node)> {
     (trailing && read.dtype == DType::F32).then_some((first, node))
 }
 
-/// The value whose square the node makes.
+/// Returns the value whose square the node makes.
 fn square_source(node: &Node) -> Option<ValueId> {
     let map = as_map(&node.spec).filter(|map| map.domain == Domain::F32)?;
     let square = [Step::Binary(Binary::Multiply, Register(0), Register(0))];
     (map.expression.steps() == square && node.inputs.len() == 1).then(|| node.inputs[0])
 }
 
-/// The value from which `value` was made by subtracting the mean of each row, with the operators that did it.
+/// Returns the value from which `value` was made by subtracting the mean of each row, with the operators that did it.
 fn centered_source(
     graph: &Graph,
     value: ValueId,
@@ -159,7 +161,7 @@ fn centered_source(
     sound.then(|| (source, both(&means.operators, &node.operators)))
 }
 
-/// The expression with `value` in place of the step at `index`.
+/// Returns the expression with `value` in place of the step at `index`.
 fn without(map: &Map, index: usize, value: usize) -> Option<Rebuilt> {
     let inputs = map.expression.inputs();
     let (stand_in, quotient) = (Register(u16::try_from(value).ok()?), inputs + index);

@@ -1,4 +1,4 @@
-//! The operands of an expression node or an epilogue: merged where they are the same, literals where they are constant.
+//! Operands of an expression node or an epilogue: equal operands are merged, constants become literals.
 //!
 //! Class: exact bits. A literal is the number that the kernel would read in the expression's domain.
 
@@ -9,12 +9,12 @@ use anabranch_ir::program::ValueId;
 use anabranch_kernels::op::{Domain, Expression, Literal};
 use anabranch_kernels::{DType, TensorSpec};
 
-/// A value, with type and shape under which it is read.
+/// A value, with the type and shape under which it is read.
 pub(super) type Operand = (ValueId, TensorSpec);
 
-/// The expression over the distinct operands that it needs. The first `fixed` operands stay where they are.
+/// Returns the expression over the distinct operands that it needs. The first `fixed` operands keep their positions.
 ///
-/// `None` if nothing changes, or one of the fixed operands is not needed.
+/// Returns `None` if nothing changes, or one of the fixed operands is not needed.
 pub(super) fn tidied(
     graph: &Graph,
     expression: &Expression,
@@ -43,7 +43,7 @@ pub(super) fn tidied(
     Some((new, used.iter().map(|input| distinct[usize::from(*input)].clone()).collect()))
 }
 
-/// The literal that a constant of equal elements is in the domain.
+/// Literal of a constant with equal elements in the domain.
 fn uniform(graph: &Graph, (value, _): &Operand, domain: Domain) -> Option<Literal> {
     let tensor = &graph.constant(*value).filter(|constant| constant.bytes() < LARGE)?.held()?;
     let size = tensor.dtype().size();
@@ -55,7 +55,7 @@ fn uniform(graph: &Graph, (value, _): &Operand, domain: Domain) -> Option<Litera
     let (dtype, number) = (tensor.dtype(), literal.as_f64());
     match domain {
         Domain::F32 | Domain::F64 if dtype.is_float() => Some(literal),
-        // As a float, if that is the number itself. What has no sign and seems to have one is beyond.
+        // A float literal, if it is exact. An unsigned number that appears negative is out of range.
         Domain::F32 | Domain::F64 => {
             let beyond = number.abs() >= 9.0e15 || (number < 0.0 && dtype == DType::U64);
             (!beyond).then_some(Literal::Float(number))

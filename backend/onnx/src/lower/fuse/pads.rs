@@ -1,7 +1,7 @@
 //! Makes a border of zeros around an image part of the convolution that reads it.
 //!
-//! Class: exact within bounds of constants. Kernels leave a border's products out or not, which is the same for finite weights; others, and
-//! weights that only a run knows, keep the border apart.
+//! Class: exact within bounds of constants. Kernels may leave out a border's products, which changes nothing for finite
+//! weights. For other weights, and weights that only a run knows, the border stays separate.
 
 use super::graph::Graph;
 use super::maps::{both, folded};
@@ -19,7 +19,7 @@ fn has_finite_weights(graph: &Graph, node: &Node, folding: &Folding) -> bool {
     weights.is_some_and(|weights| weights.elements::<f32>().is_some_and(finite))
 }
 
-/// The convolution at `position` with the border before it as its own.
+/// Returns the convolution at `position` with the border before it as its own padding.
 fn widened(graph: &Graph, position: usize) -> Option<Node> {
     let node = graph.node(position)?;
     let Op::Conv(conv) = &node.spec.op else { return None };

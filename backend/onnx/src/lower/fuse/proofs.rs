@@ -1,4 +1,4 @@
-//! Each rewrite by itself: a program before and after it, which compute the same.
+//! Tests of each rewrite alone: programs before and after it compute equal results.
 
 use super::tests::{TOLERANCE, evaluate};
 use super::{Rewrite, Rewrites, fuse};
@@ -11,7 +11,7 @@ use anabranch_kernels::op::{
     Unary,
 };
 
-/// The nodes in order: what they compute, of which values.
+/// Lists the nodes in order: their ops and inputs.
 fn listing(program: &Program) -> Vec<String> {
     let value = |id: &ValueId| match &program.value(*id).origin {
         Origin::Input => "x".to_owned(),
@@ -35,7 +35,7 @@ fn listing(program: &Program) -> Vec<String> {
     program.nodes.iter().map(line).collect()
 }
 
-/// A program of one input, made by `make` from it.
+/// A program of one input, from which `make` builds it.
 fn of(dims: &[usize], make: impl FnOnce(&mut Maker, ValueId) -> Vec<ValueId>) -> Program {
     let mut maker = Maker::new();
     let x = maker.input(dims);
@@ -51,7 +51,7 @@ fn binary(function: Binary) -> Op {
     map(Expression::binary(function))
 }
 
-/// Asserts what a rewrite makes of a program after those of `base`, and that the result is the same.
+/// Asserts the effect of a rewrite on a program after the rewrites of `base`, and that the result is unchanged.
 fn proves(rewrite: Rewrite, base: &[Rewrite], program: &Program, before: &[&str], after: &[&str]) {
     let base = base.iter().fold(Rewrites::NONE, |rewrites, rewrite| rewrites.with(*rewrite));
     let fused = |rewrites: Rewrites| fuse(program.clone(), rewrites, &mut Folding::new(1 << 24));

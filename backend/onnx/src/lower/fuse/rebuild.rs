@@ -1,31 +1,31 @@
-//! Rebuilds expressions with inputs merged or made literals, without steps that repeat, change nothing or are not used.
+//! Rebuilds expressions with merged inputs or literals, without repeated, neutral or unused steps.
 //!
-//! Class: exact bits, but for NaNs, whose sign and payload may change, and for powers of constant exponent: those of 1, 2 and 3 become
-//! products, which round as the power of a single such exponent does.
+//! Class: exact bits, except for NaNs, whose sign and payload may change, and for powers of constant exponent: those of
+//! 1, 2 and 3 become products, which round as the power of a single such exponent does.
 
 use anabranch_kernels::DType;
 use anabranch_kernels::op::{Binary, Domain, Expression, Literal, Register, Step, Unary};
 
-/// What becomes of an input.
+/// Replacement of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Source {
-    /// It is this input of the rebuilt expression, counted before unused ones are left out.
+    /// This input of the rebuilt expression, counted before unused inputs are left out.
     Input(u16),
     Literal(Literal),
 }
 
-/// An expression and where its inputs come from.
+/// An expression and the sources of its inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rebuilt {
-    /// Computes the same value from fewer inputs or steps.
+    /// Expression that computes the same value from fewer inputs or steps.
     pub(super) expression: Expression,
     /// For each of its inputs, in order, the number by which [`Source::Input`] named it.
     pub(super) used: Vec<u16>,
 }
 
-/// The expression with its inputs replaced, one source each. O(steps²).
+/// Returns the expression with each input replaced by its source. O(steps²).
 ///
-/// Multiplications by 1, additions of −0 and the like are dropped; squares and cubes written as powers become
+/// Drops multiplications by 1, additions of −0 and similar steps; squares and cubes written as powers become
 /// multiplications. `None` only if the expression is too long.
 pub(super) fn rebuild(expression: &Expression, domain: Domain, sources: &[Source]) -> Option<Rebuilt> {
     let width = sources.iter().map(|source| if let Source::Input(input) = source { *input + 1 } else { 0 }).max();
@@ -52,7 +52,7 @@ struct Rebuilder {
 }
 
 impl Rebuilder {
-    /// The register that holds what the step computes: a new one only if no register does yet.
+    /// Returns the register that holds the step's value; adds a register only if none holds it yet.
     fn step(&mut self, step: Step) -> Option<Register> {
         match step {
             Step::Binary(function, a, b) => self.binary(function, a, b),
@@ -72,7 +72,7 @@ impl Rebuilder {
     fn binary(&mut self, function: Binary, a: Register, b: Register) -> Option<Register> {
         let (left, right) = (self.literal(a), self.literal(b));
         match (function, left, right) {
-            // −0 + 0 is 0: of floats only −0 changes nothing when it is added, and only 0 when it is subtracted.
+            // −0 + 0 is 0: for floats, only adding −0, or subtracting 0, changes nothing.
             (Binary::Add, _, Some(zero)) if self.is_zero(zero, true) => Some(a),
             (Binary::Add, Some(zero), _) if self.is_zero(zero, true) => Some(b),
             (Binary::Subtract, _, Some(zero)) if self.is_zero(zero, false) => Some(a),
@@ -87,14 +87,14 @@ impl Rebuilder {
         }
     }
 
-    /// Whether a literal is the zero of this sign, which integers have not.
+    /// Whether a literal is the zero of this sign; integers have no signed zeros.
     fn is_zero(&self, literal: f64, negative: bool) -> bool {
         literal == 0.0 && (self.domain.is_integer() || literal.is_sign_negative() == negative)
     }
 
-    /// Whether a register holds a number of this float type for all inputs, so that a rounding is not needed.
+    /// Whether a register holds a number of this float type for all inputs, so that rounding is unnecessary.
     fn is_number_of(&self, register: Register, dtype: DType) -> bool {
-        // The types of 8 and 4 bits lack −0 or NaN, or have them at one place only.
+        // The types of 8 and 4 bits lack −0 or NaN, or have them at only one position.
         let plain = matches!(dtype, DType::F16 | DType::BF16);
         match self.made_by(register) {
             Some(Step::Unary(Unary::Narrowed(known), _)) => known == dtype,
@@ -104,7 +104,7 @@ impl Rebuilder {
         }
     }
 
-    /// The value of a register that holds a literal.
+    /// Value of a register that holds a literal.
     fn literal(&self, register: Register) -> Option<f64> {
         match self.made_by(register)? {
             Step::Constant(literal) => Some(literal.as_f64()),
@@ -124,7 +124,7 @@ impl Rebuilder {
         u16::try_from(usize::from(self.inputs) + index).ok().map(Register)
     }
 
-    /// Leaves out what `result` does not depend on.
+    /// Drops everything on which `result` does not depend.
     fn finish(self, result: Register) -> Option<Rebuilt> {
         let inputs = usize::from(self.inputs);
         let mut needed = vec![false; inputs + self.steps.len()];

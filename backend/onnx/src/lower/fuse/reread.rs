@@ -1,13 +1,16 @@
-//! Reading a broadcast operand under another shape of the result.
+//! Reads a broadcast operand under another shape of the result.
 //!
-//! Class: exact bits. The same elements are read.
+//! Class: exact bits. Equal elements are read.
 
 use anabranch_kernels::Shape;
 
-/// The shape under which an operand, read as `operand` when it is broadcast to `from`, has to be read to give the same
-/// elements in the same order when it is broadcast to `to`, which has as many elements as `from`.
+/// Returns the shape under which an operand must be read to give equal elements in equal order when the result's shape
+/// changes.
 ///
-/// `None` where no shape does. O(rank).
+/// The operand is read as `operand` when it is broadcast to `from`; the returned shape is broadcast to `to`, which has
+/// as many elements as `from`.
+///
+/// Returns `None` if there is no such shape. O(rank).
 pub(super) fn reread(operand: &Shape, from: &Shape, to: &Shape) -> Option<Shape> {
     if from == to {
         return Some(operand.clone());
@@ -28,7 +31,7 @@ pub(super) fn reread(operand: &Shape, from: &Shape, to: &Shape) -> Option<Shape>
     Shape::new(dims).ok()
 }
 
-/// The numbers of leading dimensions of both, at least one together, whose products are equal; as few as possible.
+/// Numbers of leading dimensions of both, at least one in total, whose products are equal; as few as possible.
 fn block(from: &[usize], to: &[usize]) -> Option<(usize, usize)> {
     match (from.first(), to.first()) {
         (Some(1), _) => return Some((1, 0)),
@@ -48,7 +51,7 @@ fn block(from: &[usize], to: &[usize]) -> Option<(usize, usize)> {
     Some((i, j))
 }
 
-/// One block: repeated throughout, there throughout, or cut the same way on both sides.
+/// Converts one block: repeated throughout, present throughout, or divided equally on both sides.
 fn reread_block(operand: &[usize], from: &[usize], to: &[usize]) -> Option<Vec<usize>> {
     if operand.iter().all(|dim| *dim == 1) {
         Some(vec![1; to.len()])

@@ -1,4 +1,4 @@
-//! The rewrites by name, and sets of them.
+//! Rewrites by name, and sets of rewrites.
 
 use super::graph::Graph;
 use super::{columns, common, epilogues, hoists, maps, norms, pads, scales, slices, transposes};
@@ -9,32 +9,32 @@ use std::str::FromStr;
 /// One rewrite of lowered programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rewrite {
-    /// Nodes that compute the same become one.
+    /// Merges nodes that compute the same.
     Common,
-    /// Expressions lose steps that change nothing, and constant operands that can be literals.
+    /// Removes steps that change nothing from expressions, and turns constant operands into literals.
     Tidy,
-    /// Expressions of one operand go before transpositions that products read.
+    /// Moves expressions of one operand before transpositions that products read.
     Hoists,
-    /// Slices go before transpositions.
+    /// Moves slices before transpositions.
     Slices,
-    /// A product is cut into one for each range of columns that is read.
+    /// Cuts a product into one for each range of columns that is read.
     Columns,
-    /// Transpositions join, and go into products.
+    /// Joins transpositions, and merges them into products.
     Transposes,
-    /// Borders of zeros go into convolutions.
+    /// Merges borders of zeros into convolutions.
     Pads,
-    /// Scales and offsets behind convolutions go into their weights.
+    /// Merges scales and offsets behind convolutions into their weights.
     Scales,
-    /// Expressions that only each other read become one.
+    /// Merges expressions that only each other read.
     Maps,
-    /// Normalisations in elementary operators become one node.
+    /// Turns normalisations in elementary operators into one node.
     Norms,
-    /// Expressions go into the node that makes what they read.
+    /// Merges expressions into the node that makes their input.
     Epilogues,
 }
 
 impl Rewrite {
-    /// All, in the order in which they are made.
+    /// All rewrites, in the order in which they are applied.
     pub const ALL: [Self; 11] = [
         Self::Common,
         Self::Tidy,
@@ -49,7 +49,7 @@ impl Rewrite {
         Self::Epilogues,
     ];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Common => "common",
@@ -66,7 +66,7 @@ impl Rewrite {
         }
     }
 
-    /// What it does, in a few words.
+    /// Describes the rewrite in a few words.
     pub fn about(self) -> &'static str {
         match self {
             Self::Common => "nodes that compute the same become one",
@@ -106,11 +106,11 @@ impl fmt::Display for Rewrite {
     }
 }
 
-/// A name that no rewrite has.
+/// Error of a name that no rewrite has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no rewrite `{name}`; there are {}", Rewrite::ALL.map(Rewrite::name).join(", "))]
 pub struct UnknownRewrite {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 
@@ -128,32 +128,32 @@ impl FromStr for Rewrite {
 pub struct Rewrites(u16);
 
 impl Rewrites {
-    /// Every rewrite.
+    /// Set of all rewrites.
     pub const ALL: Self = Self((1 << Rewrite::ALL.len()) - 1);
 
-    /// No rewrite: each operator is lowered to nodes of its own.
+    /// Empty set: each operator is lowered to nodes of its own.
     pub const NONE: Self = Self(0);
 
-    /// The set with one more.
+    /// Adds a rewrite to the set.
     #[must_use]
     pub fn with(self, rewrite: Rewrite) -> Self {
         Self(self.0 | 1 << rewrite as u16)
     }
 
-    /// The set without one.
+    /// Removes a rewrite from the set.
     #[must_use]
     pub fn without(self, rewrite: Rewrite) -> Self {
         Self(self.0 & !(1 << rewrite as u16))
     }
 
-    /// Those in the set, in the order in which they are made.
+    /// Iterates over the rewrites in the set, in the order in which they are applied.
     pub fn iter(self) -> impl Iterator<Item = Rewrite> {
         Rewrite::ALL.into_iter().filter(move |rewrite| self.0 & (1 << *rewrite as u16) != 0)
     }
 }
 
 impl Default for Rewrites {
-    /// Every one.
+    /// Returns the set of all rewrites.
     fn default() -> Self {
         Self::ALL
     }

@@ -1,10 +1,10 @@
-//! Puts a constant factor and offset for each channel of a convolution's result into its weights and bias: what a batch
-//! normalisation comes to after training.
+//! Merges a constant factor and offset per channel of a convolution's result into its weights and bias: the form of a
+//! batch normalisation after training.
 //!
-//! Class: exact within bounds of constants. A sum of products that were scaled each is rounded otherwise than their sum is when it is scaled:
-//! where rounding to integers follows, as behind fake quantisation, what lies beside a half may be another integer. The bounds are those of
-//! [`FACTORS`], that each new weight is a normal number, or 0 because one of its factors is, and that each new offset is finite. Sums that
-//! overflow before they are scaled, and not after it, become finite.
+//! Class: exact within bounds of constants. A sum of scaled products is rounded differently from a scaled sum. If
+//! rounding to integers follows, as behind fake quantisation, values next to a half may become another integer. The
+//! bounds are those of [`FACTORS`]. Each new weight must be a normal number, or 0 because one of its factors is 0, and
+//! each new offset must be finite. Sums that overflow before they are scaled, and not after it, become finite.
 
 use super::graph::{Graph, as_map};
 use super::maps::{both, folded};
@@ -15,7 +15,7 @@ use anabranch_kernels::op::{Binary, Expression, Literal, NodeSpec, Op, Register,
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::ops::Range;
 
-/// Magnitudes of factors that weights are multiplied by: beyond them the scaled sum is hardly a number of use, and may lose digits.
+/// Magnitudes of factors for weights: beyond them the scaled sum is hardly useful, and may lose digits.
 const FACTORS: Range<f64> = 5e-20..2e19;
 
 /// Folds scaling expressions into the convolutions before them, as long as `folding` allows the new weights.
@@ -29,14 +29,14 @@ pub(super) fn fold_scales(graph: &mut Graph, folding: &mut Folding) {
     }
 }
 
-/// `x · factor + offset`, a pair for each channel, in `f64` until they are stored.
+/// The line `x · factor + offset`, a pair for each channel, in `f64` until they are stored.
 #[derive(Clone, Debug, PartialEq)]
 struct Line {
     factor: Vec<f64>,
     offset: Vec<f64>,
 }
 
-/// A convolution into which the expression at `position` after it is taken, with the new weights and bias.
+/// Returns a convolution merged with the expression at `position` after it, with the new weights and bias.
 fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Constant, Vec<f32>)> {
     let node = graph.node(position)?;
     as_map(&node.spec)?;
@@ -53,7 +53,7 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
             return None;
         }
         let weights = graph.constant_input(conv, 1)?;
-        // Only what weights are there for: a value may have any number of channels.
+        // The weights must suffice for all channels, because the value may have any number of channels.
         if weights.shape().elements() < channels {
             return None;
         }
@@ -82,7 +82,7 @@ fn scaled(graph: &Graph, position: usize, folding: &Folding) -> Option<(Node, Co
     })
 }
 
-/// The expression as a line in its input `at`, if its other operands are constants for each channel.
+/// Returns the expression as a line in its input `at`, if its other operands are constants per channel.
 fn line_of(graph: &Graph, node: &Node, at: usize, channels: usize, folding: &Folding) -> Option<Line> {
     let map = as_map(&node.spec)?;
     let mut registers: Vec<Number> = Vec::with_capacity(map.expression.registers());
@@ -108,7 +108,7 @@ fn line_of(graph: &Graph, node: &Node, at: usize, channels: usize, folding: &Fol
     }
 }
 
-/// What a register holds: a number for each channel, or a line in the convolution's result.
+/// Content of a register: a number per channel, or a line in the convolution's result.
 enum Number {
     Constant(Vec<f64>),
     Line(Line),
@@ -133,7 +133,7 @@ fn combined(function: Binary, a: &Number, b: &Number) -> Option<Number> {
     })
 }
 
-/// A constant operand as a number for each channel, if it does not vary along other axes.
+/// Returns a constant operand as a number per channel, if it does not vary along other axes.
 fn by_channel(constant: &Constant, node: &Node, channels: usize, folding: &Folding) -> Option<Vec<f64>> {
     let own = constant.shape();
     if own.elements() != 1 && own.elements() != channels {
@@ -150,7 +150,7 @@ fn by_channel(constant: &Constant, node: &Node, channels: usize, folding: &Foldi
     }
 }
 
-/// The convolution's bias, zeros if it has none; `None` if what follows it is more than a constant bias.
+/// Returns the convolution's bias, zeros if it has none; `None` if its epilogue is more than a constant bias.
 fn constant_bias(graph: &Graph, conv: &Node, channels: usize, folding: &Folding) -> Option<Vec<f32>> {
     match conv.spec.op.epilogue() {
         None => Some(vec![0.0; channels]),
@@ -163,8 +163,8 @@ fn constant_bias(graph: &Graph, conv: &Node, channels: usize, folding: &Folding)
     }
 }
 
-/// A factor for each of the equal slices of the weights, from those of the result's channels: for `weights[i]`, of a transposed convolution
-/// for `weights[i, j]`.
+/// Returns a factor for each of the equal slices of the weights, from the factors of the result's channels: for
+/// `weights[i]`, or `weights[i, j]` of a transposed convolution.
 fn weight_factors(spec: &NodeSpec, weights: &Shape, factors: &[f64]) -> Option<Vec<f64>> {
     let (rows, columns) = (*weights.dims().first()?, *weights.dims().get(1)?);
     match &spec.op {
@@ -178,7 +178,7 @@ fn weight_factors(spec: &NodeSpec, weights: &Shape, factors: &[f64]) -> Option<V
     }
 }
 
-/// Whether each weight times its factor is a normal number, or 0 because one of the two is.
+/// Whether each weight times its factor is a normal number, or 0 because weight or factor is 0.
 fn keeps_digits(weights: &Tensor, factors: &[f64]) -> bool {
     let Some(elements) = weights.elements::<f32>() else { return false };
     let mut slices = elements.chunks((elements.len() / factors.len().max(1)).max(1)).zip(factors);
@@ -192,7 +192,7 @@ fn keeps_digits(weights: &Tensor, factors: &[f64]) -> bool {
     })
 }
 
-/// The weights times a factor for each of their equal slices.
+/// Multiplies each of the equal slices of the weights by its factor.
 fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, ConstantError>> {
     let slice = weights.shape().elements().checked_div(factors.len())?.max(1);
     let factors = Tensor::from_elements(Shape::new([factors.len()]).ok()?, factors).ok()?;
@@ -210,7 +210,7 @@ fn multiplied(weights: Constant, factors: &[f64]) -> Option<Result<Constant, Con
     (spec.dtype == DType::F32).then(|| Constant::made(spec, "multiplied".into(), inputs, make))
 }
 
-/// Puts the scaled convolution where the expression stood.
+/// Replaces the expression by the scaled convolution.
 fn replace(graph: &mut Graph, position: usize, mut conv: Node, weights: Constant, bias: &[f32]) {
     conv.inputs.truncate(2);
     conv.spec.inputs.truncate(2);

@@ -1,4 +1,4 @@
-//! Takes slices before transpositions rather than after: less is moved, and often nothing has to change places any more.
+//! Slices before transpositions instead of after them: less data is moved, and often no transposition is left.
 //!
 //! Class: exact bits.
 
@@ -9,12 +9,12 @@ use anabranch_ir::program::Node;
 use anabranch_kernels::op::{Op, Slice};
 use anabranch_kernels::{Shape, TensorSpec};
 
-/// Lets slices read past transpositions where the slice that is left needs no transposition.
+/// Makes slices read past transpositions if the remaining slice needs no transposition.
 pub(super) fn slice_before_transposes(graph: &mut Graph) {
     graph.rewrite(sliced_first);
 }
 
-/// The slice at `position`, of what is transposed before it.
+/// Returns the slice at `position` as a slice of the untransposed tensor.
 fn sliced_first(graph: &Graph, position: usize) -> Option<Node> {
     let node = graph.node(position)?;
     let Op::Slice(slice) = &node.spec.op else { return None };
@@ -22,7 +22,7 @@ fn sliced_first(graph: &Graph, position: usize) -> Option<Node> {
     let permutation = permutation(earlier)?;
     let (read, made) = (&node.spec.inputs[0].shape, &node.spec.outputs[0]);
     let (starts, steps, counts) = in_shape(slice, read, &made.shape, &earlier.spec.outputs[0].shape)?;
-    // Where the slice is in the tensor as it was before.
+    // Position of the slice in the tensor before its transposition.
     let rank = permutation.len();
     let (mut first, mut by, mut dims) = (vec![0; rank], vec![1; rank], vec![0; rank]);
     for (axis, source) in permutation.iter().enumerate() {
@@ -37,8 +37,8 @@ fn sliced_first(graph: &Graph, position: usize) -> Option<Node> {
     Some(Node { operators, ..reading(node, op, operands_of(earlier), TensorSpec::new(made.dtype, output)) })
 }
 
-/// The slice's starts, steps and counts in a tensor of shape `made` that it reads as `read`: the same but for axes of one
-/// element.
+/// Returns the slice's starts, steps and counts in a tensor of shape `made` that it reads as `read`; the shapes differ
+/// only in axes of one element.
 #[allow(clippy::type_complexity, reason = "three lists of one entry an axis")]
 fn in_shape(slice: &Slice, read: &Shape, result: &Shape, made: &Shape) -> Option<(Vec<usize>, Vec<isize>, Vec<usize>)> {
     let long = |shape: &Shape| shape.dims().iter().copied().filter(|dim| *dim != 1).collect::<Vec<_>>();

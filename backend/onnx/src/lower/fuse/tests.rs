@@ -1,5 +1,5 @@
-//! The checker of all rewrites: random programs of usual, great and small magnitudes give the same results fused as they do node by node,
-//! to within rounding, unless a value overflows on the way. What promises exact bits is held to that in `exact.rs`.
+//! Checks all rewrites: random programs of usual, great and small magnitudes give equal results fused and node by node,
+//! within rounding, unless a value overflows on the way. `exact.rs` checks the rewrites that promise exact bits.
 
 use super::{Rewrite, Rewrites, fuse};
 use crate::lower::fold::{Folding, compute};
@@ -12,13 +12,13 @@ use anabranch_kernels::op::{
 use anabranch_kernels::{Tensor, TensorSpec};
 use arbtest::arbitrary::{Result, Unstructured};
 
-/// What two results may differ by, relative to the largest element that either program computes on the way.
+/// Largest difference of two results, relative to the largest element that either program computes on the way.
 pub(super) const TOLERANCE: f32 = 2e-4;
 
-/// Elements of a value at most.
+/// Most elements of a value.
 const MOST_ELEMENTS: usize = 1 << 13;
 
-/// The program's outputs, node after node, and the greatest magnitude of all that was computed.
+/// Returns the program's outputs, computed node after node, and the greatest magnitude of all computed values.
 pub(super) fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f32) {
     let mut values: Vec<Option<Tensor>> = vec![None; program.values.len()];
     for (index, value) in values.iter_mut().enumerate() {
@@ -51,14 +51,14 @@ pub(super) fn evaluate(program: &Program, inputs: &[Tensor]) -> (Vec<Tensor>, f3
 /// A value under a shape.
 type Under = (ValueId, Vec<usize>);
 
-/// A random program under construction: values with their shapes, of which the last is the likeliest to be read.
+/// A random program under construction: values with their shapes; the last value is most likely to be read.
 struct Random<'a, 'u> {
     u: &'a mut Unstructured<'u>,
     maker: Maker,
     pool: Vec<Under>,
 }
 
-/// `None` if a value would be too large.
+/// A new value; `None` if it would be too large.
 type Made = Result<Option<Under>>;
 
 impl Random<'_, '_> {
@@ -70,7 +70,7 @@ impl Random<'_, '_> {
         self.u.arbitrary()
     }
 
-    /// A value of the pool; one in four times any, else the last. One in eight times under another shape.
+    /// Chooses a value: in one of four cases any, else the last; in one of eight cases under another shape.
     fn value(&mut self) -> Result<Under> {
         let at = if self.u.ratio(1, 4)? { self.u.choose_index(self.pool.len())? } else { self.pool.len() - 1 };
         let (value, mut dims) = self.pool[at].clone();
@@ -111,7 +111,7 @@ impl Random<'_, '_> {
         self.node(map(Expression::binary(function)), &[a, b], dims)
     }
 
-    /// An expression of a value and, half the time, something that is broadcast to it.
+    /// An expression of a value and, half the time, of a broadcast operand.
     fn expression(&mut self) -> Made {
         let x = self.value()?;
         if self.chance()? {
@@ -129,8 +129,8 @@ impl Random<'_, '_> {
         Ok(self.binary(function, a, b, &x.1))
     }
 
-    /// A product with constant weights or with another value, an operand scaled as attention does it or not; a wide one is
-    /// taken apart like queries and keys.
+    /// A product with constant weights or with another value; an operand may be scaled as in attention. A wide product
+    /// is separated like queries and keys.
     fn product(&mut self) -> Made {
         let mut a = self.value()?;
         let dims = a.1.clone();
@@ -162,7 +162,7 @@ impl Random<'_, '_> {
         Ok(made)
     }
 
-    /// A convolution, with a border before it and a scale for each channel behind it now and then.
+    /// A convolution, sometimes with a border before it and a scale per channel behind it.
     fn convolution(&mut self) -> Made {
         let mut x = self.value()?;
         x.1.resize(4, 1);
@@ -282,7 +282,7 @@ fn fused_programs_compute_what_they_did_before() {
             Tensor::from_elements(shape, &elements).expect("one for each")
         };
         let inputs: Vec<Tensor> = program.inputs.iter().map(input).collect();
-        // All rewrites, or any of them: none may need another to be right.
+        // All rewrites, or any subset: a rewrite must not need another to be right.
         let any = Rewrite::ALL.into_iter().map(|rewrite| Ok(if u.arbitrary()? { Some(rewrite) } else { None }));
         let any = any.collect::<Result<Vec<_>>>()?.into_iter().flatten().fold(Rewrites::NONE, Rewrites::with);
         let rewrites = if u.arbitrary()? { Rewrites::ALL } else { any };

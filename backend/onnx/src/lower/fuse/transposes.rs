@@ -1,7 +1,7 @@
-//! Does away with transpositions: two in a row become one, and a product reads its matrices transposed.
+//! Removes transpositions: two successive ones become one, and a product reads its matrices transposed.
 //!
-//! Class: exact bits where transpositions join. Order of sums where a product takes one: the kernel of the other layout may add the terms in
-//! another order.
+//! Class: exact bits if transpositions join. Order of sums if a product absorbs one: the kernel for the other layout
+//! may add the terms in another order.
 
 use super::graph::Graph;
 use super::maps::{both, folded, reading};
@@ -9,7 +9,7 @@ use anabranch_ir::program::Node;
 use anabranch_kernels::op::{MatMul, Op, Transpose};
 use anabranch_kernels::{Shape, TensorSpec};
 
-/// Joins transpositions with those before them, then takes them into products.
+/// Joins transpositions with those before them, then merges them into products.
 pub(super) fn absorb_transposes(graph: &mut Graph) {
     for position in 0..graph.end() {
         merge(graph, position);
@@ -21,7 +21,7 @@ pub(super) fn absorb_transposes(graph: &mut Graph) {
     }
 }
 
-/// The node's permutation, if it is a transposition.
+/// Returns the node's permutation, if it is a transposition.
 pub(super) fn permutation(node: &Node) -> Option<&[usize]> {
     match &node.spec.op {
         Op::Transpose(op) => Some(&op.permutation),
@@ -29,7 +29,8 @@ pub(super) fn permutation(node: &Node) -> Option<&[usize]> {
     }
 }
 
-/// The transposition at `position` with the one that it reads, if it reads it as it was made.
+/// Joins the transposition at `position` with the transposition that it reads, if it reads it in the shape in which it
+/// was made.
 fn merge(graph: &mut Graph, position: usize) {
     let Some(node) = graph.node(position) else { return };
     let Some(second) = permutation(node) else { return };
@@ -56,7 +57,7 @@ pub(super) fn moves_nothing(permutation: &[usize], shape: &Shape) -> bool {
     permutation.iter().filter(|axis| shape.dims()[**axis] != 1).is_sorted()
 }
 
-/// Lets the product at `position` read an operand before it is transposed, or (if only the product reads it) after a
+/// Makes the product at `position` read an operand before it is transposed, or (if only the product reads it) after a
 /// transposition that leaves rows together.
 fn absorb(graph: &mut Graph, position: usize, side: usize) {
     let Some(node) = graph.node(position) else { return };
@@ -96,7 +97,7 @@ fn absorb(graph: &mut Graph, position: usize, side: usize) {
     graph.replace(position, product);
 }
 
-/// The permutation with its last two axes exchanged, if that puts the innermost axis last again.
+/// Returns the permutation with its last two axes exchanged, if that puts the innermost axis last again.
 fn swapped(permutation: &[usize]) -> Option<Vec<usize>> {
     let rank = permutation.len();
     if rank < 2 || permutation[rank - 2] != rank - 1 {
@@ -107,8 +108,9 @@ fn swapped(permutation: &[usize]) -> Option<Vec<usize>> {
     Some(swapped)
 }
 
-/// How the product reads the matrices once their rows and columns are exchanged; `None` if it does not read the matrices
-/// as they were made (their batches may be read as other batches).
+/// Returns the spec under which the product reads the matrices after an exchange of rows and columns.
+///
+/// `None` if it does not read the matrices as they were made (their batches may be read as other batches).
 fn with_swapped_matrix(made: &TensorSpec, read: &TensorSpec) -> Option<TensorSpec> {
     let (_, matrix): (_, &[usize; 2]) = made.shape.dims().split_last_chunk()?;
     let (_, read_matrix) = read.shape.dims().split_last_chunk()?;

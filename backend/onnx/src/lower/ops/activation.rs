@@ -42,10 +42,10 @@ fn leaky_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     apply(operator, builder, |x| x.with(Binary::Less, 0.0).select(x * slope, x))
 }
 
-/// As [`leaky_relu`], with a slope per element or channel.
+/// Lowers PRelu: as [`leaky_relu`], with a slope per element or channel.
 fn parametric_relu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, slope) = operator.pair()?;
-    // Before version 7 the slopes are those of the channels.
+    // Before version 7 the slopes belong to the channels.
     let by_channel = operator.opset < 7 && slope.rank() == 1 && slope.elements() > 1;
     let behind = if by_channel { x.rank().saturating_sub(2) } else { 0 };
     let slope = &slope.reshaped([slope.dims(), &vec![1; behind]].concat())?;
@@ -64,7 +64,7 @@ fn elu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
 
 /// `γ · (x ≤ 0 ? α (eˣ − 1) : x)`.
 fn selu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    // The first version rounds them to four digits.
+    // The first version rounds these constants to four digits.
     let [alpha, gamma] = if operator.opset < 6 { [1.6732, 1.0507] } else { [1.673_263_2, 1.050_701] };
     let (alpha, gamma) = (number(operator, "alpha", alpha)?, number(operator, "gamma", gamma)?);
     apply(operator, builder, |x| x.with(Binary::LessOrEqual, 0.0).select(exponential_minus_one(x, alpha), x) * gamma)
@@ -103,7 +103,7 @@ fn gelu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     apply(operator, builder, |x| gaussian_gate(x, tanh))
 }
 
-/// `½ x (1 + erf(x / √2))`, or with a hyperbolic tangent in place of the error function.
+/// Returns `½ x (1 + erf(x / √2))`, or its approximation by a hyperbolic tangent.
 pub(super) fn gaussian_gate(x: Term<'_>, tanh: bool) -> Term<'_> {
     let curve = match tanh {
         true => (x * (x * x * 0.044_715 + 1.0) * FRAC_2_PI.sqrt()).apply(Unary::Tanh),
@@ -128,7 +128,7 @@ fn gated_swish(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.map(domain, [a, b], a.dtype(), |[a, b]| a * (a * alpha).apply(Unary::Sigmoid) * b)?])
 }
 
-/// `x < −λ ? x + bias : x > λ ? x − bias : 0`. Integers stay what they are if the bias is whole, else they are computed in `f64`.
+/// `x < −λ ? x + bias : x > λ ? x − bias : 0`. If the bias is whole, integers are computed as integers, else in `f64`.
 fn shrink(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (bias, threshold) = (number(operator, "bias", 0.0)?, number(operator, "lambd", 0.5)?);
     let x = operator.number(0)?;
@@ -156,7 +156,8 @@ pub(super) fn exponential_minus_one(x: Term<'_>, alpha: f64) -> Term<'_> {
     if !x.is_double() {
         return distance * alpha;
     }
-    // Near 0 the difference and the power's logarithm lose the same digits, so their quotient is exact (Higham 2002, section 1.14.1).
+    // Near 0 the difference and the power's logarithm lose the same digits, so that their quotient is exact (Higham
+    // 2002, section 1.14.1).
     let exact = distance * x / power.apply(Unary::Log);
     let near = distance.with(Binary::Equal, 0.0).select(x, exact);
     x.apply(Unary::Abs).with(Binary::Less, 1.0).select(near, distance) * alpha
@@ -186,7 +187,7 @@ mod tests {
     use super::super::testing::lowered;
     use crate::import::proto::{NodeProto, TensorProto, data_type};
 
-    /// In 64-bit floats, values that were computed with 120 digits and rounded.
+    /// The expected 64-bit floats were computed with 120 digits and rounded.
     #[test]
     fn doubles_keep_their_digits_near_zero_and_far_from_it() {
         for (operator, x, want) in [

@@ -1,4 +1,5 @@
-//! Grids of points by affine maps (Jaderberg et al. 2015, "Spatial Transformer Networks", section 3.2), at which images are then sampled.
+//! Grids of points by affine maps (Jaderberg et al. 2015, "Spatial Transformer Networks", section 3.2), for sampling
+//! images.
 
 use super::expand::sizes;
 use super::matmul::multiplied;
@@ -7,8 +8,10 @@ use anabranch_kernels::Shape;
 
 pub(super) const TABLE: &[Entry] = &[("AffineGrid", affine_grid)];
 
-/// For each element of an image of the given size, where an affine map takes it: coordinates from −1 to 1, the innermost axis' first. The
-/// outermost are the middles of elements, or with `align_corners` the corners.
+/// Returns the position to which an affine map takes each element of an image of the given size: coordinates from −1 to
+/// 1, the innermost axis' first.
+///
+/// The outermost positions are the middles of elements, or their corners with `align_corners`.
 fn affine_grid(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let theta = operator.float_input(0)?;
     let size = sizes(&operator.known_ints(builder, 1, "size")?, "size")?;

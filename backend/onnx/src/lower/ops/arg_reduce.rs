@@ -22,7 +22,7 @@ fn arg_reduce(operator: &Operator<'_>, builder: &mut Builder, greatest: bool) ->
     Ok(vec![index.reshaped(dims)?])
 }
 
-/// The index along the op's axis, which stays with one element.
+/// Returns the index along the op's axis, which stays with one element.
 pub(super) fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result<View, Fault> {
     if x.dims()[op.axis] == 0 {
         return Err(Fault::invalid(format!("axis {} of shape {} has no element", op.axis, x.shape())));
@@ -33,7 +33,8 @@ pub(super) fn index_of(builder: &mut Builder, x: &View, op: ArgReduce) -> Result
     builder.emit_one(Op::ArgReduce(op), from_ref(x), output)
 }
 
-/// 1 at the first greatest element along the axis, 0 elsewhere; before version 13 over all axes from the axis on.
+/// Returns 1 at the first greatest element along the axis, 0 elsewhere; before version 13 over all axes from the axis
+/// on.
 fn hardmax(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 1)?;

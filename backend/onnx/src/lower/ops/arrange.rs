@@ -1,5 +1,5 @@
-//! Elements moved to other places: cropped and padded around the middle, reversed up to a length, written at positions, picked by truth
-//! values, and put back where windows and pools had taken them.
+//! Moves elements: crops and pads around the middle, reverses up to a length, writes at positions, selects by bools,
+//! and puts back elements of windows and pools.
 
 use super::expand::sizes;
 use super::gather::chosen;
@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("MaxUnpool", unpool),
 ];
 
-/// Each axis cut or padded to a size around its middle; an odd element is cut or added at the end.
+/// Cuts or pads each axis to a size around its middle; an odd element is cut or added at the end.
 fn crop_or_pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let wanted = sizes(&operator.known_ints(builder, 1, "shape")?, "shape")?;
@@ -34,7 +34,8 @@ fn crop_or_pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.padded(x, PadMode::ZERO, before, dims)?])
 }
 
-/// For each element of the batch the first so many elements along time in reverse, the others as they are.
+/// For each element of the batch, reverses the first elements along time (their number is an input), and keeps the
+/// others.
 fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 2)?;
     let lengths = operator.typed(1, DType::I64)?;
@@ -52,11 +53,11 @@ fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
         let inside = step.with(Binary::Less, length);
         let mirrored = length - step - 1.0;
         let from = inside.select(mirrored, step);
-        // A length below 0 or of more than there is has no place at all, rather than one of another element's.
+        // A length below 0 or beyond the axis gets no position at all, instead of another element's position.
         let more = length.with(Binary::Greater, x.dims()[time] as f64);
         length.with(Binary::Less, 0.0).with(Binary::Or, more).select(nowhere, from)
     })?;
-    // The place among all pairs of time and batch.
+    // Position among all pairs of time and batch.
     let items = builder.indices(DType::I64, x.dims()[batch], batch, 2)?;
     let (of_time, of_batch) = if time == 0 { (x.dims()[1], 1) } else { (1, x.dims()[1]) };
     let (of_time, of_batch) = (of_time as f64, of_batch as f64);
@@ -69,7 +70,8 @@ fn reverse(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![chosen(builder, &flat, &places, 0, x.dims().to_vec())?])
 }
 
-/// An update written into a cache for each element of the batch, from a position of its own on, around the end if that is asked for.
+/// Writes an update into a cache for each element of the batch, from a position of its own on, around the end if
+/// requested.
 fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let cache = operator.ranked(0, 2)?;
     let update = operator.typed(1, cache.dtype())?;
@@ -90,7 +92,7 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     let (size, steps) = (cache.dims()[axis], update.dims()[axis]);
     let between: usize = cache.dims()[1..axis].iter().product();
     let batch = cache.dims()[0];
-    // The first so many slices: those of the batch, the axes between, and the axis.
+    // Index of the slice among those of the batch, the axes in between, and the axis.
     let step = builder.indices(DType::I64, steps, 2, 3)?;
     let middle = builder.indices(DType::I64, between, 1, 3)?;
     let item = builder.indices(DType::I64, batch, 0, 3)?;
@@ -106,7 +108,7 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
         } else {
             first + step
         };
-        // Beyond the ends there is no place, rather than another slice's.
+        // Beyond the ends there is no position, instead of another slice's position.
         let outside = at.with(Binary::GreaterOrEqual, size as f64).with(Binary::Or, at.with(Binary::Less, 0.0));
         let row = item * between as f64 + middle;
         let place = row * size as f64 + at;
@@ -125,7 +127,7 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     Ok(vec![builder.emit_one(op, &inputs, output)?.reshaped(cache.dims())?])
 }
 
-/// The slices whose truth value, which must be known, is true; of all elements where no axis is given.
+/// Returns the slices whose bool, which must be known, is true; without an axis, selects among all elements.
 fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     operator.typed(1, DType::Bool)?;
@@ -144,8 +146,8 @@ fn compress(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     Ok(vec![chosen(builder, &data, &places, axis, dims)?])
 }
 
-/// Columns of windows added back into the image that they were taken from, axis by axis: one strided sum for each place in a window along
-/// the axis.
+/// Adds columns of windows back into the image from which they were taken, axis by axis: one strided sum for each
+/// position in a window along the axis.
 fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let image = sizes(&operator.known_ints(builder, 1, "image_shape")?, "image_shape")?;
@@ -170,33 +172,34 @@ fn fold_columns(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     let mut sum = x.reshaped([&[batch, channels], &block[..], &places[..]].concat())?;
     let dims = [&[batch, channels], &image[..]].concat();
     if sum.elements() == 0 {
-        // There may be any number of windows then.
+        // In this case there may be any number of windows.
         return Ok(vec![builder.filled(TensorSpec::new(x.dtype(), Shape::new(dims)?), 0.0)?]);
     }
     for axis in (0..axes).rev() {
         let along = Along { window: 2 + axis, step: strides[axis], dilation: dilations[axis], size: padded[axis] };
-        // The axes of as many windows' places lie between.
+        // The axes of the remaining windows' positions lie in between.
         sum = along.folded(builder, &sum, axis)?;
     }
     let starts = [&[0, 0], &pads[..axes]].concat();
     Ok(vec![builder.sliced(&sum, starts, vec![1; axes + 2], dims)?])
 }
 
-/// Places in a window along an axis at most: each becomes four nodes.
+/// Most positions in a window along an axis: each becomes four nodes.
 const MOST_PLACES: usize = 1 << 13;
 
 /// An axis of windows.
 struct Along {
-    /// The axis of the windows' elements, which goes.
+    /// Axis of the windows' elements, which disappears.
     window: usize,
     step: usize,
     dilation: usize,
-    /// Elements of the image.
+    /// Number of elements of the image.
     size: usize,
 }
 
 impl Along {
-    /// Adds the elements of the windows up along their axis, behind which the axis of the windows' places lies `behind` further.
+    /// Sums the elements of the windows along their axis; the axis of the windows' positions lies `behind` axes after
+    /// it.
     fn folded(&self, builder: &mut Builder, x: &View, behind: usize) -> Result<View, Fault> {
         let mut sum: Option<View> = None;
         let taps = x.dims()[self.window];
@@ -219,7 +222,7 @@ impl Along {
     }
 }
 
-/// So many sizes from an attribute; all are `default` where it is missing.
+/// Returns this many sizes from an attribute; all are `default` if it is missing.
 fn list(
     operator: &Operator<'_>,
     name: &'static str,
@@ -231,7 +234,7 @@ fn list(
     given.ok_or_else(|| Fault::attribute(name, (), "there"))
 }
 
-/// Elements `stride` apart along an axis, zeros between and behind them.
+/// Spreads elements `stride` apart along an axis, with zeros between and behind them.
 fn spread(builder: &mut Builder, x: &View, axis: usize, stride: usize) -> Result<View, Fault> {
     let dims = x.dims();
     let single = x.reshaped([&dims[..=axis], &[1], &dims[axis + 1..]].concat())?;
@@ -241,7 +244,7 @@ fn spread(builder: &mut Builder, x: &View, axis: usize, stride: usize) -> Result
     padded.reshaped([&dims[..axis], &[dims[axis].saturating_mul(stride)], &dims[axis + 1..]].concat())
 }
 
-/// Elements put back at the places, counted over the whole output, that a pool had found them at.
+/// Puts elements back at the positions, counted over the whole output, at which a pool had found them.
 fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let places = operator.typed(1, DType::I64)?;
@@ -252,7 +255,7 @@ fn unpool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let pads = list(operator, "pads", 2 * axes, Some(0))?;
     let mut dims = x.dims()[..2].to_vec();
     for axis in 0..axes {
-        // Without elements the definition's size is one stride less than a window's.
+        // Without elements, the size by the definition is one stride less than a window's.
         let steps = x.dims()[2 + axis] as i128 - 1;
         let size =
             steps * strides[axis] as i128 + kernel[axis] as i128 - pads[axis] as i128 - pads[axis + axes] as i128;

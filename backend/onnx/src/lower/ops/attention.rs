@@ -14,7 +14,7 @@ struct Heads {
     queries: View,
     keys: View,
     values: View,
-    /// Keys and values that come from earlier calls.
+    /// Number of keys and values from earlier calls.
     past: usize,
 }
 
@@ -83,7 +83,7 @@ impl Heads {
     }
 }
 
-/// `[b, t, heads · d]` as `[b, heads, t, d]`; four dimensions as they are.
+/// Returns `[b, t, heads · d]` as `[b, heads, t, d]`; a view of four dimensions stays unchanged.
 pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<View, Fault> {
     match *x.dims() {
         [_, _, _, _] => Ok(x.clone()),
@@ -94,7 +94,7 @@ pub(super) fn by_head(builder: &mut Builder, x: &View, heads: usize) -> Result<V
     }
 }
 
-/// `new` after `old`, along time.
+/// Appends `new` to `old`, along time.
 pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result<View, Fault> {
     let fits = old.rank() == 4 && [0, 1, 3].iter().all(|axis| old.dims()[*axis] == new.dims()[*axis]);
     if !fits {
@@ -103,13 +103,13 @@ pub(super) fn continued(builder: &mut Builder, old: &View, new: &View) -> Result
     builder.concatenated(&[old.clone(), new.clone()], 2)
 }
 
-/// The scores times the scale.
+/// Returns the scores times the scale.
 fn scaled(operator: &Operator<'_>, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
     let scale = operator.node.float("scale")?.map_or(1.0 / (depth as f64).sqrt(), f64::from);
     builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| score * scale)
 }
 
-/// The scores bent towards the cap, if there is one.
+/// Limits the scores by the soft cap, if there is one.
 fn capped(operator: &Operator<'_>, builder: &mut Builder, scores: &View) -> Result<View, Fault> {
     let cap = f64::from(operator.float("softcap", 0.0)?);
     if cap <= 0.0 {
@@ -118,8 +118,10 @@ fn capped(operator: &Operator<'_>, builder: &mut Builder, scores: &View) -> Resu
     builder.map(domain_of(scores.dtype()), [scores], scores.dtype(), |[score]| (score / cap).apply(Unary::Tanh) * cap)
 }
 
-/// The scores with the mask added, and −∞ for keys that a query may not look at: those that come later than it if the attention is
-/// causal, those outside its window, and padding. Where a query may be left with none, also what is added, by itself.
+/// Adds the mask to the scores, and −∞ for keys that a query must not see.
+///
+/// These are later keys if the attention is causal, keys outside its window, and padding. If a query may be left
+/// without keys, also returns the added bias by itself.
 fn masked(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -156,7 +158,8 @@ fn masked(
     Ok((scores, results.next()))
 }
 
-/// −∞ for keys that are padding, or farther from the query than this: by their positions, `before` on the left, the others on the right.
+/// Adds −∞ for padding, and for keys too far from the query by their positions: `before` on the left, the other
+/// distance on the right.
 pub(super) fn within(
     builder: &mut Builder,
     scores: &View,
@@ -184,12 +187,12 @@ pub(super) fn within(
     Ok(result)
 }
 
-/// By how much the position of a key may differ from that of a query on one side.
+/// Returns the largest distance of a key from a query on one side.
 fn window(operator: &Operator<'_>, name: &'static str) -> Result<Option<f64>, Fault> {
     Ok(Some(operator.int(name, -1)?).filter(|most| *most >= 0).map(|most| most as f64))
 }
 
-/// For each element of the batch, how many keys are no padding, as `[batch, 1, 1, 1]`.
+/// Returns the number of keys without padding for each element of the batch, as `[batch, 1, 1, 1]`.
 fn filled_keys(operator: &Operator<'_>, builder: &mut Builder, batch: usize) -> Result<Option<View>, Fault> {
     if operator.optional(6).is_none() {
         return Ok(None);
@@ -198,7 +201,7 @@ fn filled_keys(operator: &Operator<'_>, builder: &mut Builder, batch: usize) -> 
     builder.as_f32(&filled).map(Some)
 }
 
-/// The positions of the queries among the keys: behind the past ones, or the last of those that are no padding.
+/// Returns the positions of the queries among the keys: after past keys, or the last keys without padding.
 pub(super) fn positions(
     builder: &mut Builder,
     length: usize,
@@ -215,7 +218,7 @@ pub(super) fn positions(
     }
 }
 
-/// The mask over all keys; those that a shorter one does not name are left out.
+/// Returns the mask over all keys; keys beyond a shorter mask are left out.
 fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Result<View, Fault> {
     let mask = operator.ranked(3, 1)?;
     let own = mask.dims()[mask.rank() - 1];
@@ -228,7 +231,7 @@ fn full_mask(operator: &Operator<'_>, builder: &mut Builder, total: usize) -> Re
     builder.padded(mask, PadMode::Constant(fill.into()), vec![0; mask.rank()], dims)
 }
 
-/// A query that may look at no key, to whose scores −∞ is added everywhere, has weights of 0 rather than 0/0.
+/// Gives weights of 0, instead of 0/0, to a query without keys, to all of whose scores −∞ is added.
 fn zero_where_nothing(builder: &mut Builder, weights: &View, bias: &View) -> Result<View, Fault> {
     let most = builder.reduced(bias, ReduceKind::Max, &[3])?;
     builder.map(domain_of(weights.dtype()), [weights, &most], weights.dtype(), |[x, most]| {

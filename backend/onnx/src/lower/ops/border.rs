@@ -1,4 +1,5 @@
-//! Pools whose border is as wide as their windows, or whose last windows are whole though they end beyond it: the program makes the border.
+//! Pools whose border is as wide as their windows, or whose last windows are whole although they end beyond it: the
+//! program makes the border.
 
 use super::window::{Window, plane};
 use super::{Builder, Fault, View, domain_of};
@@ -6,7 +7,7 @@ use anabranch_kernels::op::{Op, PadMode, Pool, PoolKind};
 use anabranch_kernels::{Shape, TensorSpec};
 use std::slice::from_ref;
 
-/// Images of one element type pooled by a window that lies within the border.
+/// Pools images of one element type by a window that lies within the border.
 pub(super) fn emitted(
     builder: &mut Builder,
     image: &View,
@@ -20,8 +21,9 @@ pub(super) fn emitted(
     builder.emit_one(op, from_ref(image), TensorSpec::new(image.dtype(), Shape::new(dims)?))
 }
 
-/// Images pooled by windows some of which may lie in the border alone: these have the greatest element −∞, and a mean of 0, or of 0 / 0 if
-/// the border does not count.
+/// Pools images by windows that may lie in the border alone.
+///
+/// Such a window has the greatest element −∞, and the mean 0, or 0 / 0 if the border does not count.
 pub(super) fn pooled(
     builder: &mut Builder,
     image: &View,

@@ -31,7 +31,7 @@ fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault
     Ok(vec![operator.input(0)?.clone()])
 }
 
-/// An optional that holds a value is the value. One that holds nothing is no tensor, so that a step makes it.
+/// Passes on the value in an optional. An empty optional is not a tensor, so that a host step makes it.
 fn optional(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
     let absent = || Fault::unsupported("it makes an optional that holds nothing");
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
@@ -42,13 +42,13 @@ fn element(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault>
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])
 }
 
-/// Only what is left out has no element.
+/// Whether an optional holds a value: only an input that is left out has none.
 fn has_element(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let there = operator.optional(0).is_some();
     Ok(vec![builder.scalar(DType::Bool, f64::from(u8::from(there)))?])
 }
 
-/// Inference keeps everything; the mask is all true.
+/// Passes on everything, because this is inference; the mask is all true.
 fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     if operator.opset < 7 && !operator.flag("is_test", false)? {
@@ -67,7 +67,7 @@ fn dropout(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(outputs)
 }
 
-/// The number of an element type that a version before 6 names.
+/// Returns the number of an element type that a version before 6 names.
 fn named_type(name: &str) -> Result<i64, Fault> {
     const NAMES: [(&str, i64); 12] = [
         ("FLOAT", data_type::FLOAT),
@@ -87,7 +87,7 @@ fn named_type(name: &str) -> Result<i64, Fault> {
     known.map(|(_, number)| *number).ok_or_else(|| Fault::attribute("to", name, "the name of an element type"))
 }
 
-/// The element type of an ONNX type number.
+/// Returns the element type of an ONNX type number.
 pub(in crate::lower) fn element_type(number: i64) -> Result<DType, Fault> {
     crate::import::element_type(number)
         .ok_or_else(|| Fault::unsupported(format!("there are no tensors of type {number}")))

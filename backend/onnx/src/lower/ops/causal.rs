@@ -1,4 +1,4 @@
-//! Convolution over time that looks back alone: what came before an input is given, or is zeros.
+//! Causal convolution over time: values before the input are given, or are zeros.
 
 use super::{Builder, Entry, Epilogue, Fault, Operator, View, domain_of};
 use anabranch_kernels::op::{Binary, Conv, Expression, Op, Unary};
@@ -6,7 +6,7 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("CausalConvWithState", causal)];
 
-/// One window for each channel; the second output is what the next call has to look back at.
+/// Convolves each channel by one window; the second output is the past for the next call.
 fn causal(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, weights) = operator.pair()?;
     operator.float_input(0)?;

@@ -1,4 +1,4 @@
-//! Joining tensors along an axis, and cutting them apart again.
+//! Joins tensors along an axis, and splits them.
 
 use super::{Builder, Entry, Fault, Operator, View};
 
@@ -48,7 +48,7 @@ fn split(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(parts)
 }
 
-/// Sizes that must add up to the dimension.
+/// Checks sizes, which must add up to the dimension.
 fn given_sizes(sizes: &[i64], dim: usize) -> Result<Vec<usize>, Fault> {
     let fault = || Fault::invalid(format!("the sizes {sizes:?} do not add up to the {dim} elements of the axis"));
     let sizes: Vec<usize> =
@@ -57,7 +57,7 @@ fn given_sizes(sizes: &[i64], dim: usize) -> Result<Vec<usize>, Fault> {
     if total == Some(dim) { Ok(sizes) } else { Err(fault()) }
 }
 
-/// Equal sizes; from version 18 on the last may be smaller.
+/// Returns equal sizes; from version 18 on the last may be smaller.
 fn even_sizes(operator: &Operator<'_>, dim: usize) -> Result<Vec<usize>, Fault> {
     let outputs = operator.output_count();
     let parts = operator.size("num_outputs", 1, outputs)?;

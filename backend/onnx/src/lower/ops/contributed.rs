@@ -1,5 +1,5 @@
-//! Operators of the domain `com.microsoft` that exporters and optimisers put in the place of a few standard ones: activations with a
-//! bias, and products.
+//! Operators of the domain `com.microsoft` by which exporters and optimisers replace a few standard operators:
+//! activations with a bias, and products.
 
 use super::activation::{apply, gaussian_gate};
 use super::gather::chosen;
@@ -21,7 +21,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("DequantizeLinear", dequantize),
 ];
 
-/// The gate of the sum with a bias, which may be left out.
+/// Applies the gate to the sum with an optional bias.
 fn biased_gelu(operator: &Operator<'_>, builder: &mut Builder, tanh: bool) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let domain = domain_of(x.dtype());
@@ -36,7 +36,7 @@ fn quick_gelu(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     apply(operator, builder, |x| x * (x * alpha).apply(Unary::Sigmoid))
 }
 
-/// `α A B`, each with its last two axes exchanged if that is asked for.
+/// Returns `α A B`, each with its last two axes exchanged if requested.
 fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     operator.pair()?;
@@ -60,7 +60,8 @@ fn fused_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vi
     Ok(vec![builder.map(domain_of(product.dtype()), [&product], product.dtype(), |[x]| x * alpha)?])
 }
 
-/// `A Bᵀ + bias` with B in 2, 4 or 8 bits: for each row `blocks` blocks of columns, each with a scale and a zero point.
+/// Returns `A Bᵀ + bias` with B in 2, 4 or 8 bits: each row has `blocks` blocks of columns, each with a scale and a
+/// zero point.
 fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let a = operator.ranked(0, 1)?;
@@ -78,7 +79,7 @@ fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<V
     let mut inputs = vec![flat, weights, scales];
     if let Some(zero) = operator.optional(3) {
         let zero = if zero.dtype() == DType::U8 {
-            // Packed as the weights are; a row begins with a byte of its own.
+            // Zero points are packed like the weights; each row starts with a byte of its own.
             let bytes = blocks.saturating_mul(bits).div_ceil(8);
             let row = spread(builder, &zero.reshaped(vec![rows, bytes])?, bits)?;
             builder.part(&row, 1, 0, blocks)?
@@ -107,8 +108,10 @@ fn narrow_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<V
     Ok(vec![builder.cast(&product.reshaped([outer, &[rows]].concat())?, a.dtype())?])
 }
 
-/// The weights `[rows, depth]` as `f32`, each with the scale and the zero point of the group that input 4 gives its column. ONNX Runtime's
-/// CPU kernel takes 8 for packed zero points here; these are used as they are.
+/// Returns the weights `[rows, depth]` as `f32`, each with the scale and the zero point of its column's group, which
+/// input 4 gives.
+///
+/// ONNX Runtime's CPU kernel takes 8 for packed zero points here; these are used as they are.
 fn widened(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -134,7 +137,7 @@ fn widened(
     builder.map(Domain::F32, [&numbers, &scale, &zero], DType::F32, |[number, scale, zero]| (number - zero) * scale)
 }
 
-/// Bytes as the numbers of few bits in them, the lowest first, along the last axis; 8 bits stay.
+/// Unpacks bytes into narrow numbers, the lowest bits first, along the last axis; 8-bit numbers stay.
 fn spread(builder: &mut Builder, packed: &View, bits: usize) -> Result<View, Fault> {
     let count = 8 / bits;
     if count == 1 {

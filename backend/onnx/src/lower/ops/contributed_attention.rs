@@ -1,5 +1,5 @@
-//! Attention as operators of the domain `com.microsoft`: of queries, keys and values that are given or projected on the way, with keys and
-//! values of earlier calls, padding, and heads of queries that share those of keys.
+//! Attention as operators of the domain `com.microsoft`. Queries, keys and values are given or projected; options are
+//! keys and values of earlier calls, padding, and query heads that share key heads.
 
 use super::attention::{by_head, continued, positions, within};
 use super::matmul::multiplied;
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Entry] =
 /// Queries, keys and values by head, `[b, h, s, d]`, `[b, g, t, d]` and `[b, g, t, e]`.
 type Parts = [View; 3];
 
-/// Attention of an input whose queries, keys and values are products with one matrix.
+/// Lowers attention of an input whose queries, keys and values are products with one matrix.
 fn projected(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.flag("do_rotary", false)? || operator.optional(6).is_some() {
         return Err(Fault::unsupported("rotary embedding within, or past and present in one buffer"));
@@ -69,7 +69,7 @@ fn projected(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![result, present])
 }
 
-/// Attention of `[batch, length, heads · depth]` queries, keys and values.
+/// Lowers attention of `[batch, length, heads · depth]` queries, keys and values.
 fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     for (index, what) in [(8, "past lengths"), (9, "an indirection of the cache")] {
         if operator.optional(index).is_some() {
@@ -87,7 +87,7 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     for index in 0..3 {
         let mut part = operator.typed(index, q.dtype())?.clone();
         let width = part.dims().last().copied().unwrap_or(0);
-        // Keys and values by head have theirs already.
+        // Keys and values by head include their bias already.
         if operator.optional(3).is_some() && part.rank() == 3 {
             let bias = operator.typed(3, q.dtype())?;
             if bias.rank() != 1 || bias.elements() < from + width {
@@ -112,10 +112,11 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![result, keys, values])
 }
 
-/// Causal attention of queries whose heads share those of keys and values, with a cache that may be longer than what it holds.
+/// Lowers causal attention of queries whose heads share those of keys and values, with a cache that may be longer than
+/// its content.
 ///
-/// How many positions each row of the batch has must be known, and the same for all where there is a past: it decides where in the cache
-/// the new keys go.
+/// The number of positions of each row of the batch must be known, and equal for all rows if there is a past: it
+/// decides the position of the new keys in the cache.
 fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if (11..operator.count()).any(|index| operator.optional(index).is_some())
         || operator.flag("smooth_softmax", false)?
@@ -164,7 +165,7 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![result, kept_keys, kept_values])
 }
 
-/// How many positions come before the new ones.
+/// Returns the number of positions before the new ones.
 fn past_length(operator: &Operator<'_>, builder: &Builder, batch: usize, length: usize) -> Result<usize, Fault> {
     let last = operator.known_ints(builder, 5, "seqlens_k")?;
     let total = operator.known_int(builder, 6, "total_sequence_length")?;
@@ -177,7 +178,7 @@ fn past_length(operator: &Operator<'_>, builder: &Builder, batch: usize, length:
     Ok(past)
 }
 
-/// What a cache holds with what is new after its first `past` positions, and the whole cache with that.
+/// Returns the content of a cache with the new entries after its first `past` positions, and the whole cache with them.
 fn cached(builder: &mut Builder, cache: &View, new: &View, past: usize) -> Result<(View, View), Fault> {
     let &[_, _, room, _] = cache.dims() else {
         return Err(Fault::invalid(format!("a cache of shape {}", cache.shape())));
@@ -196,20 +197,20 @@ fn cached(builder: &mut Builder, cache: &View, new: &View, past: usize) -> Resul
     Ok((joined, whole))
 }
 
-/// What scores are changed by.
+/// Modifications of the scores.
 struct How<'a> {
-    /// 0 for the root of the depth.
+    /// Factor of the scores; 0 for the reciprocal root of the depth.
     scale: f32,
-    /// Bends scores, if above 0.
+    /// Soft cap of the scores, if above 0.
     cap: f64,
-    /// Lengths, or truths of keys, as integers.
+    /// Lengths, or bools per key, as integers.
     mask: Option<&'a View>,
-    /// What is added for keys that the mask leaves out.
+    /// Addend for keys that the mask leaves out.
     left_out: f64,
-    /// Added to scores.
+    /// Addend of the scores.
     bias: Option<&'a View>,
     causal: bool,
-    /// How far back a query looks.
+    /// Number of earlier positions that a query can see.
     window: Option<i64>,
     past: usize,
 }
@@ -228,7 +229,7 @@ impl<'a> How<'a> {
         })
     }
 
-    /// The values weighted by the softmax of the scores, as `[batch, length, heads · depth]`.
+    /// Returns the values weighted by the softmax of the scores, as `[batch, length, heads · depth]`.
     fn attended(&self, builder: &mut Builder, [queries, keys, values]: [&View; 3]) -> Result<View, Fault> {
         let (&[batch, heads, length, depth], &[_, own, total, wide]) = (queries.dims(), values.dims()) else {
             return Err(Fault::missing(0));
@@ -254,7 +255,7 @@ impl<'a> How<'a> {
         moved.reshaped(vec![batch, length, heads.saturating_mul(wide)])
     }
 
-    /// Scores scaled, bent, and lowered where a query may not look.
+    /// Returns the scores scaled, capped, and lowered for keys that a query must not see.
     fn changed(&self, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
         let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());
         let scale = if self.scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { f64::from(self.scale) };
@@ -284,7 +285,7 @@ impl<'a> How<'a> {
     }
 }
 
-/// Which keys count, by scores of `[b, h, s, t]`: as many as each row's length says, or those that are not 0.
+/// Returns which keys count, for scores of `[b, h, s, t]`: as many as each row's length says, or those that are not 0.
 fn seen(builder: &mut Builder, mask: &View, scores: &[usize]) -> Result<View, Fault> {
     let (batch, length, total) = (scores[0], scores[2], scores[3]);
     if mask.dtype() != DType::I32 {

@@ -8,10 +8,10 @@ pub(super) const TABLE: &[Entry] = &[
     ("FusedGemm", |operator, builder| ended(operator, builder, "Gemm")),
 ];
 
-/// The version of the standard operators in whose sense these are meant.
+/// Version of the standard operators that defines these operators.
 const VERSION: i64 = 13;
 
-/// The standard operator of the first three inputs, plus the fourth, through the activation.
+/// Lowers the standard operator of the first three inputs, plus the fourth, through the activation.
 fn ended(operator: &Operator<'_>, builder: &mut Builder, name: &str) -> Result<Vec<View>, Fault> {
     let inputs = (0..3).map(|index| operator.optional(index).cloned()).collect();
     let mut result = lowering("", name)?(&Operator::new(operator.node, VERSION, inputs), builder)?.swap_remove(0);
@@ -25,13 +25,13 @@ fn ended(operator: &Operator<'_>, builder: &mut Builder, name: &str) -> Result<V
     }
     let kind = operator.string("activation", "")?;
     let numbers = operator.node.floats("activation_params")?.unwrap_or(&[]);
-    // What ONNX gives the standard operators; the bounds of Clip have to be there.
+    // These are the defaults of the standard operators; the bounds of Clip are required.
     let defaults = match kind {
         "Clip" => [None; 2],
         "HardSigmoid" => [Some(0.2), Some(0.5)],
         _ => [Some(0.01), Some(0.0)],
     };
-    // The products have their numbers as attributes of their own.
+    // The products have their parameters as separate attributes.
     let number = |at: usize, attribute: &str| {
         let given =
             numbers.get(at).copied().map_or_else(|| operator.node.float(attribute), |number| Ok(Some(number)))?;

@@ -1,5 +1,5 @@
-//! Operators of the domain `com.microsoft` whose inputs and outputs are numbers on grids of 8-bit integers: a standard operator in `f32`
-//! between the grids.
+//! Operators of the domain `com.microsoft` whose inputs and outputs are numbers on grids of 8-bit integers: a standard
+//! operator in `f32` between the grids.
 
 use super::integer::{eight_bits, parameter, product_of};
 use super::quantize::{along, dequantize, quantize};
@@ -25,10 +25,10 @@ pub(super) const TABLE: &[Entry] = &[
     ("DynamicQuantizeLSTM", lstm),
 ];
 
-/// The version of a standard operator that one without the attribute `opset` stands for.
+/// Version of a standard operator for an operator without the attribute `opset`.
 const VERSION: i64 = 13;
 
-/// A standard operator of `count` inputs, each with its scale and zero point, before those of the output.
+/// Lowers a standard operator of `count` inputs, each with its scale and zero point, before those of the output.
 fn between(operator: &Operator<'_>, builder: &mut Builder, standard: &str, count: usize) -> Result<Vec<View>, Fault> {
     if operator.flag("channels_last", false)? {
         return Err(Fault::unsupported("channels behind all other axes"));
@@ -37,22 +37,22 @@ fn between(operator: &Operator<'_>, builder: &mut Builder, standard: &str, count
     on_grid(operator, builder, standard, inputs, [3 * count, 0])
 }
 
-/// Scale and zero point of the output come first, then three inputs for each part.
+/// Lowers a concatenation. Scale and zero point of the output come first, then three inputs for each part.
 fn concat(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let parts =
         (2..operator.count()).step_by(3).map(|index| real(operator, builder, index)).collect::<Result<_, _>>()?;
     on_grid(operator, builder, "Concat", parts, [0, 2])
 }
 
-/// The elements of one of two tensors, as a condition says.
+/// Selects the elements of one of two tensors by a condition.
 fn choose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let condition = operator.typed(0, DType::Bool)?.clone();
     let inputs = vec![condition, real(operator, builder, 1)?, real(operator, builder, 4)?];
     on_grid(operator, builder, "Where", inputs, [7, 1])
 }
 
-/// `α A B + C`, where C is on the grid of the products and B may have a scale for each column. Without a scale of its own the output is
-/// `f32`.
+/// Returns `α A B + C`, where C is on the grid of the products and B may have a scale per column. Without a scale of
+/// its own the output is `f32`.
 fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let a = real(operator, builder, 0)?;
     let axis = usize::from(!operator.flag("transB", false)?);
@@ -78,7 +78,8 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     applied(operator, builder, "Gemm", inputs)
 }
 
-/// `A B` of matrices on grids, each with its scale and perhaps a zero point, in the type of A's scale, and perhaps a bias.
+/// Returns `A B` of matrices on grids, in the type of A's scale, plus an optional bias. Each matrix has a scale and an
+/// optional zero point.
 fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let sum = product_of(operator, builder, [0, 4], [1, 5])?;
     let rows = sum.rank().saturating_sub(if operator.input(1)?.rank() == 1 { 1 } else { 2 });
@@ -99,7 +100,7 @@ fn product(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![builder.cast(&made, dtype)?])
 }
 
-/// [`product`] of a matrix that is put on a grid of its own range first.
+/// Returns a product as [`product`] does, for a matrix that is first put on a grid of its own range.
 fn product_of_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let made = applied(operator, builder, "DynamicQuantizeLinear", vec![operator.input(0)?.clone()])?;
     let [numbers, scale, zero] = <[View; 3]>::try_from(made).map_err(|_| Fault::missing(0))?;
@@ -108,7 +109,7 @@ fn product_of_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Ve
     product(&Operator::new(operator.node, operator.opset, inputs), builder)
 }
 
-/// Attention whose input and weights are on grids, the weights' perhaps one for each column.
+/// Lowers attention whose input and weights are on grids; the weights may have a grid per column.
 fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let given = |index: usize| operator.optional(index).cloned();
     let mut real = |index: usize, scale: usize, zero: usize| {
@@ -121,8 +122,8 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     lowering("com.microsoft", "Attention")?(&Operator::new(operator.node, operator.opset, inputs), builder)
 }
 
-/// An LSTM whose weights are on a grid, with rows and columns exchanged. Its input and its states are put on grids of their ranges, as in ONNX
-/// Runtime.
+/// Lowers an LSTM whose weights are on a grid, with rows and columns exchanged. Its input and its states are put on
+/// grids of their ranges, as in ONNX Runtime.
 fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut inputs: Vec<_> = (0..8).map(|index| operator.optional(index).cloned()).collect();
     for (index, scale) in [(1, 8), (2, 10)] {
@@ -142,19 +143,20 @@ fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     lstm_on_grids(&Operator::new(operator.node, VERSION, inputs), builder)
 }
 
-/// One number for all, or one for each index along an axis.
+/// Returns one number for all elements, or one for each index along an axis.
 fn spread(parameter: &View, axis: usize, rank: usize) -> Result<View, Fault> {
     if parameter.elements() == 1 { parameter.reshaped(vec![]) } else { along(parameter, axis, rank) }
 }
 
-/// Input `index` with its scale and zero point behind it, as `f32`.
+/// Returns input `index` with its scale and zero point, which follow it, as `f32`.
 fn real(operator: &Operator<'_>, builder: &mut Builder, index: usize) -> Result<View, Fault> {
     operator.input(index)?;
     let scaled = with_grid(operator, operator.optional(index).cloned(), index + 1)?;
     Ok(dequantize(&scaled, builder)?.swap_remove(0))
 }
 
-/// A standard operator's result, rounded to the grid whose scale is input `scale`. Without a zero point it has the type of input `like`.
+/// Rounds a standard operator's result to the grid whose scale is input `scale`. Without a zero point it has the type
+/// of input `like`.
 fn on_grid(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -181,7 +183,7 @@ fn applied(
     lowering("", standard)?(&Operator::new(operator.node, operator.int("opset", VERSION)?, inputs), builder)
 }
 
-/// The operator with three inputs: a tensor, and the one scale and zero point from input `scale` on.
+/// Returns the operator with three inputs: a tensor, and the one scale and zero point from input `scale` on.
 fn with_grid<'a>(operator: &Operator<'a>, x: Option<View>, scale: usize) -> Result<Operator<'a>, Fault> {
     if operator.float_input(scale)?.elements() != 1 {
         return Err(Fault::unsupported("more than one scale for a tensor"));

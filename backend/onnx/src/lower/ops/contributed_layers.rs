@@ -14,7 +14,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("RotaryEmbedding", rotary),
 ];
 
-/// The sum of two inputs and a bias, normalised along its last axis; the sum is the fourth output.
+/// Normalises the sum of two inputs and a bias along its last axis; the sum is the fourth output.
 fn skip(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     operator.ranked(0, 1)?;
@@ -32,11 +32,11 @@ fn skip(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<
         sum = builder.map(domain, [&sum, bias], x.dtype(), |[sum, bias]| sum + bias)?;
     }
     let y = along_last(operator, builder, &sum, [Some(2), beta], center, 1e-12)?;
-    // In the places of the statistics stands what nobody reads.
+    // Unused values stand in for the statistics.
     Ok(vec![y.clone(), y.clone(), y, sum])
 }
 
-/// Normalised along the last axis, times and plus the inputs of these indices.
+/// Normalises along the last axis, times and plus the inputs of these indices.
 fn along_last(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -58,7 +58,8 @@ fn along_last(
     rows_normalized(builder, x, operator.float("epsilon", epsilon)?, [rows, width], center, operands)
 }
 
-/// The sum of the embeddings of words, positions and segments, normalised; then how many words of each row count, and the sum.
+/// Normalises the sum of the embeddings of words, positions and segments. Also returns the number of words of each row,
+/// and the sum.
 fn embed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let words = operator.typed(0, DType::I32)?;
     let &[batch, length] = words.dims() else {
@@ -98,7 +99,7 @@ fn embed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(vec![y, counts, sum])
 }
 
-/// The standard's operator with its inputs in another order, and positions that may be one number to count from.
+/// Lowers the standard's operator with its inputs in another order, and positions that may be one number to count from.
 fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.float("scale", 1.0)? != 1.0 || operator.flag("is_packed_batching", false)? {
         return Err(Fault::unsupported("a scale, or packed batches"));
@@ -108,7 +109,7 @@ fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let cosines = operator.float_input(2)?;
     let half = cosines.dims().last().copied().unwrap_or(0);
     let width = operator.size("rotary_embedding_dim", 0, 0)?;
-    // Without a number of heads the features of one are twice the angles.
+    // Without a number of heads, each head has twice as many features as angles.
     let (batch, length, heads) = match *x.dims() {
         [batch, _, length, _] => (batch, length, heads),
         [batch, length, features] if heads == 0 && half > 0 => (batch, length, features / (2 * half)),

@@ -21,7 +21,7 @@ fn conv(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     convolved(operator, builder, &window, filters, size, op)
 }
 
-/// What every convolution reads.
+/// Inputs and attributes of every convolution.
 pub(super) struct Parts<'a> {
     pub(super) x: &'a View,
     pub(super) weights: &'a View,
@@ -42,7 +42,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The convolution `op` with the bias, to `filters` planes of this size.
+/// Emits the convolution `op` with the bias, to `filters` planes of this size.
 pub(super) fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -61,7 +61,7 @@ pub(super) fn convolved(
     Ok(vec![builder.cast(&result, dtype)?])
 }
 
-/// Input, weights, windows across and along the depth, and groups of a convolution over three axes.
+/// Returns input, weights, windows across and along the depth, and groups of a convolution over three axes.
 pub(super) fn volume<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a View, [Window; 2], usize), Fault> {
     let (x, weights) = operator.pair()?;
     operator.float_input(0)?;
@@ -70,7 +70,8 @@ pub(super) fn volume<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a Vi
     Ok((x, weights, Window::read_volume(operator, Some(kernel))?, operator.size("group", 1, 1)?))
 }
 
-/// A convolution over three axes, as the sum of those of planes, one for each element of the window along the depth.
+/// Lowers a convolution over three axes as the sum of convolutions of planes, one for each element of the window along
+/// the depth.
 fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, weights, [mut across, mut along], group) = volume(operator)?;
     let kernel = &weights.dims()[2..];
@@ -111,7 +112,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.cast(&result, x.dtype())?])
 }
 
-/// Whether groups divide channels and filters, which are over `in_each` channels.
+/// Checks that groups divide channels and filters; each filter has `in_each` channels.
 pub(super) fn check_channels(channels: usize, in_each: usize, filters: usize, group: usize) -> Result<(), Fault> {
     if !channels.is_multiple_of(group) || !filters.is_multiple_of(group) {
         let counts = format!("{channels} channels and {filters} filters, which {group} groups have to divide");
@@ -124,7 +125,7 @@ pub(super) fn check_channels(channels: usize, in_each: usize, filters: usize, gr
     Err(Fault::invalid(format!("filters over {in_each} channels, where each of {group} groups has {read}")))
 }
 
-/// A value added to each channel of the result, where input 2 gives one.
+/// Returns an epilogue that adds a value to each channel of the result, if input 2 is given.
 pub(super) fn bias(operator: &Operator<'_>, builder: &mut Builder, channels: usize) -> Result<Epilogue, Fault> {
     let Some(bias) = operator.optional(2) else { return Ok(Epilogue::default()) };
     operator.float_input(2)?;

@@ -8,7 +8,7 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("ConvTranspose", conv_transpose)];
 
-/// Planes at most that stand between two of the input's in the output of three axes: each is a node's.
+/// Most planes between two of the input's planes in the output of three axes: each is a node's.
 const MOST_TURNS: usize = 256;
 
 fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -34,7 +34,7 @@ fn conv_transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<
     convolved(operator, builder, &window, filters, size, op)
 }
 
-/// The filters of all groups together.
+/// Returns the number of filters of all groups together.
 fn filters(x: &View, weights: &View, group: usize) -> Result<usize, Fault> {
     if x.dims()[1] != weights.dims()[0] || !x.dims()[1].is_multiple_of(group) {
         let (channels, rows) = (x.dims()[1], weights.dims()[0]);
@@ -43,8 +43,8 @@ fn filters(x: &View, weights: &View, group: usize) -> Result<usize, Fault> {
     weights.dims()[1].checked_mul(group).ok_or_else(|| Fault::invalid(format!("{group} groups")))
 }
 
-/// The output's size along an axis of `window`. Where it is asked for, by number or as the input's times the stride, the border is
-/// chosen to reach it.
+/// Returns the output's size along an axis of `window`. If the size is requested, by number or as the input's times the
+/// stride, the border is chosen to reach it.
 fn output_size(
     window: &mut Window,
     axis: usize,
@@ -59,7 +59,7 @@ fn output_size(
     let too_long = || Fault::invalid(format!("{input} elements at strides of {:?}", window.strides));
     let reach = window.extent(axis)?.checked_add(extra).ok_or_else(too_long)?;
     let full = match input {
-        // The definition's: a stride is missing.
+        // By the definition, a stride is missing.
         0 => reach.saturating_sub(stride),
         _ => (input - 1).checked_mul(stride).and_then(|steps| steps.checked_add(reach)).ok_or_else(too_long)?,
     };
@@ -76,8 +76,10 @@ fn output_size(
     left.ok_or_else(|| Fault::invalid(format!("nothing is left of {full} elements when {before} and {after} are cut")))
 }
 
-/// Over three axes: planes are convolved for each element of the window along the depth. Those of one remainder by the stride fall on the
-/// same planes of the output, where they are added up; the remainders are then dealt out in turn.
+/// Lowers a transposed convolution over three axes.
+///
+/// Planes are convolved for each element of the window along the depth. Planes with equal remainder by the stride fall
+/// on the same planes of the output, where they are added up. The remainders are then interleaved.
 fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (x, weights, [mut across, mut along], group) = volume(operator)?;
     let kernel = weights.dims()[2..].to_vec();
@@ -107,7 +109,7 @@ fn over_volume(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let mut turned: Vec<Option<View>> = vec![None; turns];
     for tap in 0..kernel[0] {
         let (later, turn) = (tap * dilation / stride, tap * dilation % stride);
-        // What falls behind the output's last plane is not wanted.
+        // Planes beyond the output's last plane are not needed.
         let Some(sum) = turned.get_mut(turn) else { continue };
         let taken = builder.part(&weights, 2, tap, 1)?;
         let taken = taken.reshaped(vec![channels, in_each, kernel[1], kernel[2]])?;

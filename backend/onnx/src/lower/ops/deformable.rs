@@ -1,5 +1,7 @@
-//! Convolution whose windows are bent: each element of a window is read where an input says (Dai et al. 2017), weighted by another
-//! (Zhu et al. 2019). What is read becomes the columns of a matrix, which the weights are multiplied with.
+//! Deformable convolution: an input gives the position of each element of a window (Dai et al. 2017), and another its
+//! weight (Zhu et al. 2019).
+//!
+//! The elements that are read become the columns of a matrix, which the weights multiply.
 
 use super::matmul::multiplied;
 use super::sample::{linear_neighbours, weighted_sum};
@@ -8,10 +10,10 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("DeformConv", convolution)];
 
-/// Axes at most that windows lie along: each point has two neighbours along each.
+/// Most axes of windows: each point has two neighbours along each.
 const MOST_AXES: usize = 4;
 
-/// Sizes of such a convolution; lists have an entry for each axis that windows lie along.
+/// Sizes of a deformable convolution; lists have an entry for each axis of the windows.
 struct Layer {
     batch: usize,
     channels: usize,
@@ -87,7 +89,7 @@ impl Layer {
         let output: Option<Vec<_>> = output.collect();
         let output = output.ok_or_else(|| Fault::invalid(format!("windows of {kernel:?} do not fit {input:?}")))?;
         if input.iter().chain(&output).any(|size| *size >= 1 << 24) {
-            // Places are computed in `f32`.
+            // Positions are computed in `f32`.
             return Err(Fault::unsupported(format!("an axis of {input:?} or {output:?} elements")));
         }
         let before = pads[..axes].to_vec();
@@ -95,7 +97,7 @@ impl Layer {
         Ok(Self { batch, channels, filters, group, offset_group, input, kernel, output, strides, dilations, before })
     }
 
-    /// What the windows read, `[batch, group, channels of it × elements of a window, windows]`.
+    /// Returns the elements that the windows read, as `[batch, group, its channels × elements of a window, windows]`.
     fn columns(&self, operator: &Operator<'_>, builder: &mut Builder) -> Result<View, Fault> {
         let axes = self.kernel.len();
         let (taps, windows, groups) = (product(&self.kernel), product(&self.output), self.offset_group);
@@ -109,7 +111,7 @@ impl Layer {
             let at = self.placed(builder, &offset.reshaped(dims)?, axis)?;
             neighbours.push(linear_neighbours(builder, &at.reshaped(vec![images, points])?, self.input[axis])?);
         }
-        // Images with the channels of a group innermost, so that a place chooses all of them.
+        // Images with the channels of a group innermost, so that one index selects all of them.
         let pixels = product(&self.input);
         let table = builder.as_working(operator.input(0)?)?.reshaped(vec![images, depth, pixels])?;
         let table = builder.transposed(&table, &[0, 2, 1])?.reshaped(vec![images.saturating_mul(pixels), depth])?;
@@ -122,7 +124,8 @@ impl Layer {
         read.reshaped(vec![self.batch, self.group, (self.channels / self.group).saturating_mul(taps), windows])
     }
 
-    /// Input `index`, `count` numbers for each element of each window, as `[images, elements of a window, count, windows]`.
+    /// Returns input `index`, `count` numbers for each element of each window, as `[images, elements of a window,
+    /// count, windows]`.
     fn by_point(
         &self,
         operator: &Operator<'_>,
@@ -141,7 +144,8 @@ impl Layer {
         builder.as_working(view)?.reshaped(vec![images, taps, count, product(&self.output)])
     }
 
-    /// Where the elements of windows lie along an axis: in the window's place, plus what the offsets `[images, kernel …, output …]` say.
+    /// Returns the positions of windows' elements along an axis: the window's position plus the offsets `[images,
+    /// kernel …, output …]`.
     fn placed(&self, builder: &mut Builder, offsets: &View, axis: usize) -> Result<View, Fault> {
         let (axes, rank) = (self.kernel.len(), offsets.rank());
         let work = offsets.dtype();

@@ -6,7 +6,7 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("Det", determinant)];
 
-/// Rows at most: each becomes nodes of its own.
+/// Most rows: each becomes nodes of its own.
 const LARGEST: usize = 64;
 
 fn determinant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
@@ -27,7 +27,9 @@ fn determinant(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![builder.cast(&result.reshaped(outer)?, x.dtype())?])
 }
 
-/// The matrices without first column and a row of a pivot there, which the results are multiplied with.
+/// Eliminates the first column of the matrices.
+///
+/// Returns the matrices without that column and the pivot's row, and the product of `result` and the pivots.
 fn eliminated(
     builder: &mut Builder,
     matrix: &View,
@@ -38,7 +40,8 @@ fn eliminated(
     let column = builder.part(matrix, 2, 0, 1)?;
     let heights = builder.map(domain, [&column], work, |[x]| x.apply(Unary::Abs))?;
     let greatest = builder.reduced(&heights, ReduceKind::Max, &[1])?;
-    // The first row that has it. Where an element is no number none may have it: then the sum of all is none either.
+    // The first row with the greatest height. If an element is NaN, no row may have it: the sum of all is then NaN,
+    // too.
     let all = builder.reduced(&heights, ReduceKind::Sum, &[1])?;
     let rows = builder.indices(work, size, 1, 3)?;
     let found = builder.map(domain, [&heights, &greatest, &rows], work, |[height, greatest, row]| {
@@ -57,7 +60,7 @@ fn eliminated(
     if size == 1 {
         return Ok((matrix.clone(), result));
     }
-    // The first row goes where the pivot's was, and the first row and column are left out.
+    // The first row moves to the pivot's row, and the first row and column are left out.
     let (first, rest) = (builder.part(matrix, 1, 0, 1)?, builder.part(matrix, 1, 1, size - 1)?);
     let rows = builder.part(&rows, 1, 1, size - 1)?;
     let swapped = builder.map(domain, [&rows, &found, &first, &rest], work, |[row, found, first, x]| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 pub(super) const TABLE: &[Entry] = &[("Einsum", einsum)];
 
-/// The name of an axis: a letter, or for an axis under an ellipsis its distance from the ellipsis' end.
+/// Name of an axis: a letter, or for an axis under an ellipsis its distance from the ellipsis' end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Hidden(usize),
@@ -47,7 +47,7 @@ fn einsum(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![builder.transposed(&summed.view, &order)?])
 }
 
-/// The inputs with their axes' names, and the names of the output's axes.
+/// Parses the equation: the inputs with their axes' names, and the names of the output's axes.
 fn parse(equation: &str, views: &[View]) -> Result<(Vec<Term>, Vec<Label>), Fault> {
     let fault = |expected: &str| Fault::attribute("equation", equation, expected);
     let (left, right) = match equation.split_once("->") {
@@ -85,7 +85,7 @@ fn has_repeats(labels: &[Label]) -> bool {
     labels.iter().enumerate().any(|(index, label)| labels[..index].contains(label))
 }
 
-/// The term with the diagonal in place of any two axes of one name, which have one size by now.
+/// Replaces any two axes of one name, which have equal sizes by now, by their diagonal.
 fn diagonal(builder: &mut Builder, mut term: Term) -> Result<Term, Fault> {
     let twice = |labels: &[Label]| {
         (0..labels.len())
@@ -107,7 +107,7 @@ fn diagonal(builder: &mut Builder, mut term: Term) -> Result<Term, Fault> {
     Ok(term)
 }
 
-/// The axes that a term names, with `hidden` for its ellipsis.
+/// Returns the axes that a term names, with `hidden` axes for its ellipsis.
 fn labels_of(text: &str, hidden: usize) -> Option<Vec<Label>> {
     let (before, after) = text.split_once("...").unwrap_or((text, ""));
     let has_ellipsis = text.contains("...");
@@ -118,7 +118,8 @@ fn labels_of(text: &str, hidden: usize) -> Option<Vec<Label>> {
     sound.then_some(labels)
 }
 
-/// Without an output in the equation: the ellipsis' axes, then the letters that are named once, in alphabetical order.
+/// Returns the implied output of an equation without output: the ellipsis' axes, then the letters that are named once,
+/// in alphabetical order.
 fn implied(terms: &[Term], widest: usize) -> Vec<Label> {
     let mut counts: BTreeMap<Label, usize> = BTreeMap::new();
     terms.iter().flat_map(|term| &term.labels).for_each(|label| *counts.entry(*label).or_default() += 1);
@@ -126,7 +127,7 @@ fn implied(terms: &[Term], widest: usize) -> Vec<Label> {
     (0..widest).rev().map(Label::Hidden).chain(letters.map(|(label, _)| label)).collect()
 }
 
-/// Axes of one name have one size; 1 goes with any.
+/// Returns the sizes of axes. Axes of one name have one size; size 1 fits any.
 fn sizes(equation: &str, terms: &[Term]) -> Result<BTreeMap<Label, usize>, Fault> {
     let mut sizes: BTreeMap<Label, usize> = BTreeMap::new();
     for (label, dim) in terms.iter().flat_map(|term| term.labels.iter().zip(term.view.dims())) {
@@ -144,7 +145,7 @@ fn sizes(equation: &str, terms: &[Term]) -> Result<BTreeMap<Label, usize>, Fault
     Ok(sizes)
 }
 
-/// The term without its axes of one element that are longer elsewhere: their element goes with all of those.
+/// Removes a term's axes of one element that are longer in other terms: their element is used for all indices.
 fn unrepeated(term: Term, sizes: &BTreeMap<Label, usize>) -> Result<Term, Fault> {
     let dims = term.view.dims();
     let own = |axis: &usize| sizes.get(&term.labels[*axis]) == Some(&dims[*axis]);
@@ -153,7 +154,7 @@ fn unrepeated(term: Term, sizes: &BTreeMap<Label, usize>) -> Result<Term, Fault>
     Ok(Term { view, labels: kept.iter().map(|axis| term.labels[*axis]).collect() })
 }
 
-/// The term summed over the axes that nobody asks for any more.
+/// Sums the term over the axes that are no longer needed.
 fn summed(builder: &mut Builder, term: &Term, wanted: &dyn Fn(&Label) -> bool) -> Result<Term, Fault> {
     let axes: Vec<_> = (0..term.labels.len()).filter(|axis| !wanted(&term.labels[*axis])).collect();
     if axes.is_empty() {
@@ -165,7 +166,7 @@ fn summed(builder: &mut Builder, term: &Term, wanted: &dyn Fn(&Label) -> bool) -
     Ok(Term { view, labels: kept().map(|axis| term.labels[axis]).collect() })
 }
 
-/// The product of two terms, summed over the axes that only they have and nobody asks for later.
+/// Multiplies two terms, and sums over the axes that only they have and that are not needed later.
 fn contracted(builder: &mut Builder, a: &Term, b: &Term, later: &dyn Fn(&Label) -> bool) -> Result<Term, Fault> {
     let a = summed(builder, a, &|label| later(label) || b.labels.contains(label))?;
     let b = summed(builder, b, &|label| later(label) || a.labels.contains(label))?;
@@ -200,7 +201,7 @@ fn contracted(builder: &mut Builder, a: &Term, b: &Term, later: &dyn Fn(&Label) 
     Ok(Term { view, labels: [batch, left, right].concat() })
 }
 
-/// The term's view with its axes in the order of the groups.
+/// Returns the term's view with its axes in the order of the groups.
 fn ordered(builder: &mut Builder, term: &Term, groups: &[&Vec<Label>]) -> Result<View, Fault> {
     let wanted = groups.iter().flat_map(|group| group.iter());
     let axis = |label: &Label| term.labels.iter().position(|own| own == label);

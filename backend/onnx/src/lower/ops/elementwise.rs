@@ -55,13 +55,13 @@ pub(super) const TABLE: &[Entry] = &[
     ("Clip", clip),
 ];
 
-/// A function of one number; the result has its type.
+/// Applies a function of one number; the result has its type.
 fn unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.apply(function))?])
 }
 
-/// The error function; of integers it is computed in `f64` and truncated.
+/// Applies the error function; for integers it is computed in `f64` and truncated.
 fn error_function(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let domain = if domain_of(x.dtype()).is_integer() { Domain::F64 } else { domain_of(x.dtype()) };
@@ -73,14 +73,14 @@ fn float_unary(operator: &Operator<'_>, builder: &mut Builder, function: Unary) 
     unary(operator, builder, function)
 }
 
-/// A function of two numbers of one type; the result has it too.
+/// Applies a function of two numbers of one type, which the result has, too.
 fn arithmetic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = (operator.pair()?.0, &operator.broadcast(1)?);
     operator.number(0)?;
     Ok(vec![builder.map(domain_of(a.dtype()), [a, b], a.dtype(), |[a, b]| a.with(function, b))?])
 }
 
-/// A truth value from two elements of one type.
+/// Computes a bool from two elements of one type.
 fn compare(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<Vec<View>, Fault> {
     let (a, b) = (operator.pair()?.0, &operator.broadcast(1)?);
     Ok(vec![builder.map(domain_of(a.dtype()), [a, b], DType::Bool, |[a, b]| a.with(function, b))?])
@@ -117,13 +117,13 @@ fn is_infinite(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![result])
 }
 
-/// The exponent may have another type than the base, whose type the result has.
+/// Computes powers. The exponent may have another type than the base, whose type the result has.
 fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.number(1)?;
     let (base, exponent) = (operator.number(0)?, &operator.broadcast(1)?);
     let domain = match (domain_of(base.dtype()), domain_of(exponent.dtype())) {
         (Domain::U64, Domain::I64) => return Ok(vec![signed_power(builder, base, exponent)?]),
-        // Modulo 2⁶⁴ powers of numbers with and without a sign are the same.
+        // Modulo 2⁶⁴, powers of signed and unsigned numbers are equal.
         (base, Domain::U64) if base.is_integer() => Domain::U64,
         (Domain::I64, Domain::I64) => Domain::I64,
         (Domain::F32, exponent) if exponent != Domain::F64 => Domain::F32,
@@ -132,7 +132,7 @@ fn power(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(vec![builder.map(domain, [base, exponent], base.dtype(), |[x, y]| x.with(Binary::Power, y))?])
 }
 
-/// Powers of `u64`, whose exponents may be negative: those are reciprocals, cut to their whole part.
+/// Computes powers of `u64`, whose exponents may be negative: those are reciprocals, truncated.
 fn signed_power(builder: &mut Builder, base: &View, exponent: &View) -> Result<View, Fault> {
     let negative = builder.map(Domain::I64, [exponent], DType::Bool, |[y]| y.with(Binary::Less, 0.0))?;
     let exponent = builder.map(Domain::I64, [exponent], DType::U64, |[y]| y.with(Binary::Max, 0.0))?;
@@ -164,7 +164,7 @@ fn mean(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     Ok(vec![builder.map(domain_of(total.dtype()), [&total], total.dtype(), |[total]| total / count)?])
 }
 
-/// A function of two numbers over one or more inputs, from left to right.
+/// Applies a function of two numbers over one or more inputs, from left to right.
 fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) -> Result<View, Fault> {
     let mut result = operator.number(0)?.clone();
     for index in 1..operator.count() {
@@ -175,7 +175,8 @@ fn variadic(operator: &Operator<'_>, builder: &mut Builder, function: Binary) ->
     Ok(result)
 }
 
-/// Bounds are attributes before version 11, scalars after it; either may be absent. Where they cross, the upper holds.
+/// Clips elements. Bounds are attributes before version 11, scalars after it; either may be absent. If they cross, the
+/// upper bound wins.
 fn clip(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let mut bound = |index: usize, name: &str| {

@@ -1,4 +1,4 @@
-//! Repetition along axes: broadcasting written out, and tiling.
+//! Repeats along axes: explicit broadcasting, and tiling.
 
 use super::{Builder, Entry, Fault, Operator, View, axis_of};
 use anabranch_kernels::Shape;
@@ -12,7 +12,7 @@ fn expand(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![builder.expanded(x, shape)?])
 }
 
-/// Each repeated axis is read as `1×dim`, broadcast to `repeats×dim` and read as one axis again.
+/// Reads each repeated axis as `1×dim`, broadcasts it to `repeats×dim` and reads it as one axis again.
 fn tile(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let repeats = match operator.opset {
@@ -36,7 +36,7 @@ fn tile(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     Ok(vec![tiled.reshaped(dims)?])
 }
 
-/// The repeats of the versions before 6, which repeat along one axis.
+/// Returns the repeats of the versions before 6, which repeat along one axis.
 fn along_one_axis(operator: &Operator<'_>, builder: &Builder, rank: usize) -> Result<Vec<usize>, Fault> {
     let tiles = operator.known_int(builder, 1, "tiles")?;
     let axis = axis_of(operator.known_int(builder, 2, "axis")?, rank)?;
@@ -45,7 +45,7 @@ fn along_one_axis(operator: &Operator<'_>, builder: &Builder, rank: usize) -> Re
     Ok(repeats)
 }
 
-/// Numbers of elements, none negative.
+/// Converts numbers of elements, none of which may be negative.
 pub(super) fn sizes(values: &[i64], what: &str) -> Result<Vec<usize>, Fault> {
     let size = |value: &i64| usize::try_from(*value).map_err(|_| Fault::invalid(format!("{what} is {values:?}")));
     values.iter().map(size).collect()

@@ -1,4 +1,4 @@
-//! Elements chosen by indices.
+//! Selects elements by indices.
 
 use super::{Builder, Entry, Fault, Operator, Term, View, integers};
 use anabranch_kernels::op::{Binary, Domain, Gather, Op};
@@ -38,7 +38,7 @@ pub(super) fn fits_elements(x: &View, indices: &View, axis: usize) -> bool {
     indices.rank() == x.rank() && (0..x.rank()).all(within)
 }
 
-/// Indices of several axes at once are combined into indices of one.
+/// Combines indices of several axes into indices of one axis.
 fn gather_many(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 1)?;
     let indices = operator.typed(1, DType::I64)?;
@@ -61,7 +61,8 @@ fn gather_many(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     Ok(vec![chosen(builder, &data, &flat, 0, dims)?])
 }
 
-/// For each tuple of indices along the last axis, the index into `x` with its first `batch + depth` axes read as one.
+/// Returns for each tuple of indices along the last axis the index into `x` with its first `batch + depth` axes read as
+/// one.
 pub(super) fn flat_indices(
     builder: &mut Builder,
     x: &View,
@@ -86,8 +87,9 @@ pub(super) fn flat_indices(
     builder.expanded(&flat, Shape::new(dims)?)
 }
 
-/// `flat · size + index`, one of `count`, with a negative index counted from the end. An index outside its axis makes all that is
-/// combined from it less than −`count`, whatever the indices of other axes are.
+/// Returns `flat · size + index`, one of `count`, with a negative index counted from the end.
+///
+/// An index outside its axis makes every combined index less than −`count`, for any indices of other axes.
 fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize, count: usize) -> Result<View, Fault> {
     let (size, outside) = (size as f64, count as f64 * -3.0);
     match flat {
@@ -99,14 +101,14 @@ fn combined(builder: &mut Builder, flat: Option<View>, index: &View, size: usize
     }
 }
 
-/// An index of `size`, counted from the end if it is negative; `outside` if there is no such element.
+/// Returns an index of `size`, counted from the end if it is negative; `outside` if there is no such element.
 pub(super) fn from_start(index: Term<'_>, size: f64, outside: f64) -> Term<'_> {
     let counted = index.with(Binary::Less, 0.0).select(index + size, index);
     let inside = counted.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, counted.with(Binary::Less, size));
     inside.select(counted, outside)
 }
 
-/// Slices of `x` along `axis`, as the indices say.
+/// Selects slices of `x` along `axis` by the indices.
 pub(super) fn chosen(
     builder: &mut Builder,
     x: &View,
@@ -120,7 +122,7 @@ pub(super) fn chosen(
     builder.emit_one(op, &[x.clone(), indices.clone()], output)
 }
 
-/// A slice where the indices are one known index.
+/// Returns a slice if the indices are one known index.
 fn contiguous(
     builder: &mut Builder,
     x: &View,
@@ -145,7 +147,7 @@ fn index_input<'a>(operator: &'a Operator<'_>) -> Result<&'a View, Fault> {
     operator.typed(1, DType::I64).or_else(|_| operator.typed(1, DType::I32))
 }
 
-/// Nothing can be chosen from an axis without elements.
+/// Rejects indices into an axis without elements.
 fn refuse_empty(x: &View, indices: &View, axis: usize) -> Result<(), Fault> {
     if x.dims()[axis] == 0 && indices.elements() > 0 {
         return Err(Fault::invalid(format!("indices into axis {axis} of shape {}, which is empty", x.shape())));

@@ -1,4 +1,4 @@
-//! Operators that make tensors from shapes and few numbers: constants, ranges, shapes, one-hot rows, triangles.
+//! Operators that make tensors from shapes and a few numbers: constants, ranges, shapes, one-hot rows, triangles.
 
 use super::cast::{element_type, floats};
 use super::expand::sizes;
@@ -7,7 +7,7 @@ use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of, numbers};
 use anabranch_kernels::op::{Binary, Domain, Literal};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
-/// Numbers of a range at most: more are no tensor.
+/// Most numbers of a range: no tensor can hold more.
 const LONGEST_RANGE: usize = isize::MAX as usize / 64;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -56,7 +56,7 @@ fn constant_of_shape(operator: &Operator<'_>, builder: &mut Builder) -> Result<V
     Ok(vec![builder.expanded(&value, shape)?])
 }
 
-/// From version 15 on a part of the shape may be asked for.
+/// Returns the shape; from version 15 on, a part of it may be requested.
 fn shape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let rank = x.rank() as i64;
@@ -73,7 +73,7 @@ fn size(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     Ok(vec![builder.made(tensor)?])
 }
 
-/// `start, start + delta, …` before `limit`; the bounds decide the length, so they must be known.
+/// Returns `start, start + delta, …` before `limit`; the bounds decide the length, so that they must be known.
 fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let dtype = operator.input(0)?.dtype();
     operator.typed(1, dtype)?;
@@ -85,7 +85,7 @@ fn range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(vec![builder.map(domain_of(dtype), inputs, dtype, |[index, start, delta]| start + index * delta)?])
 }
 
-/// The numbers of a range of floats.
+/// Returns the number of elements of a range of floats.
 fn steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Fault> {
     let bound = |index: usize, what: &'static str| operator.known_number(builder, index, what);
     let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
@@ -99,7 +99,7 @@ fn steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Fault> {
     Ok(count as usize)
 }
 
-/// The numbers of a range of integers, which may span all that there are.
+/// Returns the number of elements of a range of integers, which may span the whole type.
 fn whole_steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Fault> {
     let bound = |index: usize, what: &'static str| operator.known_integer(builder, index, what);
     let (start, limit, delta) = (bound(0, "start")?, bound(1, "limit")?, bound(2, "delta")?);
@@ -114,7 +114,7 @@ fn whole_steps(operator: &Operator<'_>, builder: &Builder) -> Result<usize, Faul
     }
 }
 
-/// The element's value as an index: of floats what is before their point; beyond what `i64` holds it is an index beyond any depth.
+/// Returns the element's value as an index: floats are truncated; values beyond `i64` become an index beyond any depth.
 fn as_index(builder: &mut Builder, x: &View) -> Result<View, Fault> {
     match x.dtype() {
         DType::U64 => builder.map(Domain::U64, [x], DType::I64, |[x]| x.with(Binary::Min, Literal::Int(i64::MAX))),
@@ -123,7 +123,8 @@ fn as_index(builder: &mut Builder, x: &View) -> Result<View, Fault> {
     }
 }
 
-/// `on` where the new axis' index is the element's value, else `off`; an index beyond the depth is nowhere.
+/// Returns `on` where the new axis' index equals the element's value, else `off`; an index beyond the depth has no
+/// position.
 fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let indices = operator.number(0)?;
     let depth_view = operator.input(1)?;
@@ -151,7 +152,7 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![builder.map(domain_of(dtype), [&hot, &on, &off], dtype, |[hot, on, off]| hot.select(on, off))?])
 }
 
-/// The elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
+/// Returns the elements on and above the `k`-th diagonal, or on and below it; zero elsewhere.
 fn triangle(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 2)?;
     let upper = operator.flag("upper", true)?;
@@ -176,8 +177,11 @@ fn eye_like(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     Ok(vec![by_diagonal(builder, x, &one, Binary::Equal, operator.int("k", 0)?)?])
 }
 
-/// `kept`, in the shape of `x`, where an element's column compares so with its row plus `diagonal`; zero elsewhere. Rows and
-/// columns are those of the two innermost axes, counted in the domain of the type of `x`: as integers with a sign where those are.
+/// Returns `kept`, in the shape of `x`, at elements whose column compares so with their row plus `diagonal`; zero
+/// elsewhere.
+///
+/// Rows and columns are those of the two innermost axes. They are counted in the domain of the type of `x`: as signed
+/// integers for integers.
 fn by_diagonal(builder: &mut Builder, x: &View, kept: &View, compare: Binary, diagonal: i64) -> Result<View, Fault> {
     let (rank, dims) = (x.rank(), x.dims());
     if domain_of(x.dtype()) == Domain::F32 && dims[rank - 2].max(dims[rank - 1]) >= 1 << 24 {
@@ -192,7 +196,7 @@ fn by_diagonal(builder: &mut Builder, x: &View, kept: &View, compare: Binary, di
     })
 }
 
-/// A diagonal's number; those beyond any matrix are moved to where `f32` still counts exactly.
+/// Converts a diagonal's number; numbers beyond any matrix are clamped to where `f32` still counts exactly.
 fn bounded(diagonal: i64) -> f64 {
     const FAR: i64 = 1 << 25;
     diagonal.clamp(-FAR, FAR) as f64

@@ -1,6 +1,7 @@
 //! Products and convolutions of 8-bit integers, with exact 32-bit sums.
 //!
-//! With zero points, `Σ (a − z) (b − y) = Σ a (b − y) − z Σ (b − y)`: the last sum is of B alone, which is mostly constant.
+//! With zero points, `Σ (a − z) (b − y) = Σ a (b − y) − z Σ (b − y)`: the last sum depends on B alone, which is usually
+//! constant.
 
 use super::conv::check_channels;
 use super::quantize::{along, rounded};
@@ -17,10 +18,10 @@ pub(super) const TABLE: &[Entry] = &[
     ("QLinearConv", quantized_conv),
 ];
 
-/// Products of 8-bit integers that can be added up in 32 bits: each is at most 255² in size.
+/// Most products of 8-bit integers whose sum fits 32 bits: each has a magnitude of at most 255².
 const MOST_TERMS: usize = i32::MAX as usize / (255 * 255);
 
-/// An operand and its zero point, if that is not known to be 0.
+/// An operand and its zero point, unless that is known to be 0.
 struct Centred {
     numbers: View,
     zero_point: Option<View>,
@@ -37,7 +38,7 @@ fn quantized_matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Ve
     Ok(vec![requantized(operator, builder, &product, [&a_scale, &b_scale], [6, 7])?])
 }
 
-/// The sum of products, scaled to the output's grid.
+/// Returns the sum of products, scaled to the output's grid.
 fn requantized(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -52,8 +53,8 @@ fn requantized(
     }
     let (made, zero) = (made.reshaped(vec![])?, zero.reshaped(vec![])?);
     let inputs = [sum, scales[0], scales[1], &made];
-    // 32-bit sums are not all exact in `f32`, and what lies beside a half would be rounded to it, then again. Whole numbers that the
-    // output's type has are exact in both.
+    // Not all 32-bit sums are exact in `f32`: values next to a half would be rounded to the half, and then again. Whole
+    // numbers that the output's type has are exact in both.
     let scaled =
         builder.map(Domain::F64, inputs, DType::F64, |[sum, a, b, made]| (sum * (a * b / made)).apply(Unary::Round))?;
     rounded(builder, &scaled, Some(&zero), zero.dtype())
@@ -77,7 +78,7 @@ pub(super) fn eight_bits<'a>(operator: &'a Operator<'_>, index: usize) -> Result
     operator.typed(index, DType::U8).or_else(|_| operator.typed(index, DType::I8))
 }
 
-/// Input `index`: one number, or one for each index along an axis of `rank`.
+/// Returns input `index`: one number, or one for each index along an axis of `rank`.
 pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank: usize) -> Result<View, Fault> {
     let given = operator.input(index)?;
     match given.rank() {
@@ -87,7 +88,7 @@ pub(super) fn parameter(operator: &Operator<'_>, index: usize, axis: usize, rank
     }
 }
 
-/// Input `index` and its zero point: input `zero_point`, one number or one for each index along an axis.
+/// Returns input `index` and its zero point: input `zero_point`, one number or one for each index along an axis.
 fn centred(
     operator: &Operator<'_>,
     builder: &Builder,
@@ -103,14 +104,17 @@ fn centred(
     Ok(Centred { numbers, zero_point: unless_zero(builder, given) })
 }
 
-/// A zero point that is not known to be 0.
+/// Returns a zero point unless it is known to be 0.
 fn unless_zero(builder: &Builder, zero_point: View) -> Option<View> {
     let zero = builder.tensor(&zero_point).is_some_and(|tensor| tensor.bytes().iter().all(|byte| *byte == 0));
     (!zero).then_some(zero_point)
 }
 
-/// Two operands that were widened from integers of 8 bits, if a product of integers does, whose sums are exact: what varies has one grid, and
-/// what is constant one for all or for each index along `axis`, that of its lines.
+/// Returns two operands that were widened from 8-bit integers, if a product of integers with exact sums can replace
+/// theirs.
+///
+/// An operand that varies has one grid. A constant operand has one grid, or one for each index along `axis`, that of
+/// its lines.
 fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Option<[(Centred, View); 2]>, Fault> {
     let varies = |builder: &Builder, grid: &Grid| !builder.is_constant(&grid.integers);
     let Some(lines) = b.integers.dims().get(axis) else { return Ok(None) };
@@ -129,8 +133,11 @@ fn on_grids(builder: &mut Builder, [a, b]: [Grid; 2], axis: usize) -> Result<Opt
     Ok(Some([centred(builder, a)?, centred(builder, b)?]))
 }
 
-/// The product of operands on grids, of which the second may be stored transposed, as one of integers, if they are. (Convolutions on grids
-/// stay in floats: as integers two networks take 1.25 and 2.3 times as long, with dot products of bytes.)
+/// Returns the product of operands on grids as a product of integers, if both are on grids. The second operand may be
+/// stored transposed.
+///
+/// Convolutions on grids stay in floats: as integers two networks take 1.25 and 2.3 times as long, with dot products of
+/// bytes.
 pub(super) fn grid_product(
     builder: &mut Builder,
     a: &View,
@@ -151,14 +158,15 @@ pub(super) fn grid_product(
     scaled(builder, &sum, [&a_scale, &scale], axis).map(Some)
 }
 
-/// Whether the products of scales are normal numbers as far as they are known: others would make NaN or 0 of sums that are numbers.
+/// Whether the products of scales are normal numbers as far as they are known: other products would turn finite sums
+/// into NaN or 0.
 fn have_product(builder: &Builder, a: &View, b: &View) -> bool {
     let known = |of: &View| builder.tensor(of).and_then(|tensor| numbers(&tensor));
     let (Some(a), Some(b)) = (known(a), known(b)) else { return true };
     a.iter().all(|a| b.iter().all(|b| ((a * b) as f32).is_normal()))
 }
 
-/// Sums of integers times both scales, the second of which may be one for each index along an axis.
+/// Returns sums of integers times both scales, the second of which may be one for each index along an axis.
 fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) -> Result<View, Fault> {
     let a = a.reshaped(vec![])?;
     let b = if b.elements() == 1 { b.reshaped(vec![])? } else { along(b, axis, sum.rank())? };
@@ -166,7 +174,7 @@ fn scaled(builder: &mut Builder, sum: &View, [a, b]: [&View; 2], axis: usize) ->
     builder.map(Domain::F32, [sum, &scale], DType::F32, |[sum, scale]| sum * scale)
 }
 
-/// The product of two inputs, each with its zero point.
+/// Returns the product of two inputs, each with its zero point.
 pub(super) fn product_of(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -195,7 +203,7 @@ pub(super) fn product_of(
     sum.reshaped(dims)
 }
 
-/// The product of matrices, as `i32`.
+/// Returns the product of matrices, as `i32`.
 fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Fault> {
     let matrix = |view: &View| match view.dims() {
         [batch @ .., rows, columns] => Ok((Shape::new(batch)?, *rows, *columns)),
@@ -236,7 +244,7 @@ fn product(builder: &mut Builder, a: &Centred, b: &Centred) -> Result<View, Faul
     }
 }
 
-/// For each line along an axis the sum of its elements less their zero point.
+/// Returns for each line along an axis the sum of its elements less their zero point.
 fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -> Result<View, Fault> {
     let wide = builder.cast(lines, DType::I32)?;
     let sums = builder.reduced(&wide, ReduceKind::Sum, &[axis])?;
@@ -244,7 +252,7 @@ fn sums(builder: &mut Builder, lines: &View, axis: usize, zero: Option<&View>) -
     builder.map(Domain::I64, [&sums, zero], DType::I32, |[sum, zero]| sum - zero * depth as f64)
 }
 
-/// The convolution of images, plus a number for each filter.
+/// Returns the convolution of images, plus a number for each filter.
 fn convolved(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -303,7 +311,7 @@ fn convolved(
     result.reshaped(output_dims(&window, images, count, [rows, columns]))
 }
 
-/// An 8-bit number, if it is known.
+/// Returns an 8-bit number, if it is known.
 fn known_byte(builder: &Builder, number: &View) -> Option<i16> {
     let tensor = builder.tensor(number)?;
     match tensor.elements::<u8>() {
@@ -312,7 +320,7 @@ fn known_byte(builder: &Builder, number: &View) -> Option<i16> {
     }
 }
 
-/// The images with the window's border, which is of zeros: of a zero point that only a run knows.
+/// Returns the images with the window's border, filled with a zero point that only a run knows.
 fn bordered(builder: &mut Builder, image: &View, zero: &View, window: &Window) -> Result<View, Fault> {
     let [top, left, bottom, right] = window.pads;
     let mut dims = image.dims().to_vec();
@@ -323,7 +331,7 @@ fn bordered(builder: &mut Builder, image: &View, zero: &View, window: &Window) -
     if dims == image.dims() {
         return Ok(wide);
     }
-    // The border is where ones that are widened by zeros are zeros.
+    // The border is where ones padded with zeros are zeros.
     let ones =
         builder.filled(TensorSpec::new(DType::U8, Shape::new([1, 1, image.dims()[2], image.dims()[3]])?), 1.0)?;
     let inside = builder.padded(&ones, PadMode::ZERO, before, [&[1, 1], &dims[2..]].concat())?;

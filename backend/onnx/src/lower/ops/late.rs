@@ -1,4 +1,4 @@
-//! Operators whose outputs have shapes that only their results tell: computed now where all that they read is known, else steps between
+//! Operators whose results alone determine their shapes: computed now if all their inputs are known, else steps between
 //! programs.
 
 use super::{Builder, Entry, Fault, Operator, View};
@@ -6,10 +6,10 @@ use crate::item::Item;
 use crate::steps::{Call, MAP, Work, step};
 use anabranch_kernels::cpu::Team;
 
-/// Elements that a node may read whose work grows faster than they, if it is to be computed while a model is lowered.
+/// Most input elements of a node with superlinear work that is computed while a model is lowered.
 const MOST_ELEMENTS: usize = 1 << 20;
 
-/// Bytes that a node may take beside its inputs then.
+/// Most bytes that a node computed during lowering may take besides its inputs.
 const MOST_MEMORY: u64 = 1 << 29;
 
 pub(super) const TABLE: &[Entry] = &[
@@ -39,7 +39,8 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     known(operator, builder)?.ok_or_else(why)
 }
 
-/// The operator's tensors, if all that it reads is known and it takes little time and memory: a run can be interrupted, lowering cannot.
+/// Returns the operator's tensors, if all its inputs are known and it takes little time and memory: a run can be
+/// interrupted, lowering cannot.
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
     let views = (0..operator.count()).filter_map(|index| operator.optional(index));
     let elements = views.map(|view| view.shape().elements()).fold(0, usize::saturating_add);

@@ -18,7 +18,7 @@ fn transpose(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![builder.transposed(x, &permutation)?])
 }
 
-/// `[n, c, h, w]` and the block size.
+/// Returns `[n, c, h, w]` and the block size.
 fn blocks(operator: &Operator<'_>) -> Result<([usize; 4], usize), Fault> {
     let x = operator.input(0)?;
     let block = operator.size("blocksize", 1, 0)?;

@@ -1,6 +1,7 @@
-//! Attention without a softmax: a state that each time step decays, corrects and reads, `S = exp(g) S + k ⊗ w`, `o = scale · q S`, where `w`
-//! is the value, or the part of it that the state does not hold yet (the delta rule). One time step after the other, in `f32`, or in `f64` if the
-//! queries are.
+//! Attention without a softmax: a state that each time step decays, corrects and reads, `S = exp(g) S + k ⊗ w`, `o =
+//! scale · q S`. Here `w` is the value, or the part of it that the state does not hold yet (the delta rule).
+//!
+//! Time steps follow one after the other, in `f32`, or in `f64` if the queries are.
 
 use super::matmul::multiplied;
 use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
@@ -9,17 +10,17 @@ use anabranch_kernels::{Shape, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("LinearAttention", attention)];
 
-/// What is read in each time step, with time outermost; `heads` are those of keys, which `sharing` query heads each read.
+/// Inputs of the time steps, with time outermost; `heads` are those of keys, each of which `sharing` query heads read.
 struct Steps {
-    /// `[t, b, heads, sharing, depth]`
+    /// Shape `[t, b, heads, sharing, depth]`.
     queries: View,
-    /// `[t, b, heads, depth]`
+    /// Shape `[t, b, heads, depth]`.
     keys: View,
-    /// `[t, b, heads, 1, width]`
+    /// Shape `[t, b, heads, 1, width]`.
     values: View,
-    /// What the state is multiplied with, `[t, b, heads, depth or 1, 1]`.
+    /// Factor of the state, `[t, b, heads, depth or 1, 1]`.
     decay: Option<View>,
-    /// The share of a correction that is made, `[t, b, heads or 1, 1, 1]`.
+    /// Share of a correction that is applied, `[t, b, heads or 1, 1, 1]`.
     rate: Option<View>,
 }
 
@@ -80,7 +81,7 @@ impl Steps {
             "gated_delta" => (true, true),
             other => return Err(Fault::attribute("update_rule", other, "linear, gated, delta or gated_delta")),
         };
-        // The width of each of `heads` heads of an input over all time steps.
+        // Width of each of `heads` heads of an input over all time steps.
         let each = |index: usize, heads: usize| {
             let [own_batch, own_time, wide] = three(operator, index)?;
             if [own_batch, own_time] == [batch, time] && wide > 0 && wide.is_multiple_of(heads) {
@@ -118,7 +119,7 @@ impl Steps {
         Ok(Self { queries, keys, values, decay: decay.transpose()?, rate })
     }
 
-    /// The state after a time step, and what the queries read of it.
+    /// Returns the state after a time step, and the result that the queries read from it.
     fn taken(&self, builder: &mut Builder, step: usize, state: &View) -> Result<(View, View), Fault> {
         let at = |builder: &mut Builder, x: &View| {
             let part = builder.part(x, 0, step, 1)?;

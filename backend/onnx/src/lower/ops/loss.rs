@@ -1,4 +1,4 @@
-//! Losses over classes, which stand along axis 1: what is summed is chosen by comparing each class with the target.
+//! Losses over classes, which stand along axis 1: the addends are selected by comparing each class with the target.
 
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
@@ -17,7 +17,7 @@ fn of_scores(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![loss(operator, builder, &logarithms)?, logarithms])
 }
 
-/// `−w · x` of the target's class at each place, and their sum, or their sum over that of the weights.
+/// Returns `−w · x` of the target's class at each position, and their sum, or their sum over that of the weights.
 fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View, Fault> {
     let target = operator.number(1)?;
     let fits = x.rank() >= 2 && target.rank() + 1 == x.rank();
@@ -40,7 +40,7 @@ fn loss(operator: &Operator<'_>, builder: &mut Builder, x: &View) -> Result<View
         Some(_) => super::quantize::along(operator.typed(2, x.dtype())?, 1, rank)?,
         None => builder.scalar(x.dtype(), 1.0)?,
     };
-    // The weight of the target's class, zero for all others and for what is ignored.
+    // Weight of the target's class; zero for all other classes and ignored targets.
     let chosen = builder.map(domain, [&target, &class, &weight], work, |[target, class, weight]| {
         let hit = target.with(Binary::Equal, class).select(weight, 0.0);
         match ignored {

@@ -1,4 +1,4 @@
-//! Products of matrices. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted on the way. Integers are
+//! Matrix products. The op set multiplies in `f32` and `f64`; narrower floating-point types are converted. Integers are
 //! multiplied as integers, modulo 2ⁿ.
 
 use super::integer::grid_product;
@@ -8,7 +8,8 @@ use anabranch_kernels::{DType, Shape};
 
 pub(super) const TABLE: &[Entry] = &[("MatMul", matmul), ("Gemm", gemm)];
 
-/// NumPy's rule: a vector on the left is a row, on the right a column, and loses that dimension in the result.
+/// Multiplies by NumPy's rule: a vector on the left is a row, on the right a column, and loses that dimension in the
+/// result.
 fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
     operator.number(0)?;
@@ -27,7 +28,7 @@ fn matmul(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![product.reshaped(dims)?])
 }
 
-/// The product of matrices `[…, m, k]` and `[…, k, n]` of one type; the result has it too.
+/// Returns the product of matrices `[…, m, k]` and `[…, k, n]` of one type, which the result has, too.
 pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     let dtype = a.dtype();
     if let Some(work) = modular(dtype) {
@@ -52,7 +53,8 @@ pub(in crate::lower) fn multiplied(builder: &mut Builder, a: &View, b: &View) ->
     builder.cast(&product, dtype)
 }
 
-/// The type in which products of integers are computed: their own, or one of 32 bits, whose sums have the right low bits.
+/// Returns the type in which products of integers are computed: their own, or a 32-bit type, whose sums have the right
+/// low bits.
 fn modular(dtype: DType) -> Option<DType> {
     match dtype {
         DType::I64 | DType::U64 | DType::U32 => Some(dtype),
@@ -60,10 +62,10 @@ fn modular(dtype: DType) -> Option<DType> {
     }
 }
 
-/// The product of matrices of a type that products are computed in.
+/// Returns the product of matrices of a type in which products are computed.
 ///
-/// Where the right side is one matrix, the left side's batches become rows of one matrix; equal batches become one
-/// batch dimension.
+/// If the right side is one matrix, the left side's batches become rows of one matrix; equal batches become one batch
+/// dimension.
 fn batched(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     let (a_batch, &[m, k]) = split_matrix(a)?;
     let (b_batch, &[rows, n]) = split_matrix(b)?;
@@ -85,12 +87,12 @@ fn batched(builder: &mut Builder, a: &View, b: &View) -> Result<View, Fault> {
     builder.product(MatMul::default(), &left, &right, product, Epilogue::default())?.reshaped(dims)
 }
 
-/// Batch dimensions, rows and columns.
+/// Returns batch dimensions, rows and columns.
 fn split_matrix(view: &View) -> Result<(&[usize], &[usize; 2]), Fault> {
     view.dims().split_last_chunk().ok_or_else(|| Fault::invalid(format!("{} is no matrix", view.shape())))
 }
 
-/// `α A B + β C`, with C broadcast to the product.
+/// Returns `α A B + β C`, with C broadcast to the product.
 fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let (a, b) = operator.pair()?;
     let dtype = operator.number(0)?.dtype();
@@ -132,7 +134,7 @@ fn gemm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     Ok(vec![builder.cast(&product, dtype)?])
 }
 
-/// `α x + β c` of integers.
+/// Returns `α x + β c` of integers.
 fn integer_sum(operator: &Operator<'_>, builder: &mut Builder, x: &View, factors: [f32; 2]) -> Result<View, Fault> {
     let whole = |(factor, name): (f32, &'static str)| match factor.fract() == 0.0 && factor.abs() < 1e9 {
         true => Ok(Literal::Int(factor as i64)),
@@ -150,7 +152,7 @@ fn integer_sum(operator: &Operator<'_>, builder: &mut Builder, x: &View, factors
     }
 }
 
-/// `α x + β c`, without the parts that change nothing.
+/// Returns `α x + β c`, without neutral parts.
 fn scaled_sum(alpha: f32, beta: f32, addend: Option<View>) -> Epilogue {
     let expression = match &addend {
         Some(_) => Some(expression(Domain::F32, |[x, c]| times(x, alpha) + times(c, beta))),

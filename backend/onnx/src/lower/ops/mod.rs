@@ -1,4 +1,4 @@
-//! The operators: one file a family, each with a table from the operators' names to how they are lowered.
+//! The operators: one file per family, each with a table from the operators' names to their lowerings.
 
 mod activation;
 mod affine;
@@ -66,10 +66,10 @@ pub(super) use cast::element_type as element_of;
 pub(super) use matmul::multiplied;
 pub(super) use softmax::normalized;
 
-/// How an operator is lowered; gives its outputs, as many as it has.
+/// Lowering of an operator; returns all its outputs.
 pub(super) type Lowering = fn(&Operator<'_>, &mut Builder) -> Result<Vec<View>, Fault>;
 
-/// One line of a family's table: an operator of the table's domain; it says itself which of its versions it refuses.
+/// One line of a family's table: an operator of the table's domain. The lowering itself rejects unsupported versions.
 type Entry = (&'static str, Lowering);
 
 const FAMILIES: &[&[Entry]] = &[
@@ -116,7 +116,7 @@ const FAMILIES: &[&[Entry]] = &[
     regions::TABLE,
 ];
 
-/// Those of the domain `com.microsoft`.
+/// Tables of the domain `com.microsoft`.
 const CONTRIBUTED: &[&[Entry]] = &[
     contributed::TABLE,
     contributed_integer::TABLE,
@@ -125,7 +125,7 @@ const CONTRIBUTED: &[&[Entry]] = &[
     contributed_fused::TABLE,
 ];
 
-/// The families of a domain's operators.
+/// Returns the tables of a domain's operators.
 fn families(domain: &str) -> &'static [&'static [Entry]] {
     match domain {
         "" | "ai.onnx" => FAMILIES,
@@ -135,12 +135,12 @@ fn families(domain: &str) -> &'static [&'static [Entry]] {
     }
 }
 
-/// The operators of a domain that there is a lowering for.
+/// Names of the operators of a domain that have a lowering.
 pub(super) fn names(domain: &str) -> impl Iterator<Item = &'static str> {
     families(domain).iter().flat_map(|table| table.iter()).map(|(name, _)| *name)
 }
 
-/// How an operator is lowered, or that there is no lowering for it.
+/// Returns the lowering of an operator, or the fault that there is none.
 pub(super) fn lowering(domain: &str, name: &str) -> Result<Lowering, Fault> {
     let of_domain = if matches!(domain, "" | "ai.onnx") { String::new() } else { format!(" of the domain {domain}") };
     let entry = families(domain).iter().flat_map(|table| table.iter()).find(|(known, _)| *known == name);

@@ -13,21 +13,22 @@ pub(super) const TABLE: &[Entry] = &[
     ("InstanceNormalization", instance),
     ("GroupNormalization", group),
     ("RMSNormalization", |o, b| trailing(o, b, false)),
-    // Of no standard; ONNX Runtime's optimiser puts it into the standard domain.
+    // Not in the standard; ONNX Runtime's optimiser puts it into the standard domain.
     ("SimplifiedLayerNormalization", |o, b| trailing(o, b, false)),
     ("LpNormalization", by_norm),
     ("LRN", across_channels),
     ("MeanVarianceNormalization", by_moments),
 ];
 
-/// `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold where they are constant. Where they are not, or `t` is not
-/// finite, `(x − mean) · s + bias`.
+/// Returns `x · s + t` with `s = scale / √(variance + ε)` and `t = bias − mean · s`, which fold if they are constant.
+///
+/// If they are not constant, or `t` is not finite, returns `(x − mean) · s + bias`.
 fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let training = operator.flag("training_mode", operator.opset < 7 && !operator.flag("is_test", false)?)?;
     if training && operator.opset < 14 {
         return Err(Fault::unsupported("it is in training mode, in a version of before 14"));
     }
-    // Before version 9 there may be statistics of each element rather than of each channel.
+    // Before version 9 there may be statistics per element instead of per channel.
     let spatial = operator.opset >= 9 || operator.flag("spatial", true)?;
     if training && !spatial {
         return Err(Fault::unsupported("it is in training mode, with statistics of each element"));
@@ -72,7 +73,8 @@ fn batch(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     })?;
     let offset =
         builder.map(domain_of(work), [bias, mean, &factor], work, |[bias, mean, factor]| bias - mean * factor)?;
-    // Two steps where offsets are known to be finite; else what is taken off comes first, as a mean times its factor may be too great.
+    // Two steps if offsets are known to be finite; else the mean is subtracted first, because the mean times its factor
+    // may overflow.
     let y = if is_finite(builder, &offset) {
         let inputs = [x, &factor, &offset];
         builder.map(domain_of(work), inputs, x.dtype(), |[x, factor, offset]| x * factor + offset)?
@@ -90,7 +92,7 @@ fn is_finite(builder: &Builder, view: &View) -> bool {
     known.is_some_and(|numbers| numbers.iter().all(|number| number.is_finite()))
 }
 
-/// With the mean and the reciprocal of the standard deviation of each row, where they are read.
+/// Lowers a layer norm, with the mean and the reciprocal of the standard deviation of each row, if they are used.
 fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut outputs = trailing(operator, builder, true)?;
     if operator.wants(1) || operator.wants(2) {
@@ -102,14 +104,14 @@ fn layer(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
         let deviation = builder.map(domain_of(x.dtype()), [&variance], x.dtype(), |[variance]| {
             (variance + epsilon).apply(Unary::Sqrt).apply(Unary::Reciprocal)
         })?;
-        // Their type is told apart from that of the input.
+        // Their type is independent of the input's.
         let kept = element_of(operator.int("stash_type", 1)?)?;
         outputs.extend([builder.cast(&mean, kept)?, builder.cast(&deviation, kept)?]);
     }
     Ok(outputs)
 }
 
-/// Mean and variance over axes, which stay with one element each.
+/// Returns mean and variance over axes, which stay with one element each.
 fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, View), Fault> {
     let mean = builder.reduced(x, ReduceKind::Mean, axes)?;
     let square = builder.map(domain_of(x.dtype()), [x, &mean], x.dtype(), |[x, mean]| {
@@ -119,7 +121,7 @@ fn moments(builder: &mut Builder, x: &View, axes: &[usize]) -> Result<(View, Vie
     Ok((mean, builder.reduced(&square, ReduceKind::Mean, axes)?))
 }
 
-/// `(x − mean) / (√variance + 10⁻⁹)` over axes, by default all but the channels.
+/// Returns `(x − mean) / (√variance + 10⁻⁹)` over axes, by default all except the channels.
 fn by_moments(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let axes = axes_of(operator.node.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
@@ -130,7 +132,7 @@ fn by_moments(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     })?])
 }
 
-/// Normalisation over all axes from `axis` on, with a scale and a bias of the shape of those axes.
+/// Normalises over all axes from `axis` on, with a scale and a bias of the shape of those axes.
 fn trailing(operator: &Operator<'_>, builder: &mut Builder, center: bool) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 1)?;
@@ -156,7 +158,7 @@ fn instance(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     grouped(operator, builder, x.dims()[1], scale, bias)
 }
 
-/// Before version 21 there is one scale and bias for each group, from there on for each channel.
+/// Lowers a group norm. Before version 21 there is one scale and bias for each group, from there on for each channel.
 fn group(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 3)?;
     let channels = x.dims()[1];
@@ -177,7 +179,7 @@ fn group(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     grouped(operator, builder, groups, scale, bias)
 }
 
-/// Normalisation over each of `groups` groups of channels of each element of the batch.
+/// Normalises over each of `groups` groups of channels of each element of the batch.
 fn grouped(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -195,7 +197,8 @@ fn grouped(
     Ok(vec![rows_normalized(builder, x, epsilon, [rows, columns], true, parameters)?])
 }
 
-/// `x` read as `rows` rows, each normalised, then times the first of `parameters` and plus the second, if they are there.
+/// Reads `x` as `rows` rows, normalises each, then multiplies by the first of `parameters` and adds the second, if they
+/// are given.
 pub(super) fn rows_normalized(
     builder: &mut Builder,
     x: &View,
@@ -221,7 +224,8 @@ fn scaled(operands: Vec<View>) -> Epilogue {
     Epilogue { expression, operands }
 }
 
-/// `x / ‖x‖` along an axis, with the sum of magnitudes or the root of the sum of squares; 0 where that is 0.
+/// Returns `x / ‖x‖` along an axis, with the sum of magnitudes or the root of the sum of squares as norm; 0 if the norm
+/// is 0.
 fn by_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 1)?;
@@ -240,7 +244,7 @@ fn by_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![scaled])
 }
 
-/// `x / (bias + α/size · Σ x²)^β`, the sum over the `size` channels around each.
+/// Returns `x / (bias + α/size · Σ x²)^β`, with the sum over the `size` channels around each.
 fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 2)?;
@@ -268,8 +272,8 @@ fn across_channels(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec
     Ok(vec![builder.cast(&result.reshaped(x.dims())?, x.dtype())?])
 }
 
-/// Input `index`, a number for each of `count` channels, read such that it broadcasts over `x`; in `f64` if an input
-/// is, else in `f32`.
+/// Returns input `index`, a number for each of `count` channels, read so that it broadcasts over `x`; in `f64` if an
+/// input is, else in `f32`.
 fn channel_parameter(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -285,13 +289,14 @@ fn channel_parameter(
     builder.cast(parameter, statistics_type(operator)?)?.reshaped(channel_dims(x, count))
 }
 
-/// The type of statistics and of what is computed with them: `f64` if one of the inputs, which may have different types, is.
+/// Returns the type of statistics and results from them: `f64` if one of the inputs, which may have different types, is
+/// `f64`.
 fn statistics_type(operator: &Operator<'_>) -> Result<DType, Fault> {
     let double = operator.all_inputs()?.iter().any(|input| input.dtype() == DType::F64);
     Ok(if double { DType::F64 } else { DType::F32 })
 }
 
-/// Input `index`, a number for each element of an entry of the batch, in [`statistics_type`].
+/// Returns input `index`, a number for each element of an entry of the batch, in [`statistics_type`].
 fn element_parameter(operator: &Operator<'_>, builder: &mut Builder, x: &View, index: usize) -> Result<View, Fault> {
     let (parameter, each) = (operator.float_input(index)?, &x.dims()[1..]);
     if parameter.dims() != each {
@@ -301,7 +306,7 @@ fn element_parameter(operator: &Operator<'_>, builder: &mut Builder, x: &View, i
     builder.cast(parameter, statistics_type(operator)?)
 }
 
-/// `count` along the channels' axis, 1 along those after it.
+/// Returns `count` along the channels' axis, 1 along those after it.
 fn channel_dims(x: &View, count: usize) -> Vec<usize> {
     let mut dims = vec![1; x.rank() - 1];
     dims[0] = count;

@@ -8,8 +8,8 @@ pub(super) const TABLE: &[Entry] = &[("Pad", pad)];
 /// Elements added before and after along each axis; negative counts cut.
 type Border = Vec<(isize, isize)>;
 
-/// Border and value are attributes before version 11, inputs from there on. What a negative count cuts is gone before the rest is
-/// mirrored or repeated, as in ONNX Runtime.
+/// Pads a tensor. Border and value are attributes before version 11, inputs from there on. Negative counts are cut
+/// before the rest is mirrored or repeated, as in ONNX Runtime.
 fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let border = border(operator, builder, x)?;
@@ -28,7 +28,7 @@ fn pad(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
     Ok(vec![builder.padded(&x, mode, before, dims)?])
 }
 
-/// A border of one value. Where more is cut than there is, that value is all that is left.
+/// Adds a border of one value. If more is cut than there is, only that value is left.
 fn filled(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -48,12 +48,12 @@ fn filled(
     builder.padded(&x, mode, starts, dims)
 }
 
-/// The elements that negative counts leave of `dim`; `None` if they cut more.
+/// Returns the elements that negative counts leave of `dim`; `None` if they cut more.
 fn kept(dim: usize, before: isize, after: isize) -> Option<usize> {
     dim.checked_sub(before.min(0).unsigned_abs())?.checked_sub(after.min(0).unsigned_abs())
 }
 
-/// What negative counts leave, and the border around that.
+/// Returns the rest after negative counts, and the border around it.
 fn cut(builder: &mut Builder, x: &View, border: &Border) -> Result<(View, Border), Fault> {
     let mut left = x.clone();
     for (axis, (before, after)) in border.iter().enumerate() {
@@ -91,7 +91,7 @@ fn padded_dims(x: &View, border: &Border) -> Result<Vec<usize>, Fault> {
     x.dims().iter().zip(border).map(dim).collect()
 }
 
-/// What is mirrored or repeated must be there.
+/// Checks that elements to be mirrored or repeated exist.
 fn check_source(x: &View, border: &Border, mode: PadMode) -> Result<(), Fault> {
     for (dim, (before, after)) in x.dims().iter().zip(border) {
         let most = (*before).max(*after).max(0).unsigned_abs();
@@ -117,7 +117,7 @@ fn fill(operator: &Operator<'_>, builder: &Builder, x: &View) -> Result<Literal,
     literal_of(&tensor).ok_or_else(|| Fault::invalid("its constant_value is no number"))
 }
 
-/// A border that continues with the other end, axis by axis.
+/// Adds a border that continues with the other end, axis by axis.
 fn wrapped(builder: &mut Builder, x: &View, border: &Border) -> Result<View, Fault> {
     let mut result = x.clone();
     for (axis, (before, after)) in border.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The greatest elements of windows with their places, which only few models ask for: one element of all windows after the other.
+//! The greatest elements of windows with their positions, which few models need: compares one element of all windows
+//! after the other.
 
 use super::pool::{fitted, pooled_input};
 use super::window::{Window, plane};
@@ -6,10 +7,10 @@ use super::{Builder, Fault, Operator, Term, View, domain_of, working};
 use anabranch_kernels::op::{Binary, Domain, PadMode};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// Elements of a window at most: each becomes nodes of its own.
+/// Most elements of a window: each becomes nodes of its own.
 const LARGEST: usize = 256;
 
-/// One of three axes that windows slide over.
+/// One of three axes along which windows slide.
 #[derive(Clone, Copy)]
 struct Axis {
     size: usize,
@@ -26,7 +27,7 @@ impl Axis {
         Self { size, kernel, stride, dilation: window.dilations[axis], before: window.pads[axis], output }
     }
 
-    /// Elements from the border before the first window to the last element of the last window.
+    /// Returns the elements from the border before the first window to the last element of the last window.
     fn reach(&self) -> Result<usize, Fault> {
         let last = self.output.saturating_sub(1).checked_mul(self.stride);
         let extent = (self.kernel - 1).checked_mul(self.dilation);
@@ -35,7 +36,7 @@ impl Axis {
     }
 }
 
-/// Depth, rows and columns; axes that the input lacks have one element.
+/// Returns depth, rows and columns; axes that the input lacks have one element.
 fn axes(operator: &Operator<'_>, x: &View) -> Result<[Axis; 3], Fault> {
     let partial = operator.flag("ceil_mode", false)?;
     if let &[_, _, depth, rows, columns] = x.dims() {
@@ -55,7 +56,8 @@ fn axes(operator: &Operator<'_>, x: &View) -> Result<[Axis; 3], Fault> {
     Ok([single, Axis::of(&window, 0, rows, high), Axis::of(&window, 1, columns, wide)])
 }
 
-/// `MaxPool` with its output `Indices`: places in the whole input, the last or the first axis fastest. Of equal elements the first counts.
+/// Lowers `MaxPool` with its output `Indices`: positions in the whole input, the last or the first axis fastest. Among
+/// equal elements the first counts.
 pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = pooled_input(operator)?;
     let axes = axes(operator, x)?;
@@ -64,7 +66,7 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
         return Err(Fault::unsupported(format!("places of the greatest of {elements} elements")));
     }
     for axis in &axes {
-        // Places are compared in `f32`.
+        // Positions are compared in `f32`.
         let most = axis.reach()?.max(axis.size).max(axis.output);
         if most >= 1 << 24 {
             return Err(Fault::unsupported(format!("places along an axis of {most} elements, borders included")));
@@ -139,13 +141,14 @@ pub(super) fn max_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result
     Ok(vec![builder.cast(&greatest.reshaped(own.clone())?, x.dtype())?, place.reshaped(own)?])
 }
 
-/// Whether a place is one of so many.
+/// Whether a position is below `count`, and not negative.
 fn within(at: Term<'_>, count: usize) -> Term<'_> {
     let below = at.with(Binary::Less, count as f64);
     at.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below)
 }
 
-/// Places along an axis of the input that the element of all windows lies in which is the `first`-th from the border on.
+/// Returns the positions along an axis of the input of the windows' elements that are the `first`-th from the border
+/// on.
 fn along(builder: &mut Builder, axes: &[Axis; 3], axis: usize, first: usize) -> Result<View, Fault> {
     let number = builder.indices(DType::F32, axes[axis].output, 2 + axis, 5)?;
     let (stride, offset) = (axes[axis].stride as f64, first as f64 - axes[axis].before as f64);

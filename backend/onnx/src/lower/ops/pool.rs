@@ -1,4 +1,4 @@
-//! Pooling over windows of one to three axes, or over all of them.
+//! Pools over windows of one to three axes, or over all elements of these axes.
 
 use super::window::{Window, as_plane, output_dims, plane};
 use super::{Builder, Entry, Fault, Operator, View, domain_of, working};
@@ -15,14 +15,14 @@ pub(super) const TABLE: &[Entry] = &[
     ("GlobalAveragePool", |o, b| global(o, b, ReduceKind::Mean)),
 ];
 
-/// The treatment of a last window that ends beyond the border.
+/// Treatment of a last window that ends beyond the border.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Edge {
-    /// There is no such window.
+    /// The window is left out.
     Left,
-    /// It is of what it holds within the border.
+    /// The window is cut at the border.
     Cut,
-    /// It is whole, and holds zeros there.
+    /// The window is whole, and holds zeros beyond the border.
     Whole,
 }
 
@@ -56,7 +56,7 @@ fn pool(operator: &Operator<'_>, builder: &mut Builder, kind: PoolKind) -> Resul
     Ok(vec![builder.cast(&made.reshaped(dims)?, x.dtype())?])
 }
 
-/// The images, of numbers that `f32` or `f64` hold.
+/// Returns the images, of numbers that `f32` or `f64` hold.
 pub(super) fn pooled_input<'a>(operator: &'a Operator<'_>) -> Result<&'a View, Fault> {
     let x = operator.number(0)?;
     match x.dtype() {
@@ -67,7 +67,7 @@ pub(super) fn pooled_input<'a>(operator: &'a Operator<'_>) -> Result<&'a View, F
     }
 }
 
-/// Images pooled by a window.
+/// Pools images by a window.
 fn pooled(builder: &mut Builder, image: &View, mut window: Window, kind: PoolKind, edge: Edge) -> Result<View, Fault> {
     let input = plane(image)?;
     let size = fitted(&mut window, input, edge != Edge::Left)?;
@@ -80,14 +80,14 @@ fn pooled(builder: &mut Builder, image: &View, mut window: Window, kind: PoolKin
     }
 }
 
-/// Rows and columns of the output, with the border that is asked for.
+/// Returns rows and columns of the output, with the requested border.
 pub(super) fn fitted(window: &mut Window, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
     window.resolve(input)?;
     window.output(input, partial)
 }
 
-/// Volumes pooled plane by plane, then along their depth: the greatest of greatest elements is the greatest, and as many elements count
-/// in every plane of a window, so that the mean of means is the mean.
+/// Pools volumes plane by plane, then along their depth. The greatest of greatest elements is the greatest, and equally
+/// many elements count in every plane of a window, so that the mean of means is the mean.
 fn pooled_volume(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -105,7 +105,8 @@ fn pooled_volume(
     made.reshaped(vec![batch, channels, made.dims()[2], rows, columns])
 }
 
-/// `(Σ |x|^p)^(1/p)` over windows: the mean of powers, padded by zeros that count, times the elements of a window.
+/// Computes `(Σ |x|^p)^(1/p)` over windows: the mean of powers, padded by zeros that count, times the elements of a
+/// window.
 fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let p = exponent(operator)?;
@@ -129,12 +130,12 @@ fn norm_pool(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     })?])
 }
 
-/// Elements of a window, of which a file may ask for any number.
+/// Returns the elements of a window, for which a file may give any number.
 fn elements(window: &Window) -> f64 {
     window.kernel.iter().map(|size| *size as f64).product()
 }
 
-/// The attribute `p`, which is a number before version 2.
+/// Returns the attribute `p`, which is a float before version 2.
 fn exponent(operator: &Operator<'_>) -> Result<f64, Fault> {
     let p = match operator.opset {
         ..2 => operator.float("p", 2.0)?.into(),
@@ -143,7 +144,7 @@ fn exponent(operator: &Operator<'_>) -> Result<f64, Fault> {
     if p > 0.0 { Ok(p) } else { Err(Fault::attribute("p", p, "more than 0")) }
 }
 
-/// `(Σ |x|^p)^(1/p)` over all but the first two axes.
+/// Computes `(Σ |x|^p)^(1/p)` over all but the first two axes.
 fn global_norm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let p = exponent(operator)?;

@@ -1,4 +1,4 @@
-//! Numbers on a grid of integers or narrow floats, `x ≈ (q − zero point) · scale`, to and fro.
+//! Conversions to and from a grid of integers or narrow floats, `x ≈ (q − zero point) · scale`.
 
 use super::cast::element_type;
 use super::{Builder, Entry, Fault, Operator, View, axis_of, domain_of};
@@ -34,7 +34,7 @@ pub(super) fn quantize(operator: &Operator<'_>, builder: &mut Builder) -> Result
     Ok(vec![quantized])
 }
 
-/// The nearest integers plus the zero point, within the bounds of the type.
+/// Rounds to the nearest integers, adds the zero point, and clamps to the type.
 pub(super) fn rounded(builder: &mut Builder, x: &View, zero_point: Option<&View>, dtype: DType) -> Result<View, Fault> {
     let ((low, high), domain) = (bounds(dtype)?, domain_of(x.dtype()));
     match zero_point {
@@ -47,7 +47,7 @@ pub(super) fn rounded(builder: &mut Builder, x: &View, zero_point: Option<&View>
     }
 }
 
-/// The least and the greatest integer of a type that things are quantised to.
+/// Returns the least and the greatest integer of a type for quantisation.
 fn bounds(dtype: DType) -> Result<(f64, f64), Fault> {
     Ok(match dtype {
         DType::U8 => (0.0, 255.0),
@@ -81,18 +81,18 @@ pub(super) fn dequantize(operator: &Operator<'_>, builder: &mut Builder) -> Resu
     Ok(vec![result])
 }
 
-/// To 8 bits, with scale and zero point from the least and the greatest element.
+/// Quantises to 8 bits, with scale and zero point from the least and the greatest element.
 fn quantize_to_range(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     Ok(ranged(builder, operator.typed(0, DType::F32)?)?.into())
 }
 
-/// `f32` numbers rounded to the grid of 8 bits of their own range.
+/// Rounds `f32` numbers to the 8-bit grid of their own range.
 pub(super) fn on_own_grid(builder: &mut Builder, x: &View) -> Result<View, Fault> {
     let [numbers, scale, zero] = ranged(builder, x)?;
     builder.map(Domain::F32, [&numbers, &zero, &scale], DType::F32, |[x, zero, scale]| (x - zero) * scale)
 }
 
-/// Numbers of 8 bits, their scale and their zero point.
+/// Returns 8-bit numbers, their scale and their zero point.
 fn ranged(builder: &mut Builder, x: &View) -> Result<[View; 3], Fault> {
     let axes: Vec<_> = (0..x.rank()).collect();
     let least = builder.reduced(x, ReduceKind::Min, &axes)?.reshaped(vec![])?;
@@ -114,7 +114,8 @@ fn type_attribute(operator: &Operator<'_>, name: &str) -> Result<Option<DType>, 
     operator.node.int(name)?.filter(|code| *code != 0).map(element_type).transpose()
 }
 
-/// A parameter of `x` such that it broadcasts over it: one for all, one for each index along the axis, or one for each block of indices.
+/// Returns a parameter of `x` so that it broadcasts over it: one for all, one for each index along the axis, or one for
+/// each block of indices.
 fn spread(operator: &Operator<'_>, builder: &mut Builder, x: &View, parameter: &View) -> Result<View, Fault> {
     if parameter.elements() == 1 {
         return parameter.reshaped(vec![]);
@@ -139,7 +140,7 @@ fn spread(operator: &Operator<'_>, builder: &mut Builder, x: &View, parameter: &
     builder.part(&whole, axis, 0, x.dims()[axis])
 }
 
-/// A vector along one axis of `rank`.
+/// Returns a vector along one axis of `rank` dimensions.
 pub(super) fn along(vector: &View, axis: usize, rank: usize) -> Result<View, Fault> {
     let mut dims = vec![1; rank];
     let along = dims.get_mut(axis);

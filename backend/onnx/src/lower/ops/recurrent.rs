@@ -16,15 +16,15 @@ struct Layer<'a> {
     kind: Kind,
     /// Whether each direction runs backwards.
     reversed: Vec<bool>,
-    /// The functions of each direction.
+    /// Functions of each direction.
     activations: Vec<Activation>,
     clip: Option<f64>,
     coupled: bool,
     /// Whether inputs and states are put on grids of their own ranges before they are multiplied.
     on_grid: bool,
-    /// `[b, 1]`, if not all sequences are as long as the input.
+    /// Lengths `[b, 1]`, if some sequences are shorter than the input.
     lengths: Option<View>,
-    /// Time steps, batch, input features, units.
+    /// Numbers of time steps, batch entries, input features and units.
     time: usize,
     batch: usize,
     features: usize,
@@ -46,7 +46,8 @@ fn lstm(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
     Layer::read(operator, builder, Kind::Lstm)?.lower()
 }
 
-/// An LSTM that puts its inputs, and each step its states, on grids of their own ranges before it multiplies them.
+/// Lowers an LSTM that puts its inputs, and each step its states, on grids of their own ranges before it multiplies
+/// them.
 pub(super) fn lstm_on_grids(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut layer = Layer::read(operator, builder, Kind::Lstm)?;
     layer.on_grid = true;
@@ -114,7 +115,7 @@ impl<'a> Layer<'a> {
         self.joined(&outputs)?.iter().map(|view| self.builder.cast(view, input.dtype())).collect()
     }
 
-    /// Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c, of one direction.
+    /// Lowers one direction: returns Y `[t, b, u]`, the last h `[b, u]`, and for an LSTM the last c.
     fn direction(&mut self, x: &View, direction: usize) -> Result<Vec<View>, Fault> {
         let [gates, states] = self.kind.sizes();
         let wide = gates.checked_mul(self.units).ok_or_else(|| Fault::invalid(format!("{} units", self.units)))?;
@@ -142,7 +143,7 @@ impl<'a> Layer<'a> {
         }
     }
 
-    /// The functions of a direction.
+    /// Returns the functions of a direction.
     fn functions(&self, direction: usize) -> &[Activation] {
         let count = self.kind.usual().len();
         &self.activations[direction * count..][..count]
@@ -153,14 +154,14 @@ impl<'a> Layer<'a> {
         self.kind == Kind::Lstm && self.operator.optional(7).is_some()
     }
 
-    /// Whether a direction has none of the options that the op of layers does not compute.
+    /// Whether a direction has none of the options that the recurrent op lacks.
     fn is_usual(&self, direction: usize) -> bool {
         let options =
             self.clip.is_some() || self.coupled || self.on_grid || self.lengths.is_some() || self.has_peepholes();
         !options && self.functions(direction) == self.kind.usual()
     }
 
-    /// A direction as nodes for each time step, with its recurrent weights and their bias.
+    /// Returns a direction as nodes for each time step, with its recurrent weights and their bias.
     fn unrolled(&mut self, direction: usize, [recurrent, recurrent_bias]: [View; 2]) -> Result<Unrolled, Fault> {
         let mut activations = [Activation::Tanh; 3];
         let functions = self.functions(direction);
@@ -184,7 +185,7 @@ impl<'a> Layer<'a> {
         })
     }
 
-    /// A direction as one op, of the projected input, the recurrent weights and their bias.
+    /// Emits a direction as one op, from the projected input, the recurrent weights and their bias.
     fn scanned(
         &mut self,
         (kind, direction): (RecurrentKind, usize),
@@ -203,7 +204,7 @@ impl<'a> Layer<'a> {
         self.builder.emit(Op::Recurrent(op), &inputs, specs)
     }
 
-    /// One direction's part, of shape `dims`, of input `index`, whose directions are along `axis`.
+    /// Returns one direction's part, of shape `dims`, of input `index`, whose directions are along `axis`.
     fn part(&mut self, (index, axis): (usize, usize), direction: usize, dims: &[usize]) -> Result<View, Fault> {
         let whole = self.operator.float_input(index)?;
         let mut expected = dims.to_vec();
@@ -216,12 +217,12 @@ impl<'a> Layer<'a> {
         self.builder.cast(&part, work)
     }
 
-    /// The type in which the layer is computed.
+    /// Returns the type in which the layer is computed.
     fn work(&self) -> DType {
         self.operator.input(0).map_or(DType::F32, |input| working(input.dtype()))
     }
 
-    /// A direction's first state: input `index`, or zeros.
+    /// Returns a direction's first state: input `index`, or zeros.
     fn initial(&mut self, index: usize, direction: usize) -> Result<View, Fault> {
         let dims = [self.batch, self.units];
         match self.operator.optional(index) {
@@ -235,7 +236,7 @@ impl<'a> Layer<'a> {
         self.builder.filled(TensorSpec::new(work, Shape::new(dims)?), 0.0)
     }
 
-    /// The directions' outputs side by side: Y `[t, d, b, u]`, states `[d, b, u]`, or with the batch first.
+    /// Joins the directions' outputs: Y `[t, d, b, u]`, states `[d, b, u]`, or with the batch first.
     fn joined(&mut self, outputs: &[Vec<View>]) -> Result<Vec<View>, Fault> {
         let (time, batch, units) = (self.time, self.batch, self.units);
         let mut joined = Vec::new();
@@ -255,8 +256,8 @@ impl<'a> Layer<'a> {
     }
 }
 
-/// The lengths of a batch's sequences, `[b, 1]`; `None` if all are known to be as long as the input. Those that only a run tells are taken to be
-/// at most that.
+/// Returns the lengths of a batch's sequences, `[b, 1]`; `None` if all are known to be as long as the input. Lengths
+/// that only a run knows are assumed to be at most that.
 fn lengths(operator: &Operator<'_>, builder: &mut Builder, [time, batch]: [usize; 2]) -> Result<Option<View>, Fault> {
     if operator.optional(4).is_none() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What recurrent layers differ in: their gates and the functions that bend these.
+//! Cells of recurrent layers: their gates and activation functions.
 
 use super::activation::{clamped_line, exponential_minus_one, log_one_plus_exponential};
 use super::{Fault, Operator, Term};
@@ -13,7 +13,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Gates, and states that pass from step to step.
+    /// Returns the numbers of gates, and of states that pass from step to step.
     pub(super) const fn sizes(self) -> [usize; 2] {
         match self {
             Self::Rnn => [1, 1],
@@ -22,7 +22,7 @@ impl Kind {
         }
     }
 
-    /// The kind of the op that computes such a layer, if there is one.
+    /// Returns the kind of the op that computes a layer of these cells, if there is one.
     pub(super) const fn op(self) -> Option<RecurrentKind> {
         match self {
             Self::Rnn => None,
@@ -31,7 +31,7 @@ impl Kind {
         }
     }
 
-    /// The functions f, g and h where a model names none, as many as there are.
+    /// Returns the default functions f, g and h, as many as the kind has.
     pub(super) fn usual(self) -> &'static [Activation] {
         match self {
             Self::Rnn => &[Activation::Tanh],
@@ -58,10 +58,10 @@ pub(super) enum Activation {
 }
 
 impl Activation {
-    /// The functions of all directions, direction by direction.
+    /// Reads the functions of all directions, direction by direction.
     ///
     /// # Errors
-    /// If the model names another number of functions or an unknown one.
+    /// If the model names another number of functions or an unknown function.
     pub(super) fn read(operator: &Operator<'_>, kind: Kind, directions: usize) -> Result<Vec<Self>, Fault> {
         let usual = kind.usual();
         let named = operator.node.strings("activations")?.filter(|names| !names.is_empty());
@@ -72,11 +72,11 @@ impl Activation {
         }
         let constants = |name: &str| Ok::<_, Fault>(operator.node.floats(name)?.unwrap_or_default().iter().copied());
         let (mut first, mut second) = (constants("activation_alpha")?, constants("activation_beta")?);
-        // Functions take constants from the lists in turn, those that have none take none.
+        // Functions take constants from the lists in turn; functions without constants take none.
         names.iter().map(|name| Self::named(name, &mut first, &mut second)).collect()
     }
 
-    /// A function by its name in any case; it takes what constants it has from the two lists.
+    /// Returns a function by its name in any case; it takes its constants from the two lists.
     fn named(
         name: &str,
         first: &mut impl Iterator<Item = f32>,
@@ -93,7 +93,7 @@ impl Activation {
             "thresholdedrelu" => Self::ThresholdedRelu { threshold: alpha(1.0) },
             "hardsigmoid" => Self::HardSigmoid { slope: alpha(0.2), offset: second.next().map_or(0.5, f64::from) },
             "elu" => Self::Elu { scale: alpha(1.0) },
-            // The standard has no constants for these where a model gives none.
+            // The standard has no default constants for these functions.
             known @ ("affine" | "scaledtanh") => match (first.next().map(f64::from), second.next().map(f64::from)) {
                 (Some(scale), Some(offset)) if known == "affine" => Self::Affine { scale, offset },
                 (Some(height), Some(scale)) => Self::ScaledTanh { height, scale },
@@ -106,7 +106,7 @@ impl Activation {
         })
     }
 
-    /// The function of `x`, as the standard's operator RNN defines it.
+    /// Applies the function to `x`, as the standard's operator RNN defines it.
     pub(super) fn of(self, x: Term<'_>) -> Term<'_> {
         match self {
             Self::Relu => x.apply(Unary::Relu),

@@ -17,7 +17,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("ReduceLogSumExp", |o, b| reduce(o, b, ReduceKind::LogSumExp, None)),
 ];
 
-/// The version from which the axes are an input.
+/// Version from which the axes are an input.
 fn axes_input_since(kind: ReduceKind, after: Option<Unary>) -> i64 {
     if kind == ReduceKind::Sum && after.is_none() { 13 } else { 18 }
 }
@@ -34,14 +34,14 @@ fn reduce(
     let nothing = axes.is_empty() && operator.flag("noop_with_empty_axes", false)?;
     let axes = if axes.is_empty() { (0..x.rank()).collect() } else { axes_of(&axes, x.rank())? };
 
-    // Without an axis to reduce each element is a group of its own, along an added axis.
+    // Without an axis to reduce, each element is a group of its own, along an added axis.
     let (input, reduced) = if nothing || axes.is_empty() {
         (x.reshaped([x.dims(), &[1]].concat())?, vec![x.rank()])
     } else {
         (x.clone(), axes.clone())
     };
     let mut result = match after {
-        // Roots and logarithms of integers are those of real numbers, and end in an integer again.
+        // Roots and logarithms of integers are computed as real numbers, and then converted to integers.
         Some(_) if domain_of(x.dtype()).is_integer() => {
             let real = builder.cast(&input, DType::F64)?;
             builder.reduced(&real, kind, &reduced)?

@@ -1,5 +1,5 @@
-//! Regions of images brought to one size (He et al. 2017, "Mask R-CNN", section 3): each output is the mean or the greatest of some points
-//! in its part of the region, and each point a weighted sum of the four elements around it.
+//! Regions of images resized to one size (He et al. 2017, "Mask R-CNN", section 3). Each output is the mean or the
+//! greatest of some points in its part of the region, and each point is a weighted sum of the four elements around it.
 
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
 use crate::steps::RegionSettings;
@@ -33,7 +33,8 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     let (domain, work) = (domain_of(table.dtype()), table.dtype());
     let table = builder.transposed(&table, &[0, 2, 3, 1])?.reshaped(vec![batch * height * width, channels])?;
     let image = images.reshaped(vec![count, 1, 1])?;
-    // What is no image is refused as a place beyond all; a product with it could be a place.
+    // An index of no image becomes a position beyond all images, which is rejected; a product with the index could be a
+    // valid position.
     let image = builder.map(Domain::I64, [&image], DType::I64, |[image]| {
         let is_image =
             image.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, image.with(Binary::Less, batch as f64));
@@ -73,8 +74,8 @@ fn align(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fa
     Ok(vec![builder.cast(&moved, x.dtype())?])
 }
 
-/// What is around the point of this number in each of `outputs` parts of the regions, along an axis (0 for columns, 1 for rows) of
-/// `size` elements.
+/// Returns the elements around the point of this number in each of `outputs` parts of the regions, along an axis (0 for
+/// columns, 1 for rows) of `size` elements.
 fn around(
     how: &RegionSettings,
     builder: &mut Builder,

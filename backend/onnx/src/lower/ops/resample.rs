@@ -1,8 +1,11 @@
-//! Resampling of one axis after the other, for what the interpolating kernel does not compute (antialiasing, weights that leave out what
-//! is outside, cut-out regions): the nearest elements are chosen, and curves are a product with a matrix, whose rows weigh the elements
-//! that an output is made of.
+//! Resampling of one axis after the other, for features that the interpolating kernel lacks (antialiasing, weights that
+//! exclude the outside, cut-out regions).
 //!
-//! Elements without weight are terms of such a product too, so an infinite element or NaN makes all of its line NaN.
+//! Nearest elements are gathered. Curves are a product with a matrix, whose rows are the weights of the elements for
+//! each output.
+//!
+//! Elements without weight are terms of such a product, too, so that an infinite element or NaN makes all of its line
+//! NaN.
 
 use super::gather::chosen;
 use super::matmul::multiplied;
@@ -10,7 +13,7 @@ use super::{Builder, Fault, View, domain_of, working};
 use anabranch_kernels::op::{Binary, NearestRounding};
 use anabranch_kernels::{DType, Tensor};
 
-/// The curve along which neighbours are weighed.
+/// The curve that gives the neighbours' weights.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Curve {
     /// A triangle.
@@ -20,7 +23,7 @@ pub(super) enum Curve {
 }
 
 impl Curve {
-    /// The weight at a distance.
+    /// Returns the weight at a distance.
     fn at(self, distance: f64) -> f64 {
         let d = distance.abs();
         match self {
@@ -31,7 +34,7 @@ impl Curve {
         }
     }
 
-    /// Up to which distance weights are not zero.
+    /// Returns the distance beyond which weights are zero.
     fn reach(self) -> f64 {
         match self {
             Self::Linear => 1.0,
@@ -40,37 +43,37 @@ impl Curve {
     }
 }
 
-/// How one axis is resampled.
+/// Resampling of one axis.
 #[derive(Clone, Debug)]
 pub(super) struct AxisPlan {
     pub(super) axis: usize,
-    /// The coordinate of the input for each index of the output; `None` where a constant stands.
+    /// Coordinate in the input for each index of the output; `None` for a constant.
     pub(super) coordinates: Vec<Option<f64>>,
-    /// By how much the output is larger.
+    /// Factor by which the output is larger.
     pub(super) scale: f64,
 }
 
-/// How an element is made of those around its coordinate.
+/// Computation of an element from the elements around its coordinate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sampling {
-    /// It is the one whose index the coordinate is rounded to, in this way.
+    /// The element whose index the coordinate is rounded to, in this manner.
     Nearest(NearestRounding),
-    /// It is their weighted sum.
+    /// The weighted sum of the elements.
     Weighted(Weighting),
 }
 
-/// How neighbours are weighed.
+/// Rules for the weights of neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weighting {
     pub(super) curve: Curve,
-    /// Neighbours outside have no weight, rather than those of the outermost elements.
+    /// Whether neighbours outside have no weight; otherwise they count as the outermost elements.
     pub(super) exclude_outside: bool,
-    /// Where the output is smaller, the curve is as much wider.
+    /// Whether the curve widens in proportion if the output is smaller.
     pub(super) antialias: bool,
 }
 
 impl Weighting {
-    /// The weights of `size` elements at a coordinate.
+    /// Returns the weights of `size` elements at a coordinate.
     fn row(self, at: f64, scale: f64, size: usize) -> Vec<f64> {
         let mut row = vec![0.0; size];
         let last = size as f64 - 1.0;
@@ -89,7 +92,7 @@ impl Weighting {
     }
 }
 
-/// Resamples the axes of these plans one after the other; `constant` stands where there is no coordinate.
+/// Resamples the axes of these plans one after the other; `constant` is used if there is no coordinate.
 pub(super) fn by_axes(
     builder: &mut Builder,
     x: &View,
@@ -120,12 +123,12 @@ pub(super) fn by_axes(
     builder.cast(&result, x.dtype())
 }
 
-/// The type in which elements are weighed: 64-bit floats for integers that 32-bit floats do not hold.
+/// Returns the type in which elements are weighted: 64-bit floats for integers that 32-bit floats do not hold.
 pub(super) const fn weighed(dtype: DType) -> DType {
     if is_wide(dtype) { DType::F64 } else { working(dtype) }
 }
 
-/// Whether there are integers of the type that an `f32` does not hold.
+/// Whether the type has integers that an `f32` does not hold.
 pub(super) const fn is_wide(dtype: DType) -> bool {
     matches!(dtype, DType::I32 | DType::U32 | DType::I64 | DType::U64)
 }
@@ -183,7 +186,7 @@ mod tests {
     fn between_two_elements_both_count() {
         let row = rules(Curve::Linear, false, false).row(1.25, 2.0, 4);
         assert_eq!(row, [0.0, 0.75, 0.25, 0.0]);
-        // Outside, the outermost stands for its missing neighbour, or counts alone.
+        // Outside, the outermost element stands for its missing neighbour, or counts alone.
         assert_eq!(rules(Curve::Linear, false, false).row(-0.5, 2.0, 2), [1.0, 0.0]);
         let cubic = rules(Curve::Cubic(-0.5), true, false).row(0.0, 1.0, 3);
         assert_eq!(cubic, [1.0, 0.0, 0.0]);

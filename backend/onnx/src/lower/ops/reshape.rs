@@ -1,4 +1,4 @@
-//! Operators that only change the shape under which a value is read: they give views and emit no node.
+//! Operators that only change the shape under which a value is read: they return views and emit no node.
 
 use super::{Builder, Entry, Fault, Operator, View, axes_of, two_sides};
 
@@ -12,7 +12,7 @@ fn reshape(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![x.reshaped(resolve(&wanted, x, keep_zero)?)?])
 }
 
-/// The dimensions that `wanted` asks for: −1 takes what is left, 0 copies the input's dimension unless `keep_zero`.
+/// Returns the dimensions that `wanted` requests: −1 takes the rest, 0 copies the input's dimension unless `keep_zero`.
 fn resolve(wanted: &[i64], x: &View, keep_zero: bool) -> Result<Vec<usize>, Fault> {
     let mut dims = Vec::with_capacity(wanted.len());
     let mut open = None;

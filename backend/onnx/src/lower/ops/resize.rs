@@ -33,7 +33,7 @@ fn resize(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![resampled(builder, x, &targets, interpolation, coordinates)?])
 }
 
-/// The older operator: scales only, and coordinates without an offset.
+/// Lowers the older operator, which has scales only, and coordinates without an offset.
 fn upsample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.opset < 7 {
         let scale = |name: &'static str| operator.node.float(name)?.ok_or_else(|| Fault::attribute(name, (), "there"));
@@ -75,7 +75,7 @@ fn scales(operator: &Operator<'_>, builder: &Builder, index: usize) -> Result<Ve
     numbers(&tensor).ok_or_else(|| Fault::invalid("the scales are no numbers"))
 }
 
-/// Scale and size for each of `axes`, from whichever of the inputs `sizes` and `scales` is given.
+/// Returns scale and size for each of `axes`, from the input `sizes` or `scales`, of which one is given.
 fn wanted(operator: &Operator<'_>, builder: &Builder, axes: &[usize]) -> Result<Vec<AxisScale>, Fault> {
     let x = operator.input(0)?;
     let given = |index: usize| operator.optional(index).is_some_and(|view| view.elements() > 0);
@@ -139,9 +139,9 @@ fn interpolation(operator: &Operator<'_>) -> Result<Interpolation, Fault> {
     }
 }
 
-/// `None` where the interpolating kernel knows no such coordinates.
+/// Returns the coordinates of the interpolating kernel; `None` if it lacks the mode.
 fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Result<Option<Coordinates>, Fault> {
-    // Scales are rounded: those of 7 elements made 29 need not give 29 exactly.
+    // Scales are rounded: the scale from 7 to 29 elements need not give 29 exactly.
     let is_whole = |(t, dim): (&AxisScale, &usize)| {
         let size = t.size as f64;
         (size - *dim as f64 * t.scale).abs() <= 1e-6 * size
@@ -151,7 +151,7 @@ fn coordinates(operator: &Operator<'_>, x: &View, targets: &[AxisScale]) -> Resu
         "half_pixel" => Ok(Some(Coordinates::HalfPixel)),
         "pytorch_half_pixel" => Ok(Some(Coordinates::PytorchHalfPixel)),
         "asymmetric" => Ok(Some(Coordinates::Asymmetric)),
-        // The same as `half_pixel` where the scales lead to whole sizes.
+        // Equals `half_pixel` if the scales give whole sizes.
         "half_pixel_symmetric" if whole => Ok(Some(Coordinates::HalfPixel)),
         "align_corners" if whole => Ok(Some(Coordinates::AlignCorners)),
         "align_corners" | "half_pixel_symmetric" | "tf_crop_and_resize" => Ok(None),
@@ -204,7 +204,7 @@ fn by_weights(
     by_axes(builder, x, &plans, sampling, constant)
 }
 
-/// The coordinate of the input, of `size` elements, that an output's index stands for; `None` outside a region that is cut out.
+/// Returns the coordinate in the input, of `size` elements, for an output's index; `None` outside a cut-out region.
 fn coordinate(mode: &str, index: f64, size: f64, target: AxisScale, region: Option<[f64; 2]>) -> Option<f64> {
     let made = target.scale * size;
     let last = size - 1.0;
@@ -243,7 +243,7 @@ fn resampled(
     if let Interpolation::Nearest(rounding) = interpolation
         && is_wide(x.dtype())
     {
-        // The kernel computes in floats, so integers that these do not hold are chosen as they are.
+        // The kernel computes in floats, so that integers that these do not hold are gathered instead.
         let mut plans = Vec::new();
         for axis in axes {
             let AxisScale { scale, size } = targets[axis];

@@ -1,4 +1,5 @@
-//! Rotary position embedding: pairs of features turned by angles that grow with the position (Su et al. 2021, "RoFormer", section 3.2).
+//! Rotary position embedding: pairs of features turned by angles that grow with the position (Su et al. 2021,
+//! "RoFormer", section 3.2).
 
 use super::{Builder, Entry, Fault, Operator, View, domain_of, gather};
 use anabranch_kernels::DType;
@@ -14,8 +15,10 @@ fn rotary(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![turned(builder, x, angles, positions, heads, width, operator.flag("interleaved", false)?)?])
 }
 
-/// `x`, as `[batch, heads, length, depth]` or `[batch, length, heads · depth]`, with the first `width` features (all, if that is 0) of
-/// each head turned by the angles of these cosines and sines, which the positions choose if they are given.
+/// Turns the first `width` features (0 for all) of each head of `x` by the angles of these cosines and sines.
+///
+/// `x` is `[batch, heads, length, depth]` or `[batch, length, heads · depth]`. Positions select the angles if they are
+/// given.
 pub(super) fn turned(
     builder: &mut Builder,
     x: &View,
@@ -34,7 +37,7 @@ pub(super) fn turned(
     if width > depth || !width.is_multiple_of(2) {
         return Err(Fault::attribute("rotary_embedding_dim", width, format!("even, and at most {depth}")));
     }
-    // Whichever comes first of heads and positions, the angles broadcast over the heads.
+    // In both orders of heads and positions, the angles broadcast over the heads.
     let by_head = x.rank() == 4;
     let outer = if by_head { [batch, heads, length] } else { [batch, length, heads] };
     let whole = x.reshaped([&outer[..], &[depth]].concat())?;
@@ -45,7 +48,7 @@ pub(super) fn turned(
     let cosine = angles(builder, cosines, positions, [batch, length, half])?.reshaped(angle_dims)?;
     let sine = angles(builder, sines, positions, [batch, length, half])?.reshaped(angle_dims)?;
 
-    // Pairs are neighbours, or stand half the features apart.
+    // Pairs are neighbours, or half the features apart.
     let (axis, pairs) = if interleaved { (4, [half, 2]) } else { (3, [2, half]) };
     let paired = part.reshaped([&outer[..], &pairs].concat())?;
     let single = [&outer[..], &[half]].concat();
@@ -67,7 +70,8 @@ pub(super) fn turned(
     builder.concatenated(&[joined, rest], 3)?.reshaped(x.dims())
 }
 
-/// The cosines or sines for each position of each element of the batch, chosen by the positions if they are given.
+/// Returns the cosines or sines for each position of each element of the batch, selected by the positions if they are
+/// given.
 fn angles(
     builder: &mut Builder,
     cache: &View,

@@ -1,4 +1,5 @@
-//! Images sampled at given points: each is a weighted sum of elements whose places are computed, and then gathered.
+//! Samples images at given points: each sample is a weighted sum of elements whose positions are computed, and which
+//! are then gathered.
 
 use super::{Builder, Entry, Fault, Operator, Term, View, domain_of, gather};
 use anabranch_kernels::op::{Binary, Domain, Unary};
@@ -6,7 +7,7 @@ use anabranch_kernels::{DType, Shape};
 
 pub(super) const TABLE: &[Entry] = &[("GridSample", grid_sample)];
 
-/// How a sample is made of its neighbours.
+/// Interpolation between neighbours.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Nearest,
@@ -14,7 +15,7 @@ enum Mode {
     Cubic,
 }
 
-/// What stands outside the image.
+/// Values outside the image.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,
@@ -22,14 +23,14 @@ enum Outside {
     Reflection,
 }
 
-/// The axes along which points lie, and how they are read.
+/// Rules for sampling along the axes of the points.
 struct Sampling {
     mode: Mode,
     outside: Outside,
     align_corners: bool,
 }
 
-/// For one axis: places of neighbours (−1 where there is none) and their weights, for all points.
+/// For one axis: positions of neighbours (−1 for none) and their weights, for all points.
 pub(super) struct Neighbour {
     place: View,
     weight: View,
@@ -44,7 +45,7 @@ fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         return Err(Fault::invalid(format!("a grid of shape {} does not fit {}", grid.shape(), x.shape())));
     }
     if x.elements() >= 1 << 24 {
-        // Coordinates are counted in `f32`; places are put together in integers.
+        // Coordinates are counted in `f32`; positions are combined in integers.
         let longest = x.dims()[2..].iter().max().copied().unwrap_or(0);
         if longest >= 1 << 24 {
             return Err(Fault::unsupported(format!("an axis of {longest} elements")));
@@ -53,7 +54,7 @@ fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
     let sampling = Sampling::read(operator)?;
     let (batch, channels) = (x.dims()[0], x.dims()[1]);
     let points: usize = grid.dims()[1..=axes].iter().product();
-    // In `f64` if one of both is.
+    // Computed in `f64` if one of the inputs is.
     let double = [x, grid].iter().any(|view| view.dtype() == DType::F64);
     let work = if double { DType::F64 } else { DType::F32 };
     let coordinates = builder.cast(grid, work)?.reshaped(vec![batch, points, axes])?;
@@ -63,7 +64,7 @@ fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
         let coordinate = builder.part(&coordinates, 2, axes - 1 - axis, 1)?.reshaped(vec![batch, points])?;
         neighbours.push(sampling.neighbours(builder, &coordinate, x.dims()[2 + axis])?);
     }
-    // Images with their channels innermost, so that a place chooses all of them.
+    // Images with their channels innermost, so that one position selects all of them.
     let order: Vec<_> = [0].into_iter().chain(2..x.rank()).chain([1]).collect();
     let pixels: usize = x.dims()[2..].iter().product();
     let table = builder.cast(x, work)?;
@@ -76,7 +77,7 @@ fn grid_sample(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<Vie
 
 impl Sampling {
     fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
-        // Before version 20 the words are those of two axes.
+        // Before version 20 the names are those for two axes.
         let mode = match operator.string("mode", "linear")? {
             "nearest" => Mode::Nearest,
             "linear" | "bilinear" => Mode::Linear,
@@ -92,7 +93,7 @@ impl Sampling {
         Ok(Self { mode, outside, align_corners: operator.flag("align_corners", false)? })
     }
 
-    /// The neighbours along an axis of `size` elements of points whose coordinate goes from −1 to 1.
+    /// Returns the neighbours along an axis of `size` elements, for points whose coordinate goes from −1 to 1.
     fn neighbours(&self, builder: &mut Builder, coordinate: &View, size: usize) -> Result<Vec<Neighbour>, Fault> {
         let work = coordinate.dtype();
         let at = builder.map(domain_of(work), [coordinate], work, |[x]| {
@@ -108,7 +109,7 @@ impl Sampling {
         offsets.iter().map(|offset| self.neighbour(builder, &at, *offset, size as f64)).collect()
     }
 
-    /// From −1 … 1 to indices: the corners are the middles of the outermost elements, or their outer edges.
+    /// Converts −1 … 1 to indices: the corners are the middles of the outermost elements, or their outer edges.
     fn placed<'a>(&self, x: Term<'a>, size: f64) -> Term<'a> {
         match self.align_corners {
             true => (x + 1.0) / 2.0 * (size - 1.0),
@@ -116,11 +117,12 @@ impl Sampling {
         }
     }
 
-    /// A point outside moved inside, unless zeros stand there.
+    /// Moves a point outside to the inside, unless zeros are outside.
     fn drawn_in<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
         match self.outside {
             Outside::Zeros => at,
-            // Only beyond the outermost elements' edges: a cubic curve may be placed between middle and edge.
+            // Moves only points beyond the outermost elements' edges: a cubic curve may be placed between middle and
+            // edge.
             Outside::Border => {
                 let (low, high) = self.edges(size);
                 let (before, behind) = (at.with(Binary::Less, low), at.with(Binary::Greater, high));
@@ -130,12 +132,12 @@ impl Sampling {
         }
     }
 
-    /// What −1 and 1 stand for.
+    /// Returns the positions of −1 and 1.
     fn edges(&self, size: f64) -> (f64, f64) {
         if self.align_corners { (0.0, size - 1.0) } else { (-0.5, size - 0.5) }
     }
 
-    /// Mirrored at the outermost elements' middles or outer edges until it is between them.
+    /// Mirrors a point at the outermost elements' middles or outer edges until it is between them.
     fn reflected<'a>(&self, at: Term<'a>, size: f64) -> Term<'a> {
         let (low, high) = self.edges(size);
         let width = high - low;
@@ -153,13 +155,13 @@ impl Sampling {
         let place = builder.map(domain, [at], work, |[at]| {
             let index = at.apply(Unary::Floor) + offset;
             let index = if self.outside == Outside::Reflection { self.reflected(index, size) } else { index };
-            // Towards zero: a mirrored index may lie between two.
+            // Rounded towards zero: a mirrored index may lie between two integers.
             let index = index.apply(Unary::Truncate);
             if self.outside == Outside::Zeros {
                 let below = index.with(Binary::Less, size);
                 return index.with(Binary::GreaterOrEqual, 0.0).with(Binary::And, below).select(index, -1.0);
             }
-            // Any place will do for what is no number: its weight is none either.
+            // NaN gets any position: its weight is NaN, too.
             let inside = index.with(Binary::Max, 0.0).with(Binary::Min, size - 1.0);
             inside.apply(Unary::IsNan).select(0.0, inside)
         })?;
@@ -177,13 +179,15 @@ impl Sampling {
     }
 }
 
-/// The two neighbours along an axis of `size` elements of points at these indices, with zeros outside: for interpolation.
+/// Returns the two neighbours along an axis of `size` elements of points at these indices, with zeros outside, for
+/// interpolation.
 pub(super) fn linear_neighbours(builder: &mut Builder, at: &View, size: usize) -> Result<Vec<Neighbour>, Fault> {
     let sampling = Sampling { mode: Mode::Linear, outside: Outside::Zeros, align_corners: true };
     [0.0, 1.0].into_iter().map(|offset| sampling.neighbour(builder, at, offset, size as f64)).collect()
 }
 
-/// The weight in cubic convolution (Keys 1981) with the coefficient −0.75 of the neighbour at this offset from the one below.
+/// Returns the weight in cubic convolution (Keys 1981) with the coefficient −0.75 of the neighbour at this offset from
+/// the lower neighbour.
 fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
     const A: f64 = -0.75;
     let distance = (fraction - offset).apply(Unary::Abs);
@@ -196,7 +200,7 @@ fn cubic(fraction: Term<'_>, offset: f64) -> Term<'_> {
     }
 }
 
-/// For each point the sum over all combinations of neighbours along the axes.
+/// Returns for each point the sum over all combinations of neighbours along the axes.
 pub(super) fn weighted_sum(
     builder: &mut Builder,
     table: &View,
@@ -215,7 +219,7 @@ pub(super) fn weighted_sum(
             let chosen = &choices[rest % choices.len()];
             rest /= choices.len();
             count *= dims[axis];
-            // Outside along one axis the place stays below 0, whatever it is along the others.
+            // Outside along one axis the position stays below 0, for any positions along the others.
             let (size, outside) = (dims[axis] as f64, count as f64 * -2.0);
             place = builder.map(Domain::I64, [&place, &chosen.place], DType::I64, |[place, index]| {
                 let along = index.with(Binary::Less, 0.0).select(outside, index);
@@ -233,7 +237,7 @@ pub(super) fn weighted_sum(
         let place = builder.map(Domain::I64, [&place], DType::I64, |[place]| place.with(Binary::Max, 0.0))?;
         let read = gather::chosen(builder, table, &place, 0, vec![batch, points, channels])?;
         let weight = weight.ok_or_else(|| Fault::invalid("no axis"))?.reshaped(vec![batch, points, 1])?;
-        // Not by a weight of 0, which an infinite element would make NaN.
+        // Excluded by selection instead of a weight of 0, with which an infinite element would become NaN.
         let part = builder.map(domain, [&read, &weight, &inside], work, |[x, weight, inside]| {
             let part = x * weight;
             inside.select(part, 0.0)

@@ -1,5 +1,5 @@
-//! Elements replaced or combined at places: where these are known ahead of the run and nothing is combined, a choice among the old
-//! elements and the new ones.
+//! Elements replaced or combined at positions. If these are known ahead of the run and nothing is combined, this is a
+//! selection among the old elements and the new ones.
 
 use super::{Builder, Entry, Fault, Operator, View, gather, integers};
 use anabranch_kernels::op::{Domain, Op, Scatter, ScatterKind};
@@ -35,17 +35,17 @@ fn scatter_elements(operator: &Operator<'_>, builder: &mut Builder) -> Result<Ve
     combined(operator, builder, x, &flat, updates, x.elements(), Vec::new())
 }
 
-/// The data, and the indices.
+/// Returns the data, and the indices.
 fn places<'a>(operator: &'a Operator<'_>) -> Result<(&'a View, &'a View), Fault> {
     let indices = operator.typed(1, DType::I64).or_else(|_| operator.typed(1, DType::I32))?;
     Ok((operator.ranked(0, 1)?, indices))
 }
 
-/// For each element of `indices`, the place in row-major order of `x` that it means.
+/// Returns for each element of `indices` its position in row-major order of `x`.
 fn element_places(builder: &mut Builder, x: &View, indices: &View, axis: usize) -> Result<View, Fault> {
     let (strides, size) = (x.shape().strides(), x.dims()[axis] as f64);
     let stride = strides[axis] as f64;
-    // An index outside its axis is before all elements, wherever those of the other axes lead.
+    // An index outside its axis leads before all elements, for any indices of the other axes.
     let outside = -(x.elements() as f64 / stride);
     let along =
         builder.map(Domain::I64, [indices], DType::I64, |[index]| gather::from_start(index, size, outside) * stride)?;
@@ -58,7 +58,9 @@ fn element_places(builder: &mut Builder, x: &View, indices: &View, axis: usize) 
     builder.expanded(&flat, indices.shape().clone())
 }
 
-/// `x`, read as `count` slices of shape `rest`, with those at `places` replaced by, or combined with, those of `updates`.
+/// Replaces, or combines, slices of `x`, which is read as `count` slices of shape `rest`.
+///
+/// The slices at `places` are combined with the slices of `updates`, by the attribute `reduction`.
 fn combined(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -90,7 +92,9 @@ fn combined(
     Ok(vec![merged.reshaped(x.dims())?])
 }
 
-/// `x`, read as `count` slices of shape `rest`, with the slices at `places` replaced by those of `updates`.
+/// Replaces slices of `x`, which is read as `count` slices of shape `rest`.
+///
+/// The slices at `places` become the slices of `updates`.
 fn replaced(
     builder: &mut Builder,
     x: &View,

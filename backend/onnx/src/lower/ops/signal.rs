@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("STFT", short_transform),
 ];
 
-/// `a − b cos(2π n / N) + c cos(4π n / N)`; N is the size, or one less where the window is to be symmetric.
+/// Returns `a − b cos(2π n / N) + c cos(4π n / N)`; N is the size, or one less for a symmetric window.
 fn window(operator: &Operator<'_>, builder: &mut Builder, [a, b, c]: [f64; 3]) -> Result<Vec<View>, Fault> {
     let size = operator.known_int(builder, 0, "size")?;
     let size = usize::try_from(size).map_err(|_| Fault::invalid(format!("a window of {size} elements")))?;
@@ -36,7 +36,7 @@ fn output_type(operator: &Operator<'_>) -> Result<DType, Fault> {
     element_type(operator.int("output_datatype", 1)?)
 }
 
-/// Triangles over the bins of a spectrum, whose corners are equally far apart on the mel scale.
+/// Returns triangles over the bins of a spectrum, whose corners are equally far apart on the mel scale.
 fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let mut given = [0.0; 5];
     for (index, value) in given.iter_mut().enumerate() {
@@ -78,16 +78,16 @@ fn mel(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Faul
     Ok(vec![builder.cast(&made, dtype)?])
 }
 
-/// A transform that is asked for.
+/// A requested transform.
 #[derive(Clone, Copy)]
 struct Transform {
     length: usize,
     inverse: bool,
-    /// Only the half of the spectrum from which the other follows: forward that is made, inverse that is read.
+    /// Whether only the half of the spectrum that determines the other half is made (forward) or read (inverse).
     onesided: bool,
 }
 
-/// The axis is an attribute before version 20, an input from there on.
+/// Lowers a transform. The axis is an attribute before version 20, an input from there on.
 fn transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.float_input(0)?;
     let x = operator.ranked(0, 2)?;
@@ -111,7 +111,7 @@ fn transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![transformed(builder, x, axis, Transform { length, inverse, onesided })?])
 }
 
-/// The transform along an axis of `x`, whose last axis holds real parts, or real and imaginary ones.
+/// Transforms along an axis of `x`, whose last axis holds real parts, or real and imaginary parts.
 fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) -> Result<View, Fault> {
     let parts = x.dims()[x.rank() - 1];
     if !matches!(parts, 1 | 2) {
@@ -141,7 +141,7 @@ fn transformed(builder: &mut Builder, x: &View, axis: usize, plan: Transform) ->
     builder.cast(&result, x.dtype())
 }
 
-/// Transforms of windows that begin some elements apart.
+/// Transforms windows that start a fixed number of elements apart.
 fn short_transform(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.float_input(0)?;
     let &[batch, size, parts] = x.dims() else {

@@ -1,10 +1,10 @@
-//! Strided sub-tensors, with the standard's reading of bounds beyond the tensor.
+//! Strided sub-tensors, with the standard's rules for bounds beyond the tensor.
 
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order};
 
 pub(super) const TABLE: &[Entry] = &[("Slice", slice)];
 
-/// Bounds are attributes before version 10, inputs from there on.
+/// Lowers a slice. Bounds are attributes before version 10, inputs from there on.
 fn slice(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.input(0)?;
     let starts = operator.ints_by_version(builder, "starts", 10, 1)?.ok_or_else(|| Fault::missing(1))?;
@@ -38,8 +38,8 @@ struct Range {
 }
 
 impl Range {
-    /// The indices from `start` to before `end` of an axis of `dim` elements. Negative bounds count from the end;
-    /// bounds beyond the axis are moved to its ends.
+    /// Returns the indices from `start` to before `end` of an axis of `dim` elements. Negative bounds count from the
+    /// end; bounds beyond the axis are moved to its ends.
     fn new(start: i64, end: i64, step: i64, dim: usize) -> Result<Self, Fault> {
         if step == 0 {
             return Err(Fault::invalid("a step of 0"));
@@ -49,7 +49,7 @@ impl Range {
             return Ok(Self { start: 0, step: 1, count: 0 });
         }
         let counted = |value: i64| if value < 0 { i128::from(value) + size } else { value.into() };
-        // A start before the axis is moved to its first element, other than NumPy's.
+        // A start before the axis is moved to its first element, unlike in NumPy.
         let (from, to) = match step {
             1.. => (counted(start).clamp(0, size), counted(end).clamp(0, size)),
             _ => (counted(start).clamp(0, size - 1), counted(end).clamp(-1, size - 1)),

@@ -1,4 +1,4 @@
-//! Softmax and its logarithm, along one axis, or over all axes from one on before version 13.
+//! Softmax and its logarithm, along one axis, or before version 13 over all axes from one on.
 
 use super::{Builder, Entry, Fault, Operator, View, two_sides};
 use anabranch_kernels::op::{Op, Softmax};
@@ -18,7 +18,7 @@ fn along(operator: &Operator<'_>, builder: &mut Builder, log: bool) -> Result<Ve
     Ok(vec![normalized(builder, &rows, 1, log)?.reshaped(x.dims())?])
 }
 
-/// Softmax along an axis, in `f32` or of 64-bit floats in theirs.
+/// Emits a softmax along an axis, in `f64` for 64-bit floats, else in `f32`.
 pub(in crate::lower) fn normalized(builder: &mut Builder, x: &View, axis: usize, log: bool) -> Result<View, Fault> {
     let input = builder.as_working(x)?;
     let output = input.spec.clone();

@@ -1,11 +1,11 @@
-//! What the tests of operators share.
+//! Helpers of the operators' tests.
 
 use crate::import::from_bytes;
 use crate::import::proto::{GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, ValueInfoProto};
 use crate::lower::{LowerError, LowerOptions, lower};
 use anabranch_ir::program::Program;
 
-/// The program of a model of one node, which makes `y`.
+/// Lowers a model of one node, which makes `y`.
 pub(super) fn lowered(
     node: NodeProto,
     input: Vec<ValueInfoProto>,
@@ -19,7 +19,7 @@ pub(super) fn lowered(
     lower(&model, &LowerOptions::default())
 }
 
-/// The same node among the operators of com.microsoft.
+/// Moves a node to the domain `com.microsoft`.
 pub(super) fn contributed(node: NodeProto) -> NodeProto {
     NodeProto { domain: "com.microsoft".into(), ..node }
 }

@@ -7,7 +7,7 @@ use std::slice::from_ref;
 
 pub(super) const TABLE: &[Entry] = &[("TopK", top)];
 
-/// The number of elements is an attribute before version 10, an input from there on.
+/// Lowers TopK. The number of elements is an attribute before version 10, an input from there on.
 fn top(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     operator.number(0)?;
     let x = operator.ranked(0, 1)?;

@@ -1,6 +1,7 @@
-//! Recurrent layers one time step after the other, each nodes of its own: what the op of layers does not compute, which are layers without
-//! gates, other activations, clipped or coupled gates, gates that see the cell, states that are put on a grid, and sequences of different
-//! lengths.
+//! Recurrent layers unrolled into nodes for each time step, for options that the recurrent op lacks.
+//!
+//! These are layers without gates, other activations, clipped or coupled gates, and gates that see the cell. States on
+//! a grid, and sequences of different lengths, are unrolled, too.
 
 use super::quantize::on_own_grid;
 use super::recurrent_cell::{Activation, Kind};
@@ -8,42 +9,43 @@ use super::{Builder, Epilogue, Fault, Term, View, domain_of};
 use anabranch_kernels::op::{Binary, Domain, Expression, MatMul};
 use anabranch_kernels::{DType, Shape, TensorSpec};
 
-/// A direction of a layer. Gates stand in the standard's order: those of an LSTM are input, output, forget and cell, those of a GRU update,
-/// reset and hidden.
+/// A direction of a layer. Gates are in the standard's order: input, output, forget and cell for an LSTM; update, reset
+/// and hidden for a GRU.
 pub(super) struct Unrolled {
     pub(super) kind: Kind,
-    /// The functions f, g and h.
+    /// Functions f, g and h.
     pub(super) activations: [Activation; 3],
-    /// The greatest magnitude of what goes into a function.
+    /// Largest magnitude of a function's argument.
     pub(super) clip: Option<f64>,
-    /// Whether an LSTM forgets what it does not take in.
+    /// Whether an LSTM's forget gate is one minus its input gate.
     pub(super) coupled: bool,
     /// Whether a state is put on a grid of its own range before it is multiplied.
     pub(super) on_grid: bool,
-    /// `[gates · u, u]`
+    /// Recurrent weights `[gates · u, u]`.
     pub(super) recurrent: View,
-    /// `[gates · u]`
+    /// Bias of the recurrent weights, `[gates · u]`.
     pub(super) recurrent_bias: View,
-    /// What the cell is weighted with for input, output and forget gate (Gers and Schmidhuber 2000), `[3 u]`.
+    /// Weights of the cell for the input, output and forget gate (Gers and Schmidhuber 2000), `[3 u]`.
     pub(super) peepholes: Option<View>,
-    /// The length of each entry's sequence, `[b, 1]`, if not all are as long as the layer's input.
+    /// Length of each entry's sequence, `[b, 1]`, if some are shorter than the layer's input.
     pub(super) lengths: Option<View>,
-    /// Time steps, batch, units.
+    /// Numbers of time steps, batch entries and units.
     pub(super) sizes: [usize; 3],
     pub(super) reverse: bool,
 }
 
-/// What all steps read.
+/// Parts that all steps read.
 struct Parts {
-    /// Recurrent weights and bias of the gates that are computed in one product.
+    /// Recurrent weights and bias of the gates that share one product.
     products: Vec<[View; 2]>,
-    /// Of each gate that sees the cell.
+    /// Weights of the cell for each gate that sees it.
     peepholes: Vec<View>,
 }
 
 impl Unrolled {
-    /// Y `[t, b, u]`, the last h and, of an LSTM, the last c `[b, u]`, from the product of all inputs with the weights
-    /// `[t · b, gates · u]` and the first states.
+    /// Lowers the direction. Returns Y `[t, b, u]`, the last h and, for an LSTM, the last c `[b, u]`.
+    ///
+    /// The arguments are the product of all inputs with the weights, `[t · b, gates · u]`, and the first states.
     pub(super) fn lower(
         &self,
         builder: &mut Builder,
@@ -91,17 +93,17 @@ impl Unrolled {
         Ok([vec![whole], states].concat())
     }
 
-    /// The type in which the layer is computed …
+    /// Returns the type in which the layer is computed.
     fn work(&self) -> DType {
         self.recurrent.dtype()
     }
 
-    /// … and the domain of its expressions.
+    /// Returns the domain of the layer's expressions.
     fn domain(&self) -> Domain {
         domain_of(self.work())
     }
 
-    /// `h = f(W x + R h + b)`.
+    /// Computes a step of a simple layer: `h = f(W x + R h + b)`.
     fn simple(&self, builder: &mut Builder, parts: &Parts, input: &View, states: &[View]) -> Result<Vec<View>, Fault> {
         let sum = self.product(builder, &states[0], &parts.products[0], Some(input))?;
         Ok(vec![builder.map(self.domain(), [&sum], self.work(), |[sum]| self.bent(0, sum))?])
@@ -164,7 +166,8 @@ impl Unrolled {
         Ok(vec![hidden, cell])
     }
 
-    /// `f(z + p ∘ c)` of an LSTM's gate; those that see the cell are the first three, in the order of their weights.
+    /// Computes `f(z + p ∘ c)` of an LSTM's gate; the first three gates, in the order of their weights, can see the
+    /// cell.
     fn gate(
         &self,
         builder: &mut Builder,
@@ -183,11 +186,11 @@ impl Unrolled {
         })
     }
 
-    /// What all steps read.
+    /// Returns the parts that all steps read.
     fn parts(&self, builder: &mut Builder) -> Result<Parts, Fault> {
         let units = self.sizes[2];
         let [gates, _] = self.kind.sizes();
-        // The first gate and the number of gates of each product.
+        // First gate and number of gates of each product.
         let products_of = if matches!(self.kind, Kind::Gru { .. }) { vec![[0, 2], [2, 1]] } else { vec![[0, gates]] };
         let mut products = Vec::new();
         for [first, count] in products_of {
@@ -203,7 +206,7 @@ impl Unrolled {
         Ok(Parts { products, peepholes })
     }
 
-    /// A state times recurrent weights, with their bias and what else is added, `[b, gates · u]`.
+    /// Multiplies a state by recurrent weights, and adds their bias and another addend, `[b, gates · u]`.
     fn product(
         &self,
         builder: &mut Builder,
@@ -221,7 +224,7 @@ impl Unrolled {
         builder.product(op, state, weights, vec![self.sizes[1], wide], epilogue)
     }
 
-    /// One of the functions f, g and h.
+    /// Applies one of the functions f, g and h.
     fn bent<'a>(&self, function: usize, x: Term<'a>) -> Term<'a> {
         let x = match self.clip {
             Some(clip) => x.with(Binary::Min, clip).with(Binary::Max, -clip),

@@ -1,11 +1,11 @@
-//! The sliding windows of convolutions and pools: their attributes, checked, and the output sizes that follow.
+//! The sliding windows of convolutions and pools: their checked attributes, and the resulting output sizes.
 
 use super::{Fault, Operator, View};
 
 /// A window over one or two axes. One axis is read as the second of two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
-    /// The number of axes that the operator slides over: 1 or 2.
+    /// Number of axes along which the operator slides: 1 or 2.
     pub(super) axes: usize,
     pub(super) kernel: [usize; 2],
     /// Step in rows and columns.
@@ -17,16 +17,16 @@ pub(super) struct Window {
     pub(super) auto_pad: AutoPad,
 }
 
-/// How the border is chosen.
+/// Choice of the border.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AutoPad {
-    /// As given.
+    /// The border is given.
     Explicit,
-    /// None.
+    /// There is no border.
     Valid,
-    /// Such that the output has the input's size over the stride; an odd element goes after.
+    /// The output has the input's size over the stride; an odd element goes after.
     SameUpper,
-    /// The same, with an odd element before.
+    /// The output has the input's size over the stride; an odd element goes before.
     SameLower,
 }
 
@@ -43,8 +43,8 @@ impl AutoPad {
 }
 
 impl Window {
-    /// The operator's window over the axes of `x` after batch and channel. `kernel` gives the window's size where a
-    /// tensor of weights does; otherwise the attribute must.
+    /// Reads the operator's window over the axes of `x` after batch and channel. `kernel` is the window's size if a
+    /// tensor of weights gives it; otherwise the attribute must.
     pub(super) fn read(operator: &Operator<'_>, x: &View, kernel: Option<&[usize]>) -> Result<Self, Fault> {
         let axes = spatial_axes(x)?;
         let kernel = match (kernel, sizes(operator, "kernel_shape", axes, 1)?) {
@@ -71,8 +71,8 @@ impl Window {
         Ok(window)
     }
 
-    /// The windows of an operator over three axes: across the last two, and along the first, whose neighbours are planes read as rows.
-    /// `kernel` gives the size where a tensor of weights does.
+    /// Reads the windows of an operator over three axes: across the last two, and along the first, whose neighbours are
+    /// planes read as rows. `kernel` is the size if a tensor of weights gives it.
     pub(super) fn read_volume(operator: &Operator<'_>, kernel: Option<&[usize]>) -> Result<[Self; 2], Fault> {
         let list = |name: &str, length: usize, least: i64, default: usize| {
             let given = operator.node.sizes(name, length, least..=i64::MAX)?;
@@ -108,7 +108,7 @@ impl Window {
         Ok([across, along])
     }
 
-    /// Elements from the window's first to its last along an axis.
+    /// Returns the elements from the window's first to its last along an axis.
     pub(super) fn extent(&self, axis: usize) -> Result<usize, Fault> {
         let (kernel, dilation) = (self.kernel[axis], self.dilations[axis]);
         let extent = (kernel - 1).checked_mul(dilation).and_then(|extent| extent.checked_add(1));
@@ -117,7 +117,7 @@ impl Window {
             .ok_or_else(|| Fault::invalid(format!("a window of {kernel} elements at a distance of {dilation}")))
     }
 
-    /// Chooses the border that `auto_pad` asks for, given the input's rows and columns.
+    /// Sets the border that `auto_pad` requests, for these rows and columns of the input.
     pub(super) fn resolve(&mut self, input: [usize; 2]) -> Result<(), Fault> {
         if !self.keeps_size() {
             return Ok(());
@@ -130,12 +130,12 @@ impl Window {
         Ok(())
     }
 
-    /// Whether the border is chosen such that the output has the input's size over the stride.
+    /// Whether the border is chosen so that the output has the input's size over the stride.
     pub(super) fn keeps_size(&self) -> bool {
         matches!(self.auto_pad, AutoPad::SameUpper | AutoPad::SameLower)
     }
 
-    /// Shares out a border along an axis; an odd element goes before, or after for [`AutoPad::SameUpper`].
+    /// Divides a border along an axis; an odd element goes before, or after for [`AutoPad::SameUpper`].
     pub(super) fn set_border(&mut self, axis: usize, total: usize) {
         let (less, upper) = (total / 2, self.auto_pad == AutoPad::SameUpper);
         let (before, after) = if upper { (less, total - less) } else { (total - less, less) };
@@ -162,8 +162,10 @@ impl Window {
         Ok(within)
     }
 
-    /// Rows and columns of the output: none if exactly a step is missing to the first window. With `partial`, a last window that begins
-    /// within the input or the border before it counts even if it ends beyond.
+    /// Returns rows and columns of the output: 0 if exactly a step is missing to the first window.
+    ///
+    /// With `partial`, a last window that starts within the input or the border before it counts even if it ends
+    /// beyond.
     pub(super) fn output(&self, input: [usize; 2], partial: bool) -> Result<[usize; 2], Fault> {
         let mut output = [0; 2];
         for axis in 0..2 {
@@ -189,7 +191,7 @@ impl Window {
     }
 }
 
-/// The number of axes after batch and channel, if it is one that there are kernels for.
+/// Returns the number of axes after batch and channel, if there are kernels for it.
 pub(super) fn spatial_axes(x: &View) -> Result<usize, Fault> {
     match x.rank().checked_sub(2) {
         Some(axes @ 1..=2) => Ok(axes),
@@ -198,23 +200,23 @@ pub(super) fn spatial_axes(x: &View) -> Result<usize, Fault> {
     }
 }
 
-/// Rows and columns of `[n, c, …]`.
+/// Returns rows and columns of `[n, c, …]`.
 pub(super) fn plane(x: &View) -> Result<[usize; 2], Fault> {
     lifted(x.dims().get(2..).unwrap_or_default(), 1)
 }
 
-/// `[n, c, w]` as `[n, c, 1, w]`; four dimensions as they are.
+/// Returns `[n, c, w]` as `[n, c, 1, w]`; four dimensions stay unchanged.
 pub(super) fn as_plane(x: &View) -> Result<View, Fault> {
     let [rows, columns] = plane(x)?;
     x.reshaped(vec![x.dims()[0], x.dims()[1], rows, columns])
 }
 
-/// The dimensions of an output of the operator: without the axis that was added for one that slides over one only.
+/// Returns the dimensions of an output of the operator, without the axis that was added to a single axis.
 pub(super) fn output_dims(window: &Window, n: usize, channels: usize, [rows, columns]: [usize; 2]) -> Vec<usize> {
     if window.axes == 1 { vec![n, channels, columns] } else { vec![n, channels, rows, columns] }
 }
 
-/// A list of `axes` sizes ≥ `least` as two, the added one 1.
+/// Returns a list of `axes` sizes ≥ `least` as two sizes; an added size is 1.
 pub(super) fn sizes(
     operator: &Operator<'_>,
     name: &'static str,
@@ -224,7 +226,7 @@ pub(super) fn sizes(
     operator.node.sizes(name, axes, least..=i64::MAX)?.map(|sizes| lifted(&sizes, 1)).transpose()
 }
 
-/// The border: for each axis what comes before, then for each axis what comes after.
+/// Returns the border: for each axis the elements before, then for each axis the elements after.
 pub(super) fn pads(operator: &Operator<'_>, axes: usize) -> Result<Option<[usize; 4]>, Fault> {
     let Some(values) = operator.node.ints("pads")? else { return Ok(None) };
     let sizes: Vec<_> = values.iter().filter_map(|value| usize::try_from(*value).ok()).collect();

@@ -6,7 +6,7 @@ use crate::lower::numbers;
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
 
-/// Images, channels, rows and columns.
+/// Numbers of images, channels, rows and columns.
 const X: [usize; 4] = [2, 3, 5, 7];
 
 /// Rows and columns of an output.
@@ -37,7 +37,7 @@ impl Given {
         case
     }
 
-    /// The outputs of a region of one image, whose coordinates `narrow` rounds as their type does.
+    /// Outputs of a region of one image, whose coordinates `narrow` rounds as their type does.
     fn wanted(self, image: &[f64], corners: &[f64], narrow: fn(f64) -> f64) -> Vec<f64> {
         let [_, _, height, width] = X;
         let axis = |first: f64, last: f64, outputs: usize| {
@@ -121,7 +121,7 @@ fn regions_follow_their_definition() {
     let mut grids = 0;
     for given in all {
         for (dtype, error) in [(DType::F32, 1e-6), (DType::F64, 1e-13), (DType::F16, 1e-3), (DType::BF16, 8e-3)] {
-            // Corners outside of the images, at their edges, empty regions and inverted ones.
+            // Corners outside the images, at their edges, and of empty and inverted regions.
             let count = 30;
             let corners: Vec<f64> = (0..count * 4).map(|_| random.below(80) as f64 / 4.0 - 8.0).collect();
             let images: Vec<i64> = (0..count).map(|_| random.below(X[0]) as i64).collect();
@@ -168,7 +168,7 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
         let fault = refused(given, [0.0, 0.0, 3.0, end], 0);
         assert!(fault.contains("region 1 from (0, 0)") && fault.contains("65536 points"), "{fault}");
     }
-    // A region far away, and one of as many points as there may be.
+    // A region far away, and a region with as many points as allowed.
     for corners in [[1e6, 1e6, 1e6 + 4.0, 1e6 + 4.0], [0.0, 0.0, 65_536.0, 3.0]] {
         let inputs = [&x, &made(DType::F32, &[1, 4], &corners), &Tensor::from_i64s(&[0])];
         given.case(&inputs).outputs(&teams()).expect("sound");

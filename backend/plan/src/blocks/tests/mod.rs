@@ -1,4 +1,4 @@
-//! Which nodes become blocks, and what contracted programs promise.
+//! Tests of the forming of blocks, and of the promises of contracted programs.
 
 use super::*;
 use crate::test_programs::{Maker, add, chain, cpu_device, map, random_program, relu};
@@ -15,7 +15,7 @@ fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<BlockMe
     form(&Forming { program, device_of: &device_of, devices: &devices, mode, chunk, supports })
 }
 
-/// The members of all blocks.
+/// Members of all blocks.
 fn members(program: &Program, device_of: &[u32]) -> Vec<Vec<u32>> {
     let groups = formed(program, device_of, StreamMode::Always);
     groups.iter().map(|group| group.members.iter().map(|node| node.0).collect()).collect()
@@ -29,7 +29,7 @@ fn reduce(kind: ReduceKind, axes: &[usize]) -> Op {
     Op::Reduce(Reduce { kind, axes: axes.to_vec() })
 }
 
-/// `x - max(x)`, its exponential, the sum of that, and the quotient, over the last axis.
+/// Softmax over the last axis: `x - max(x)`, its exponential, the sum, and the quotient.
 fn softmax(maker: &mut Maker, x: ValueId) -> ValueId {
     let (wide, narrow) = ([64, 32], [64, 1]);
     let max = maker.node(reduce(ReduceKind::Max, &[1]), &[x], &narrow);
@@ -92,14 +92,14 @@ fn diamonds_and_softmax_are_one_block() {
     let block = block_node(&program, &Readers::of(&program), &groups[0].members, 3).expect("a block");
     assert_eq!((groups.len(), block.members.len(), block.rows()), (1, 5, 64));
     assert_eq!((block.inputs.len(), block.outputs.len()), (1, 1));
-    // Of each row of 32: the input, three wide and two narrow results. All but the quotient pass between members alone.
+    // Rows of 32: the input, three wide and two narrow results. Only the quotient leaves the block.
     assert_eq!(block.row_bytes(), 4 * (4 * 32 + 2));
     assert_eq!(block.kept_bytes(&program), 64 * 4 * (2 * 32 + 2));
 }
 
 #[test]
 fn what_is_read_whole_stays_outside() {
-    // The bias is computed: it may not be a member, for each row reads all of it.
+    // The bias is computed, and cannot be a member, because each row reads all of it.
     let mut maker = Maker::new();
     let (x, bias) = (maker.input(&[64, 32]), maker.input(&[32]));
     let bias = maker.node(relu(), &[bias], &[32]);
@@ -110,7 +110,7 @@ fn what_is_read_whole_stays_outside() {
 
 #[test]
 fn a_path_that_leaves_and_comes_back_keeps_nodes_apart() {
-    // relu → product → add, and relu → add: all three on one device, but the product is no member.
+    // relu → product → add, and relu → add: all three on one device, but the product is not a member.
     let mut maker = Maker::new();
     let x = maker.input(&[64, 32]);
     let weights = maker.constant(&[32, 32], |at| at as f32);
@@ -127,7 +127,7 @@ fn a_path_that_leaves_and_comes_back_keeps_nodes_apart() {
 
 #[test]
 fn two_blocks_never_wait_for_each_other() {
-    // a0 → b1 and b0 → a1: {a0, a1} and {b0, b1} would be blocks alone, but not both.
+    // a0 → b1 and b0 → a1: {a0, a1} and {b0, b1} would each be a block alone, but not both together.
     let mut maker = Maker::new();
     let x = maker.input(&[64, 32]);
     let (a0, b0) = (maker.node(relu(), &[x], &[64, 32]), maker.node(exp(), &[x], &[64, 32]));
@@ -138,7 +138,7 @@ fn two_blocks_never_wait_for_each_other() {
     assert!(contract(&program, &[group([0, 2])]).is_ok());
     let (_, both) = contract(&program, &[group([0, 2]), group([1, 3])]).expect_err("a cycle");
     assert!(both.to_string().starts_with("it waits for itself"), "{both}");
-    // On two devices only one of the pairs can be formed; on one all four are.
+    // On two devices only one of the pairs can be formed; on one device all four nodes are a block.
     assert_eq!(members(&program, &[0, 1, 0, 1]).len(), 1);
     assert_eq!(members(&program, &[0; 4]), [[0, 1, 2, 3]]);
 }
@@ -207,7 +207,7 @@ fn chunks_fit_half_of_the_cache_and_keep_all_threads_busy() {
     assert_eq!(rows(ChunkRule::Bytes(1000), 1, 1 << 20), 1);
     assert_eq!(rows(ChunkRule::Rows(7), 1, 1 << 20), 7);
     assert_eq!(rows(ChunkRule::Rows(1 << 40), 1, 1 << 20), 65536);
-    // A row that does not fit is no reason to stream unless told so.
+    // A row that exceeds the cache is streamed only on request.
     let mut maker = Maker::new();
     let mut value = maker.input(&[4, 1 << 18]);
     for _ in 0..2 {

@@ -16,15 +16,15 @@ pub(super) const TABLE: &[Entry] =
 struct Listed {
     forest: Forest,
     roots: Vec<usize>,
-    /// The numbers of each node: its tree's and its own.
+    /// Numbers of each node: its tree's and its own.
     ids: Vec<(i64, i64)>,
-    /// Whether a target has a weight anywhere.
+    /// Whether each target has a weight in any leaf.
     weighted: Vec<bool>,
     all_positive: bool,
 }
 
 impl Listed {
-    /// Trees whose leaves' weights are given in attributes that begin with `of`, for so many targets.
+    /// Reads trees whose leaves' weights are in attributes that start with `of`, for this many targets.
     fn read(operator: &Operator<'_>, x: &View, of: &str, targets: usize) -> Result<Self, Fault> {
         let (values, wide) = floats_or_tensor(operator, "nodes_values")?;
         let dtype = if wide { DType::F64 } else { work_type(x.dtype()) };
@@ -88,7 +88,7 @@ fn called((tree, node): (i64, i64)) -> String {
     format!("node {node} of tree {tree}")
 }
 
-/// The comparison of a node, or `None` for a leaf.
+/// Returns the comparison of a node, or `None` for a leaf.
 fn test(mode: &str, value: f64) -> Result<Option<Test<'static>>, String> {
     Ok(Some(match mode {
         "BRANCH_LEQ" => Test::LessOrEqual(value),
@@ -102,11 +102,11 @@ fn test(mode: &str, value: f64) -> Result<Option<Test<'static>>, String> {
     }))
 }
 
-/// The leaves' weights, by node.
+/// Weights of the leaves, by node.
 struct Entries {
-    /// Targets and weights, those of a node next to each other.
+    /// Targets and weights; those of a node are adjacent.
     all: Vec<(u32, f64)>,
-    /// The first weight of each node, and the end of the last.
+    /// Position of each node's first weight, and the end of the last.
     starts: Vec<usize>,
     weighted: Vec<bool>,
     all_positive: bool,
@@ -153,7 +153,7 @@ impl Entries {
     }
 }
 
-/// `[rows, n_targets]`.
+/// Returns `[rows, n_targets]`.
 fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let targets = afforded(builder, operator.size("n_targets", 1, 1)?)?;
@@ -172,7 +172,7 @@ fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![transform.of_scores(builder, &scores)?])
 }
 
-/// The attribute `base_values`, of one of these lengths.
+/// Returns the attribute `base_values`, which must have one of these lengths.
 fn base_values(operator: &Operator<'_>, targets: usize, lengths: &[usize]) -> Result<Vec<f64>, Fault> {
     let (base, _) = floats_or_tensor(operator, "base_values")?;
     match lengths.contains(&base.len()) {
@@ -183,13 +183,13 @@ fn base_values(operator: &Operator<'_>, targets: usize, lengths: &[usize]) -> Re
     }
 }
 
-/// A number of targets that a file gives, if constants may take a number for each.
+/// Checks that constants may take a number for each of the targets, whose number a file gives.
 fn afforded(builder: &Builder, targets: usize) -> Result<usize, Fault> {
     builder.afford(targets.saturating_mul(size_of::<f64>()))?;
     Ok(targets)
 }
 
-/// The label of the best class, and all scores.
+/// Returns the label of the best class, and all scores.
 fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let labels = Labels::read(operator, "classlabels_int64s")?;
@@ -206,7 +206,7 @@ fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![labels.of(operator, builder, &label)?, scores])
 }
 
-/// One class: the label says whether its score is positive.
+/// Lowers a classifier of one class: the label says whether its score is positive.
 fn single(
     builder: &mut Builder,
     x: &View,
@@ -220,20 +220,20 @@ fn single(
     Ok((label, transform.of_scores(builder, &scores)?))
 }
 
-/// Whether the one score of each row is greater than a bound, as the index of a class.
+/// Whether the only score of each row is greater than a bound, as the index of a class.
 pub(super) fn exceeds(builder: &mut Builder, score: &View, bound: f64) -> Result<View, Fault> {
     let domain = super::super::domain_of(score.dtype());
     let index = builder.map(domain, [score], DType::I64, |[s]| s.with(Binary::Greater, bound))?;
     index.reshaped(vec![score.dims()[0]])
 }
 
-/// The index of the greatest of the scores of each row.
+/// Returns the index of the greatest of the scores of each row.
 pub(super) fn greatest(builder: &mut Builder, scores: &View) -> Result<View, Fault> {
     let op = ArgReduce { axis: 1, greatest: true, last: false };
     super::super::arg_reduce::index_of(builder, scores, op)?.reshaped(vec![scores.dims()[0]])
 }
 
-/// Two classes, whose trees hold weights of the first, of the second, or of both.
+/// Lowers a classifier of two classes, whose trees hold weights of the first, of the second, or of both.
 fn binary(
     builder: &mut Builder,
     x: &View,
@@ -301,7 +301,7 @@ fn multiple(
     Ok((label, transform.of_scores(builder, &scores)?))
 }
 
-/// Version 5: branches and leaves are numbered apart from each other, and all numbers have the input's type.
+/// Lowers version 5: branches and leaves are numbered separately, and all numbers have the input's type.
 fn ensemble(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let transform = Transform::numbered(operator)?;
@@ -345,7 +345,7 @@ fn ensemble(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     let last = leaf_targets.iter().copied().max().unwrap_or(0).max(0);
     let targets = operator.size("n_targets", 1, (last as usize).saturating_add(1))?;
     let dtype = if wide || wide_weights { DType::F64 } else { work_type(x.dtype()) };
-    // The leaves stand behind the branches.
+    // The leaves follow the branches.
     let mut forest = Forest::new(dtype, x.dims()[1], count + leaves);
     for (leaf, (target, weight)) in leaf_targets.iter().zip(&weights).enumerate() {
         let target = u32::try_from(*target).ok().filter(|target| (*target as usize) < targets);

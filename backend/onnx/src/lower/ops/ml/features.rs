@@ -1,4 +1,4 @@
-//! Features made ready: scaled, filled in, normalised, compared, encoded, chosen and joined.
+//! Preparation of features: scaled, imputed, normalised, compared, encoded, selected and joined.
 
 use super::super::{Builder, Entry, Fault, Operator, View, domain_of};
 use super::labels::{exact, found};
@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Entry] = &[
     ("FeatureVectorizer", joined),
 ];
 
-/// A constant of one number, or of one for each feature.
+/// Returns a constant of one number, or of one for each feature.
 fn per_feature<T: Element>(builder: &mut Builder, x: &View, name: &str, numbers: &[T]) -> Result<View, Fault> {
     let features = x.dims().last().copied().unwrap_or(1);
     if x.rank() > 2 || numbers.len() != 1 && numbers.len() != features {
@@ -28,7 +28,7 @@ fn per_feature<T: Element>(builder: &mut Builder, x: &View, name: &str, numbers:
     constant(builder, &[numbers.len()], numbers)
 }
 
-/// `(x − offset) · scale`, as `f32`.
+/// Returns `(x − offset) · scale`, as `f32`.
 fn scaled(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let (mut offset, mut scale) = (floats(operator, "offset")?.to_vec(), floats(operator, "scale")?.to_vec());
@@ -44,7 +44,7 @@ fn scaled(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     Ok(vec![builder.map(domain, [x, &offset, &scale], DType::F32, |[x, offset, scale]| (x - offset) * scale)?])
 }
 
-/// One value, which may be NaN, replaced by others.
+/// Replaces one value, which may be NaN, by others.
 fn imputed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let (listed, integers) = (floats(operator, "imputed_value_floats")?, ints(operator, "imputed_value_int64s")?);
@@ -65,7 +65,7 @@ fn imputed(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![filled.reshaped(x.dims())?])
 }
 
-/// Rows divided by their greatest element, or by their norm, unless that is 0.
+/// Divides rows by their greatest element, or by their norm, unless that is 0.
 fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let dims = operator.number(0)?.dims().to_vec();
     let x = builder.cast(&rows(operator)?, DType::F64)?;
@@ -77,7 +77,7 @@ fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
             builder.reduced(&sizes, ReduceKind::Sum, &[1])?
         }
         "L2" => {
-            // Divided by the greatest first, so that no square is beyond what can be held.
+            // Divided by the greatest first, so that no square overflows.
             let sizes = builder.map(domain, [&x], dtype, |[x]| x.apply(Unary::Abs))?;
             let most = builder.reduced(&sizes, ReduceKind::Max, &[1])?;
             let squares = builder.map(domain, [&sizes, &most], dtype, |[x, most]| {
@@ -96,7 +96,7 @@ fn normalized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![y.reshaped(dims)?])
 }
 
-/// 1 for what is greater than the threshold, else 0.
+/// Returns 1 for elements greater than the threshold, else 0.
 fn binarized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let threshold = f64::from(operator.float("threshold", 0.0)?);
@@ -111,7 +111,8 @@ fn binarized(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![builder.map(domain_of(x.dtype()), [x], x.dtype(), |[x]| x.with(Binary::Greater, threshold))?])
 }
 
-/// For each element a row that is 1 at its category's place. One of no category is a row of zeros, or an error in the run.
+/// Returns for each element a row that is 1 at its category's position. An element without a category gets a row of
+/// zeros, or an error in the run.
 fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.number(0)?;
     let categories = ints(operator, "cats_int64s")?;
@@ -147,7 +148,7 @@ fn one_hot(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     Ok(vec![builder.map(Domain::F32, [&hot, &zero], DType::F32, |[hot, zero]| hot + zero)?])
 }
 
-/// Elements along the last axis; those of a vector as one row.
+/// Selects elements along the last axis; a vector counts as one row.
 fn extracted(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = operator.ranked(0, 1)?;
     let places = operator.typed(1, DType::I64)?;
@@ -161,7 +162,7 @@ fn extracted(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![builder.emit_one(op, &[x.clone(), places.reshaped(vec![count])?], output)?])
 }
 
-/// The features of all inputs next to each other, as `f32`: of each as many as is said, cut or filled with zeros.
+/// Joins the features of all inputs, as `f32`; each input is cut, or filled with zeros, to its stated length.
 fn joined(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let wanted = ints(operator, "inputdimensions")?;
     super::require_length("inputdimensions", wanted.len(), operator.count())?;

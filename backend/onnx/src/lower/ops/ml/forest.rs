@@ -1,7 +1,8 @@
-//! Trees as their operators describe them, and the flat form in which the kernel reads them.
+//! Trees as their operators describe them, and the flat form that the kernel reads.
 //!
-//! Every comparison becomes "greater than a threshold": `x < t` is `x ≤` the number before t, and a membership in a set is a search among the set's
-//! members and the numbers before them. Nothing here recurses deeper than the logarithm of a set: trees are as deep as a file likes.
+//! Every comparison becomes "greater than a threshold": `x < t` is `x ≤` the number before t, and membership in a set
+//! is a search among the set's members and the numbers before them. The recursion here is at most as deep as the
+//! logarithm of a set, because trees in a file may have any depth.
 
 use super::super::{Builder, Fault, View};
 use super::constant;
@@ -21,16 +22,16 @@ pub(super) enum Test<'a> {
     Member(&'a [f64]),
 }
 
-/// A node of a directed graph without cycles, in which trees may share what is below.
+/// A node of a directed acyclic graph, in which trees may share lower nodes.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Not described yet.
+    /// The node is not described yet.
     Nowhere,
     Leaf {
         first: u32,
         count: u32,
     },
-    /// To the second side if the feature is greater than the threshold, or not a number and `missing_right`.
+    /// Takes the second side if the feature is greater than the threshold, or NaN with `missing_right`.
     Branch {
         feature: u32,
         threshold: f64,
@@ -39,7 +40,7 @@ enum Way {
     },
 }
 
-/// Trees under construction, of thresholds of a type.
+/// Trees under construction, with thresholds of one type.
 pub(super) struct Forest {
     dtype: DType,
     features: usize,
@@ -49,12 +50,12 @@ pub(super) struct Forest {
 }
 
 impl Forest {
-    /// `nodes` nodes, none of which is described yet, over so many features of this type (`f32` or `f64`).
+    /// Creates `nodes` nodes, none of which is described yet, over this many features of this type (`f32` or `f64`).
     pub(super) fn new(dtype: DType, features: usize, nodes: usize) -> Self {
         Self { dtype, features, ways: vec![Way::Nowhere; nodes], entries: Vec::new() }
     }
 
-    /// One more node.
+    /// Adds one more node.
     pub(super) fn node(&mut self) -> usize {
         self.ways.push(Way::Nowhere);
         self.ways.len() - 1
@@ -67,8 +68,9 @@ impl Forest {
         self.ways[at] = Way::Leaf { first: first as u32, count: (self.entries.len() - first) as u32 };
     }
 
-    /// Makes a node a branch to `sides`: where the test holds, and where it does not. A feature that is not a number passes the test
-    /// if `missing` says so; nothing is equal to it.
+    /// Makes a node a branch to `sides`: for features that pass the test, and for features that do not.
+    ///
+    /// NaN passes the test if `missing` is set; it equals nothing.
     ///
     /// # Errors
     /// If there is no such feature.
@@ -115,14 +117,14 @@ impl Forest {
         Ok(())
     }
 
-    /// Makes a node a search for numbers, each with the node that it leads to, and a node for what is not a number.
+    /// Makes a node a search for numbers, each with the node that it leads to, and a node for NaN.
     pub(super) fn lookup(&mut self, at: usize, keys: &mut [(f64, usize)], default: usize, missing: usize) {
         let found = self.search(0, keys, default);
         let sides = [found, missing];
         self.ways[at] = Way::Branch { feature: 0, threshold: f64::NAN, missing_right: true, sides };
     }
 
-    /// A node from which a number leads to the node of the first key that is equal, or to the default.
+    /// Returns a node from which a number leads to the node of the first equal key, or to the default.
     fn search(&mut self, feature: u32, keys: &mut [(f64, usize)], default: usize) -> usize {
         keys.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or_else(|| a.0.is_nan().cmp(&b.0.is_nan())));
         let mut cuts: Vec<f64> = Vec::with_capacity(2 * keys.len());
@@ -142,7 +144,7 @@ impl Forest {
         self.divide(feature, &cuts, &between)
     }
 
-    /// A node from which a number leads to the one of `between` that is as far as the cuts that the number is greater than.
+    /// Returns a node from which a number leads to the node of `between` at the number of cuts that it exceeds.
     fn divide(&mut self, feature: u32, cuts: &[f64], between: &[usize]) -> usize {
         if cuts.is_empty() {
             return between[0];
@@ -155,7 +157,7 @@ impl Forest {
         self.ways.len() - 1
     }
 
-    /// The greatest number of the thresholds' type that is less.
+    /// Returns the next smaller number of the thresholds' type.
     fn before(&self, number: f64) -> f64 {
         match self.dtype {
             DType::F64 => number.next_down(),
@@ -163,10 +165,10 @@ impl Forest {
         }
     }
 
-    /// Steps from each node to a leaf at most, as far as nodes can be reached from the roots.
+    /// Returns the most steps from each node to a leaf, for nodes that can be reached from the roots.
     ///
     /// # Errors
-    /// The first node found that leads to itself.
+    /// Returns the first node found that leads to itself.
     fn depths(&self, roots: &[usize]) -> Result<Vec<u32>, usize> {
         const OPEN: u32 = u32::MAX;
         const UNSEEN: u32 = u32::MAX - 1;
@@ -201,7 +203,8 @@ impl Forest {
         Ok(depths)
     }
 
-    /// The nodes' words, level by level of each tree, so that children are neighbours; what several nodes lead to stands there once.
+    /// Returns the nodes' words, level by level of each tree, so that children are neighbours; shared nodes appear
+    /// once.
     fn words(&self, roots: &[usize]) -> (Vec<[u32; 4]>, Vec<u32>) {
         let mut words: Vec<[u32; 4]> = Vec::with_capacity(self.ways.len() + roots.len());
         let mut children: Vec<Option<u32>> = vec![None; self.ways.len()];
@@ -231,11 +234,12 @@ impl Forest {
         (words, firsts)
     }
 
-    /// Emits the scores of rows, of type `dtype`. `name` says how errors call a node.
+    /// Emits the scores of rows, of type `dtype`. `name` gives the name of a node in errors.
     ///
     /// # Errors
-    /// If nodes lead to themselves, there are more than words can number, trees share so many nodes that a row takes far more steps than
-    /// there are nodes, or constants may not take as much.
+    ///
+    /// If nodes lead to themselves, there are more nodes than words can number, or constants may not take as much. Also
+    /// if trees share so many nodes that a row takes far more steps than there are nodes.
     pub(super) fn emit(
         mut self,
         builder: &mut Builder,
@@ -268,7 +272,7 @@ impl Forest {
                 self.entries[last].0 |= TreeNode::LAST;
             }
         }
-        // No tensor is to be empty.
+        // A tensor must not be empty.
         if self.entries.is_empty() {
             self.entries.push((TreeNode::LAST, 0.0));
         }

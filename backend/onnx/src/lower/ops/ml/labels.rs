@@ -1,4 +1,4 @@
-//! Labels of classes, and numbers looked up in a list.
+//! Labels of classes, and look-ups of numbers in a list.
 
 use super::super::{Builder, Entry, Fault, Operator, View};
 use super::forest::Forest;
@@ -10,15 +10,15 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 
 pub(super) const TABLE: &[Entry] = &[("LabelEncoder", encode)];
 
-/// The labels of a classifier's classes.
+/// Labels of a classifier's classes.
 pub(super) struct Labels {
     labels: Vec<i64>,
-    /// They are texts without numbers.
+    /// Whether they are strings without numbers.
     texts: bool,
 }
 
 impl Labels {
-    /// The labels in the attribute of this name, or in `classlabels_strings`.
+    /// Reads the labels in the attribute of this name, or in `classlabels_strings`.
     pub(super) fn read(operator: &Operator<'_>, name: &str) -> Result<Self, Fault> {
         let texts = operator.node.strings("classlabels_strings")?.map_or(0, |texts| texts.len());
         let labels = if texts > 0 { (0..texts as i64).collect() } else { ints(operator, name)?.to_vec() };
@@ -32,7 +32,7 @@ impl Labels {
         self.labels.len()
     }
 
-    /// The labels of the classes of these indices. Of a single class 1 stands for it and 0 for none.
+    /// Returns the labels of the classes of these indices. For a single class, 1 stands for it and 0 for none.
     pub(super) fn of(&self, operator: &Operator<'_>, builder: &mut Builder, index: &View) -> Result<View, Fault> {
         if self.texts && operator.wants(0) {
             return Err(Fault::unsupported("its labels are texts"));
@@ -46,13 +46,13 @@ impl Labels {
     }
 }
 
-/// The elements of a list at indices of any shape.
+/// Returns the elements of a list at indices of any shape.
 fn chosen(builder: &mut Builder, list: &View, index: &View) -> Result<View, Fault> {
     let output = TensorSpec::new(list.dtype(), index.shape().clone());
     builder.emit_one(Op::Gather(Gather { axis: 0, elementwise: false }), &[list.clone(), index.clone()], output)
 }
 
-/// The index of the first key that equals each element, or `keys.len()`. NaN equals NaN if `nan` says so.
+/// Returns the index of the first key that equals each element, or `keys.len()`. NaN equals NaN if `nan` is set.
 pub(super) fn found(builder: &mut Builder, x: &View, keys: &[f64], nan: bool) -> Result<View, Fault> {
     let mut forest = Forest::new(DType::F64, 1, 0);
     let root = forest.node();
@@ -74,7 +74,7 @@ pub(super) fn found(builder: &mut Builder, x: &View, keys: &[f64], nan: bool) ->
     builder.cast(&index, DType::I64)?.reshaped(x.dims())
 }
 
-/// Integers as `f64`, which no other integer becomes.
+/// Converts integers to `f64`, each exactly.
 pub(super) fn exact(name: &str, integers: &[i64]) -> Result<Vec<f64>, Fault> {
     let number = |integer: &i64| {
         let exact = integer.unsigned_abs() < 1 << 53;
@@ -83,7 +83,7 @@ pub(super) fn exact(name: &str, integers: &[i64]) -> Result<Vec<f64>, Fault> {
     integers.iter().map(number).collect()
 }
 
-/// The value of each element's key, or a default.
+/// Returns the value of each element's key, or a default.
 fn encode(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if operator.opset < 2 {
         return Err(Fault::unsupported("texts, which its version 1 reads or makes"));
@@ -92,7 +92,7 @@ fn encode(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, F
     let keys = keys(operator, x.dtype())?;
     let (values, default) = values(operator)?;
     require_length("values", values.shape().elements(), keys.len())?;
-    // The default stands behind the values.
+    // The default follows the values.
     let team = Team::solo();
     let list = side_by_side(
         &Work::new(&team, None, u64::MAX),
@@ -125,7 +125,7 @@ fn keys(operator: &Operator<'_>, dtype: DType) -> Result<Vec<f64>, Fault> {
     exact("keys_int64s", ints(operator, "keys_int64s")?)
 }
 
-/// The values, and a list of the default alone.
+/// Returns the values, and a list of the default alone.
 fn values(operator: &Operator<'_>) -> Result<(Tensor, Tensor), Fault> {
     let node = operator.node;
     let given = node.tensor("default_tensor")?;

@@ -9,7 +9,8 @@ use anabranch_kernels::DType;
 
 pub(super) const TABLE: &[Entry] = &[("LinearClassifier", classifier), ("LinearRegressor", regressor)];
 
-/// `x · coefficientsᵀ + offset` as `f32`: coefficients `[offset.len(), features]`, and an offset for each.
+/// Returns `x · coefficientsᵀ + offset` as `f32`, with coefficients `[offset.len(), features]`, and an offset for each
+/// row of them.
 pub(super) fn scored(
     builder: &mut Builder,
     x: &View,
@@ -19,7 +20,7 @@ pub(super) fn scored(
 ) -> Result<View, Fault> {
     let (count, features) = (offset.len(), x.dims()[1]);
     require_length("coefficients", coefficients.len(), count.saturating_mul(features))?;
-    // The product wants a matrix whose columns are the classes.
+    // The product needs a matrix whose columns are the classes.
     let mut columns = vec![0.0; coefficients.len()];
     for (at, coefficient) in coefficients.iter().enumerate() {
         columns[at % features * count + at / features] = *coefficient;
@@ -32,7 +33,7 @@ pub(super) fn scored(
     builder.map(domain_of(work), [&product, &offset], DType::F32, |[x, offset]| x + offset)
 }
 
-/// The label of the best class, and all scores.
+/// Returns the label of the best class, and all scores.
 fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let labels = Labels::read(operator, "classlabels_ints")?;
@@ -58,7 +59,7 @@ fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![labels.of(operator, builder, &index)?, scores])
 }
 
-/// `[rows, targets]`.
+/// Returns `[rows, targets]`.
 fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let targets = operator.size("targets", 1, 1)?;

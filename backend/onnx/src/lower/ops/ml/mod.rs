@@ -1,6 +1,6 @@
 //! Operators of the domain `ai.onnx.ml`, to which scikit-learn, LightGBM and XGBoost models are exported.
 //!
-//! If the standard leaves a value open, it is that of ONNX Runtime. If that is undefined too, the use is refused.
+//! If the standard leaves a value open, ONNX Runtime's value is used. If that is undefined, too, the use is rejected.
 
 mod ensemble;
 mod features;
@@ -16,11 +16,11 @@ use super::{Builder, Entry, Fault, Operator, View, numbers};
 use anabranch_kernels::dtype::Element;
 use anabranch_kernels::{DType, Shape, Tensor};
 
-/// The tables of the domain's operators.
+/// Tables of the domain's operators.
 pub(super) const TABLES: &[&[Entry]] =
     &[ensemble::TABLE, linear::TABLE, support::TABLE, features::TABLE, labels::TABLE];
 
-/// Input 0 as rows of features; a vector is one row.
+/// Returns input 0 as rows of features; a vector is one row.
 fn rows(operator: &Operator<'_>) -> Result<View, Fault> {
     let x = operator.number(0)?;
     match *x.dims() {
@@ -31,7 +31,8 @@ fn rows(operator: &Operator<'_>) -> Result<View, Fault> {
     }
 }
 
-/// The type in which elements of a type are computed with numbers of an attribute, so that no element is rounded before.
+/// Returns the type in which elements of a type are computed with numbers of an attribute, so that no element is
+/// rounded before.
 fn work_type(dtype: DType) -> DType {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => DType::F32,
@@ -39,23 +40,24 @@ fn work_type(dtype: DType) -> DType {
     }
 }
 
-/// An attribute's numbers as a constant of these dimensions.
+/// Adds an attribute's numbers as a constant of these dimensions.
 fn constant<T: Element>(builder: &mut Builder, dims: &[usize], elements: &[T]) -> Result<View, Fault> {
     let tensor = Tensor::from_elements(Shape::new(dims)?, elements);
     builder.made(tensor.map_err(|error| Fault::invalid(error.to_string()))?)
 }
 
-/// A list of numbers, which may be missing.
+/// Returns a list of numbers, which may be missing.
 fn floats<'a>(operator: &'a Operator<'_>, name: &str) -> Result<&'a [f32], Fault> {
     Ok(operator.node.floats(name)?.unwrap_or_default())
 }
 
-/// A list of integers, which may be missing.
+/// Returns a list of integers, which may be missing.
 fn ints<'a>(operator: &'a Operator<'_>, name: &str) -> Result<&'a [i64], Fault> {
     Ok(operator.node.ints(name)?.unwrap_or_default())
 }
 
-/// A list of numbers that is given as `name` or as the tensor `name_as_tensor`, and whether it is of 64-bit floats.
+/// Returns a list of numbers from the attribute `name` or the tensor `name_as_tensor`, and whether it consists of
+/// 64-bit floats.
 fn floats_or_tensor(operator: &Operator<'_>, name: &str) -> Result<(Vec<f64>, bool), Fault> {
     let listed = floats(operator, name)?;
     let name = format!("{name}_as_tensor");
@@ -71,7 +73,7 @@ fn floats_or_tensor(operator: &Operator<'_>, name: &str) -> Result<(Vec<f64>, bo
     }
 }
 
-/// Refuses an attribute of another length than expected.
+/// Rejects an attribute of another length than expected.
 fn require_length(name: &str, found: usize, expected: usize) -> Result<(), Fault> {
     match found == expected {
         true => Ok(()),

@@ -15,7 +15,7 @@ pub(super) enum Transform {
 }
 
 impl Transform {
-    /// By its name.
+    /// Returns the function of the attribute's name.
     pub(super) fn named(operator: &Operator<'_>) -> Result<Self, Fault> {
         Ok(match operator.string("post_transform", "NONE")? {
             "NONE" => Self::None,
@@ -30,7 +30,7 @@ impl Transform {
         })
     }
 
-    /// By its number.
+    /// Returns the function of the attribute's number.
     pub(super) fn numbered(operator: &Operator<'_>) -> Result<Self, Fault> {
         Ok(match operator.int("post_transform", 0)? {
             0 => Self::None,
@@ -42,7 +42,7 @@ impl Transform {
         })
     }
 
-    /// Scores `[rows, count]` after it.
+    /// Applies the function to scores `[rows, count]`.
     pub(super) fn of_scores(self, builder: &mut Builder, scores: &View) -> Result<View, Fault> {
         if scores.dims()[1] == 1 && !matches!(self, Self::None | Self::Probit) {
             let text = "a post_transform of a single score, which ONNX Runtime leaves out against the standard";
@@ -59,7 +59,7 @@ impl Transform {
     }
 }
 
-/// Softmax in which scores of about zero stay about zero and do not count in the sum.
+/// Applies a softmax in which scores of about zero stay about zero and do not count in the sum.
 fn softmax_zero(builder: &mut Builder, scores: &View) -> Result<View, Fault> {
     let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());
     let greatest = builder.reduced(scores, ReduceKind::Max, &[1])?;
@@ -73,12 +73,12 @@ fn softmax_zero(builder: &mut Builder, scores: &View) -> Result<View, Fault> {
     })
 }
 
-/// Whether a score is more than about zero.
+/// Whether a score exceeds about zero.
 fn counts(x: Term<'_>) -> Term<'_> {
     x.apply(Unary::Abs).with(Binary::Greater, f64::from(1e-7f32))
 }
 
-/// `√2 · erf⁻¹(2x − 1)`, by Winitzki's formula with ONNX Runtime's constants.
+/// Returns `√2 · erf⁻¹(2x − 1)`, by Winitzki's formula with ONNX Runtime's constants.
 #[allow(clippy::approx_constant, reason = "the constants are those that results are compared with")]
 fn probit(x: Term<'_>) -> Term<'_> {
     let x = x * 2.0 - 1.0;
@@ -90,7 +90,7 @@ fn probit(x: Term<'_>) -> Term<'_> {
     x.with(Binary::Less, 0.0).select(erf * -1.0, erf) * f64::from(1.414_213_5_f32)
 }
 
-/// The two scores of a binary decision of which one is known, `[rows, 1]`: `first + sign · s` of both.
+/// Returns both scores of a binary decision from the known score, `[rows, 1]`: `first + sign · s` of both.
 pub(super) fn paired(builder: &mut Builder, score: &View, first: f32) -> Result<View, Fault> {
     let sign = constant(builder, &[2], &[-1f32, 1.0])?;
     let first = constant(builder, &[2], &[first, 0.0])?;

@@ -1,4 +1,5 @@
-//! Support vector machines, in `f64`: kernels with all support vectors as products and maps, and sums of them for each pair of classes.
+//! Support vector machines, in `f64`: kernels with all support vectors as products and maps, and sums of them for each
+//! pair of classes.
 
 use super::super::{Builder, Entry, Fault, Operator, View, multiplied};
 use super::ensemble::greatest;
@@ -11,7 +12,7 @@ use anabranch_kernels::op::{Binary, Domain, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("SVMClassifier", classifier), ("SVMRegressor", regressor)];
 
-/// A measure of the likeness of a row and a support vector.
+/// A measure of the similarity of a row and a support vector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kernel {
     Linear,
@@ -37,11 +38,12 @@ impl Kernel {
         })
     }
 
-    /// `[rows, vectors]` of rows `[rows, features]` and as many vectors.
+    /// Returns `[rows, vectors]` for rows `[rows, features]` and these vectors.
     fn of(self, builder: &mut Builder, x: &View, vectors: &[f32], count: usize) -> Result<View, Fault> {
         let features = x.dims()[1];
         require_length("support_vectors", vectors.len(), count.saturating_mul(features))?;
-        // Distances are differences of squares: beside a large offset common to all vectors, small ones would be lost.
+        // Distances are differences of squares: next to a large offset common to all vectors, small distances would be
+        // lost.
         let middle = if matches!(self, Self::Radial { .. }) { means(vectors, features) } else { vec![0.0; features] };
         let mut columns = vec![0.0; vectors.len()];
         let mut squares = vec![0.0; count];
@@ -81,7 +83,7 @@ impl Kernel {
     }
 }
 
-/// The mean of each feature of vectors.
+/// Mean of each feature of vectors.
 fn means(vectors: &[f32], features: usize) -> Vec<f64> {
     let mut sums = vec![0.0; features];
     vectors.iter().enumerate().for_each(|(at, number)| sums[at % features] += f64::from(*number));
@@ -89,7 +91,7 @@ fn means(vectors: &[f32], features: usize) -> Vec<f64> {
     sums.into_iter().map(|sum| sum / count).collect()
 }
 
-/// `[rows, 1]`.
+/// Returns `[rows, 1]`.
 fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let kernel = Kernel::read(operator)?;
@@ -112,7 +114,7 @@ fn regressor(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![builder.map(Domain::F32, [&score], DType::F32, |[s]| s.with(Binary::Greater, 0.0).select(1.0, -1.0))?])
 }
 
-/// The label of the best class, and the scores of classes or of pairs of them.
+/// Returns the label of the best class, and the scores of classes or of pairs of classes.
 fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let x = rows(operator)?;
     let labels = Labels::read(operator, "classlabels_ints")?;
@@ -126,7 +128,7 @@ fn classifier(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
     Ok(vec![labels.of(operator, builder, &index)?, scores])
 }
 
-/// Without support vectors: a product with the coefficients of each class.
+/// Lowers a classifier without support vectors: a product with the coefficients of each class.
 fn linear(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -142,7 +144,7 @@ fn linear(
     let scores = scored(builder, x, coefficients, &vec![*rho; classes], DType::F64)?;
     let best = greatest(builder, &scores)?;
     let index = if classes == 2 {
-        // The second class as soon as any score passes the bound.
+        // The second class wins as soon as any score passes the bound.
         let (positive, most) =
             (coefficients.iter().all(|c| *c >= 0.0), builder.reduced(&scores, ReduceKind::Max, &[1])?);
         let most = most.reshaped(best.dims())?;
@@ -159,7 +161,7 @@ fn linear(
     Ok((index, transform.of_scores(builder, &scores)?))
 }
 
-/// With support vectors: one decision for each pair of classes, of which each is a vote.
+/// Lowers a classifier with support vectors: one decision for each pair of classes, each of which is a vote.
 fn pairwise(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -194,7 +196,7 @@ fn pairwise(
     }
     let common = Kernel::read(operator)?.of(builder, x, vectors, count)?;
     builder.afford(count.saturating_mul(pairs.len()).saturating_mul(4))?;
-    // Row p: the coefficients of the vectors of both classes of pair p, nothing of others.
+    // Row p: the coefficients of the vectors of both classes of pair p, and 0 for other vectors.
     let mut weights = vec![0.0; count * pairs.len()];
     for (row, (i, j)) in weights.chunks_exact_mut(count).zip(&pairs) {
         for (class, from) in [(*i, j - 1), (*j, *i)] {
@@ -213,7 +215,7 @@ fn pairwise(
     Ok((index, scores))
 }
 
-/// The class that wins most of its pairs; the first of several.
+/// Returns the class that wins most of its pairs; the first of several.
 fn most_voted(
     builder: &mut Builder,
     decisions: &View,

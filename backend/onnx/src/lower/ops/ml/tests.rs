@@ -1,4 +1,4 @@
-//! Trees of all comparisons against their definition, and what is refused of lists from files.
+//! Trees of all comparisons against their definition, and rejected lists from files.
 
 use crate::import::from_bytes;
 use crate::import::proto::{
@@ -10,7 +10,7 @@ use arbtest::arbitrary::{Result, Unstructured};
 
 const MODES: [&str; 6] = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"];
 
-/// The program of one node of the domain that makes `y` from `x`.
+/// Lowers one node of the domain that makes `y` from `x`.
 fn lowered(node: NodeProto, x: TensorProto) -> std::result::Result<Program, LowerError> {
     let output = vec![ValueInfoProto { name: "y".into(), r#type: None }];
     let graph = GraphProto { node: vec![node], initializer: vec![x], output, ..GraphProto::default() };
@@ -24,7 +24,7 @@ fn node(operator: &str, attributes: Vec<AttributeProto>) -> NodeProto {
     attributes.into_iter().fold(node, NodeProto::with)
 }
 
-/// The elements that the program of a constant input was folded to.
+/// Elements to which the program of a constant input was folded.
 fn folded(node: NodeProto, x: &[f32], features: usize) -> Vec<f32> {
     let x = TensorProto::f32s("x", &[(x.len() / features) as i64, features as i64], x);
     let program = lowered(node, x).expect("a sound node");
@@ -33,7 +33,7 @@ fn folded(node: NodeProto, x: &[f32], features: usize) -> Vec<f32> {
     constant.elements::<f32>().expect("scores").to_vec()
 }
 
-/// A tree, as lists: a node after the other, of which the first is the root.
+/// A tree, as lists: one node after the other; the first is the root.
 #[derive(Default)]
 struct Lists {
     modes: Vec<&'static str>,
@@ -63,7 +63,7 @@ impl Lists {
         Ok(lists)
     }
 
-    /// The weight of the leaf that a row comes to, by the standard's definition.
+    /// Weight of the leaf that a row reaches, by the standard's definition.
     fn weight(&self, row: &[f32], at: usize) -> f32 {
         let (x, t) = (row[self.features[at] as usize], self.values[at]);
         let holds = match self.modes[at] {
@@ -126,7 +126,7 @@ fn trees_decide_as_they_are_defined() {
     .budget_ms(700);
 }
 
-/// One tree of a branch and two leaves, with one attribute replaced.
+/// Error of one tree of a branch and two leaves, with one attribute replaced.
 fn refused(replaced: AttributeProto) -> String {
     let lists = Lists {
         modes: vec!["BRANCH_LEQ", "LEAF", "LEAF"],
