@@ -1,4 +1,5 @@
-//! The text of a StarPU performance model, format version 45: <https://starpu.gitlabpages.inria.fr>, `src/core/perfmodel/perfmodel_history.c`.
+//! The text of a StarPU performance model, format version 45: <https://starpu.gitlabpages.inria.fr>,
+//! `src/core/perfmodel/perfmodel_history.c`.
 //!
 //! Values stand in a fixed order, one line each; lines that begin with `#` are comments. The file starts with the
 //! version and the number of combinations of devices. Each combination lists its devices (type, number, cores) and its

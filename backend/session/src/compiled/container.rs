@@ -1,4 +1,5 @@
-//! The container of a compiled model: a description, small constants, and weights that stay in the file until a kernel reads them.
+//! The container of a compiled model: a description, small constants, and weights that stay in the file until a kernel
+//! reads them.
 //!
 //! | bytes | what |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! An undefined operation on integers is an error, folded and in a run. A float beyond a type of integers becomes the type's
-//! nearest number.
+//! An undefined operation on integers is an error, folded and in a run. A float beyond a type of integers becomes the
+//! type's nearest number.
 
 use super::kind::{I64, KINDS, Kind, U64};
 use super::{Case, Given, check, inputs, model, session};
