@@ -33,6 +33,14 @@ impl Given {
             Self::Device(tensor) => tensor.spec(),
         }
     }
+
+    /// The tensor on the host: a copy of one that is on a GPU.
+    pub(super) fn on_host(&self) -> Result<Tensor, SessionError> {
+        match self {
+            Self::Host(tensor) => Ok(tensor.clone()),
+            Self::Device(tensor) => Ok(tensor.read()?),
+        }
+    }
 }
 
 impl Inputs {
@@ -86,6 +94,21 @@ impl Inputs {
     /// Takes out what has such names.
     pub(super) fn forget(&mut self, named: impl Fn(&str) -> bool) {
         self.given.retain(|name, _| !named(name));
+    }
+
+    /// Puts a tensor under an input's name, and returns the former one. Allocates nothing if there is one.
+    pub(super) fn exchange(&mut self, name: &str, given: Given) -> Option<Given> {
+        match self.given.get_mut(name) {
+            Some(former) => Some(std::mem::replace(former, given)),
+            None => self.given.insert(name.to_owned(), given),
+        }
+    }
+
+    /// Adds all tensors of other inputs, in the place of those of the same names.
+    pub(super) fn take_over(&mut self, others: &Self) {
+        for (name, given) in &others.given {
+            self.exchange(name, given.clone());
+        }
     }
 
     /// The tensor of this name, if it is in the host's memory.
@@ -181,6 +204,25 @@ impl Session {
             filled = filled.tensor(name, fixed.or_else(made).ok_or_else(short)?);
         }
         Ok(filled)
+    }
+
+    /// The type and shape of an input whose sizes these inputs and the options tell; the growing axis has no elements unless they do.
+    ///
+    /// # Errors
+    /// If a size is not told, or two contradict each other.
+    pub(super) fn first_state(
+        &self,
+        name: &str,
+        growing: Option<usize>,
+        inputs: &Inputs,
+    ) -> Result<TensorSpec, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        let input = self.model().inputs.iter().find(|input| input.name == name);
+        let input = input.ok_or_else(|| InputError::Unmade { name: name.to_owned() })?;
+        let unknown = growing.filter(|axis| sizes.size(input, *axis).is_none());
+        let nothing = unknown.map(|axis| (format!("{name}[{axis}]"), 0));
+        let sizes = self.sizes(inputs, &nothing.into_iter().collect())?;
+        Ok(TensorSpec::new(input.dtype, concrete(input, &sizes)?))
     }
 
     /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or

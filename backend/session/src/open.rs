@@ -19,6 +19,7 @@ use anabranch_onnx::import::{self, ImportError, Model};
 use anabranch_onnx::lower::Phase;
 use anabranch_planning::{Constraints, Lowered, Machine, MachineDevice, Planned, compute_devices, machine_devices};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Plans of later phases that are kept for each set of input shapes, on average.
@@ -75,6 +76,7 @@ pub struct Session {
     /// The same of later phases, of which a run may have many.
     pub(super) later_lowered: Cache<Key, Lowered, SessionError>,
     pub(super) later_prepared: Cache<Key, Prepared, SessionError>,
+    pub(super) plans_made: AtomicU64,
 }
 
 impl Session {
@@ -166,6 +168,7 @@ impl Session {
             prepared: Cache::new(options.plan_capacity),
             later_lowered: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
             later_prepared: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
+            plans_made: AtomicU64::new(0),
             whole: Phase::whole(Arc::new(model)),
             source: None,
             precompiled: None,
@@ -220,6 +223,11 @@ impl Session {
     /// How many plans of later phases are ready, or being made: see [`Later`](super::Later).
     pub fn ready_phases(&self) -> usize {
         self.later_prepared.len()
+    }
+
+    /// How many plans were made so far, with those of later phases.
+    pub fn plans_made(&self) -> u64 {
+        self.plans_made.load(Ordering::Relaxed)
     }
 
     /// What is known of the devices' costs by now.

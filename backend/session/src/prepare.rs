@@ -17,7 +17,7 @@ use anabranch_plan::{HOST, PlanOptions};
 use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -125,6 +125,7 @@ impl Session {
                 // From this lowering and no later one, which may have fixed more than the key holds.
                 let choice = choice.cloned().unwrap_or_else(|| self.choice());
                 let planned = self.planned(&lowered, &choice)?;
+                self.plans_made.fetch_add(1, Ordering::Relaxed);
                 self.make_ready(&Arc::new(planned), deadline)
             });
             match prepared {
