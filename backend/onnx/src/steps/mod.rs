@@ -43,7 +43,7 @@ const TABLE: &[(&str, Step)] = &[
     ("Compress", select::compress),
     ("Unique", unique::unique),
     ("NonMaxSuppression", boxes::suppress),
-    (REGIONS, regions::align),
+    ("RoiAlign", regions::align),
     ("Identity", sequence::same),
     ("Optional", sequence::optional),
     ("OptionalGetElement", sequence::element),
@@ -58,9 +58,6 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
-/// The operator whose points are lowered if the model says how many they are, and few: else it is a step.
-const REGIONS: &str = "RoiAlign";
-
 /// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
 pub const MAP: &str = "SequenceMap";
 
@@ -72,8 +69,7 @@ pub const TENSOR: usize = 256;
 
 /// Returns the function of a node without graphs; `None` if the host does not compute it.
 pub fn step(node: &Node) -> Option<Step> {
-    let (name, step) = TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type)?;
-    (*name != REGIONS || regions::is_step(node)).then_some(*step)
+    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
 }
 
 /// Whether a node can be a step, whatever it is given: branches and loops are steps only if they cannot be lowered.

@@ -1,4 +1,4 @@
-//! Regions of images brought to one size, where a run alone tells how many points are sampled, or they are many: RoiAlign.
+//! Regions of images brought to one size (He et al. 2017, "Mask R-CNN", section 3): RoiAlign.
 //!
 //! An output of a region is the mean, or the greatest, of points of a grid, and a point is the sum of `r · c · x` over the four elements `x`
 //! around it, with weights `r` of its row and `c` of its column. All rows of the grid meet all its columns. So the mean is the sum of
@@ -14,9 +14,6 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use half::{bf16, f16};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Points of an output along an axis that are nodes of their own, at most: planning of 32 × 32 of them took a minute.
-const MOST_UNROLLED: usize = 4;
 
 /// Points of an output along an axis, at most.
 const MOST_POINTS: usize = 1 << 16;
@@ -61,24 +58,18 @@ impl Settings {
                 return Err(Fault::attribute("coordinate_transformation_mode", other, known));
             }
         };
+        let scale = node.float("spatial_scale")?.unwrap_or(1.0);
+        if !scale.is_finite() {
+            return Err(Fault::attribute("spatial_scale", scale, "a finite number"));
+        }
         Ok(Self {
             size: [size("output_height", 1, most)?, size("output_width", 1, most)?],
             greatest,
             points: size("sampling_ratio", 0, MOST_POINTS)?,
-            scale: f64::from(node.float("spatial_scale")?.unwrap_or(1.0)),
+            scale: f64::from(scale),
             half_pixel,
         })
     }
-
-    /// Whether each point can be nodes of its own.
-    pub(crate) fn is_unrolled(&self) -> bool {
-        (1..=MOST_UNROLLED).contains(&self.points)
-    }
-}
-
-/// Whether the host computes a node: if its points cannot be nodes.
-pub(super) fn is_step(node: &Node) -> bool {
-    Settings::of(node).is_ok_and(|settings| !settings.is_unrolled())
 }
 
 /// The outputs of all regions. O(outputs · elements under a grid).
@@ -227,11 +218,16 @@ impl<T: Number> Regions<'_, T> {
         match refused.into_inner() {
             usize::MAX => Ok(()),
             region => {
-                let [left, top, right, bottom] = self.corners[region];
-                Err(Fault::invalid(format!(
-                    "region {region} from ({left}, {top}) to ({right}, {bottom}) has more than {MOST_POINTS} points an output along an \
-                     axis, or no number of points; make it smaller, or set `sampling_ratio` or `spatial_scale`"
-                )))
+                let corners = self.corners[region];
+                let [left, top, right, bottom] = corners;
+                let problem = if corners.iter().all(|corner| corner.is_finite()) {
+                    format!(
+                        "needs more than {MOST_POINTS} points along an axis of an output; make it smaller, or set `sampling_ratio`"
+                    )
+                } else {
+                    "has a corner that is no finite number".to_owned()
+                };
+                Err(Fault::invalid(format!("region {region} from ({left}, {top}) to ({right}, {bottom}) {problem}")))
             }
         }
     }
