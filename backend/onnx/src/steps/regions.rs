@@ -150,7 +150,7 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (&[batch, channels, height, width], &[count, 4]) = (x.shape().dims(), regions.shape().dims()) else {
         return Err(Fault::invalid(format!("regions of shape {} in images of {}", regions.shape(), x.shape())));
     };
-    if *images.shape().dims() != [count] || x.bytes().is_empty() {
+    if *images.shape().dims() != [count] {
         return Err(Fault::invalid(format!("{} images for {count} regions in {}", images.shape(), x.shape())));
     }
     work.charge(count.saturating_mul(size_of::<[f64; 4]>() + size_of::<i64>()))?;
@@ -162,6 +162,9 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let settings = Settings::of(call.node)?;
     let [rows, columns] = settings.size;
     let spec = TensorSpec::new(x.dtype(), Shape::new(vec![count, channels, rows, columns])?);
+    if spec.bytes() > 0 && x.bytes().is_empty() {
+        return Err(Fault::invalid(format!("{count} regions in images of {}, which have no elements", x.shape())));
+    }
     let buffer = Arc::new(work.buffer(spec.bytes())?);
     let mut made = Tensor::new(spec, buffer).expect("the buffer was made with the spec's size");
     let all = Regions::<T> {

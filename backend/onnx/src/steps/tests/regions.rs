@@ -152,6 +152,24 @@ fn regions_follow_their_definition() {
 }
 
 #[test]
+fn nothing_is_made_of_no_region_and_nothing_can_be_made_of_empty_images() {
+    let given = Given { points: 2, greatest: false, half_pixel: true, scale: 1.0 };
+    let run = |dims: [usize; 4], count: usize| {
+        let x = made(DType::F32, &dims, &vec![1.0; dims.iter().product()]);
+        let inputs = [&x, &made(DType::F32, &[count, 4], &vec![1.0; 4 * count]), &Tensor::from_i64s(&vec![0; count])];
+        given.case(&inputs).outputs(&teams()).map(|mut made| made.remove(0)).map_err(|fault| fault.to_string())
+    };
+    for dims in [X, [0, 3, 5, 7], [2, 0, 5, 7], [2, 3, 0, 7], [2, 3, 5, 0]] {
+        assert_eq!(run(dims, 0).expect("no region").shape().dims(), [0, dims[1], SIZE[0], SIZE[1]]);
+    }
+    assert_eq!(run([2, 0, 5, 7], 4).expect("no channel").shape().dims(), [4, 0, SIZE[0], SIZE[1]]);
+    for (dims, why) in [([0, 3, 5, 7], "there are 0"), ([2, 3, 0, 7], "no elements"), ([2, 3, 5, 0], "no elements")] {
+        let fault = run(dims, 4).expect_err("no element to read");
+        assert!(fault.contains(why), "{fault}");
+    }
+}
+
+#[test]
 fn regions_that_cannot_be_sampled_are_refused_by_number() {
     let given = Given { points: 0, greatest: false, half_pixel: true, scale: 1.0 };
     let x = made(DType::F32, &X, &[1.0; 2 * 3 * 5 * 7]);
