@@ -3,7 +3,7 @@
 //! A gate is a countdown that others open directly, and the buffers that come with it; nobody relays anything. Each gate has one
 //! worker that waits at it, each queue one that takes from it. Nothing here ever blocks a sender.
 
-use super::error::Failure;
+use super::error::{Failure, Place};
 use super::faults::{Faults, Operation};
 use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
 use anabranch_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(super) enum Halt {
     /// It was told to.
     Stopped,
+    /// It has seen itself, at work there, that the run is over.
+    Left(Place),
     /// It cannot go on.
     Failed(Failure),
 }
@@ -28,7 +30,7 @@ impl Halt {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Failed(failure) => failure,
-            Self::Stopped => Failure::internal("a thread was stopped"),
+            Self::Stopped | Self::Left(_) => Failure::internal("a thread was stopped"),
         }
     }
 }

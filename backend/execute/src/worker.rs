@@ -125,9 +125,9 @@ impl Run<'_> {
         self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
     }
 
-    /// To be asked after each kernel, before anybody hears of what it has made.
-    pub(super) fn uninterrupted(&self) -> Result<(), Halt> {
-        if self.is_interrupted() { Err(Halt::Stopped) } else { Ok(()) }
+    /// To be asked after each kernel, which is at `place`, before anybody hears of what it has made.
+    pub(super) fn uninterrupted(&self, place: Place) -> Result<(), Halt> {
+        if self.is_interrupted() { Err(Halt::Left(place)) } else { Ok(()) }
     }
 
     /// Lets a test fail the operation that follows.
@@ -183,7 +183,7 @@ pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt
     followed.unwrap_or_else(|payload| {
         // A kernel may well panic over parts that were left out: that is not what the run ended for.
         let halt = match run.is_interrupted() {
-            true => Halt::Stopped,
+            true => Halt::Left(worker.log().at),
             false => Failure::panic(worker.log().at, &*payload).into(),
         };
         // Dropping a payload could panic again, here where nothing catches it.
