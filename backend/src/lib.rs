@@ -191,6 +191,12 @@ pub mod import {
     };
 }
 
+pub mod interruption {
+    //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
+
+    pub use anabranch_base::interruption::{Interrupt, for_this_thread, is_due, under};
+}
+
 pub mod learning {
     //! What runs teach: calibration by probes, the times of profiled runs into the cost store, and how well runs were predicted.
 

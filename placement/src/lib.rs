@@ -1,7 +1,8 @@
 //! Which device runs which task of a dataflow graph, and when.
 //!
 //! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same input gives
-//! the same result.
+//! the same result. Strategies and the simulator end early with an error once their caller wants no result any more
+//! (`anabranch_base::interruption`).
 //!
 //! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
 //! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let

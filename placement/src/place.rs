@@ -110,6 +110,9 @@ pub enum PlaceError {
     /// A given assignment breaks a constraint.
     #[error("the given placement does not fit the problem: {0}")]
     Violation(crate::check::Violation),
+    /// The caller wants no placement any more.
+    #[error("placing was interrupted")]
+    Interrupted,
 }
 
 /// Every strategy that places once, with a line on what it does. [`strategy_by_name`] knows `auto` beside these, which tries all

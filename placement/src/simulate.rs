@@ -18,6 +18,7 @@ use crate::order::{Order, PlacedGraph};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
+use anabranch_base::interruption;
 
 /// Why a placement cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum SimulateError {
         "task {task:?} never comes to be next on device {device:?}; give an order in which every task stands behind its inputs"
     )]
     Stuck { task: String, device: String },
+    /// The caller wants no schedule any more.
+    #[error("the simulation was interrupted")]
+    Interrupted,
 }
 
 /// Executes `problem` with task `t` on `device_of[t]`. `O((V + E) log (V + E))`; under [`Msr`](crate::order::Msr) each decision also
@@ -47,8 +51,11 @@ pub enum SimulateError {
 /// kinds, pins, colocation and memory is for [`check_placement`](crate::check::check_placement) to say.
 ///
 /// # Errors
-/// A missing, unknown or unable device, or an order that cannot be followed to the end.
+/// A missing, unknown or unable device, or an order that cannot be followed to the end. An interruption ([`interruption`]).
 pub fn simulate(problem: &Problem<'_>, device_of: &[DeviceId], order: &dyn Order) -> Result<Schedule, SimulateError> {
+    if interruption::is_due() {
+        return Err(SimulateError::Interrupted);
+    }
     validate(problem, device_of)?;
     let placed = PlacedGraph::new(problem, device_of);
     let rule = order.rule(&placed);

@@ -56,7 +56,7 @@ impl RunOptions {
         Self { cancel: Some(cancel), ..self }
     }
 
-    /// The same with at most so much time for waiting in the queue and running.
+    /// The same with at most so much time for planning, waiting in the queue and running.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

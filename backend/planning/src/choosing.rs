@@ -8,7 +8,7 @@
 use super::blocks::BlockPlanner;
 use super::error::PlanningError;
 use super::far::spread;
-use super::fitting::Planner;
+use super::fitting::{Planner, still_wanted};
 use super::placing::Placing;
 use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
@@ -39,7 +39,8 @@ impl Planner<'_> {
     /// be the shortest.
     ///
     /// # Errors
-    /// If there is no plan within the constraints, or the choice names what is not there.
+    /// If there is no plan within the constraints, or the choice names what is not there. If the caller is interrupted
+    /// ([`interruption`](anabranch_base::interruption)).
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         let planned = if choice.strategy == Strategy::AUTO {
@@ -49,6 +50,7 @@ impl Planner<'_> {
             let placing = self.placing()?;
             streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
         };
+        still_wanted()?;
         Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
     }
 
@@ -169,10 +171,10 @@ impl Contest {
     /// Counts a plan, or that there is none.
     ///
     /// # Errors
-    /// A fault of Anabranch: what only does not fit is no error as long as something else does.
+    /// A fault of Anabranch, or an interruption: what only does not fit is no error as long as something else does.
     fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
-            Err(error) if error.kind() == ErrorKind::Internal => return Err(error),
+            Err(error) if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Cancelled) => return Err(error),
             Err(error) => {
                 self.short |= error.kind() == ErrorKind::Memory;
                 self.error.get_or_insert(error);

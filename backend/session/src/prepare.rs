@@ -7,11 +7,12 @@ use super::inputs::Inputs;
 use super::open::{PHASES, Session};
 use super::parts;
 use crate::lent;
+use anabranch_base::interruption;
 use anabranch_execute::{Deadline, Executor, RunOptions, verify_devices};
 use anabranch_ir::program::Program;
 use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_onnx::import::ValueIndex;
-use anabranch_onnx::lower::{LowerOptions, Phase, is_small};
+use anabranch_onnx::lower::{LowerError, LowerOptions, Phase, is_small};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_plan::{HOST, PlanOptions};
 use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
@@ -94,11 +95,10 @@ impl Session {
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
     }
 
-    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the wait for memory and for plans that
-    /// others make.
+    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the planning and the wait for memory.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile.
     pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
@@ -117,7 +117,7 @@ impl Session {
         let cache = if phase.is_whole() { &self.prepared } else { &self.later_prepared };
         loop {
             let deciding = phase.deciding.known();
-            let prepared = cached(cache, phase, inputs, &deciding, pause, || {
+            let plan = || {
                 let lowered = self.lowered(phase, inputs)?;
                 if !phase.deciding.is(&deciding) {
                     return Err(InputError::Undecided.into());
@@ -127,8 +127,9 @@ impl Session {
                 let planned = self.planned(&lowered, &choice)?;
                 self.plans_made.fetch_add(1, Ordering::Relaxed);
                 self.make_ready(&Arc::new(planned), deadline)
-            });
-            match prepared {
+            };
+            let make = || interruption::under(deadline.watch(), plan);
+            match cached(cache, phase, inputs, &deciding, pause, make) {
                 // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
                 Err(error) if error.is_interruption() => match deadline.verdict() {
                     None => {}
@@ -267,6 +268,8 @@ impl Session {
             let deciding = phase.deciding.known();
             let lowered = cached(cache, phase, inputs, &deciding, || (), || self.lower(phase, inputs, &deciding));
             match lowered {
+                // Another caller's time may be over, which says nothing of this one's.
+                Err(error) if error.is_interruption() && !interruption::is_due() => {}
                 // What another caller has found meanwhile counts as well.
                 Err(_) if !phase.deciding.is(&deciding) => {}
                 lowered => return lowered,
@@ -296,6 +299,7 @@ impl Session {
         };
         let learn = |wanted: &[Vec<String>]| phase.deciding.learn(wanted, |name| inputs.find(name));
         match phase.lower(&options, &given) {
+            _ if interruption::is_due() => Err(LowerError::interrupted().into()),
             Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
             Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
             Ok((program, rest)) => {

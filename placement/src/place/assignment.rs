@@ -6,6 +6,7 @@ use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
+use anabranch_base::interruption;
 
 /// Devices for some of the units.
 pub(crate) struct Assignment<'p> {
@@ -52,7 +53,7 @@ impl<'p> Assignment<'p> {
     /// Puts the unit of `task` on the first device of the list, from place `first` round, that is feasible and has room.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Where there is none, and as [`Self::assign`].
     pub(crate) fn place_from(
         &mut self,
         task: TaskId,
@@ -62,12 +63,10 @@ impl<'p> Assignment<'p> {
     ) -> Result<(), PlaceError> {
         let unit = self.problem.graph().unit(task);
         if let Some((device, reason)) = self.forced(unit) {
-            self.assign(unit, task, device, reason);
-            return Ok(());
+            return self.assign(unit, task, device, reason);
         }
         let device = self.first_with_room(unit, devices[first..].iter().chain(&devices[..first]))?;
-        self.assign(unit, task, device, reason);
-        Ok(())
+        self.assign(unit, task, device, reason)
     }
 
     /// The first of `devices` that is feasible for `unit` and has room.
@@ -84,13 +83,26 @@ impl<'p> Assignment<'p> {
     }
 
     /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
-    pub(crate) fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
+    ///
+    /// # Errors
+    /// If the caller wants no placement any more.
+    pub(crate) fn assign(
+        &mut self,
+        unit: UnitId,
+        task: TaskId,
+        device: DeviceId,
+        reason: Reason,
+    ) -> Result<(), PlaceError> {
+        if interruption::is_due() {
+            return Err(PlaceError::Interrupted);
+        }
         self.room.take(unit, device);
         self.device_of_unit[unit.index()] = Some(device);
         for &member in self.problem.graph().members(unit) {
             self.reasons[member.index()] = Reason::ColocatedWith(task);
         }
         self.reasons[task.index()] = reason;
+        Ok(())
     }
 
     /// The finished placement. Every unit must have a device by now.

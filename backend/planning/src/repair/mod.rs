@@ -15,6 +15,7 @@ mod ways;
 pub(super) use ways::Ways;
 
 use super::error::PlanningError;
+use super::fitting::still_wanted;
 use super::forecast::forecast;
 use super::machine::Machine;
 use super::placing::Placing;
@@ -192,6 +193,7 @@ impl Repair<'_> {
 
     /// Predicted seconds of an assignment's plan, or what it lacks.
     fn planned(&self, device_of: &[DeviceId]) -> Result<Result<f64, Box<MemoryShortage>>, PlanningError> {
+        still_wanted()?;
         let rule = self.rule.rule();
         let schedule = simulate(self.problem, device_of, &*rule);
         let mut schedule = schedule.map_err(PlanningError::infeasible)?;
