@@ -66,6 +66,8 @@ pub enum Course {
     },
     /// It is not kept, for this reason.
     Passed(String),
+    /// It is not kept because the directory cannot be used, for this reason.
+    Refused(String),
 }
 
 impl Cache {
@@ -94,10 +96,10 @@ impl Cache {
         inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
     ) -> Result<Kept, E> {
         let passed = |session, inputs, why: String| Ok(Kept { session, inputs, course: Course::Passed(why) });
-        if let Some(why) = self.never(model, options) {
+        if let Some(course) = self.never(model, options) {
             let session = Session::open(model, options.clone())?;
             let inputs = inputs(&session)?;
-            return passed(session, inputs, why);
+            return Ok(Kept { session, inputs, course });
         }
         let inputs = inputs(&Session::open_on_cpus(model, options.clone())?)?;
         let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
@@ -128,7 +130,7 @@ impl Cache {
         }
         let file = self.place(&before, &session, &inputs);
         if let Err(error) = private::make(&self.folder) {
-            return passed(session, inputs, self.refused(&error));
+            return Ok(Kept { session, inputs, course: self.refused(&error) });
         }
         remove_strange(&file);
         if let Err(error) = session.compile(&inputs, &file, build) {
@@ -146,17 +148,18 @@ impl Cache {
     }
 
     /// Why a model is not kept, whatever its inputs.
-    fn never(&self, model: &Path, options: &SessionOptions) -> Option<String> {
+    fn never(&self, model: &Path, options: &SessionOptions) -> Option<Course> {
+        let passed = |why: &str| Some(Course::Passed(why.into()));
         match &options.strategy {
-            _ if is_compiled(model) => Some("it is a compiled model already".into()),
-            Strategy::PlanFile(_) => Some("its plan file may say something else next time".into()),
-            _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => Some("its path is not UTF-8".into()),
+            _ if is_compiled(model) => passed("it is a compiled model already"),
+            Strategy::PlanFile(_) => passed("its plan file may say something else next time"),
+            _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => passed("its path is not UTF-8"),
             _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
         }
     }
 
-    fn refused(&self, error: &io::Error) -> String {
-        format!("the directory {} {error}", self.folder.display())
+    fn refused(&self, error: &io::Error) -> Course {
+        Course::Refused(format!("the directory {} {error}", self.folder.display()))
     }
 
     /// The files of a key, the last used first.

@@ -5,11 +5,12 @@
 //! or else from one that the same node refuses for another reason. Then it varies what works, one dimension at a time, to tell which sizes fail.
 //! Attempts and time are bounded; one attempt is not interrupted.
 
-use super::attempt::{Attempt, Elements, Outcome, is_small};
+use super::attempt::{Attempt, Elements, Outcome, hopeless, is_small};
 use super::candidates::{Candidates, LADDER, input_in};
 use anabranch::session::{Inputs, Session, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Attempts, and time after the first of them, until the search is given up …
@@ -23,6 +24,9 @@ const MOST_RANK: usize = 4;
 
 /// Failed attempts that are told.
 const MOST_TOLD: usize = 4;
+
+/// Sizes of all dimensions that show which nodes refuse whatever they are given.
+const UNLIKE: [usize; 3] = [1, 8, 224];
 
 /// The result of a search.
 pub(super) struct Found {
@@ -66,7 +70,8 @@ impl Found {
         let mut search = Search { session, given, seed, seen, failed, reasons, begun: Instant::now() };
         let mut best: Option<Outcome> = None;
         for first in beginnings(session, given)? {
-            let reached = search.climb(first);
+            let hopeless = Arc::new(hopeless(session, given, seed, &first, &UNLIKE));
+            let reached = search.climb(Attempt { hopeless, ..first });
             let is_further = best.as_ref().is_none_or(|best| reached.reached > best.reached);
             best = if is_further { Some(reached) } else { best };
             if best.as_ref().is_some_and(Outcome::passes) {
@@ -88,7 +93,7 @@ fn beginnings(session: &Session, given: &Inputs) -> Result<Vec<Attempt>, Session
     let of_rank = |rank: usize| {
         let places = unranked.iter().flat_map(|name| (0..rank).map(move |axis| format!("{name}[{axis}]")));
         let sizes = open.iter().cloned().chain(places).map(|name| (name, 1)).collect();
-        Attempt { sizes, elements: BTreeMap::new() }
+        Attempt { sizes, ..Attempt::default() }
     };
     Ok((1..=most).map(of_rank).collect())
 }
