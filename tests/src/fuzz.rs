@@ -1,103 +1,52 @@
 //! What fuzzers run: one function for each kind of file that is read, to which any bytes may be given, and the files to begin with.
 //!
 //! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
-//! `tests/it/fuzz.rs` for a second each by themselves.
+//! `tests/it/fuzz.rs` for a second each by themselves. `anabranch-fuzzed` has those that build without wgpu.
 
 use crate::one_cpu;
 use crate::programs::bundled;
-use anabranch::constant::Constant;
 use anabranch::device::{DetectOptions, Inventory, detect};
 use anabranch::drops::{Naming, Recipe};
 use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use anabranch::import::{from_bytes, item_in_file, tensor_to_bytes};
-use anabranch::lower::{LowerOptions, lower};
 use anabranch::pipeline::{Among, Pipeline, PipelineOptions, StageCosts, StageMapping};
 use anabranch::plan::PlanDevice;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Machine, PlatformFile};
-use anabranch::profile::Exchange;
 use anabranch::program::Program;
-use anabranch::{CostStore, DeviceKind, Inputs, Item, Kind, Session, Tensor};
+use anabranch::{CostStore, DeviceKind, Inputs, Session};
+use anabranch_fuzzed::{Target, files, with_file};
 use anabranch_kernels::TensorSpec;
-use anabranch_placement::format::{Loaded, parse};
 use anabranch_placement::logical;
-use anabranch_placement::pipeline::{Link, document};
-use anabranch_placement::streaming::parse_canonical;
 use anabranch_report::npy::{read_npy_if, read_npz_if};
-use std::cell::OnceCell;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use tempfile::TempDir;
-
-/// A kind of file.
-pub struct Target {
-    /// Its name, which is that of its fuzzer.
-    pub name: &'static str,
-    /// Reads a file of these bytes.
-    pub run: fn(&[u8]),
-    /// Sound files to begin with.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-}
 
 /// All kinds of files that are read.
-pub const TARGETS: [Target; 13] = [
-    Target { name: "onnx", run: onnx, seeds: || files(&["data/mlp.onnx", "data/gru.onnx", "data/decoder.onnx"]) },
+pub fn targets() -> impl Iterator<Item = Target> {
+    anabranch_fuzzed::TARGETS.into_iter().chain(TARGETS)
+}
+
+/// The kinds of files whose readers bring wgpu along.
+const TARGETS: [Target; 7] = [
     Target { name: "npy", run: npy, seeds: || members("data/mlp.npz") },
-    Target { name: "message", run: message, seeds: messages },
     Target { name: "npz", run: npz, seeds: || files(&["data/mlp.npz", "data/gru.npz"]) },
-    Target { name: "graph", run: graph, seeds: graphs },
     Target { name: "plan", run: plan, seeds: || files(&["data/files/plan.json"]) },
     Target { name: "platform", run: platform, seeds: || files(&["data/files/platform.json"]) },
-    Target { name: "costs", run: costs, seeds: || files(&["data/files/costs.json"]) },
-    Target { name: "starpu", run: starpu, seeds: || files(&["data/files/starpu.cpu"]) },
     Target { name: "mapping", run: mapping, seeds: mappings },
-    Target { name: "stages", run: stages, seeds: chains },
     Target { name: "drops", run: drops, seeds: graphs_of_drops },
     Target { name: "compiled", run: compiled, seeds: || vec![description(&COMPILED).to_vec()] },
 ];
-
-/// A model: imported, and lowered where its shapes are known.
-pub fn onnx(bytes: &[u8]) {
-    let Ok(model) = from_bytes(bytes, None) else { return };
-    let options = LowerOptions { budget: 1 << 20, ..LowerOptions::default() };
-    if let Ok(program) = lower(&model, &options) {
-        assert_eq!(program.outputs.len(), model.outputs.len());
-    }
-}
 
 /// One array.
 pub fn npy(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npy_if(path, small)));
 }
 
-/// A tensor, a sequence or an optional in a message: read as each kind, with all elements.
-pub fn message(bytes: &[u8]) {
-    with_file(bytes, |path| {
-        for (sequence, optional) in [(false, false), (true, false), (false, true), (true, true)] {
-            let load = |tensor: &Constant| tensor.load().ok().inspect(|own| assert_eq!(own.spec(), tensor.spec()));
-            match item_in_file(path, Kind { sequence, optional }) {
-                Ok(Item::Tensor(tensor)) => drop(load(&tensor)),
-                Ok(Item::Sequence(tensors)) => tensors.iter().for_each(|tensor| drop(load(tensor))),
-                Ok(Item::Absent) => assert!(optional, "nothing was read as a value that is always there"),
-                Err(_) => {}
-            }
-        }
-    });
-}
-
 /// An archive of arrays.
 pub fn npz(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npz_if(path, |_, spec| small(spec).map(|()| true))));
-}
-
-/// A task graph in any format, and one of streaming tasks.
-pub fn graph(bytes: &[u8]) {
-    drop(parse_canonical(bytes));
-    if let Ok(Loaded::Problems(problems)) = parse("fuzzed.json", bytes) {
-        assert!(!problems.is_empty());
-    }
 }
 
 /// A plan for a bundled model.
@@ -125,20 +74,6 @@ pub fn platform(bytes: &[u8]) {
     });
 }
 
-/// A cost store. Reading leaves it as it is; an import takes what a session takes without a warning, and nothing else.
-pub fn costs(bytes: &[u8]) {
-    with_file(bytes, |path| {
-        let whole = CostStore::load(path).ok().filter(|loaded| loaded.warnings.is_empty()).map(|loaded| loaded.store);
-        assert!(Exchange::Json.import(path).ok() == whole);
-        assert_eq!(fs::read(path).ok().as_deref(), Some(bytes));
-    });
-}
-
-/// A performance model of StarPU's.
-pub fn starpu(bytes: &[u8]) {
-    with_file(bytes, |path| drop(Exchange::StarPu.import(path)));
-}
-
 /// The stages of a pipeline that runs a bundled model on one CPU device.
 pub fn mapping(bytes: &[u8]) {
     with_file(bytes, |path| {
@@ -149,11 +84,6 @@ pub fn mapping(bytes: &[u8]) {
             assert_eq!(pipeline.plan().mapping.stages.len(), mapping.stages.len());
         }
     });
-}
-
-/// A chain of stages and who runs it.
-pub fn stages(bytes: &[u8]) {
-    drop(document::parse("fuzzed", bytes, Link::FREE));
 }
 
 /// A logical graph, or a physical graph template: read, unrolled, and its files named. Nothing is run.
@@ -196,24 +126,6 @@ fn small(spec: &TensorSpec) -> Result<(), String> {
     if spec.bytes() <= 1 << 20 { Ok(()) } else { Err("too large".into()) }
 }
 
-/// Calls `read` with a file of these bytes, which each thread has one of.
-fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
-    thread_local! {
-        static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
-    }
-    DIRECTORY.with(|directory| {
-        let directory = directory.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
-        let path = directory.path().join("fuzzed");
-        fs::write(&path, bytes).expect("writable");
-        read(&path);
-    });
-}
-
-fn files(names: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    names.iter().map(|name| fs::read(root.join(name)).expect("it is bundled")).collect()
-}
-
 /// Arrays of an archive, each as a file of its own.
 fn members(archive: &str) -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -225,32 +137,6 @@ fn members(archive: &str) -> Vec<Vec<u8>> {
         fs::read(path).expect("just written")
     };
     arrays.values().map(write).collect()
-}
-
-/// A tensor, a sequence of two tensors, and an optional that holds the sequence.
-fn messages() -> Vec<Vec<u8>> {
-    let tensor = tensor_to_bytes("x", &Tensor::from_i64s(&[1, -2, 3])).expect("integers are written");
-    // Fields of `SequenceProto` and `OptionalProto`: the type of elements is 2, tensors are 3, and a sequence is 5.
-    let field = |number: u8, bytes: &[u8]| {
-        let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 0x80).expect("one byte tells the length");
-        [&[number << 3 | 2, length], bytes].concat()
-    };
-    let sequence = [vec![2 << 3, 1], field(3, &tensor), field(3, &tensor)].concat();
-    let optional = [vec![2 << 3, 3], field(5, &sequence)].concat();
-    vec![tensor, sequence, optional]
-}
-
-/// One graph of each format.
-fn graphs() -> Vec<Vec<u8>> {
-    let formats = ["example.json", "related.json", "unrelated.json", "workflow_1.4.json", "workflow_1.6.json"];
-    let formats = formats.iter().map(|name| format!("../placement/tests/data/formats/{name}"));
-    let tables = ["fig2_3_graph.csv", "fig2_3_devices.csv"].map(|name| format!("../placement/tests/data/{name}"));
-    files(&formats.chain(tables).collect::<Vec<_>>())
-}
-
-/// One chain of each format.
-fn chains() -> Vec<Vec<u8>> {
-    files(&["example.json", "example.csv"].map(|name| format!("../placement/tests/data/pipeline/{name}")))
 }
 
 /// A copy of the model on each core, and stages of one core each.
@@ -348,7 +234,7 @@ fn described(compiled: &[u8], description: &[u8]) -> Vec<u8> {
 /// # Errors
 /// If a file cannot be written.
 pub fn write_corpora(root: &Path) -> std::io::Result<()> {
-    for target in TARGETS {
+    for target in targets() {
         let directory: PathBuf = root.join(target.name);
         fs::create_dir_all(&directory)?;
         for (at, seed) in (target.seeds)().iter().enumerate() {
