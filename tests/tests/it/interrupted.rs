@@ -3,7 +3,7 @@
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::CancelToken;
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use anabranch::interruption::{Interrupt, is_due, under};
+use anabranch::interruption::{Interrupt, under};
 use anabranch::session::ErrorKind;
 use anabranch::{Inputs, RunOptions, Session, SessionOptions, Strategy};
 use std::sync::Arc;
@@ -46,29 +46,6 @@ fn counted(at: impl Fn(usize) -> bool + Send + Sync + 'static) -> (Interrupt, Ar
     let looks = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&looks);
     (Arc::new(move || at(counter.fetch_add(1, Ordering::Relaxed))), looks)
-}
-
-#[test]
-fn planning_ends_soon_after_any_look() {
-    for (count, strategy, parts) in [(40, Strategy::HEFT, 8), (3, Strategy::AUTO, 2)] {
-        let (whole, inputs) = session(count, strategy.clone());
-        let (never, looks) = counted(|_| false);
-        under(Some(never), || whole.prepare(&inputs)).expect("nothing stops it");
-        let all = looks.load(Ordering::Relaxed);
-        // The lowering looks once for each of the three nodes of a layer, and planning for what is left of them.
-        assert!(all > 4 * count, "{all} looks");
-        let (session, _) = session(count, strategy);
-        for end in (0..parts).map(|part| part * all / parts) {
-            let (soon, looks) = counted(move |look| look >= end);
-            let error = under(Some(soon), || session.prepare(&inputs)).err().expect("it is ended");
-            let after = looks.load(Ordering::Relaxed) - end;
-            assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
-            assert!(after <= AFTER, "{after} looks after the end at {end} of {all}");
-            assert!(!is_due());
-        }
-        // What was left half done is not kept.
-        assert_eq!(session.run(&inputs).expect("it is planned anew").iter().count(), 1);
-    }
 }
 
 #[test]
