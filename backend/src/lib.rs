@@ -195,6 +195,12 @@ pub mod import {
     };
 }
 
+pub mod interruption {
+    //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
+
+    pub use anabranch_base::interruption::{Interrupt, for_this_thread, is_due, under};
+}
+
 pub mod learning {
     //! Learning from runs: calibration by probes, times of profiled runs for the cost store, and the accuracy of
     //! predictions.

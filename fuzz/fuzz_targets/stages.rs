@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| anabranch_tests::fuzz::stages(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| anabranch_fuzzed::stages(bytes));

@@ -1,7 +1,8 @@
 //! Placement and scheduling of dataflow graphs on heterogeneous devices.
 //!
-//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. Equal inputs
-//! give equal results.
+//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same input gives
+//! the same result. Strategies and the simulator end early with an error once their caller wants no result any more
+//! (`anabranch_base::interruption`).
 //!
 //! A typical use has these steps: build a [`graph::TaskGraph`] and a [`platform::Platform`], and describe costs by a
 //! [`cost::CostModel`]. Verify all three together as a [`problem::Problem`] under its [`rules::Rules`]. A

@@ -110,6 +110,9 @@ pub enum PlaceError {
     /// The given assignment breaks a constraint.
     #[error("the given placement does not fit the problem: {0}")]
     Violation(crate::check::Violation),
+    /// The caller wants no placement any more.
+    #[error("placing was interrupted")]
+    Interrupted,
 }
 
 /// Names and descriptions of the strategies that place once. [`strategy_by_name`] also knows `auto`, which tries all of

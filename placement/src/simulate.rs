@@ -18,6 +18,7 @@ use crate::order::{Order, PlacedGraph};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
+use anabranch_base::interruption;
 
 /// Reason why a placement cannot be simulated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -38,6 +39,9 @@ pub enum SimulateError {
         "task {task:?} never comes to be next on device {device:?}; give an order in which every task stands behind its inputs"
     )]
     Stuck { task: String, device: String },
+    /// The caller wants no schedule any more.
+    #[error("the simulation was interrupted")]
+    Interrupted,
 }
 
 /// Simulates `problem` with task `t` on `device_of[t]`.
@@ -49,9 +53,11 @@ pub enum SimulateError {
 /// [`check_placement`](crate::check::check_placement) verifies kinds, pins, colocation and memory.
 ///
 /// # Errors
-/// Returns an error for a missing or unknown device, for a device that cannot run its task, or for an order that cannot
-/// be completed.
+/// A missing, unknown or unable device, or an order that cannot be followed to the end. An interruption ([`interruption`]).
 pub fn simulate(problem: &Problem<'_>, device_of: &[DeviceId], order: &dyn Order) -> Result<Schedule, SimulateError> {
+    if interruption::is_due() {
+        return Err(SimulateError::Interrupted);
+    }
     validate(problem, device_of)?;
     let placed = PlacedGraph::new(problem, device_of);
     let rule = order.rule(&placed);

@@ -1,107 +1,56 @@
 //! Functions that fuzzers run, one for each kind of file that is read, and the files to begin with. Each function
 //! accepts any bytes.
 //!
-//! A function may reject its input; a panic, an abort or a failed assertion is a fault. `fuzz/` runs the functions
-//! under libFuzzer, and `tests/it/fuzz.rs` for a second each on their own.
+//! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
+//! `tests/it/fuzz.rs` for a second each by themselves. `anabranch-fuzzed` has those that build without wgpu.
 
 use crate::one_cpu;
 use crate::programs::bundled;
-use anabranch::constant::Constant;
 use anabranch::device::{DetectOptions, Inventory, detect};
 use anabranch::drops::{Naming, Recipe};
 use anabranch::import::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use anabranch::import::{from_bytes, item_in_file, tensor_to_bytes};
-use anabranch::lower::{LowerOptions, lower};
 use anabranch::pipeline::{Among, Pipeline, PipelineOptions, StageCosts, StageMapping};
 use anabranch::plan::PlanDevice;
 use anabranch::plan_file::PlanFile;
 use anabranch::planning::{Machine, PlatformFile};
-use anabranch::profile::Exchange;
 use anabranch::program::Program;
-use anabranch::{CostStore, DeviceKind, Inputs, Item, Kind, Session, Tensor};
+use anabranch::{CostStore, DeviceKind, Inputs, Session};
+use anabranch_fuzzed::{Target, files, with_file};
 use anabranch_kernels::TensorSpec;
-use anabranch_placement::format::{Loaded, parse};
 use anabranch_placement::logical;
-use anabranch_placement::pipeline::{Link, document};
-use anabranch_placement::streaming::parse_canonical;
 use anabranch_report::npy::{read_npy_if, read_npz_if};
-use std::cell::OnceCell;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
-use tempfile::TempDir;
-
-/// Kind of file.
-pub struct Target {
-    /// Name of the kind, which is that of its fuzzer.
-    pub name: &'static str,
-    /// Reads a file of these bytes.
-    pub run: fn(&[u8]),
-    /// Returns sound files to begin with.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-}
 
 /// All kinds of files that are read.
-pub const TARGETS: [Target; 13] = [
-    Target { name: "onnx", run: onnx, seeds: || files(&["data/mlp.onnx", "data/gru.onnx", "data/decoder.onnx"]) },
+pub fn targets() -> impl Iterator<Item = Target> {
+    anabranch_fuzzed::TARGETS.into_iter().chain(TARGETS)
+}
+
+/// The kinds of files whose readers bring wgpu along.
+const TARGETS: [Target; 7] = [
     Target { name: "npy", run: npy, seeds: || members("data/mlp.npz") },
-    Target { name: "message", run: message, seeds: messages },
     Target { name: "npz", run: npz, seeds: || files(&["data/mlp.npz", "data/gru.npz"]) },
-    Target { name: "graph", run: graph, seeds: graphs },
     Target { name: "plan", run: plan, seeds: || files(&["data/files/plan.json"]) },
     Target { name: "platform", run: platform, seeds: || files(&["data/files/platform.json"]) },
-    Target { name: "costs", run: costs, seeds: || files(&["data/files/costs.json"]) },
-    Target { name: "starpu", run: starpu, seeds: || files(&["data/files/starpu.cpu"]) },
     Target { name: "mapping", run: mapping, seeds: mappings },
-    Target { name: "stages", run: stages, seeds: chains },
     Target { name: "drops", run: drops, seeds: graphs_of_drops },
     Target { name: "compiled", run: compiled, seeds: || vec![description(&COMPILED).to_vec()] },
 ];
 
-/// Reads a model: imports it, and lowers it if its shapes are known.
-pub fn onnx(bytes: &[u8]) {
-    let Ok(model) = from_bytes(bytes, None) else { return };
-    let options = LowerOptions { budget: 1 << 20, ..LowerOptions::default() };
-    if let Ok(program) = lower(&model, &options) {
-        assert_eq!(program.outputs.len(), model.outputs.len());
-    }
-}
-
-/// Reads one array.
+/// One array.
 pub fn npy(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npy_if(path, small)));
 }
 
-/// Reads a tensor, a sequence or an optional in a message: as each kind, with all elements.
-pub fn message(bytes: &[u8]) {
-    with_file(bytes, |path| {
-        for (sequence, optional) in [(false, false), (true, false), (false, true), (true, true)] {
-            let load = |tensor: &Constant| tensor.load().ok().inspect(|own| assert_eq!(own.spec(), tensor.spec()));
-            match item_in_file(path, Kind { sequence, optional }) {
-                Ok(Item::Tensor(tensor)) => drop(load(&tensor)),
-                Ok(Item::Sequence(tensors)) => tensors.iter().for_each(|tensor| drop(load(tensor))),
-                Ok(Item::Absent) => assert!(optional, "nothing was read as a value that is always there"),
-                Err(_) => {}
-            }
-        }
-    });
-}
-
-/// Reads an archive of arrays.
+/// An archive of arrays.
 pub fn npz(bytes: &[u8]) {
     with_file(bytes, |path| drop(read_npz_if(path, |_, spec| small(spec).map(|()| true))));
 }
 
-/// Reads a task graph in any format, and one of streaming tasks.
-pub fn graph(bytes: &[u8]) {
-    drop(parse_canonical(bytes));
-    if let Ok(Loaded::Problems(problems)) = parse("fuzzed.json", bytes) {
-        assert!(!problems.is_empty());
-    }
-}
-
-/// Reads a plan for a bundled model.
+/// A plan for a bundled model.
 pub fn plan(bytes: &[u8]) {
     static PROGRAM: LazyLock<Program> = LazyLock::new(|| bundled("mlp"));
     let Ok(file) = serde_json::from_slice::<PlanFile>(bytes) else { return };
@@ -126,22 +75,7 @@ pub fn platform(bytes: &[u8]) {
     });
 }
 
-/// Reads a cost store. Reading leaves the file unchanged. An import accepts exactly the stores that a session accepts
-/// without a warning.
-pub fn costs(bytes: &[u8]) {
-    with_file(bytes, |path| {
-        let whole = CostStore::load(path).ok().filter(|loaded| loaded.warnings.is_empty()).map(|loaded| loaded.store);
-        assert!(Exchange::Json.import(path).ok() == whole);
-        assert_eq!(fs::read(path).ok().as_deref(), Some(bytes));
-    });
-}
-
-/// Reads a performance model of StarPU.
-pub fn starpu(bytes: &[u8]) {
-    with_file(bytes, |path| drop(Exchange::StarPu.import(path)));
-}
-
-/// Reads the stages of a pipeline that runs a bundled model on one CPU device.
+/// The stages of a pipeline that runs a bundled model on one CPU device.
 pub fn mapping(bytes: &[u8]) {
     with_file(bytes, |path| {
         let Ok(mapping) = StageMapping::read(path) else { return };
@@ -153,12 +87,7 @@ pub fn mapping(bytes: &[u8]) {
     });
 }
 
-/// Reads a chain of stages and its processors.
-pub fn stages(bytes: &[u8]) {
-    drop(document::parse("fuzzed", bytes, Link::FREE));
-}
-
-/// Reads a logical graph, or a physical graph template, unrolls it, and names its files. It runs nothing.
+/// A logical graph, or a physical graph template: read, unrolled, and its files named. Nothing is run.
 pub fn drops(bytes: &[u8]) {
     let unrolled = logical::parse("fuzzed", bytes).and_then(|graph| graph.unroll());
     for graph in unrolled.into_iter().chain(logical::parse_template(bytes)) {
@@ -199,25 +128,7 @@ fn small(spec: &TensorSpec) -> Result<(), String> {
     if spec.bytes() <= 1 << 20 { Ok(()) } else { Err("too large".into()) }
 }
 
-/// Calls `read` with a file of these bytes; each thread has its own file.
-fn with_file(bytes: &[u8], read: impl FnOnce(&Path)) {
-    thread_local! {
-        static DIRECTORY: OnceCell<TempDir> = const { OnceCell::new() };
-    }
-    DIRECTORY.with(|directory| {
-        let directory = directory.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
-        let path = directory.path().join("fuzzed");
-        fs::write(&path, bytes).expect("writable");
-        read(&path);
-    });
-}
-
-fn files(names: &[impl AsRef<Path>]) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    names.iter().map(|name| fs::read(root.join(name)).expect("it is bundled")).collect()
-}
-
-/// Returns the arrays of an archive, each as a separate file.
+/// Arrays of an archive, each as a file of its own.
 fn members(archive: &str) -> Vec<Vec<u8>> {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let arrays =
@@ -230,33 +141,7 @@ fn members(archive: &str) -> Vec<Vec<u8>> {
     arrays.values().map(write).collect()
 }
 
-/// Returns a tensor, a sequence of two tensors, and an optional that holds the sequence.
-fn messages() -> Vec<Vec<u8>> {
-    let tensor = tensor_to_bytes("x", &Tensor::from_i64s(&[1, -2, 3])).expect("integers are written");
-    // Fields of `SequenceProto` and `OptionalProto`: the type of elements is 2, tensors are 3, and a sequence is 5.
-    let field = |number: u8, bytes: &[u8]| {
-        let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 0x80).expect("one byte tells the length");
-        [&[number << 3 | 2, length], bytes].concat()
-    };
-    let sequence = [vec![2 << 3, 1], field(3, &tensor), field(3, &tensor)].concat();
-    let optional = [vec![2 << 3, 3], field(5, &sequence)].concat();
-    vec![tensor, sequence, optional]
-}
-
-/// Returns one graph of each format.
-fn graphs() -> Vec<Vec<u8>> {
-    let formats = ["example.json", "related.json", "unrelated.json", "workflow_1.4.json", "workflow_1.6.json"];
-    let formats = formats.iter().map(|name| format!("../placement/tests/data/formats/{name}"));
-    let tables = ["fig2_3_graph.csv", "fig2_3_devices.csv"].map(|name| format!("../placement/tests/data/{name}"));
-    files(&formats.chain(tables).collect::<Vec<_>>())
-}
-
-/// Returns one chain of each format.
-fn chains() -> Vec<Vec<u8>> {
-    files(&["example.json", "example.csv"].map(|name| format!("../placement/tests/data/pipeline/{name}")))
-}
-
-/// Returns a mapping with a copy of the model on each core, and a mapping with stages of one core each.
+/// A copy of the model on each core, and stages of one core each.
 fn mappings() -> Vec<Vec<u8>> {
     let (session, costs) = &*COSTED;
     let found = |among| Pipeline::with_costs(session, costs, &PipelineOptions::default().with_among(among));
@@ -352,7 +237,7 @@ fn described(compiled: &[u8], description: &[u8]) -> Vec<u8> {
 /// # Errors
 /// If a file cannot be written.
 pub fn write_corpora(root: &Path) -> std::io::Result<()> {
-    for target in TARGETS {
+    for target in targets() {
         let directory: PathBuf = root.join(target.name);
         fs::create_dir_all(&directory)?;
         for (at, seed) in (target.seeds)().iter().enumerate() {

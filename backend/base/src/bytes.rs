@@ -17,17 +17,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let unit_start = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(unit_start);
     let unit = unit.trim();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    // `-1G` and `1e9` are numbers of another kind, not units.
+    let is_other = |c: char| c.is_ascii_digit() || matches!(c, '+' | '-');
+    if whole.is_empty() || fraction.contains('.') || unit.contains(is_other) {
+        let example = "write a number and a unit, as in 512M, 1.5GiB or 8000000000";
+        return Err(SizeError(format!("`{text}` is not a size; {example}")));
+    }
     let factor = unit_bytes(unit).ok_or_else(|| {
         SizeError(format!(
             "`{unit}` in `{text}` is not a unit; known are B, K, M, G, T (powers of 1024), KiB … TiB and KB … TB (powers \
              of 1000)"
         ))
     })?;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() || fraction.contains('.') {
-        let example = "write a number and a unit, as in 512M, 1.5GiB or 8000000000";
-        return Err(SizeError(format!("`{text}` is not a size; {example}")));
-    }
     let too_large = || SizeError(format!("`{text}` is more than 2^64 - 1 bytes"));
     let whole: u64 = whole.parse().map_err(|_| too_large())?;
     whole
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_no_size_is_refused() {
         let table: [(&[&str], &str); 3] = [
-            (&["", "G", ".5G", "1.2.3G", "-1", "1e9"], "is not a "),
+            (&["", "G", ".5G", "1.2.3G", "-1", "-1GiB", "1e9", "1e400", "1 -G"], "is not a size; write"),
             (&["5 apples", "1GG", "1iB", "1E", "1é"], "is not a unit; known are"),
             (&["18446744073709551616", "16777216T", "99999999999999999999999999"], "is more than 2^64 - 1 bytes"),
         ];

@@ -6,6 +6,7 @@ pub mod bytes;
 pub mod cancel;
 pub mod error_kind;
 pub mod files;
+pub mod interruption;
 pub mod lock;
 pub mod quoted;
 pub mod suggest;

@@ -10,6 +10,7 @@
 use super::RunOptions;
 use super::cpu::CpuWorker;
 use super::diagnosis::Diagnosis;
+use super::error::Place;
 use super::event::Lane;
 use super::exchange::{Doing, Exchange, Halt};
 use super::gpu::{GpuSide, GpuWorker};
@@ -254,7 +255,8 @@ impl Engine {
         match result {
             Ok(()) => {}
             Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.exchange),
-            Err(Halt::Stopped) => self.verdict.leave(),
+            Err(Halt::Stopped) => self.verdict.leave(worker, Place::Nowhere),
+            Err(Halt::Left(place)) => self.verdict.leave(worker, place),
         }
         self.exchange.port(worker).show(Doing::Idle);
     }

@@ -4,7 +4,7 @@
 //! messages. Each gate has one worker that waits at it, and each queue has one worker that takes from it. Senders never
 //! block.
 
-use super::error::Failure;
+use super::error::{Failure, Place};
 use super::faults::{Faults, Operation};
 use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
 use anabranch_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
@@ -20,7 +20,9 @@ use std::time::Duration;
 pub(super) enum Halt {
     /// The worker was told to leave.
     Stopped,
-    /// The worker cannot continue.
+    /// It has seen itself, at work there, that the run is over.
+    Left(Place),
+    /// It cannot go on.
     Failed(Failure),
 }
 
@@ -29,7 +31,7 @@ impl Halt {
     pub(super) fn failure(self) -> Failure {
         match self {
             Self::Failed(failure) => failure,
-            Self::Stopped => Failure::internal("a thread was stopped"),
+            Self::Stopped | Self::Left(_) => Failure::internal("a thread was stopped"),
         }
     }
 }

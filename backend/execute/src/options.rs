@@ -59,7 +59,7 @@ impl RunOptions {
         Self { cancel: Some(cancel), ..self }
     }
 
-    /// Sets the longest time for the queue and the run together (default: unlimited).
+    /// The same with at most so much time for planning, waiting in the queue and running.
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

@@ -1,6 +1,6 @@
 //! Supervision of a run by its caller's thread, between and during its own work: cancellation, time, and progress.
 
-use super::error::Failure;
+use super::error::{Failure, Place};
 use super::exchange::{Doing, Exchange, Stop};
 use super::{CancelToken, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
@@ -51,10 +51,13 @@ impl<'a> Deadline<'a> {
         Some(ExecError::new(ErrorKind::Timeout, format!("the run did not end within {timeout:?}")))
     }
 
-    /// Returns a function by which kernels check whether the run has to end or `stop` is set; `None` without
-    /// conditions.
-    ///
-    /// Once it has returned true it always does, so that a later check, after a part was left out, has the same result.
+    /// Whether the run has to end, for work before it; `None` if there is nothing to look at.
+    pub fn watch(&self) -> Option<Interrupt> {
+        self.interrupt(&Stop::default())
+    }
+
+    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at. Once it has said so it always
+    /// does: whoever asks after a part that was left out hears the same.
     pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
         if !self.is_set() {
             return None;
@@ -88,8 +91,8 @@ impl<'a> Deadline<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     blame: Mutex<Option<Blame>>,
-    /// Whether a worker has left the run before its end.
-    left: AtomicBool,
+    /// The worker that has left the run before its end, and what it was at; of several the first that was at something.
+    left: Mutex<Option<(u32, Place)>>,
 }
 
 #[derive(Debug)]
@@ -106,20 +109,30 @@ impl Verdict {
         exchange.wake_all();
     }
 
-    /// Records that a worker left because it was told to, or saw the end of the run itself.
-    pub(super) fn leave(&self) {
-        self.left.store(true, Ordering::SeqCst);
+    /// A worker was told to leave, or has seen itself that it must.
+    pub(super) fn leave(&self, worker: u32, place: Place) {
+        let mut left = lock(&self.left);
+        if left.is_none_or(|(_, known)| matches!(known, Place::Nowhere)) {
+            *left = Some((worker, place));
+        }
     }
 
-    /// Returns the reason of the run's failure, if it failed. A worker that left by itself saw the end of the time or a
-    /// cancellation, which `check` finds, too.
+    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which `check` knows, too. The end of
+    /// its time is told with what was at work then.
     pub(super) fn take(&self, check: impl FnOnce()) -> Option<Blame> {
-        if self.left.swap(false, Ordering::SeqCst) && lock(&self.blame).is_none() {
+        let left = lock(&self.left).take();
+        if left.is_some() && lock(&self.blame).is_none() {
             check();
             let failure = || Failure::internal("a worker has left a run that goes on");
             lock(&self.blame).get_or_insert_with(|| Blame { worker: None, failure: failure() });
         }
-        lock(&self.blame).take()
+        let mut blame = lock(&self.blame).take();
+        if let (Some(Blame { worker, failure }), Some((left, place @ Place::Node(_)))) = (&mut blame, left)
+            && failure.error.kind == ErrorKind::Timeout
+        {
+            (*worker, failure.place) = (Some(left), place);
+        }
+        blame
     }
 }
 

@@ -127,9 +127,9 @@ impl Run<'_> {
         self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
     }
 
-    /// Checks for an interruption after each kernel, before its results are passed on.
-    pub(super) fn uninterrupted(&self) -> Result<(), Halt> {
-        if self.is_interrupted() { Err(Halt::Stopped) } else { Ok(()) }
+    /// To be asked after each kernel, which is at `place`, before anybody hears of what it has made.
+    pub(super) fn uninterrupted(&self, place: Place) -> Result<(), Halt> {
+        if self.is_interrupted() { Err(Halt::Left(place)) } else { Ok(()) }
     }
 
     /// Lets a test fail the following operation.
@@ -185,7 +185,7 @@ pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt
     followed.unwrap_or_else(|payload| {
         // A kernel may panic because parts were left out, but that is not the reason for the run's end.
         let halt = match run.is_interrupted() {
-            true => Halt::Stopped,
+            true => Halt::Left(worker.log().at),
             false => Failure::panic(worker.log().at, &*payload).into(),
         };
         // Dropping a payload could panic again, where nothing would catch it.

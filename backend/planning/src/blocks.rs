@@ -82,7 +82,8 @@ impl<'a> BlockPlanner<'a> {
             // A block waits for all its inputs at once, and delays the readers of its outputs. Blocks with neighbours
             // on other devices are therefore given up first.
             let all = groups.len();
-            groups.retain(|group| is_local(program, group, device_of));
+            let readers = Readers::of(program);
+            groups.retain(|group| is_local(program, &readers, group, device_of));
             if groups.len() == all {
                 groups.clear();
             }
@@ -270,17 +271,17 @@ fn carry_reasons(reasons: &[Reason], members: &[Vec<NodeId>], carried: &mut [Rea
     }
 }
 
-/// Whether a group's nodes exchange data only with nodes of their own device.
-fn is_local(program: &Program, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
+/// Whether a group's nodes read from and make for nodes of their own device alone.
+fn is_local(program: &Program, readers: &Readers, group: &BlockMembers, device_of: &[DeviceId]) -> bool {
     let device = device_of[group.members[0].index()];
     let made = |value: &ValueId| match program.value(*value).origin {
         Origin::Node(node) => Some(node),
         Origin::Input | Origin::Constant(_) => None,
     };
-    program.node_ids().all(|id| {
-        let reads = |node| group.members.contains(&id) || group.members.contains(&node);
-        let same = |node: NodeId| device_of[node.index()] == device && device_of[id.index()] == device;
-        program.node(id).inputs.iter().filter_map(made).filter(|node| reads(*node)).all(same)
+    let is_here = |node: NodeId| device_of[node.index()] == device;
+    group.members.iter().map(|member| program.node(*member)).all(|member| {
+        let read = |value: &ValueId| readers.nodes(*value).iter().all(|reader| is_here(*reader));
+        member.inputs.iter().filter_map(made).all(is_here) && member.outputs.iter().all(read)
     })
 }
 

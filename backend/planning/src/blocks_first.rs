@@ -47,6 +47,7 @@ impl BlockPlanner<'_> {
                 placing.assume(*node, device, self.gain_on(program, block, device).map(|gain| gain.with));
             }
         }
+        let readers = Readers::of(program);
         let different = placing.improve(&self.machine.room(&self.options.weights))?.different;
         let first =
             |task: TaskId| formed.contraction.members.get(task.index()).map_or(task, |nodes| TaskId(nodes[0].0));
@@ -62,7 +63,7 @@ impl BlockPlanner<'_> {
                     reasons[member.index()].clone_from(&reason);
                 }
                 if let Some(group) = groups.iter_mut().find(|group| group.members[0] == members[0]) {
-                    group.chunk_rows = self.chunk_rows(program, members, *device);
+                    group.chunk_rows = self.chunk_rows(program, &readers, members, *device);
                 }
             }
             let blocks = BlockSource::Given { groups, order: None };
@@ -101,8 +102,8 @@ impl BlockPlanner<'_> {
         Ok(pinned.chain(together).collect())
     }
 
-    fn chunk_rows(&self, program: &Program, members: &[NodeId], device: DeviceId) -> usize {
-        let block = block_node(program, &Readers::of(program), members, usize::MAX);
+    fn chunk_rows(&self, program: &Program, readers: &Readers, members: &[NodeId], device: DeviceId) -> usize {
+        let block = block_node(program, readers, members, usize::MAX);
         let rows = |block: BlockNode| chunk_rows(&block, self.options.chunk, &self.machine.devices[device.index()]);
         block.map_or(usize::MAX, rows)
     }

@@ -10,7 +10,7 @@
 use super::blocks::BlockPlanner;
 use super::error::PlanningError;
 use super::far::spread;
-use super::fitting::Planner;
+use super::fitting::{Planner, still_wanted};
 use super::placing::Placing;
 use super::planned::Planned;
 use super::request::{PlacementRequest, PlanChoice};
@@ -43,7 +43,8 @@ impl Planner<'_> {
     /// Under [`Strategy::AUTO`], the plan with the shortest forecast is chosen from several.
     ///
     /// # Errors
-    /// If there is no plan within the constraints, or the choice names something unknown.
+    /// If there is no plan within the constraints, or the choice names what is not there. If the caller is interrupted
+    /// ([`interruption`](anabranch_base::interruption)).
     pub fn plan(&self, choice: &PlanChoice) -> Result<Planned, PlanningError> {
         let started = Instant::now();
         let planned = if choice.strategy == Strategy::AUTO {
@@ -53,6 +54,7 @@ impl Planner<'_> {
             let placing = self.placing()?;
             streamed_if_shorter(&choice.plan, request.is_open(), |options| self.fitted(&placing, &request, options))
         };
+        still_wanted()?;
         Ok(Planned { place_time: started.elapsed(), choice: choice.clone(), ..planned? })
     }
 
@@ -180,10 +182,10 @@ impl Contest {
     /// Adds a candidate plan, or records that there is none.
     ///
     /// # Errors
-    /// A bug of Anabranch. A plan that does not fit is not an error as long as another plan fits.
+    /// A fault of Anabranch, or an interruption: what only does not fit is no error as long as something else does.
     fn enter(&mut self, name: &str, planned: Result<Planned, PlanningError>) -> Result<(), PlanningError> {
         match planned {
-            Err(error) if error.kind() == ErrorKind::Internal => return Err(error),
+            Err(error) if matches!(error.kind(), ErrorKind::Internal | ErrorKind::Cancelled) => return Err(error),
             Err(error) => {
                 self.short |= error.kind() == ErrorKind::Memory;
                 self.error.get_or_insert(error);

@@ -34,7 +34,12 @@ impl PlanningError {
         Self::new(ErrorKind::Internal, text)
     }
 
-    /// Creates the error for a program of which no plan fits.
+    /// The caller wants no plan any more.
+    pub(super) fn interrupted() -> Self {
+        Self::new(ErrorKind::Cancelled, "planning was interrupted")
+    }
+
+    /// No way of planning fits.
     pub fn no_plan() -> Self {
         let text = "no plan fits the devices' memory; let the devices hold more, or use more devices";
         Self::new(ErrorKind::Memory, text)
@@ -97,6 +102,7 @@ impl From<PlaceError> for PlanningError {
     fn from(error: PlaceError) -> Self {
         let (kind, node, device) = match &error {
             PlaceError::NoRoom { task, device, .. } => (ErrorKind::Memory, Some(task), Some(device)),
+            PlaceError::Interrupted => return Self::interrupted(),
             _ => (ErrorKind::Infeasible, None, None),
         };
         Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }

@@ -11,6 +11,7 @@ use super::repair::Ways;
 use super::request::{BlockSource, PlacementRequest, PlanChoice};
 use super::strategy::Order;
 use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::interruption;
 use anabranch_ir::program::Program;
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Fixed;
@@ -45,7 +46,9 @@ impl Planner<'_> {
         };
         let options = options.clone().with_streaming(planned.streaming).with_weights(planned.plan.weights().clone());
         let request = PlacementRequest { placer, rule: Order::Pct, order, blocks };
-        let again = self.fitted(&self.placing()?, &request, &options)?;
+        let again = self.fitted(&self.placing()?, &request, &options);
+        still_wanted()?;
+        let again = again?;
         Ok(Planned { place_time: started.elapsed(), ..again })
     }
 
@@ -160,11 +163,14 @@ impl Planner<'_> {
         let device_of = whole.placed.placement.device_of.clone();
         let blocks = BlockPlanner::new(self.machine, options, self.constraints);
         let made = blocks.contract(&whole, request)?.unwrap_or(whole);
+        still_wanted()?;
         let plan = self.build(&made, options)?;
+        still_wanted()?;
         let PlacedProgram { program, placed, groups, blocks, .. } = made;
         if let Some(violation) = anabranch_plan::check(&program, &plan).first() {
             return Err(PlanningError::invalid(violation));
         }
+        still_wanted()?;
         let predicted = forecast(&program, &plan, &placed.costs, self.machine)?;
         Ok(Planned {
             program,
@@ -190,6 +196,14 @@ impl Planner<'_> {
         let (placement, schedule) = (&placed.placement, &placed.schedule);
         Plan::build(program, &devices, placement, schedule, reasons.clone(), &kernels, options)
     }
+}
+
+/// Sees that the caller still wants a plan.
+///
+/// # Errors
+/// If it is interrupted ([`interruption`]).
+pub(super) fn still_wanted() -> Result<(), PlanningError> {
+    if interruption::is_due() { Err(PlanningError::interrupted()) } else { Ok(()) }
 }
 
 impl PlacedProgram {

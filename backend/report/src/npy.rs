@@ -51,6 +51,19 @@ pub fn read_npy_if(path: &Path, wanted: impl FnOnce(&TensorSpec) -> Result<(), S
     read().map_err(|reason| NpyError { file: path.to_owned(), reason })
 }
 
+/// Reads the type and shape of the array in a `.npy` file.
+///
+/// # Errors
+/// As [`read_npy_if`], of what the header and the file's length show.
+pub fn npy_spec(path: &Path) -> Result<TensorSpec, NpyError> {
+    let read = || -> Result<TensorSpec, String> {
+        let file = files::open(path).map_err(|e| e.to_string())?;
+        let length = file.metadata().map_err(|e| e.to_string())?.len();
+        Ok(Header::read(&file, length)?.spec)
+    };
+    read().map_err(|reason| NpyError { file: path.to_owned(), reason })
+}
+
 /// Reads all arrays of an `.npz` archive by name.
 ///
 /// # Errors

@@ -89,7 +89,25 @@ pub fn duration(seconds: f64) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// Returns two times in seconds, with one unit if both have the same.
+/// Seconds of one column, with the unit of the greatest and as many decimals in each row: `12.300 ms` above `0.045 ms`.
+pub fn durations(seconds: &[f64]) -> Vec<String> {
+    /// Decimals at most.
+    const MOST: i32 = 4;
+    let sizes = || seconds.iter().map(|time| time.abs()).filter(|time| *time >= 5e-12);
+    let (least, greatest) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(0.0, f64::max));
+    let (factor, unit) = match greatest {
+        s if s < 1e-6 => (1e9, "ns"),
+        s if s < 1e-3 => (1e6, "µs"),
+        s if s < 1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    let first = (least.min(greatest) * factor).max(f64::MIN_POSITIVE).log10().floor() as i32;
+    let decimals = (1 - first).clamp(0, MOST) as usize;
+    let text = |time: &f64| if *time == 0.0 { "0".to_owned() } else { format!("{:.decimals$} {unit}", time * factor) };
+    seconds.iter().map(text).collect()
+}
+
+/// Two times in seconds with one unit, where it is the same.
 pub fn interval(low: f64, high: f64) -> String {
     let (low, high) = (duration(low), duration(high));
     match (low.split_once(' '), high.split_once(' ')) {
@@ -161,6 +179,20 @@ mod tests {
         let safe = printable_json(&json);
         assert!(!safe.contains(acts) && safe.contains("\\u009b2J\\u202e"), "{safe}");
         assert_eq!(serde_json::from_str::<Vec<String>>(&safe).expect("JSON"), [text, "\u{200b}\u{feff}"]);
+    }
+
+    #[test]
+    fn times_of_a_column_have_one_unit() {
+        for (seconds, want) in [
+            (&[0.0123, 4.5e-5, 0.0][..], &["12.300 ms", "0.045 ms", "0"][..]),
+            (&[1.0, 2e-9], &["1.0000 s", "0.0000 s"]),
+            (&[123.4], &["123 s"]),
+            (&[-1.5e-6, 2.5e-6], &["-1.5 µs", "2.5 µs"]),
+            (&[0.0, 0.0], &["0", "0"]),
+            (&[], &[]),
+        ] {
+            assert_eq!(durations(seconds), want);
+        }
     }
 
     #[test]

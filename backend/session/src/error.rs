@@ -95,6 +95,18 @@ pub(super) enum InputError {
     Made { name: String, made: String, declared: String },
     #[error("input `{name}` is given {given}, but the model wants {expected}; {advice}")]
     Parts { name: String, given: String, expected: String, advice: String },
+    #[error("the model has no {role} `{name}`{fed}, which the state is bound by; its {role}s are {known}{meant}")]
+    NoState { role: &'static str, name: String, fed: String, known: String, meant: String },
+    #[error("output `{output}` cannot be input `{input}` of the next run: types, ranks and known sizes must agree")]
+    Unlike { output: String, input: String },
+    #[error("outputs `{}` and `{}` are both bound to input `{input}`; bind one of them", outputs[0], outputs[1])]
+    FedTwice { input: String, outputs: [String; 2] },
+    #[error(
+        "no output is known by its name to be an input of the next run; bind some, as `present.*` to `past_key_values.*`"
+    )]
+    Stateless,
+    #[error("state `{name}` has {old} elements along its growing axis, and cannot keep them in {size}")]
+    Shorter { name: String, old: usize, size: usize },
     #[error("value `{name}` is made by no node")]
     Unmade { name: String },
     #[error("there is no device `{device}`; the devices are {known}")]
@@ -225,6 +237,12 @@ impl SessionError {
             }
             Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),
             Cause::Input(InputError::NoDevice { .. }) => About::of(ErrorKind::Device),
+            Cause::Input(InputError::FedTwice { input: name, .. } | InputError::Shorter { name, .. }) => {
+                About::of(ErrorKind::Input).input(name)
+            }
+            Cause::Input(InputError::NoState { .. } | InputError::Unlike { .. } | InputError::Stateless) => {
+                About::of(ErrorKind::Input)
+            }
             Cause::Input(
                 InputError::Spec { name, .. }
                 | InputError::Parts { name, .. }

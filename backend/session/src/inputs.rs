@@ -34,6 +34,14 @@ impl Given {
             Self::Device(tensor) => tensor.spec(),
         }
     }
+
+    /// The tensor on the host: a copy of one that is on a GPU.
+    pub(super) fn on_host(&self) -> Result<Tensor, SessionError> {
+        match self {
+            Self::Host(tensor) => Ok(tensor.clone()),
+            Self::Device(tensor) => Ok(tensor.read()?),
+        }
+    }
 }
 
 impl Inputs {
@@ -91,7 +99,22 @@ impl Inputs {
         self.given.retain(|name, _| !named(name));
     }
 
-    /// Returns the tensor of this name, if it is in the host's memory.
+    /// Puts a tensor under an input's name, and returns the former one. Allocates nothing if there is one.
+    pub(super) fn exchange(&mut self, name: &str, given: Given) -> Option<Given> {
+        match self.given.get_mut(name) {
+            Some(former) => Some(std::mem::replace(former, given)),
+            None => self.given.insert(name.to_owned(), given),
+        }
+    }
+
+    /// Adds all tensors of other inputs, in the place of those of the same names.
+    pub(super) fn take_over(&mut self, others: &Self) {
+        for (name, given) in &others.given {
+            self.exchange(name, given.clone());
+        }
+    }
+
+    /// The tensor of this name, if it is in the host's memory.
     pub fn find(&self, name: &str) -> Option<&Tensor> {
         match self.given.get(name)? {
             Given::Host(tensor) => Some(tensor),
@@ -190,9 +213,27 @@ impl Session {
         Ok(filled)
     }
 
-    /// Returns the dimensions of missing inputs whose sizes are unknown from the model, these inputs and the options.
+    /// The type and shape of an input whose sizes these inputs and the options tell; the growing axis has no elements unless they do.
     ///
-    /// They are symbols, or inputs with axes (`x[1]`). An input in [`Self::unranked`] has none.
+    /// # Errors
+    /// If a size is not told, or two contradict each other.
+    pub(super) fn first_state(
+        &self,
+        name: &str,
+        growing: Option<usize>,
+        inputs: &Inputs,
+    ) -> Result<TensorSpec, SessionError> {
+        let sizes = self.sizes(inputs, &BTreeMap::new())?;
+        let input = self.model().inputs.iter().find(|input| input.name == name);
+        let input = input.ok_or_else(|| InputError::Unmade { name: name.to_owned() })?;
+        let unknown = growing.filter(|axis| sizes.size(input, *axis).is_none());
+        let nothing = unknown.map(|axis| (format!("{name}[{axis}]"), 0));
+        let sizes = self.sizes(inputs, &nothing.into_iter().collect())?;
+        Ok(TensorSpec::new(input.dtype, concrete(input, &sizes)?))
+    }
+
+    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or
+    /// inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
     ///
     /// # Errors
     /// If known sizes contradict each other.

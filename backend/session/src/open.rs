@@ -19,6 +19,7 @@ use anabranch_onnx::import::{self, ImportError, Model};
 use anabranch_onnx::lower::Phase;
 use anabranch_planning::{Constraints, Lowered, Machine, MachineDevice, Planned, compute_devices, machine_devices};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Average number of plans of later phases that are kept for each set of input shapes.
@@ -77,6 +78,7 @@ pub struct Session {
     /// Lowered programs and plans of later phases, of which a run may have many.
     pub(super) later_lowered: Cache<Key, Lowered, SessionError>,
     pub(super) later_prepared: Cache<Key, Prepared, SessionError>,
+    pub(super) plans_made: AtomicU64,
 }
 
 impl Session {
@@ -171,6 +173,7 @@ impl Session {
             prepared: Cache::new(options.plan_capacity),
             later_lowered: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
             later_prepared: Cache::new(options.plan_capacity.saturating_mul(PHASES)),
+            plans_made: AtomicU64::new(0),
             whole: Phase::whole(Arc::new(model)),
             source: None,
             precompiled: None,
@@ -227,7 +230,12 @@ impl Session {
         self.later_prepared.len()
     }
 
-    /// Returns the present knowledge of the devices' costs.
+    /// How many plans were made so far, with those of later phases.
+    pub fn plans_made(&self) -> u64 {
+        self.plans_made.load(Ordering::Relaxed)
+    }
+
+    /// What is known of the devices' costs by now.
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
     }

@@ -1,6 +1,7 @@
 //! Named tensors that a run returns.
 
 use super::array::{self, ArrayError};
+use super::inputs::Given;
 use anabranch_execute::{DeviceTensor, RunOutput};
 use anabranch_kernels::Tensor;
 use anabranch_kernels::dtype::Element;
@@ -91,8 +92,27 @@ impl Outputs {
         self.names = Arc::clone(names);
     }
 
-    /// Returns an output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them.
-    /// Bools are read as `u8`.
+    /// An output where it is.
+    pub(super) fn found(&self, name: &str) -> Option<Given> {
+        let place = name.place(&self.names)?;
+        Some(match self.resident.binary_search(&place) {
+            Ok(at) => Given::Device(self.spare.resident[at].clone()),
+            Err(before) => Given::Host(self.tensors[place - before].clone()),
+        })
+    }
+
+    /// Lets the next run leave an output in this tensor's memory, if it fits and nothing else holds it.
+    pub(super) fn write_over(&mut self, name: &str, former: Given) {
+        let Some(place) = name.place(&self.names) else { return };
+        match (self.resident.binary_search(&place), former) {
+            (Ok(at), Given::Device(tensor)) => self.spare.resident[at] = tensor,
+            (Err(before), Given::Host(tensor)) => self.tensors[place - before] = tensor,
+            _ => {}
+        }
+    }
+
+    /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth values are read
+    /// as `u8`.
     ///
     /// # Errors
     /// If there is no such output, or its elements are not of type `T`.

@@ -7,17 +7,18 @@ use super::inputs::Inputs;
 use super::open::{PHASES, Session};
 use super::parts;
 use crate::lent;
+use anabranch_base::interruption;
 use anabranch_execute::{Deadline, Executor, RunOptions, verify_devices};
 use anabranch_ir::program::Program;
 use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_onnx::import::ValueIndex;
-use anabranch_onnx::lower::{LowerOptions, Phase, is_small};
+use anabranch_onnx::lower::{LowerError, LowerOptions, Phase, is_small};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_plan::{HOST, PlanOptions};
 use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -96,12 +97,10 @@ impl Session {
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
     }
 
-    /// Prepares a plan as [`Self::prepare`] does, for a run with these options.
-    ///
-    /// Their token and time limit, counted from now, end the wait for memory and for plans that other callers make.
+    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the planning and the wait for memory.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; also if the run is cancelled or out of time while it waits.
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile.
     pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
@@ -120,7 +119,7 @@ impl Session {
         let cache = if phase.is_whole() { &self.prepared } else { &self.later_prepared };
         loop {
             let deciding = phase.deciding.known();
-            let prepared = cached(cache, phase, inputs, &deciding, pause, || {
+            let plan = || {
                 let lowered = self.lowered(phase, inputs)?;
                 if !phase.deciding.is(&deciding) {
                     return Err(InputError::Undecided.into());
@@ -128,10 +127,12 @@ impl Session {
                 // The key must come from this lowering: a later one may have fixed more inputs than the key holds.
                 let choice = choice.cloned().unwrap_or_else(|| self.choice());
                 let planned = self.planned(&lowered, &choice)?;
+                self.plans_made.fetch_add(1, Ordering::Relaxed);
                 self.make_ready(&Arc::new(planned), deadline)
-            });
-            match prepared {
-                // The time limit of the other caller may have ended, which does not affect this caller.
+            };
+            let make = || interruption::under(deadline.watch(), plan);
+            match cached(cache, phase, inputs, &deciding, pause, make) {
+                // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
                 Err(error) if error.is_interruption() => match deadline.verdict() {
                     None => {}
                     Some(own) => return Err(own.into()),
@@ -279,7 +280,9 @@ impl Session {
             let deciding = phase.deciding.known();
             let lowered = cached(cache, phase, inputs, &deciding, || (), || self.lower(phase, inputs, &deciding));
             match lowered {
-                // Discoveries of other callers count as well.
+                // Another caller's time may be over, which says nothing of this one's.
+                Err(error) if error.is_interruption() && !interruption::is_due() => {}
+                // What another caller has found meanwhile counts as well.
                 Err(_) if !phase.deciding.is(&deciding) => {}
                 lowered => return lowered,
             }
@@ -308,6 +311,7 @@ impl Session {
         };
         let learn = |wanted: &[Vec<String>]| phase.deciding.learn(wanted, |name| inputs.find(name));
         match phase.lower(&options, &given) {
+            _ if interruption::is_due() => Err(LowerError::interrupted().into()),
             Ok(_) if let Some(problem) = self.problems.first() => Err(problem.clone().into()),
             Ok((_, Some(rest))) if learn(&rest.wanted) => Err(InputError::Undecided.into()),
             Ok((program, rest)) => {

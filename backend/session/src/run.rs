@@ -51,12 +51,22 @@ impl Session {
     /// # Errors
     /// As [`Self::run`]; `outputs` is then empty.
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
+        self.run_into_with(inputs, outputs, &RunOptions::default()).map(drop)
+    }
+
+    /// [`Self::run_into`] with these options. Returns the plan that was followed.
+    pub(super) fn run_into_with(
+        &self,
+        inputs: &Inputs,
+        outputs: &mut Outputs,
+        options: &RunOptions,
+    ) -> Result<Arc<Prepared>, SessionError> {
         let mut result = outputs.take();
         let _active = self.budget.enter();
         self.outlasting(|| {
-            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())?;
-            *outputs = self.run_over(&prepared, inputs, &RunOptions::default(), &mut result)?;
-            Ok(())
+            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))?;
+            *outputs = self.run_over(&prepared, inputs, options, &mut result)?;
+            Ok(prepared)
         })
     }
 

@@ -6,6 +6,7 @@ use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
+use anabranch_base::interruption;
 
 /// Devices of some of the units.
 pub(crate) struct Assignment<'p> {
@@ -54,7 +55,7 @@ impl<'p> Assignment<'p> {
     /// from `first` on.
     ///
     /// # Errors
-    /// Returns an error if there is no such device.
+    /// Where there is none, and as [`Self::assign`].
     pub(crate) fn place_from(
         &mut self,
         task: TaskId,
@@ -64,12 +65,10 @@ impl<'p> Assignment<'p> {
     ) -> Result<(), PlaceError> {
         let unit = self.problem.graph().unit(task);
         if let Some((device, reason)) = self.forced(unit) {
-            self.assign(unit, task, device, reason);
-            return Ok(());
+            return self.assign(unit, task, device, reason);
         }
         let device = self.first_with_room(unit, devices[first..].iter().chain(&devices[..first]))?;
-        self.assign(unit, task, device, reason);
-        Ok(())
+        self.assign(unit, task, device, reason)
     }
 
     /// Returns the first of `devices` that is feasible for `unit` and has enough free memory.
@@ -85,14 +84,27 @@ impl<'p> Assignment<'p> {
         devices.find(takes).copied().ok_or_else(|| self.room.refusal(unit))
     }
 
-    /// Puts `unit` on `device`. The reason of its member `task` is `reason`; the other members follow `task`.
-    pub(crate) fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
+    /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
+    ///
+    /// # Errors
+    /// If the caller wants no placement any more.
+    pub(crate) fn assign(
+        &mut self,
+        unit: UnitId,
+        task: TaskId,
+        device: DeviceId,
+        reason: Reason,
+    ) -> Result<(), PlaceError> {
+        if interruption::is_due() {
+            return Err(PlaceError::Interrupted);
+        }
         self.room.take(unit, device);
         self.device_of_unit[unit.index()] = Some(device);
         for &member in self.problem.graph().members(unit) {
             self.reasons[member.index()] = Reason::ColocatedWith(task);
         }
         self.reasons[task.index()] = reason;
+        Ok(())
     }
 
     /// Returns the finished placement. Every unit must have a device.

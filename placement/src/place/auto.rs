@@ -27,6 +27,7 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::schedule::Schedule;
 use crate::simulate::simulate;
+use anabranch_base::interruption;
 use portfolio::portfolio;
 use search::Search;
 use std::ops::RangeInclusive;
@@ -90,10 +91,14 @@ impl Auto {
         let evaluations = self.budget(problem);
         let movable = problem.graph().unit_ids().any(|unit| problem.only_feasible(unit).is_none());
         while movable && search.evaluations() < evaluations && search.best_makespan() > bound.value {
+            if interruption::is_due() {
+                return Err(PlaceError::Interrupted);
+            }
             search.step();
             progress(search.evaluations(), search.best_makespan());
         }
-        let schedule = simulate(problem, search.best(), &Pct).expect("every task is on a device that can run it");
+        // Every task is on a device that can run it.
+        let schedule = simulate(problem, search.best(), &Pct).map_err(|_| PlaceError::Interrupted)?;
         let makespans = [first.makespan, schedule.makespan];
         let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best(), makespans))];
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();

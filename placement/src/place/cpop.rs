@@ -49,7 +49,7 @@ impl Placer for Cpop {
             let device = device.filter(|_| on_path[task.index()]);
             match (schedule.choice(task)?, device) {
                 (Choice::Free(devices), Some(device)) if devices.contains(&device) => {
-                    schedule.place_on(task, device, Some(Reason::CRITICAL_PATH));
+                    schedule.place_on(task, device, Some(Reason::CRITICAL_PATH))?;
                 }
                 _ => {
                     schedule.place_by(task, |_, span| span.end, Reason::EarliestFinish)?;

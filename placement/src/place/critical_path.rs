@@ -65,7 +65,7 @@ impl<'p> State<'p> {
                 Some(forced) => forced,
                 None => (self.assignment.first_with_room(unit, devices.iter())?, Reason::CRITICAL_PATH),
             };
-            self.assign(unit, task, device, reason);
+            self.assign(unit, task, device, reason)?;
         }
         Ok(())
     }
@@ -76,8 +76,7 @@ impl<'p> State<'p> {
             return Ok(());
         }
         if let Some((device, reason)) = self.assignment.forced(unit) {
-            self.assign(unit, task, device, reason);
-            return Ok(());
+            return self.assign(unit, task, device, reason);
         }
         let mut best = Best::new();
         for device in self.assignment.candidates(unit) {
@@ -88,13 +87,12 @@ impl<'p> State<'p> {
         }
         let loads: Vec<ScoreOn> = best.into_list().into_iter().map(|(load, _)| load).collect();
         let device = loads.first().ok_or_else(|| self.assignment.room().refusal(unit))?.device;
-        self.assign(unit, task, device, Reason::LeastLoaded(loads));
-        Ok(())
+        self.assign(unit, task, device, Reason::LeastLoaded(loads))
     }
 
-    fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) {
+    fn assign(&mut self, unit: UnitId, task: TaskId, device: DeviceId, reason: Reason) -> Result<(), PlaceError> {
         self.load[device.index()] += self.problem.unit_time(unit, device);
-        self.assignment.assign(unit, task, device, reason);
+        self.assignment.assign(unit, task, device, reason)
     }
 }
 

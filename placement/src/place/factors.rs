@@ -68,8 +68,7 @@ impl<'p> Factors<'p> {
                 self.wanted_on.insert(datum.index(), device);
             }
         }
-        self.assignment.assign(unit, task, device, reason);
-        Ok(())
+        self.assignment.assign(unit, task, device, reason)
     }
 
     /// Whether the unit of `task` has a device.
@@ -242,7 +241,7 @@ mod tests {
         let graph = problem.graph();
         let (producer, first, group) = (graph.unit(TaskId(0)), graph.unit(TaskId(1)), graph.unit(TaskId(3)));
         assert_eq!(state.traffic(group, &devices), [0.0, 0.0], "neighbours without a device cost nothing");
-        state.assignment.assign(producer, TaskId(0), DeviceId(0), Reason::Given);
+        state.assignment.assign(producer, TaskId(0), DeviceId(0), Reason::Given).unwrap();
         assert_eq!(state.traffic(group, &devices), [0.0, 5.0]);
         state.wanted_on.insert(datum.index(), DeviceId(1));
         assert_eq!(state.traffic(first, &devices), [0.0, 0.0]);

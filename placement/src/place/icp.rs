@@ -125,7 +125,7 @@ impl<'p> State<'p> {
         for (&task, unit) in subpath.iter().zip(units) {
             let forced = self.assignment.forced(unit).map(|(_, reason)| reason);
             let reason = forced.unwrap_or_else(|| Reason::LeastLoaded(candidates.clone()));
-            self.assignment.assign(unit, task, device, reason);
+            self.assignment.assign(unit, task, device, reason)?;
         }
         Ok(())
     }

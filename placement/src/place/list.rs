@@ -60,7 +60,7 @@ impl<'p> PartialSchedule<'p> {
         reason: impl FnOnce(Vec<ScoreOn>) -> Reason,
     ) -> Result<Span, PlaceError> {
         let devices = match self.choice(task)? {
-            Choice::Forced(device, reason) => return Ok(self.place_on(task, device, reason)),
+            Choice::Forced(device, reason) => return self.place_on(task, device, reason),
             Choice::Free(devices) => devices,
         };
         self.await_inputs(task, &devices);
@@ -75,7 +75,7 @@ impl<'p> PartialSchedule<'p> {
         }
         let scores: Vec<ScoreOn> = best.into_list().into_iter().map(|(on, _)| on).collect();
         let device = scores.first().expect("a free choice has at least one device").device;
-        self.decide(task, device, Some(reason(scores)));
+        self.decide(task, device, Some(reason(scores)))?;
         Ok(self.occupy(task, device))
     }
 
@@ -125,16 +125,25 @@ impl<'p> PartialSchedule<'p> {
         if devices.is_empty() { Err(self.assignment.room().refusal(unit)) } else { Ok(Choice::Free(devices)) }
     }
 
-    /// Puts `task` on `device`, which must be a possible choice; `reason` belongs to a unit that has no device yet.
-    pub(crate) fn place_on(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) -> Span {
-        self.decide(task, device, reason);
+    /// Puts `task` on `device`, where it must be able to go; `reason` is that of a unit that has no device yet.
+    ///
+    /// # Errors
+    /// As those of [`Assignment::assign`].
+    pub(crate) fn place_on(
+        &mut self,
+        task: TaskId,
+        device: DeviceId,
+        reason: Option<Reason>,
+    ) -> Result<Span, PlaceError> {
+        self.decide(task, device, reason)?;
         self.await_inputs(task, &[device]);
-        self.occupy(task, device)
+        Ok(self.occupy(task, device))
     }
 
-    fn decide(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) {
-        if let Some(reason) = reason {
-            self.assignment.assign(self.problem.graph().unit(task), task, device, reason);
+    fn decide(&mut self, task: TaskId, device: DeviceId, reason: Option<Reason>) -> Result<(), PlaceError> {
+        match reason {
+            Some(reason) => self.assignment.assign(self.problem.graph().unit(task), task, device, reason),
+            None => Ok(()),
         }
     }
 

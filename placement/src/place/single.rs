@@ -44,7 +44,7 @@ impl Placer for Single {
                     (device, Reason::Rule(if wanted { WANTED } else { NOT_WANTED }))
                 }
             };
-            assignment.assign(unit, task, device, reason);
+            assignment.assign(unit, task, device, reason)?;
         }
         Ok(assignment.finish(self.name(), None))
     }

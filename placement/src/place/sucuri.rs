@@ -135,7 +135,7 @@ impl<'p> State<'p> {
                 self.choose(task, &workers)
             }
         };
-        self.assignment.assign(unit, task, device, reason);
+        self.assignment.assign(unit, task, device, reason)?;
         for &member in graph.members(unit) {
             for before in graph.predecessors(member) {
                 self.followed_on.insert(before.index(), device);

@@ -1,6 +1,6 @@
 //! Files with arbitrary bytes are read or rejected: damaged copies of sound files, for a second per kind.
 
-use anabranch_tests::fuzz::TARGETS;
+use anabranch_tests::fuzz::targets;
 use arbtest::arbitrary::{Result, Unstructured};
 
 /// Words that change the meaning of a text.
@@ -30,7 +30,7 @@ fn damaged_files_of_every_kind_are_read_or_refused() {
     // Time and target, for longer searches: `ANABRANCH_FUZZ_MS=60000 ANABRANCH_FUZZ_TARGET=onnx`.
     let budget = std::env::var("ANABRANCH_FUZZ_MS").ok().and_then(|text| text.parse().ok()).unwrap_or(800);
     let only = std::env::var("ANABRANCH_FUZZ_TARGET").ok();
-    for target in TARGETS.iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name)) {
+    for target in targets().filter(|target| only.as_deref().is_none_or(|only| only == target.name)) {
         let seeds = (target.seeds)();
         seeds.iter().for_each(|seed| (target.run)(seed));
         let mut files = 0u64;

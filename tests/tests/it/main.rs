@@ -9,6 +9,7 @@ mod fitting;
 mod foreign;
 mod fuzz;
 mod import_fixtures;
+mod interrupted;
 mod limits;
 mod memory;
 mod models;

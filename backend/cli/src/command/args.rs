@@ -34,7 +34,7 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "DIVISION")]
     pub(crate) cpu_devices: Option<CpuGranularity>,
     /// Threads of each CPU device, instead of one a core
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Count a software Vulkan adapter (llvmpipe) as a GPU
     #[arg(long)]
@@ -412,7 +412,8 @@ pub(super) fn named_once<T: Clone + Display>(
 }
 
 pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
-    let (name, size) = text.rsplit_once('=').ok_or("write NAME=N, for example batch=4 or 'x[1]=576'")?;
+    let named = text.rsplit_once('=').filter(|(name, _)| !name.trim().is_empty());
+    let (name, size) = named.ok_or("write NAME=N, for example batch=4 or 'x[1]=576'")?;
     Ok((name.to_owned(), parse_size(size)?))
 }
 
@@ -424,7 +425,12 @@ pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("`{text}` {problem}"))
 }
 
-/// Most seconds that a flag takes: more than a year is surely a mistake.
+/// A number of threads, tasks or the like, of which there is at least one.
+pub(super) fn parse_count(text: &str) -> Result<NonZeroUsize, String> {
+    NonZeroUsize::new(parse_size(text)?).ok_or_else(|| "write a whole number of at least 1".into())
+}
+
+/// Longest time that a flag takes: more than a year means nothing to anybody.
 const MOST_SECONDS: f64 = 3.2e7;
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {

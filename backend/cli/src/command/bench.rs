@@ -9,7 +9,7 @@ use super::args::{
 };
 use super::files::file_of;
 use super::inputs::read_inputs;
-use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
 use super::parallel::parse_callers;
 use super::progress::Progress;
@@ -161,7 +161,7 @@ impl BenchCommand {
             Some(_) => Progress::open_ended(output, &name),
             None => Progress::new(output, &name, options.steps()),
         };
-        let compared = compare(&session, &inputs, &options, &mut || progress.advance()).map_err(cancelled)?;
+        let compared = compare(&session, &inputs, &options, &mut || progress.advance())?;
         drop(progress);
         store.save_costs(&session)?;
         Ok(compared)

@@ -2,7 +2,7 @@
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs};
 use super::files::file_of;
-use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::ways::{choices, usual, write_csv};
@@ -152,7 +152,7 @@ pub(super) fn measured(
         }
     };
     let compared = compare_seen(session, inputs, options, &mut || progress.advance(), &mut see);
-    Ok(Compared::new(session, compared.map_err(cancelled)?, pictures))
+    Ok(Compared::new(session, compared?, pictures))
 }
 
 fn text(comparison: &Comparison) -> String {

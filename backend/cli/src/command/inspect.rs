@@ -29,6 +29,7 @@ use sizes::Sizes;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 use work::Work;
 
 const EXAMPLES: &str = "\
@@ -109,7 +110,8 @@ impl InspectCommand {
         });
         let assumed: Vec<_> = found.iter().flat_map(|found| found.best.attempt.sizes.keys().cloned()).collect();
         let random: Vec<_> = session.deciding_inputs().into_iter().filter(|name| !names.contains(name)).collect();
-        let obstacles = obstacles::all(session, planned.as_ref().err(), &random, &assumed);
+        let hopeless = found.as_ref().map(|found| Arc::clone(&found.best.attempt.hopeless)).unwrap_or_default();
+        let obstacles = obstacles::all(session, planned.as_ref().err(), &random, &assumed, &hopeless);
         Inspection {
             model: open::model_name(&self.model),
             facts: Facts::of(session),

@@ -4,21 +4,28 @@ use super::{CliError, say};
 use anabranch::drops::end_all;
 use anabranch::execute::CancelToken;
 use anabranch::files::abandon;
-use anabranch::session::SessionError;
+use anabranch::interruption::{self, Interrupt};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Time after an interruption at which the command ends, if its work does not check the token (planning, placing).
+/// Time after an interruption at which the command ends, if its work does not look at the token (reading a file, opening a GPU).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Returns a token that an interruption (Ctrl-C, SIGTERM) uses.
-///
-/// The process, and the commands of its graphs, end [`GRACE`] later, or at once on a second interruption.
+/// A token that an interruption (Ctrl-C, SIGTERM) uses, and that planning on this thread looks at from now on. The process, and the commands of its graphs, end [`GRACE`] later, or at once with a
+/// second interruption.
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
     let token = CancelToken::new();
     let used = token.clone();
+    interruption::for_this_thread(look_at(&token));
     on_interrupt(move || if used.is_cancelled() { end() } else { cancel(&used) })?;
     Ok(token)
+}
+
+/// Lets planning look at a token.
+pub(super) fn look_at(token: &CancelToken) -> Interrupt {
+    let token = token.clone();
+    Arc::new(move || token.is_cancelled())
 }
 
 fn cancel(token: &CancelToken) {
@@ -49,9 +56,4 @@ fn end() -> ! {
     abandon();
     say("anabranch: interrupted");
     std::process::exit(130)
-}
-
-/// Returns the error of a run. An interrupted run has its own exit code.
-pub(super) fn cancelled(error: SessionError) -> CliError {
-    if error.is_cancelled() { CliError::interrupted() } else { error.into() }
 }

@@ -47,6 +47,7 @@ mod ways;
 mod why;
 
 use anabranch::files as on_disk;
+use anabranch::session::SessionError;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
 use anabranch_report::trial::TrialError;
@@ -180,6 +181,9 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
             source = cause.source();
         }
         let error: &dyn std::error::Error = &error;
+        if error.downcast_ref::<SessionError>().is_some_and(SessionError::is_cancelled) {
+            return Self::interrupted();
+        }
         if let Some(hint) = error.downcast_ref().and_then(hint) {
             message = format!("{message} ({hint})");
         }

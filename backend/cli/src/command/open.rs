@@ -59,7 +59,11 @@ pub(super) fn open(
             damaged.iter().for_each(note);
             wrote(&file);
         }
-        Course::Passed(why) => note(format_args!("{} is not kept: {why}", file.display())),
+        Course::Refused(why) if model.cache.is_some() => {
+            let next = if why.contains("; ") { "" } else { "; name another directory, or leave it out" };
+            return Err(CliError::input(format!("--cache: {why}{next}")));
+        }
+        Course::Passed(why) | Course::Refused(why) => note(format_args!("{} is not kept: {why}", file.display())),
         _ => {}
     }
     Ok(Opened { session, inputs, store, sets })

@@ -7,7 +7,7 @@ mod rounds;
 mod sink;
 mod source;
 
-use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension};
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_count, parse_dimension};
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
@@ -59,7 +59,7 @@ pub(crate) struct PipeCommand {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// Rows that make one data set, of FILE.npz or random elements
-    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN)]
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN, value_parser = parse_count)]
     batch: NonZeroUsize,
     /// An input that is the same in all data sets; may be repeated
     #[arg(long, value_name = "NAME=FILE")]

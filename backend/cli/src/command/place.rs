@@ -12,11 +12,10 @@ use anabranch::device::format_bytes;
 use anabranch::plan::{Route, Transfer};
 use anabranch::planning::Planned;
 use anabranch::program::NodeId;
-use anabranch_placement::platform::DeviceId;
 use anabranch_report::plan::{dot, plan_file};
 use anabranch_report::run::{self, BlockLine, Staged, summed, traffic_text};
 use anabranch_report::table::Table;
-use anabranch_report::text::duration;
+use anabranch_report::text::{duration, durations};
 use clap::{Args, ValueEnum};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -154,26 +153,27 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
         let _ = writeln!(text, "{note}\n");
     }
     let mut devices = Table::new("device | >nodes | >predicted busy | >peak memory | >limit");
-    for (index, device) in plan.devices().iter().enumerate() {
-        let on_it = |node: &anabranch::program::NodeId| plan.device_of(*node) == DeviceId(index as u32);
-        let nodes: Vec<_> = program.node_ids().filter(on_it).collect();
-        let busy = summed(nodes.iter().map(|node| plan.predicted().busy[node.index()]));
+    let nodes_on = |index: usize| program.node_ids().filter(move |node| plan.device_of(*node).index() == index);
+    let busy_on = |index| summed(nodes_on(index).map(|node| plan.predicted().busy[node.index()]));
+    let busy = durations(&(0..plan.devices().len()).map(busy_on).collect::<Vec<_>>());
+    for (index, (device, busy)) in plan.devices().iter().zip(busy).enumerate() {
         devices.row([
             device.name.clone(),
-            nodes.len().to_string(),
-            duration(busy),
+            nodes_on(index).count().to_string(),
+            busy,
             format_bytes(plan.memory().devices()[index].peak()),
             device.limit.map_or("none".into(), format_bytes),
         ]);
     }
     let mut nodes = Table::new(">start | >time | cost | device | op | node: reason");
-    for id in program.node_ids() {
+    let starts = durations(&plan.predicted().nodes.iter().map(|(start, _)| *start).collect::<Vec<_>>());
+    let times = durations(&plan.predicted().busy);
+    for ((id, start), time) in program.node_ids().zip(starts).zip(times) {
         let (node, device) = (program.node(id), plan.device_of(id));
-        let (start, _) = plan.predicted().nodes[id.index()];
         let source = planned.placed.costs[id.index()][device.index()].map(|cost| cost.source.to_string());
         nodes.row([
-            duration(start),
-            duration(plan.predicted().busy[id.index()]),
+            start,
+            time,
             source.unwrap_or_default(),
             plan.device(device).name.clone(),
             node.spec.op.name().to_owned(),
@@ -191,9 +191,10 @@ fn table(model: &str, planned: &Planned, whole: bool) -> String {
 /// Returns a table of the candidates for this plan.
 fn candidates(planned: &Planned) -> Table {
     let mut table = Table::new("chosen from | streams | >predicted");
-    for candidate in &planned.candidates {
+    let times = durations(&planned.candidates.iter().map(|candidate| candidate.makespan).collect::<Vec<_>>());
+    for (candidate, time) in planned.candidates.iter().zip(times) {
         let streams = if candidate.streamed { "yes" } else { "no" };
-        table.row([candidate.name.clone(), streams.into(), duration(candidate.makespan)]);
+        table.row([candidate.name.clone(), streams.into(), time]);
     }
     table
 }

@@ -1,7 +1,7 @@
 //! `anabranch profile`: measures every node on every kind of device.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, StreamArgs, Streamed};
-use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
 use super::{CliError, Output};
@@ -71,7 +71,7 @@ impl ProfileCommand {
 
     fn measure(&self, opened: &Opened, kind: &str, options: &RunOptions, output: Output) -> Result<Run, CliError> {
         let progress = Progress::new(output, kind, u64::from(self.repeat));
-        let run = || opened.session.run_with(&opened.inputs, options).map_err(cancelled);
+        let run = || opened.session.run_with(&opened.inputs, options);
         let mut last = run()?;
         for _ in 0..self.repeat {
             last = run()?;

@@ -2,7 +2,6 @@
 
 use super::args::parse_percent;
 use super::files::file_of;
-use super::interrupt::cancelled;
 use super::open::Opened;
 use super::progress::Progress;
 use super::{CliError, Output};
@@ -46,7 +45,7 @@ impl RefineArgs {
         let options = RefineOptions::new(rounds, repeat.unwrap_or(FEWEST).max(FEWEST));
         let options = options.with_threshold(self.refine_threshold / 100.0).with_run(run);
         let progress = Progress::new(output, "runs", options.steps(&opened.session));
-        refine(&opened.session, &opened.inputs, &options, &mut || progress.advance()).map_err(cancelled)
+        Ok(refine(&opened.session, &opened.inputs, &options, &mut || progress.advance())?)
     }
 }
 

@@ -4,7 +4,7 @@ use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
 use super::expect::ExpectArgs;
 use super::files::{file_of, tensors_to};
 use super::html::HtmlArgs;
-use super::interrupt::{cancel_on_interrupt, cancelled};
+use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::parallel::{Parallel, parse_callers};
 use super::progress::{Progress, waiting};
@@ -81,7 +81,7 @@ pub(crate) struct RunCommand {
     gantt: Option<PathBuf>,
     #[command(flatten)]
     html: HtmlArgs,
-    /// End a run that takes longer than this many seconds
+    /// End a run, or its planning, after so many seconds
     #[arg(help_heading = "Measuring", long, value_name = "SECONDS", value_parser = parse_seconds, hide_short_help = true)]
     timeout: Option<Duration>,
     /// Do not add the measured times to the cost store
@@ -171,14 +171,15 @@ impl RunCommand {
         output: Output,
     ) -> Result<(CostStore, Series), CliError> {
         loop {
-            let prepared = waiting(output, "planning", || opened.session.prepare(&opened.inputs))?;
+            let prepare = || opened.session.prepare_with(&opened.inputs, options);
+            let prepared = waiting(output, "planning", prepare)?;
             let costs = opened.session.costs();
             match self.measure(opened, options.clone(), &prepared, output) {
                 Ok(series) => return Ok((costs, series)),
                 Err(error) if opened.session.replaces(&error) => {
                     note(format_args!("{error}; the model is placed again on the devices that are left"));
                 }
-                Err(error) => return Err(cancelled(error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -216,7 +217,7 @@ impl RunCommand {
     ) -> Result<Parallel, CliError> {
         let (session, inputs, prepared) = (&opened.session, &opened.inputs, &series.run.prepared);
         let run = || session.run_prepared(prepared, inputs, options).map(drop);
-        Parallel::measure(callers, series.samples_ms.len() as u32, self.duration, &run).map_err(cancelled)
+        Ok(Parallel::measure(callers, series.samples_ms.len() as u32, self.duration, &run)?)
     }
 
     fn options(&self) -> Result<RunOptions, CliError> {

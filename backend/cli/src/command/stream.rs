@@ -64,7 +64,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
     /// Most parallel tasks for a product or convolution [default: one a column]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = super::args::parse_count)]
     tasks: Option<NonZero<usize>>,
     /// Size of a model's dimension, as in batch=4 or 'x[1]=576'; may be repeated
     #[arg(long, value_name = "NAME=N", value_parser = super::args::parse_dimension)]

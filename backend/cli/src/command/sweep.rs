@@ -6,6 +6,7 @@ mod charts;
 mod results;
 mod work;
 
+use super::args::parse_count;
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
@@ -68,7 +69,7 @@ pub(crate) struct SweepCommand {
     #[arg(long, value_name = "DIR")]
     chart: Option<PathBuf>,
     /// Threads [default: one a core]; placement times are steadiest with 1
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     threads: Option<NonZero<usize>>,
     #[command(flatten)]
     search: SearchArgs,

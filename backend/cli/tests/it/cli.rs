@@ -197,6 +197,13 @@ fn what_cannot_be_used_is_refused_with_the_next_step() {
     command.refuses(&["run", &model, "--pin", "*=gpu7", "--no-gpu"], &["gpu7", "cpu0", "`anabranch devices`"]);
     command.refuses(&["run", &model, "--memory", "cpu0=1000", "--no-gpu"], &["cpu0", "1000", "--memory"]);
     command.refuses(&["run", &model, "--memory", "tpu0=1G", "--no-gpu"], &["tpu0", "cpu0"]);
+    for size in ["-1GiB", "1e400"] {
+        command.refuses(&["run", &model, "--memory", &format!("cpu0={size}")], &["--memory", size, "as in 512M"]);
+    }
+    for count in ["0", "-1", "1e3", "99999999999999999999"] {
+        command.refuses(&["run", &model, &format!("--threads={count}")], &["--threads", "write a"]);
+    }
+    command.refuses(&["run", &model, "--dim", "=3"], &["--dim", "batch=4"]);
     command.refuses(&["run", &model, "--input", "y=x.npy", "--no-gpu"], &["x.npy"]);
     command.refuses(&["place", &model, "--platform", "no.json"], &["no.json", "`anabranch platform -o FILE`"]);
     command.refuses(&["run", &model, "--costs", "/dev/null/store.json"], &["/dev/null/store.json", "--costs"]);

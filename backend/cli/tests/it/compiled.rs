@@ -90,10 +90,13 @@ fn a_cache_knows_inputs_by_their_shapes() {
     assert_eq!(run(&["--dim", "batch=4", "--random", "1"])["outputs"], first["outputs"]);
     // Reads all of its weights.
     command.text(&["inspect", &file.display().to_string()]);
-    // If the cache cannot be written, the model runs all the same, with a note.
+    // A directory that cannot be used is refused if the command line names it, and else told.
     fs::write(command.path("taken"), "").expect("writable");
-    let once = ["--dim", "batch=4", "--no-gpu", "--repeat", "1", "--no-learn", "--cache", "taken"];
-    let output = command.run(&[&["run", &model][..], &once].concat());
+    let once = ["run", &model, "--dim", "batch=4", "--no-gpu", "--repeat", "1", "--no-learn"];
+    command.refuses(&[&once[..], &["--cache", "taken"]].concat(), &["--cache", "taken", "name another"]);
+    let mut process = std::process::Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    process.args(once).env("ANABRANCH_CACHE", "taken").env("XDG_DATA_HOME", command.directory.path());
+    let output = process.current_dir(command.directory.path()).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("is not kept") && said.contains("taken"), "{said}");

@@ -98,7 +98,11 @@ fn a_file_that_cannot_be_read_ends_the_stream_with_a_report_and_the_next_step() 
     let command = Anabranch::new();
     let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
     (0..6).for_each(|at| write(&command, &format!("set{at}.npz"), &inputs));
-    std::fs::write(command.path("set4.npz"), "junk").expect("writable");
+    // Its headers are sound.
+    let mut bytes = std::fs::read(command.path("set4.npz")).expect("written");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(command.path("set4.npz"), bytes).expect("writable");
     let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--together", "--inputs", "set*.npz", "-o", "results"];
     let output = command.run(&pipe);
     let (text, message) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -109,6 +113,33 @@ fn a_file_that_cannot_be_read_ends_the_stream_with_a_report_and_the_next_step() 
     let report = command.json(&[&pipe[..], &["--resume"]].concat());
     assert!(report["skipped"].as_u64() > Some(0), "{report}");
     assert!((0..6).all(|at| command.path(&format!("results/set{at}.npz")).is_file()));
+}
+
+#[test]
+fn files_that_cannot_be_data_sets_are_refused_before_any_is_run() {
+    let command = Anabranch::new();
+    let (model, inputs) = (bundled("mlp.onnx"), reference("mlp"));
+    let (name, tensor) = inputs.iter().next().expect("an input");
+    write(&command, "a.npz", &inputs);
+    let doubles = Tensor::from_elements(tensor.shape().clone(), &vec![0f64; tensor.shape().elements()]);
+    let doubles = doubles.expect("as many");
+    anabranch_report::npy::write_npy(&command.path("double.npy"), &doubles).expect("writable");
+    write(&command, "double.npz", &BTreeMap::from([(name.clone(), doubles)]));
+    std::fs::write(command.path("junk.npz"), "junk").expect("writable");
+    std::fs::write(command.path("junk.npy"), "junk").expect("writable");
+    std::fs::create_dir(command.path("folder.npz")).expect("writable");
+    for (file, part) in [
+        ("none.npz", "No such file"),
+        ("junk.npz", "Zip"),
+        ("junk.npy", "npy"),
+        ("folder.npz", "folder.npz"),
+        ("double.npz", "f64"),
+        ("double.npy", "f64"),
+    ] {
+        let pipe = ["pipe", &model, "--no-gpu", "--no-measure", "--inputs", "a.npz", file, "-o", "results"];
+        command.refuses(&pipe, &[file, part]);
+        assert!(!command.path("results").exists(), "{file}");
+    }
 }
 
 #[test]

@@ -117,9 +117,11 @@ fn another_users_pipe_is_not_written_to() {
 #[test]
 fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     let (command, model) = shared();
+    let once =
+        ["run", &model, "--dim", "batch=1", "--no-gpu", "--random", "1", "--repeat", "1", "--no-learn", "--cache"];
+    let refused = |cache: &str, part: &str| command.refuses(&[&once[..], &[cache]].concat(), &["--cache", part]);
     let run = |cache: &str| {
-        let once = ["--dim", "batch=1", "--no-gpu", "--random", "1", "--repeat", "1", "--no-learn", "--cache", cache];
-        let output = command.run(&[&["run", &model][..], &once].concat());
+        let output = command.run(&[&once[..], &[cache]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         said
@@ -139,19 +141,17 @@ fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     assert!(run("kept").contains("wrote"));
     assert_eq!(command.read("mine.onnx"), "my model");
     symlink("kept", command.path("link")).expect("a link");
-    assert!(run("link").contains("is a link"));
+    refused("link", "is a link");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).expect("its own");
-    assert!(run("kept").contains("chmod 700"));
+    refused("kept", "chmod 700");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("its own");
-    // The user's own directory that others can replace.
-    let said = run("shared/kept");
-    assert!(said.contains("is not kept") && said.contains("which others may write to (mode 777)"), "{said}");
+    // A directory of one's own that others can exchange.
+    refused("shared/kept", "which others may write to (mode 777)");
     assert!(!command.path("shared/kept").exists());
     // Another user's directory, with this user's cached model in it, or a planted one.
     if as_other("sh", &["-c", "mkdir -m 700 theirs"], &command.path("shared")) {
         fs::copy(&kept[0], command.path("shared/theirs").join(kept[0].file_name().expect("a name"))).expect("root may");
-        let said = run("shared/theirs");
-        assert!(said.contains("is not kept") && said.contains("another user (uid 65534)"), "{said}");
+        refused("shared/theirs", "another user (uid 65534)");
         std::os::unix::fs::lchown(&kept[0], Some(OTHER), Some(OTHER)).expect("root may");
         assert!(run("kept").contains("wrote"), "another user's file is not believed");
     }

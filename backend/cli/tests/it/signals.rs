@@ -82,7 +82,7 @@ fn an_interrupted_compilation_leaves_nothing() {
 }
 
 #[test]
-fn work_that_does_not_look_at_its_token_ends_with_the_command() {
+fn a_placement_of_a_sweep_ends_at_an_interruption() {
     let sweep = ["sweep", "random:100", "--devices", "random:8", "--strategies", "auto", "--evaluations", "1000000000"];
     ends_cleanly(&Anabranch::new(), &sweep, ("INT", 2));
 }

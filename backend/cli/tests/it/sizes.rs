@@ -255,6 +255,24 @@ fn masks_ids_and_elements_that_decide_shapes_are_plausible() {
 }
 
 #[test]
+fn a_node_to_which_sizes_do_not_matter_hides_no_size_that_another_needs() {
+    let command = Anabranch::new();
+    let softmax = node("Softmax", &["x"], "a").with(AttributeProto::int("axis", 9));
+    let wrong = model(
+        vec![softmax, node("MatMul", &["x", "w"], "b"), node("Add", &["a", "b"], "y")],
+        vec![floats("x", "N K")],
+        vec![weights("w", &[5, 3])],
+        "y",
+    );
+    fs::write(command.path("wrong.onnx"), wrong).expect("writable");
+    let output = command.run(&["inspect", "wrong.onnx", "--no-gpu"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("It does not run: 1 obstacle") && text.contains("n_a") && text.contains("K=5"), "{text}");
+    let advice = &text[text.find("It does not run").expect("told")..];
+    assert!(!advice.contains("--dim") && !advice.contains("n_b"), "{text}");
+}
+
+#[test]
 fn a_model_that_cannot_run_ends_with_status_1() {
     let command = Anabranch::new();
     let wrong = model(

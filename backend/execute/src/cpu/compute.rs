@@ -35,7 +35,7 @@ impl CpuWorker {
         run: &Run<'_>,
     ) -> Result<(), Halt> {
         let computed = self.work(script, node, at, part, run);
-        run.uninterrupted()?;
+        run.uninterrupted(Place::Node(node.node))?;
         Ok(computed?)
     }
 

@@ -1,6 +1,6 @@
 //! Values in files of their own: messages of the types `TensorProto`, `SequenceProto` and `OptionalProto`.
 
-use super::error::{ImportError, Result};
+use super::error::{ImportError, ImportErrorKind, Result};
 use super::model::Kind;
 use super::proto::{self, OptionalProto, Reader, SequenceProto, TensorProto};
 use super::tensor::TensorReader;
@@ -27,7 +27,20 @@ pub fn item_in_file(path: &Path, kind: Kind) -> Result<Item<Constant>> {
         let file = Arc::new(file);
         read(Reader::of_file(&file), TensorReader::new(Some(Arc::clone(&file)), None, &limits), kind, &limits)
     });
-    item.map_err(|error| error.in_file(path))
+    item.map_err(|error| advised(error, kind).in_file(path))
+}
+
+/// A fault of the message, with what to give instead.
+fn advised(error: ImportError, kind: Kind) -> ImportError {
+    let (message, maker) = match (kind.optional, kind.sequence) {
+        (true, _) => ("an OptionalProto", "from_optional"),
+        (false, true) => ("a SequenceProto", "from_list"),
+        (false, false) => ("a TensorProto", "from_array"),
+    };
+    if error.kind() != ImportErrorKind::Malformed || error.reason().contains("; ") {
+        return error;
+    }
+    error.map(|text| format!("{text}; give a file of {message}, as `onnx.numpy_helper.{maker}` makes one"))
 }
 
 fn read(reader: Reader<'_>, mut tensors: TensorReader<'_>, kind: Kind, limits: &Limits) -> Result<Item<Constant>> {
@@ -39,6 +52,9 @@ fn read(reader: Reader<'_>, mut tensors: TensorReader<'_>, kind: Kind, limits: &
 }
 
 fn tensor(proto: &TensorProto, tensors: &mut TensorReader<'_>) -> Result<Item<Constant>> {
+    if proto.data_type == 0 {
+        return Err(ImportError::malformed("is empty, or a message of another type: it names no type of elements"));
+    }
     Ok(Item::Tensor(tensors.read_constant(proto)?))
 }
 

@@ -106,7 +106,12 @@ impl LowerError {
         Self { kind, node: None, input: None, symbol: None, is_open: false, refusal: None, text: text.into() }
     }
 
-    /// Creates the error of an input; its name starts the text.
+    /// The caller wants no program any more ([`anabranch_base::interruption`]).
+    pub fn interrupted() -> Self {
+        Self::new(ErrorKind::Cancelled, "lowering was interrupted")
+    }
+
+    /// A fault of an input, whose name the text begins with.
     pub(super) fn of_input(kind: ErrorKind, input: &str, text: impl fmt::Display) -> Self {
         Self { input: Some(input.into()), ..Self::new(kind, format!("input {}: {text}", Name(input))) }
     }

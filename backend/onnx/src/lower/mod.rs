@@ -38,6 +38,7 @@ use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
 use crate::steps;
 use anabranch_base::error_kind::ErrorKind;
+use anabranch_base::interruption;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{Output, Program, ValueId};
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
@@ -78,8 +79,8 @@ impl Default for LowerOptions {
 /// run time take no memory here.
 ///
 /// # Errors
-/// If a dimension has no size or two, an operator has no lowering, or a node violates its operator's definition. All
-/// such nodes are reported ([`LowerError::obstacles`]) or, if there are none, those that depend on computed values.
+/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
+/// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values. If the caller is interrupted.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
     let mut lowering = Lowering::new(model, &model.initializers, options)?;
     lowering.inputs(options)?;
@@ -225,6 +226,9 @@ impl<'a> Lowering<'a> {
 
     /// Lowers one operator. A rejected operator is recorded, and nodes that depend on it are skipped.
     fn node(&mut self, index: usize, node: &'a Node) -> Result<(), LowerError> {
+        if interruption::is_due() {
+            return Err(LowerError::interrupted());
+        }
         let name = self.builder.begin(&node.name, &node.op_type, index);
         let inputs: Vec<_> = node.inputs.iter().map(|input| input.map(|value| self.slot(value))).collect();
         let mut lost = inputs.iter().any(|slot| matches!(slot, Some(Slot::Lost | Slot::Empty)));

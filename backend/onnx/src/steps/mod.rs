@@ -46,7 +46,7 @@ const TABLE: &[(&str, Step)] = &[
     ("Compress", select::compress),
     ("Unique", unique::unique),
     ("NonMaxSuppression", boxes::suppress),
-    (REGIONS, regions::align),
+    ("RoiAlign", regions::align),
     ("Identity", sequence::same),
     ("Optional", sequence::optional),
     ("OptionalGetElement", sequence::element),
@@ -61,10 +61,7 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
-/// The operator that is lowered if the model states a small number of points, and a step otherwise.
-const REGIONS: &str = "RoiAlign";
-
-/// The operator that runs a graph for the elements of sequences: a step, because only a run knows the graph's phases.
+/// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
 pub const MAP: &str = "SequenceMap";
 
 /// Most empty slices that a step handles one by one: nothing else limits how many a file can require.
@@ -75,8 +72,7 @@ pub const TENSOR: usize = 256;
 
 /// Returns the function of a node without graphs; `None` if the host does not compute it.
 pub fn step(node: &Node) -> Option<Step> {
-    let (name, step) = TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type)?;
-    (*name != REGIONS || regions::is_step(node)).then_some(*step)
+    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
 }
 
 /// Whether a node can be a step for any inputs: branches and loops are steps only if they cannot be lowered.

@@ -1,4 +1,4 @@
-//! Regions of images resized to one size, if only a run knows the number of points, or there are many: RoiAlign.
+//! Regions of images brought to one size (He et al. 2017, "Mask R-CNN", section 3): RoiAlign.
 //!
 //! An output of a region is the mean, or the greatest, of points of a grid. A point is the sum of `r · c · x` over the
 //! four elements `x` around it, with weights `r` of its row and `c` of its column. All rows of the grid meet all its
@@ -16,10 +16,7 @@ use half::{bf16, f16};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most points of an output along an axis that become nodes of their own: planning of 32 × 32 of them took a minute.
-const MOST_UNROLLED: usize = 4;
-
-/// Most points of an output along an axis.
+/// Points of an output along an axis, at most.
 const MOST_POINTS: usize = 1 << 16;
 
 /// Attributes of the operator.
@@ -62,24 +59,18 @@ impl Settings {
                 return Err(Fault::attribute("coordinate_transformation_mode", other, known));
             }
         };
+        let scale = node.float("spatial_scale")?.unwrap_or(1.0);
+        if !scale.is_finite() {
+            return Err(Fault::attribute("spatial_scale", scale, "a finite number"));
+        }
         Ok(Self {
             size: [size("output_height", 1, most)?, size("output_width", 1, most)?],
             greatest,
             points: size("sampling_ratio", 0, MOST_POINTS)?,
-            scale: f64::from(node.float("spatial_scale")?.unwrap_or(1.0)),
+            scale: f64::from(scale),
             half_pixel,
         })
     }
-
-    /// Whether each point can become nodes of its own.
-    pub(crate) fn is_unrolled(&self) -> bool {
-        (1..=MOST_UNROLLED).contains(&self.points)
-    }
-}
-
-/// Whether the host computes a node, because its points cannot become nodes.
-pub(super) fn is_step(node: &Node) -> bool {
-    Settings::of(node).is_ok_and(|settings| !settings.is_unrolled())
 }
 
 /// Returns the outputs of all regions. O(outputs · elements under a grid).
@@ -160,7 +151,7 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let (&[batch, channels, height, width], &[count, 4]) = (x.shape().dims(), regions.shape().dims()) else {
         return Err(Fault::invalid(format!("regions of shape {} in images of {}", regions.shape(), x.shape())));
     };
-    if *images.shape().dims() != [count] || x.bytes().is_empty() {
+    if *images.shape().dims() != [count] {
         return Err(Fault::invalid(format!("{} images for {count} regions in {}", images.shape(), x.shape())));
     }
     work.charge(count.saturating_mul(size_of::<[f64; 4]>() + size_of::<i64>()))?;
@@ -172,6 +163,9 @@ fn aligned<T: Number>(call: &Call<'_>) -> Result<Vec<Item>, Fault> {
     let settings = Settings::of(call.node)?;
     let [rows, columns] = settings.size;
     let spec = TensorSpec::new(x.dtype(), Shape::new(vec![count, channels, rows, columns])?);
+    if spec.bytes() > 0 && x.bytes().is_empty() {
+        return Err(Fault::invalid(format!("{count} regions in images of {}, which have no elements", x.shape())));
+    }
     let buffer = Arc::new(work.buffer(spec.bytes())?);
     let mut made = Tensor::new(spec, buffer).expect("the buffer was made with the spec's size");
     let all = Regions::<T> {
@@ -228,11 +222,16 @@ impl<T: Number> Regions<'_, T> {
         match refused.into_inner() {
             usize::MAX => Ok(()),
             region => {
-                let [left, top, right, bottom] = self.corners[region];
-                Err(Fault::invalid(format!(
-                    "region {region} from ({left}, {top}) to ({right}, {bottom}) has more than {MOST_POINTS} points an output along an \
-                     axis, or no number of points; make it smaller, or set `sampling_ratio` or `spatial_scale`"
-                )))
+                let corners = self.corners[region];
+                let [left, top, right, bottom] = corners;
+                let problem = if corners.iter().all(|corner| corner.is_finite()) {
+                    format!(
+                        "needs more than {MOST_POINTS} points along an axis of an output; make it smaller, or set `sampling_ratio`"
+                    )
+                } else {
+                    "has a corner that is no finite number".to_owned()
+                };
+                Err(Fault::invalid(format!("region {region} from ({left}, {top}) to ({right}, {bottom}) {problem}")))
             }
         }
     }

@@ -9,6 +9,7 @@ use super::node::divides;
 use super::quotient::Quotient;
 use super::{BlockMembers, BlockNode, Readers, block_node, chunk_rows};
 use crate::{ChunkRule, MachineDevice, StreamMode};
+use anabranch_base::interruption;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_placement::platform::{DeviceId, DeviceKind};
@@ -33,10 +34,9 @@ pub struct Forming<'a> {
     pub supports: &'a dyn Fn(DeviceId, &NodeSpec, &[bool]) -> bool,
 }
 
-/// Returns the blocks of a placed program, ordered by their first nodes; each is as large as possible.
-///
-/// Empty under [`StreamMode::Off`]. O(e² · (n + e)) in the worst case for n nodes and e edges that could stream, near
-/// O(e · (n + e)) in practice.
+/// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
+/// [`StreamMode::Off`], and fewer than could be if the caller is interrupted. O(e · (n + e)) at worst for n nodes and e edges that could
+/// stream: a group grows at most [`MOST_MEMBERS`] times, and an edge is tried again only if a group at its ends has grown.
 pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     if forming.mode == StreamMode::Off {
         return Vec::new();
@@ -75,9 +75,19 @@ struct Growth<'a> {
 impl Growth<'_> {
     /// Merges groups until no merge is possible.
     fn grow(&mut self) {
-        let edges = self.edges();
-        // A merge can make another merge possible: a diamond's second branch.
-        while edges.iter().fold(false, |joined, (_, from, to)| self.join(*from, *to) || joined) {}
+        let mut edges: Vec<_> = self.edges().into_iter().map(|(_, from, to)| (from, to, [0; 2])).collect();
+        // Joining two groups can make a join possible that was not before: a diamond's second branch.
+        while edges.iter_mut().fold(false, |joined, (from, to, tried)| self.try_join(*from, *to, tried) || joined) {}
+    }
+
+    /// Joins the groups of two nodes if they can be and have not been `tried` with so many nodes: what other groups do makes a refusal no better.
+    fn try_join(&mut self, from: NodeId, to: NodeId, tried: &mut [usize; 2]) -> bool {
+        let sizes = [from, to].map(|node| self.groups.nodes(self.groups.of(node)).len());
+        if *tried == sizes || interruption::is_due() {
+            return false;
+        }
+        *tried = sizes;
+        self.join(from, to)
     }
 
     /// Edges between nodes that could be members of one block, ordered by falling bytes.

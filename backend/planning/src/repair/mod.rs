@@ -18,6 +18,7 @@ mod ways;
 pub(super) use ways::Ways;
 
 use super::error::PlanningError;
+use super::fitting::still_wanted;
 use super::forecast::forecast;
 use super::machine::Machine;
 use super::placing::Placing;
@@ -195,6 +196,7 @@ impl Repair<'_> {
 
     /// Predicted seconds of an assignment's plan, or its shortage.
     fn planned(&self, device_of: &[DeviceId]) -> Result<Result<f64, Box<MemoryShortage>>, PlanningError> {
+        still_wanted()?;
         let rule = self.rule.rule();
         let schedule = simulate(self.problem, device_of, &*rule);
         let mut schedule = schedule.map_err(PlanningError::infeasible)?;

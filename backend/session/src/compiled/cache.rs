@@ -67,6 +67,8 @@ pub enum Course {
     },
     /// The model is not stored, for this reason.
     Passed(String),
+    /// It is not kept because the directory cannot be used, for this reason.
+    Refused(String),
 }
 
 impl Cache {
@@ -101,10 +103,10 @@ impl Cache {
         inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
     ) -> Result<Kept, E> {
         let passed = |session, inputs, why: String| Ok(Kept { session, inputs, course: Course::Passed(why) });
-        if let Some(why) = self.never(model, options) {
+        if let Some(course) = self.never(model, options) {
             let session = Session::open(model, options.clone())?;
             let inputs = inputs(&session)?;
-            return passed(session, inputs, why);
+            return Ok(Kept { session, inputs, course });
         }
         let inputs = inputs(&Session::open_on_cpus(model, options.clone())?)?;
         let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
@@ -136,7 +138,7 @@ impl Cache {
         }
         let file = self.place(&before, &session, &inputs);
         if let Err(error) = private::make(&self.folder) {
-            return passed(session, inputs, self.refused(&error));
+            return Ok(Kept { session, inputs, course: self.refused(&error) });
         }
         remove_strange(&file);
         if let Err(error) = session.compile(&inputs, &file, build) {
@@ -153,18 +155,19 @@ impl Cache {
         }
     }
 
-    /// Returns the reason that a model is never stored, for any inputs.
-    fn never(&self, model: &Path, options: &SessionOptions) -> Option<String> {
+    /// Why a model is not kept, whatever its inputs.
+    fn never(&self, model: &Path, options: &SessionOptions) -> Option<Course> {
+        let passed = |why: &str| Some(Course::Passed(why.into()));
         match &options.strategy {
-            _ if is_compiled(model) => Some("it is a compiled model already".into()),
-            Strategy::PlanFile(_) => Some("its plan file may say something else next time".into()),
-            _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => Some("its path is not UTF-8".into()),
+            _ if is_compiled(model) => passed("it is a compiled model already"),
+            Strategy::PlanFile(_) => passed("its plan file may say something else next time"),
+            _ if placed(model).is_ok_and(|(path, _)| path.to_str().is_none()) => passed("its path is not UTF-8"),
             _ => private::check(&self.folder).err().map(|error| self.refused(&error)),
         }
     }
 
-    fn refused(&self, error: &io::Error) -> String {
-        format!("the directory {} {error}", self.folder.display())
+    fn refused(&self, error: &io::Error) -> Course {
+        Course::Refused(format!("the directory {} {error}", self.folder.display()))
     }
 
     /// Returns the files of a key, the last used first.

@@ -24,6 +24,7 @@ pub(super) fn portfolio(problem: &Problem<'_>) -> Result<Vec<Entry>, PlaceError>
                 let makespan = evaluator.evaluate(&placement.device_of, f64::INFINITY).unwrap_or(f64::INFINITY);
                 entries.push(Entry { makespan, placement });
             }
+            Err(PlaceError::Interrupted) => return Err(PlaceError::Interrupted),
             Err(error) => refusal = refusal.or(Some(error)),
         }
     }

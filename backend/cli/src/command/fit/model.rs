@@ -2,7 +2,7 @@
 //! that part.
 
 use super::super::args::PlaceArgs;
-use super::super::interrupt::{cancel_on_interrupt, cancelled};
+use super::super::interrupt::cancel_on_interrupt;
 use super::super::open::{self, Opened, open};
 use super::super::progress::Progress;
 use super::super::{CliError, Output};
@@ -99,7 +99,7 @@ impl Search<'_> {
                         Ok(way) if plans.iter().any(|other| way.planned.is_same_plan(&other.planned)) => {}
                         Ok(way) => plans.push(way),
                         Err(error) if error.is_infeasible() => refused = Some(error),
-                        Err(error) => return Err(cancelled(error)),
+                        Err(error) => return Err(error.into()),
                     }
                 }
             }
@@ -238,7 +238,7 @@ impl Search<'_> {
         let series = measure(&opened.session, &opened.inputs, &prepared, &options, &mut |run| {
             opened.session.learn(run);
         });
-        let series = series.map_err(cancelled)?;
+        let series = series?;
         opened.save_costs()?;
         let row = Row::measured(part, way, &series);
         Ok(row.under(limits))

@@ -7,7 +7,8 @@ use anabranch::import::Dim;
 use anabranch::lower::Obstacle;
 use anabranch::session::{ErrorKind, Inputs, Session, SessionError};
 use anabranch_kernels::{DType, Tensor, TensorSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Most bytes of random inputs for an attempt.
@@ -26,6 +27,8 @@ pub(super) struct Attempt {
     pub(super) sizes: BTreeMap<String, usize>,
     /// Elements of inputs that determine shapes, if these are not random.
     pub(super) elements: BTreeMap<String, Elements>,
+    /// Nodes that no size suits: the search looks at what comes after them.
+    pub(super) hopeless: Arc<BTreeSet<String>>,
 }
 
 /// Elements of an input that determines shapes.
@@ -102,7 +105,7 @@ impl Outcome {
         let result = tried(session, given, seed, &attempt);
         let reached = match &result {
             Ok(_) => usize::MAX,
-            Err(error) => unsuited(session, error).map_or(beyond(session, error), |(at, _)| at + 1),
+            Err(error) => unsuited(session, error, &attempt).map_or(beyond(session, error), |(at, _)| at + 1),
         };
         Self { attempt, result, reached }
     }
@@ -125,7 +128,8 @@ impl Outcome {
 
     /// Returns the first node that the sizes do not suit.
     pub(super) fn unsuited(&self, session: &Session) -> Option<Obstacle> {
-        self.result.as_ref().err().and_then(|error| unsuited(session, error)).map(|(_, obstacle)| obstacle)
+        let error = self.result.as_ref().err()?;
+        unsuited(session, error, &self.attempt).map(|(_, obstacle)| obstacle)
     }
 }
 
@@ -172,11 +176,38 @@ fn is_of_model(error: &SessionError) -> bool {
     matches!(error.kind(), ErrorKind::Model | ErrorKind::Unsupported | ErrorKind::Dimension)
 }
 
-/// Returns the first node, with its position, that stops a model because of its inputs' sizes or elements.
-fn unsuited(session: &Session, error: &SessionError) -> Option<(usize, Obstacle)> {
+/// The nodes that refuse inputs of each of these sizes in the same words: sizes do not matter to them.
+pub(super) fn hopeless(
+    session: &Session,
+    given: &Inputs,
+    seed: u64,
+    base: &Attempt,
+    sizes: &[usize],
+) -> BTreeSet<String> {
+    let refusals = |size: &usize| {
+        let all = base.sizes.keys().map(|name| (name.clone(), *size)).collect();
+        let attempt = Attempt { sizes: all, ..base.clone() };
+        let inputs =
+            is_small(session, given, &attempt).then(|| session.fill_sized(given.clone(), seed, &attempt.sizes))?;
+        let error = inputs.and_then(|inputs| session.check(&inputs)).err();
+        let obstacles = error.iter().flat_map(SessionError::obstacles);
+        let by_itself = obstacles.filter(|obstacle| !obstacle.is_unsupported && obstacle.wanted.is_empty());
+        Some(by_itself.map(|obstacle| (obstacle.node.clone(), obstacle.reason.clone())).collect::<BTreeSet<_>>())
+    };
+    let common = sizes.iter().filter_map(refusals).reduce(|one, other| &one & &other).unwrap_or_default();
+    // Random elements may be to blame.
+    if base.sizes.is_empty() || session.deciding_inputs().iter().any(|name| given.find(name).is_none()) {
+        return BTreeSet::new();
+    }
+    common.into_iter().map(|(node, _)| node).collect()
+}
+
+/// The first node, with its position, that stops a model by the sizes of its inputs or their elements.
+fn unsuited(session: &Session, error: &SessionError, attempt: &Attempt) -> Option<(usize, Obstacle)> {
     let nodes = &session.model().nodes;
     let position = |name: &str| nodes.iter().position(|node| node.name == name);
     let by_sizes = error.obstacles().iter().filter(|obstacle| !obstacle.is_unsupported || !obstacle.wanted.is_empty());
+    let by_sizes = by_sizes.filter(|obstacle| !attempt.hopeless.contains(&obstacle.node));
     let placed = by_sizes.map(|obstacle| (position(&obstacle.node).unwrap_or(nodes.len()), obstacle.clone()));
     placed.min_by_key(|(at, _)| *at).or_else(|| {
         let name = error.node().filter(|_| error.obstacles().is_empty() && is_of_model(error))?;

@@ -5,6 +5,7 @@ use anabranch::import::ImportError;
 use anabranch::lower;
 use anabranch::session::{Session, SessionError};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// An obstacle that stops a model.
@@ -16,20 +17,24 @@ pub(super) struct Obstacle {
     next: String,
 }
 
-/// Returns all obstacles: parts that could not be read or lowered, otherwise the reason why there is no plan.
-///
-/// `random` are inputs that determine shapes and are not given. `open` are dimensions whose sizes were only tried.
+/// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan.
+/// `random` are inputs that decide shapes and are not given, `open` the dimensions whose sizes were only tried, `hopeless` the nodes to which
+/// they do not matter.
 pub(super) fn all(
     session: &Session,
     refused: Option<&SessionError>,
     random: &[String],
     open: &[String],
+    hopeless: &BTreeSet<String>,
 ) -> Vec<Obstacle> {
     let unread = session.problems().iter().map(|problem| Obstacle::unread(session, problem));
     let mut all: Vec<_> = unread.collect();
     let Some(error) = refused else { return all };
-    all.extend(error.obstacles().iter().map(|obstacle| Obstacle::of_node(obstacle, random, open)));
-    // If the session has problems, its error repeats one of them.
+    all.extend(error.obstacles().iter().map(|obstacle| match hopeless.contains(&obstacle.node) {
+        true => Obstacle::of_node(obstacle, random, &[]),
+        false => Obstacle::of_node(obstacle, random, open),
+    }));
+    // What a session with problems says beside obstacles is one of these problems.
     if all.is_empty() {
         all.push(Obstacle::of_plan(error));
     }

@@ -7,11 +7,12 @@
 //! for another reason. Then it varies working sizes, one dimension at a time, to find sizes that fail. Attempts and
 //! time are bounded; a single attempt is not interrupted.
 
-use super::attempt::{Attempt, Elements, Outcome, is_small};
+use super::attempt::{Attempt, Elements, Outcome, hopeless, is_small};
 use super::candidates::{Candidates, LADDER, input_in};
 use anabranch::session::{Inputs, Session, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most attempts, and most time after the first of them, for the search.
@@ -26,7 +27,10 @@ const MOST_RANK: usize = 4;
 /// Most failed attempts that are reported.
 const MOST_TOLD: usize = 4;
 
-/// Result of a search.
+/// Sizes of all dimensions that show which nodes refuse whatever they are given.
+const UNLIKE: [usize; 3] = [1, 8, 224];
+
+/// The result of a search.
 pub(super) struct Found {
     /// The attempt that gets furthest.
     pub(super) best: Outcome,
@@ -68,7 +72,8 @@ impl Found {
         let mut search = Search { session, given, seed, seen, failed, reasons, begun: Instant::now() };
         let mut best: Option<Outcome> = None;
         for first in beginnings(session, given)? {
-            let reached = search.climb(first);
+            let hopeless = Arc::new(hopeless(session, given, seed, &first, &UNLIKE));
+            let reached = search.climb(Attempt { hopeless, ..first });
             let is_further = best.as_ref().is_none_or(|best| reached.reached > best.reached);
             best = if is_further { Some(reached) } else { best };
             if best.as_ref().is_some_and(Outcome::passes) {
@@ -91,7 +96,7 @@ fn beginnings(session: &Session, given: &Inputs) -> Result<Vec<Attempt>, Session
     let of_rank = |rank: usize| {
         let places = unranked.iter().flat_map(|name| (0..rank).map(move |axis| format!("{name}[{axis}]")));
         let sizes = open.iter().cloned().chain(places).map(|name| (name, 1)).collect();
-        Attempt { sizes, elements: BTreeMap::new() }
+        Attempt { sizes, ..Attempt::default() }
     };
     Ok((1..=most).map(of_rank).collect())
 }

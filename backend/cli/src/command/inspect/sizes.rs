@@ -42,7 +42,7 @@ struct Failed {
 impl Sizes {
     /// Takes the result of a search. `random` names inputs that determine shapes and are not given.
     pub(super) fn of(found: &Found, random: &[String]) -> Self {
-        let Attempt { sizes, elements } = &found.best.attempt;
+        let Attempt { sizes, elements, .. } = &found.best.attempt;
         let dimension = |(name, size): (&String, &usize)| {
             let varied = found.varied.get(name).cloned().unwrap_or_default();
             Dimension {

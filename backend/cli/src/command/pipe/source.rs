@@ -7,7 +7,7 @@ use anabranch::import::Dim;
 use anabranch::planning::name_matches;
 use anabranch::session::{Inputs, Session, ValueInfo};
 use anabranch_kernels::{Buffer, Shape, Tensor, TensorSpec};
-use anabranch_report::npy::{read_npy_if, read_npz_if};
+use anabranch_report::npy::{npy_spec, read_npy_if, read_npz_if};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,22 @@ impl<'a> Source<'a> {
                 return Err(CliError::input(text));
             }
         };
-        Ok(Self { session, common, sets })
+        let source = Self { session, common, sets };
+        if let Sets::Files(files) = &source.sets {
+            files.iter().try_for_each(|file| source.check(file))?;
+        }
+        Ok(source)
+    }
+
+    /// Sees that a file is there and has arrays that suit the model, as far as their headers say: a run of hours must not end with the last file.
+    fn check(&self, path: &Path) -> Result<(), CliError> {
+        if is_archive(path) {
+            read_npz_if(path, |name, spec| self.wants(name, spec).map(|_| false))?;
+        } else {
+            let input = self.only_input(path)?;
+            fits(self.session, input.name(), &npy_spec(path)?).map_err(|problem| CliError::in_file(path, problem))?;
+        }
+        Ok(())
     }
 
     pub(super) fn count(&self) -> u64 {
@@ -121,13 +136,8 @@ impl<'a> Source<'a> {
 
     fn read(&self, path: &Path) -> Result<Inputs, CliError> {
         let (session, common) = (self.session, &self.common);
-        if path.extension().is_some_and(|extension| extension == "npz") {
-            let known = |name: &str| session.inputs().iter().any(|input| input.name() == own_name(session, name));
-            let wanted = |name: &str, spec: &TensorSpec| match known(name) {
-                true => fits(session, own_name(session, name), spec).map(|()| true),
-                false => Ok(false),
-            };
-            let arrays = read_npz_if(path, wanted)?;
+        if is_archive(path) {
+            let arrays = read_npz_if(path, |name, spec| self.wants(name, spec))?;
             let mut inputs = common.clone();
             for (member, tensor) in arrays {
                 let name = own_name(session, &member);
@@ -139,13 +149,7 @@ impl<'a> Source<'a> {
             }
             return Ok(inputs);
         }
-        let missing = |input: &&ValueInfo| !input.is_optional() && common.find(input.name()).is_none();
-        let missing: Vec<&ValueInfo> = session.inputs().iter().filter(missing).collect();
-        let [input] = missing[..] else {
-            let names = missing.iter().map(|input| input.name()).collect::<Vec<_>>().join(", ");
-            let text = format!("a .npy file holds one array, but the model wants {names}; use .npz files, or --input");
-            return Err(CliError::in_file(path, text));
-        };
+        let input = self.only_input(path)?;
         let tensor = read_npy_if(path, |spec| {
             fits(session, input.name(), spec)?;
             room(session, common.specs().chain([(input.name(), spec)]))
@@ -153,7 +157,28 @@ impl<'a> Source<'a> {
         Ok(common.clone().tensor(input.name(), tensor))
     }
 
-    /// Returns the rows of a data set, with the leading axis if the model has it.
+    /// Whether an array of an archive is an input, which it must suit.
+    fn wants(&self, name: &str, spec: &TensorSpec) -> Result<bool, String> {
+        let name = own_name(self.session, name);
+        match self.session.inputs().iter().any(|input| input.name() == name) {
+            true => fits(self.session, name, spec).map(|()| true),
+            false => Ok(false),
+        }
+    }
+
+    /// The input that a file with one array is for.
+    fn only_input(&self, path: &Path) -> Result<&ValueInfo, CliError> {
+        let missing = |input: &&ValueInfo| !input.is_optional() && self.common.find(input.name()).is_none();
+        let missing: Vec<&ValueInfo> = self.session.inputs().iter().filter(missing).collect();
+        let [input] = missing[..] else {
+            let names = missing.iter().map(|input| input.name()).collect::<Vec<_>>().join(", ");
+            let text = format!("a .npy file holds one array, but the model wants {names}; use .npz files, or --input");
+            return Err(CliError::in_file(path, text));
+        };
+        Ok(input)
+    }
+
+    /// The rows of a data set, with the leading axis if the model has it.
     fn rows(&self, name: &str, array: &Tensor, at: usize, batch: usize) -> Result<Tensor, CliError> {
         let dims = array.shape().dims();
         let input = self.session.inputs().iter().find(|input| input.name() == name);
@@ -185,7 +210,11 @@ fn changed(path: &Path) -> Option<SystemTime> {
     facts.iter().flatten().flat_map(|facts| [facts.modified().ok(), moved(facts)]).max().flatten()
 }
 
-/// Returns a file's name without its extension.
+fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "npz")
+}
+
+/// A file's name without its ending.
 fn stem(file: &Path) -> String {
     file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,10 +1,12 @@
 //! Work of a sweep, distributed among threads.
 
 use super::super::CliError;
+use super::super::interrupt::look_at;
 use super::super::rules::{RuleArgs, SearchArgs};
 use super::cases::Case;
 use super::results::{Key, Row};
 use anabranch::execute::CancelToken;
+use anabranch::interruption::under;
 use anabranch_placement::evaluate::{Baseline, Metrics};
 use anabranch_placement::format::LoadedProblem;
 use anabranch_placement::place::Auto;
@@ -53,7 +55,7 @@ impl Work<'_> {
     pub(super) fn run(&self, threads: usize, take: &mut Take<'_>) -> Result<(), CliError> {
         let slots: Slots = self.units.iter().map(|unit| ((unit.case, unit.keys[0].seed), Mutex::default())).collect();
         let (next, results) = (AtomicUsize::new(0), Mutex::new((take, Ok(()))));
-        let work = || self.work(&slots, &next, &results);
+        let work = || under(Some(look_at(self.cancel)), || self.work(&slots, &next, &results));
         thread::scope(|scope| {
             // If the system gives no more threads, the existing ones do the work.
             (1..threads.min(self.units.len())).for_each(|_| _ = thread::Builder::new().spawn_scoped(scope, work));
@@ -71,6 +73,10 @@ impl Work<'_> {
                 return;
             }
             let rows = self.shared(slots, unit).and_then(|shared| self.rows(unit, last.insert(shared)));
+            // What was interrupted has no result.
+            if self.cancel.is_cancelled() {
+                return;
+            }
             let (take, result) = &mut *results.lock().unwrap_or_else(PoisonError::into_inner);
             *result =
                 std::mem::replace(result, Ok(())).and(rows).and_then(|rows| rows.into_iter().try_for_each(&mut **take));

@@ -31,6 +31,7 @@ pub use rewrite::{Rewrite, Rewrites, UnknownRewrite};
 
 use super::compact::compact;
 use super::fold::Folding;
+use anabranch_base::interruption;
 use anabranch_ir::names::name_fused;
 use anabranch_ir::program::Program;
 use graph::Graph;
@@ -46,7 +47,8 @@ pub(super) fn fuse(program: Program, rewrites: Rewrites, folding: &mut Folding) 
     }
     let mut graph = Graph::new(program);
     for _ in 0..ROUNDS {
-        rewrites.iter().for_each(|rewrite| rewrite.apply(&mut graph, folding));
+        // Of what is left out after an interruption, nothing is used.
+        rewrites.iter().take_while(|_| !interruption::is_due()).for_each(|rewrite| rewrite.apply(&mut graph, folding));
     }
     let mut program = compact(graph.into_program());
     name_fused(&mut program);

@@ -3,7 +3,7 @@
 
 use super::{Builder, Entry, Fault, Operator, View};
 use crate::item::Item;
-use crate::steps::{Call, MAP, Work, step};
+use crate::steps::{Call, MAP, RegionSettings, Work, step};
 use anabranch_kernels::cpu::Team;
 
 /// Most input elements of a node with superlinear work that is computed while a model is lowered.
@@ -19,6 +19,11 @@ pub(super) const TABLE: &[Entry] = &[
     }),
     ("BitCast", |operator, builder| {
         let why = || Fault::unsupported("its elements are read as another type on the host, between two programs");
+        known(operator, builder)?.ok_or_else(why)
+    }),
+    ("RoiAlign", |operator, builder| {
+        RegionSettings::of(operator.node)?;
+        let why = || Fault::unsupported("its points are found on the host, between two programs");
         known(operator, builder)?.ok_or_else(why)
     }),
     ("Unique", late),
@@ -44,7 +49,7 @@ fn late(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fau
 fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<View>>, Fault> {
     let views = (0..operator.count()).filter_map(|index| operator.optional(index));
     let elements = views.map(|view| view.shape().elements()).fold(0, usize::saturating_add);
-    if elements > MOST_ELEMENTS && matches!(&*operator.node.op_type, "Unique" | "NonMaxSuppression") {
+    if elements > MOST_ELEMENTS && matches!(&*operator.node.op_type, "RoiAlign" | "Unique" | "NonMaxSuppression") {
         return Ok(None);
     }
     let mut inputs = Vec::with_capacity(operator.count());

@@ -40,7 +40,6 @@ mod quantize;
 mod recurrent;
 mod recurrent_cell;
 mod reduce;
-mod regions;
 mod resample;
 mod reshape;
 mod resize;
@@ -113,7 +112,6 @@ const FAMILIES: &[&[Entry]] = &[
     determinant::TABLE,
     signal::TABLE,
     late::TABLE,
-    regions::TABLE,
 ];
 
 /// Tables of the domain `com.microsoft`.

@@ -113,7 +113,7 @@ fn made(dtype: DType, dims: &[usize], values: &[f64]) -> Tensor {
 fn regions_follow_their_definition() {
     let (teams, mut random) = (teams(), Random(8));
     let elements: usize = X.iter().product();
-    let all = [0, 33, 40].into_iter().flat_map(|points| {
+    let all = [0, 1, 2, 33].into_iter().flat_map(|points| {
         [(false, 1.0), (true, 0.5)].into_iter().flat_map(move |(half_pixel, scale)| {
             [false, true].map(|greatest| Given { points, greatest, half_pixel, scale })
         })
@@ -152,6 +152,24 @@ fn regions_follow_their_definition() {
 }
 
 #[test]
+fn nothing_is_made_of_no_region_and_nothing_can_be_made_of_empty_images() {
+    let given = Given { points: 2, greatest: false, half_pixel: true, scale: 1.0 };
+    let run = |dims: [usize; 4], count: usize| {
+        let x = made(DType::F32, &dims, &vec![1.0; dims.iter().product()]);
+        let inputs = [&x, &made(DType::F32, &[count, 4], &vec![1.0; 4 * count]), &Tensor::from_i64s(&vec![0; count])];
+        given.case(&inputs).outputs(&teams()).map(|mut made| made.remove(0)).map_err(|fault| fault.to_string())
+    };
+    for dims in [X, [0, 3, 5, 7], [2, 0, 5, 7], [2, 3, 0, 7], [2, 3, 5, 0]] {
+        assert_eq!(run(dims, 0).expect("no region").shape().dims(), [0, dims[1], SIZE[0], SIZE[1]]);
+    }
+    assert_eq!(run([2, 0, 5, 7], 4).expect("no channel").shape().dims(), [4, 0, SIZE[0], SIZE[1]]);
+    for (dims, why) in [([0, 3, 5, 7], "there are 0"), ([2, 3, 0, 7], "no elements"), ([2, 3, 5, 0], "no elements")] {
+        let fault = run(dims, 4).expect_err("no element to read");
+        assert!(fault.contains(why), "{fault}");
+    }
+}
+
+#[test]
 fn regions_that_cannot_be_sampled_are_refused_by_number() {
     let given = Given { points: 0, greatest: false, half_pixel: true, scale: 1.0 };
     let x = made(DType::F32, &X, &[1.0; 2 * 3 * 5 * 7]);
@@ -164,11 +182,23 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
         let fault = refused(given, [0.0; 4], image);
         assert!(fault.contains(&format!("region 1 is in image {image}")), "{fault}");
     }
-    for end in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e30, 1e6] {
+    for (end, why) in [
+        (f64::NAN, "no finite number"),
+        (f64::INFINITY, "no finite number"),
+        (f64::NEG_INFINITY, "no finite number"),
+        (1e30, "65536 points"),
+        (1e6, "65536 points"),
+    ] {
         let fault = refused(given, [0.0, 0.0, 3.0, end], 0);
-        assert!(fault.contains("region 1 from (0, 0)") && fault.contains("65536 points"), "{fault}");
+        assert!(fault.contains("region 1 from (0, 0)") && fault.contains(why), "{fault}");
     }
-    // A region far away, and a region with as many points as allowed.
+    let fault = refused(Given { points: 2, ..given }, [0.0, f64::NAN, 3.0, 3.0], 0);
+    assert!(fault.contains("no finite number"), "{fault}");
+    let fault = refused(Given { points: 65_537, ..given }, [0.0; 4], 0);
+    assert!(fault.contains("sampling_ratio") && fault.contains("65536"), "{fault}");
+    let fault = refused(Given { scale: f32::NAN, ..given }, [0.0; 4], 0);
+    assert!(fault.contains("spatial_scale"), "{fault}");
+    // A region far away, and one of as many points as there may be.
     for corners in [[1e6, 1e6, 1e6 + 4.0, 1e6 + 4.0], [0.0, 0.0, 65_536.0, 3.0]] {
         let inputs = [&x, &made(DType::F32, &[1, 4], &corners), &Tensor::from_i64s(&[0])];
         given.case(&inputs).outputs(&teams()).expect("sound");

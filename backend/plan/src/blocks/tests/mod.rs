@@ -3,9 +3,12 @@
 use super::*;
 use crate::test_programs::{Maker, add, chain, cpu_device, map, random_program, relu};
 use crate::{ChunkRule, MachineDevice, StreamMode};
+use anabranch_base::interruption::{Interrupt, under};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, NodeSpec, Op, Reduce, ReduceKind, Step, Unary};
 use anabranch_placement::platform::DeviceId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn formed(program: &Program, device_of: &[u32], mode: StreamMode) -> Vec<BlockMembers> {
     let device_of: Vec<DeviceId> = device_of.iter().map(|device| DeviceId(*device)).collect();
@@ -95,6 +98,30 @@ fn diamonds_and_softmax_are_one_block() {
     // Rows of 32: the input, three wide and two narrow results. Only the quotient leaves the block.
     assert_eq!(block.row_bytes(), 4 * (4 * 32 + 2));
     assert_eq!(block.kept_bytes(&program), 64 * 4 * (2 * 32 + 2));
+}
+
+/// Each try looks at the interrupt, so that looks count tries.
+#[test]
+fn pairs_are_tried_again_only_where_groups_have_grown_and_none_once_it_is_interrupted() {
+    let mut maker = Maker::new();
+    let mut value = maker.input(&[64, 32]);
+    for _ in 0..300 {
+        let (left, right) = (maker.node(relu(), &[value], &[64, 32]), maker.node(exp(), &[value], &[64, 32]));
+        value = maker.node(add(), &[left, right], &[64, 32]);
+    }
+    let (program, edges) = (maker.finish(&[value]), 4 * 300 - 2);
+    let looks_until = |end: usize| {
+        let looks = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&looks);
+        let interrupt: Interrupt = Arc::new(move || counter.fetch_add(1, Ordering::Relaxed) >= end);
+        let blocks = under(Some(interrupt), || formed(&program, &[0; 900], StreamMode::Always)).len();
+        (looks.load(Ordering::Relaxed), blocks)
+    };
+    let (looks, blocks) = looks_until(usize::MAX);
+    assert!(blocks >= 900 / 32 && (edges..=3 * edges).contains(&looks), "{looks} tries, {blocks} blocks");
+    assert_eq!(looks_until(0).1, 0);
+    let (_, half) = looks_until(edges / 2);
+    assert!((1..blocks).contains(&half), "{half} of {blocks} blocks");
 }
 
 #[test]

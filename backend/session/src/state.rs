@@ -1,0 +1,286 @@
+//! Models with state: a session whose runs follow each other, with outputs of one run as inputs of the next.
+
+mod home;
+
+use super::error::{InputError, SessionError, within_memory};
+use super::inputs::{Given, Inputs};
+use super::open::Session;
+use super::outputs::Outputs;
+use super::pairing::StatePair;
+use super::prepare::Prepared;
+use super::whole::RunPrediction;
+use anabranch_execute::RunOptions;
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A session with state: what [`Session::stateful`] binds stays between runs.
+///
+/// The state is moved from run to run and stays on its device. The memory of the state before is used for the next
+/// run's outputs. The first state is what is given for its inputs, else zeros. An axis along which it grows then has no
+/// elements, unless [`Self::resize`] gives it some. A run that fails leaves the state as it was.
+///
+/// ```
+/// # mod anabranch {
+/// #     pub use anabranch_kernels::{Shape, Tensor};
+/// #     pub use anabranch_onnx::import;
+/// #     pub use anabranch_session::{Inputs, Session, SessionOptions};
+/// # }
+/// use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, ValueInfoProto};
+/// use anabranch::{Inputs, Session, SessionOptions, Shape, Tensor};
+///
+/// // `sum_out = sum_in + x`
+/// # let value = |name: &str| ValueInfoProto::f32s(name, &[3]);
+/// # let graph = GraphProto {
+/// #     node: vec![NodeProto::of("Add", &["sum_in", "x"], &["sum_out"])],
+/// #     input: vec![value("sum_in"), value("x")],
+/// #     output: vec![value("sum_out")],
+/// #     ..GraphProto::default()
+/// # };
+/// # let model = ModelProto::of(graph, 17).to_bytes();
+/// let session = Session::from_bytes(&model, SessionOptions::default())?;
+/// let mut sums = session.stateful(&[("*_out", "*_in")])?;
+/// for step in 0..5 {
+///     let x = Tensor::from_elements(Shape::new([3])?, &[step as f32; 3])?;
+///     sums.run(&Inputs::new().tensor("x", x))?;
+/// }
+/// assert_eq!(sums.outputs().array::<f32>("sum_out")?.as_slice(), Some(&[10.0; 3][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Stateful {
+    session: Session,
+    pairs: Vec<StatePair>,
+    /// The inputs of the next run: the state, once there is one, and what was given last.
+    inputs: Inputs,
+    /// Whether the state is there.
+    begun: bool,
+    outputs: Outputs,
+    /// By pair, the state before the last run: memory for the next run's outputs.
+    former: Vec<Option<Given>>,
+    predicted: Option<RunPrediction>,
+    /// Whether it is decided where the state stays.
+    settled: bool,
+    runs: u64,
+}
+
+/// A state as it was at some time: [`Stateful::snapshot`].
+#[derive(Clone, Debug)]
+pub struct State {
+    values: BTreeMap<String, Given>,
+}
+
+impl Session {
+    /// Binds outputs of each run to inputs of the next, as [`Self::state_pairs`] finds them; without any patterns, as
+    /// [`Self::found_state`] does.
+    ///
+    /// # Errors
+    /// As [`Self::state_pairs`]; also if nothing is bound.
+    pub fn stateful(self, feeds: &[(&str, &str)]) -> Result<Stateful, SessionError> {
+        let pairs = if feeds.is_empty() { self.found_state() } else { self.state_pairs(feeds)? };
+        if pairs.is_empty() {
+            return Err(InputError::Stateless.into());
+        }
+        let (inputs, outputs, former) = (Inputs::new(), Outputs::default(), vec![None; pairs.len()]);
+        Ok(Stateful {
+            session: self,
+            pairs,
+            inputs,
+            begun: false,
+            outputs,
+            former,
+            predicted: None,
+            settled: false,
+            runs: 0,
+        })
+    }
+}
+
+impl Stateful {
+    /// Runs the model with these inputs and the state, and keeps its next state. An input of the state that is given
+    /// replaces that.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; also if the state's first shape is not known.
+    pub fn run(&mut self, inputs: &Inputs) -> Result<&Outputs, SessionError> {
+        self.run_with(inputs, &RunOptions::default())
+    }
+
+    /// [`Self::run`] with these options; without a profile.
+    ///
+    /// # Errors
+    /// As [`Self::run`]; also if the run is cancelled or takes too long.
+    pub fn run_with(&mut self, inputs: &Inputs, options: &RunOptions) -> Result<&Outputs, SessionError> {
+        self.inputs.take_over(inputs);
+        let is_first = !self.begun;
+        self.begin_own()?;
+        let run = self.run_once(options);
+        if run.is_err() && is_first {
+            // Whatever was wrong may have told the first state's sizes.
+            self.reset();
+        }
+        let plan = run?;
+        self.predicted = plan.rest.is_none().then(|| RunPrediction::of(&plan));
+        self.runs += 1;
+        for (pair, former) in self.pairs.iter().zip(&mut self.former) {
+            let made =
+                self.outputs.found(&pair.output).ok_or_else(|| InputError::Unmade { name: pair.output.clone() })?;
+            *former = self.inputs.exchange(&pair.input, made);
+        }
+        Ok(&self.outputs)
+    }
+
+    fn run_once(&mut self, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
+        if !self.settled {
+            self.settle(&Inputs::new())?;
+        }
+        for (pair, former) in self.pairs.iter().zip(&mut self.former) {
+            if let Some(former) = former.take() {
+                self.outputs.write_over(&pair.output, former);
+            }
+        }
+        self.session.run_into_with(&self.inputs, &mut self.outputs, options)
+    }
+
+    /// Adds the first state to inputs, if they do not have it: zeros, whose sizes these inputs and the options tell.
+    ///
+    /// # Errors
+    /// If a size is not told, or there is no memory.
+    pub fn with_first(&self, mut inputs: Inputs) -> Result<Inputs, SessionError> {
+        within_memory(|| self.begin(&mut inputs))?;
+        Ok(inputs)
+    }
+
+    /// Forgets the state: the next run begins anew. What was given for its inputs is forgotten, too.
+    pub fn reset(&mut self) {
+        let pairs = &self.pairs;
+        self.inputs.forget(|name| pairs.iter().any(|pair| pair.input == name));
+        self.begun = false;
+    }
+
+    /// The state as it is now, by the names of its inputs; empty before the first run. Its memory is shared until the
+    /// next run.
+    pub fn snapshot(&self) -> State {
+        let value = |pair: &StatePair| Some((pair.input.clone(), self.inputs.given(&pair.input)?.clone()));
+        State { values: self.pairs.iter().filter_map(value).collect() }
+    }
+
+    /// Goes on from a former state.
+    pub fn restore(&mut self, state: &State) {
+        self.reset();
+        for (name, given) in &state.values {
+            self.inputs.exchange(name, given.clone());
+        }
+        self.begun = !state.values.is_empty();
+    }
+
+    /// Gives the growing axis of each state so many elements: what is there stays in front, and zeros follow. For
+    /// models whose operators take the state as a buffer of some capacity.
+    ///
+    /// # Errors
+    /// If a state would lose elements or finds no memory, or these inputs do not tell its other sizes before the first
+    /// run.
+    pub fn resize(&mut self, inputs: &Inputs, size: usize) -> Result<(), SessionError> {
+        within_memory(|| {
+            self.inputs.take_over(inputs);
+            self.begin_own()?;
+            for pair in &self.pairs {
+                let (Some(axis), Some(given)) = (pair.growing, self.inputs.given(&pair.input)) else { continue };
+                let longer = longer(&pair.input, &given.on_host()?, axis, size)?;
+                self.inputs.exchange(&pair.input, Given::Host(longer));
+            }
+            Ok(())
+        })
+    }
+
+    /// The last run's outputs, with the state that it made.
+    pub fn outputs(&self) -> &Outputs {
+        &self.outputs
+    }
+
+    /// The session that runs.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// What is bound.
+    pub fn pairs(&self) -> &[StatePair] {
+        &self.pairs
+    }
+
+    /// What the plan of the last run predicts; `None` before the first, and of a model that runs in phases.
+    pub fn predicted(&self) -> Option<RunPrediction> {
+        self.predicted
+    }
+
+    /// How many runs were made.
+    pub fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// Bytes of the state.
+    pub fn bytes(&self) -> u64 {
+        let given = self.pairs.iter().filter_map(|pair| self.inputs.given(&pair.input));
+        given.map(|given| given.spec().bytes() as u64).sum()
+    }
+
+    /// Makes the first state of what is not given.
+    fn begin(&self, inputs: &mut Inputs) -> Result<(), SessionError> {
+        let mut specs = Vec::new();
+        for StatePair { input, growing, .. } in self.pairs.iter().filter(|pair| inputs.given(&pair.input).is_none()) {
+            specs.push((input, self.session.first_state(input, *growing, inputs)?));
+        }
+        self.session.check_room(specs.iter().map(|(name, spec)| (&***name, spec)))?;
+        for (name, spec) in specs {
+            let bytes = spec.bytes();
+            let zeros = Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?;
+            inputs.exchange(name, Given::Host(zeros));
+        }
+        Ok(())
+    }
+
+    /// Sees that there is a state.
+    fn begin_own(&mut self) -> Result<(), SessionError> {
+        if !self.begun {
+            let mut inputs = std::mem::take(&mut self.inputs);
+            let begun = within_memory(|| self.begin(&mut inputs));
+            self.inputs = inputs;
+            begun?;
+            self.begun = true;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The tensors by the names of their inputs; copies of those on GPUs.
+    ///
+    /// # Errors
+    /// If a GPU was lost, or there is no memory for a copy.
+    pub fn tensors(&self) -> Result<BTreeMap<&str, Tensor>, SessionError> {
+        self.values.iter().map(|(name, given)| Ok((&**name, given.on_host()?))).collect()
+    }
+}
+
+/// A tensor with more zeros at the end of an axis. O(bytes).
+fn longer(name: &str, tensor: &Tensor, axis: usize, size: usize) -> Result<Tensor, SessionError> {
+    let mut dims = tensor.shape().dims().to_vec();
+    let old = std::mem::replace(&mut dims[axis], size);
+    if old > size {
+        return Err(InputError::Shorter { name: name.to_owned(), old, size }.into());
+    }
+    let too_large = |problem| InputError::TooLarge { name: name.to_owned(), problem };
+    let spec = TensorSpec::new(tensor.dtype(), Shape::new(dims.clone()).map_err(too_large)?);
+    let bytes = spec.bytes();
+    let mut made = Tensor::try_zeroed(TensorSpec::new(DType::U8, Shape::new([bytes]).map_err(too_large)?))
+        .ok_or(InputError::NoMemory { name: name.to_owned(), bytes })?;
+    let inner: usize = dims[axis + 1..].iter().product::<usize>() * tensor.dtype().size();
+    let rows = made.elements_mut::<u8>().expect("nobody else has it").chunks_exact_mut((size * inner).max(1));
+    for (row, old) in rows.zip(tensor.bytes().chunks_exact((old * inner).max(1))) {
+        row[..old.len()].copy_from_slice(old);
+    }
+    let (_, buffer) = made.into_parts();
+    Ok(Tensor::new(spec, buffer).expect("as many bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+use super::*;
+use crate::SessionOptions;
+use anabranch_device::DetectOptions;
+use anabranch_onnx::import::proto::{
+    AttributeProto, DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type,
+};
+use anabranch_planning::Strategy;
+use std::collections::BTreeSet;
+
+fn grown(name: &str, length: &str) -> ValueInfoProto {
+    ValueInfoProto::tensor(name, data_type::FLOAT, vec![DimensionProto::known(1), DimensionProto::symbol(length)])
+}
+
+/// `present = past ++ x` along the second axis, and `sum_out = sum_in + x`.
+fn session() -> Session {
+    let concat = NodeProto::of("Concat", &["past_key_values.0", "x"], &["present.0"]);
+    let graph = GraphProto {
+        node: vec![
+            concat.with(AttributeProto::int("axis", 1)),
+            NodeProto::of("Add", &["sum_in", "x"], &["sum_out"]),
+            NodeProto::of("Neg", &["x"], &["y"]),
+        ],
+        input: vec![
+            grown("past_key_values.0", "past"),
+            ValueInfoProto::f32s("sum_in", &[1, 2]),
+            ValueInfoProto::f32s("x", &[1, 2]),
+        ],
+        output: vec![
+            ValueInfoProto::f32s("y", &[1, 2]),
+            grown("present.0", "total"),
+            ValueInfoProto::f32s("sum_out", &[1, 2]),
+        ],
+        ..GraphProto::default()
+    };
+    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model")
+}
+
+fn x(values: [f32; 2]) -> Inputs {
+    Inputs::new().tensor("x", Tensor::from_elements(Shape::new([1, 2]).expect("small"), &values).expect("two"))
+}
+
+fn elements(state: &State, name: &str) -> Vec<f32> {
+    state.tensors().expect("on the host")[name].elements::<f32>().expect("f32").to_vec()
+}
+
+#[test]
+fn the_state_is_found_by_names_and_types() {
+    let pair = |output: &str, input: &str, growing| StatePair { output: output.into(), input: input.into(), growing };
+    let found = [pair("present.0", "past_key_values.0", Some(1)), pair("sum_out", "sum_in", None)];
+    assert_eq!(session().found_state(), found);
+    let named = session().state_pairs(&[("present.*", "past_key_values.*"), ("sum_out", "sum_in")]).expect("both");
+    assert_eq!(named, found);
+}
+
+#[test]
+fn what_cannot_be_bound_is_refused_by_name() {
+    for (feeds, parts) in [
+        (&[("presnet.0", "past_key_values.0")][..], &["no output `presnet.0`", "did you mean `present.0`?"][..]),
+        (&[("present.*", "past.*")], &["no input `past.0`", "for output `present.0`"]),
+        (&[("y", "past_key_values.0"), ("present.0", "past_key_values.0")], &["`y` and `present.0`", "both bound"]),
+        (&[("y", "sum_in"), ("sum_out", "sum_in")], &["`y` and `sum_out`", "`sum_in`"]),
+    ] {
+        let error = session().stateful(feeds).err().expect("not bound").to_string();
+        assert!(parts.iter().all(|part| error.contains(part)) && !error.contains('\n'), "{error}");
+    }
+    let narrow = GraphProto {
+        node: vec![NodeProto::of("Neg", &["a"], &["b"]), NodeProto::of("Neg", &["c"], &["d"])],
+        input: vec![ValueInfoProto::f32s("a", &[2]), ValueInfoProto::f32s("c", &[3])],
+        output: vec![ValueInfoProto::f32s("b", &[2]), ValueInfoProto::f32s("d", &[3])],
+        ..GraphProto::default()
+    };
+    let model = ModelProto::of(narrow, 17).to_bytes();
+    let open = || Session::from_bytes(&model, SessionOptions::default()).expect("a model");
+    let error = open().stateful(&[("b", "c")]).err().expect("other sizes").to_string();
+    assert!(error.contains("b: f32[2]") && error.contains("c: f32[3]"), "{error}");
+    let error = open().stateful(&[]).err().expect("no known names").to_string();
+    assert!(error.contains("present.*"), "{error}");
+}
+
+#[test]
+fn outputs_are_the_next_inputs_until_a_reset() {
+    let mut state = session().stateful(&[]).expect("state");
+    for step in 0..3 {
+        let outputs = state.run(&x([1.0, step as f32])).expect("runs");
+        assert_eq!(outputs.tensor("y").expect("y").elements::<f32>(), Some(&[-1.0, -(step as f32)][..]));
+    }
+    let after = state.snapshot();
+    assert_eq!(elements(&after, "past_key_values.0"), [1.0, 0.0, 1.0, 1.0, 1.0, 2.0]);
+    assert_eq!(elements(&after, "sum_in"), [3.0, 3.0]);
+    assert_eq!((state.runs(), state.bytes()), (3, 32));
+    state.run(&x([5.0, 5.0])).expect("runs");
+    assert_eq!(elements(&after, "sum_in"), [3.0, 3.0], "a snapshot stays as it was");
+    state.restore(&after);
+    state.run(&x([1.0, 1.0])).expect("runs");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [4.0, 4.0]);
+    state.reset();
+    assert_eq!(state.snapshot().tensors().expect("none").len(), 0);
+    state.run(&x([1.0, 1.0])).expect("runs");
+    assert_eq!(elements(&state.snapshot(), "past_key_values.0"), [1.0, 1.0]);
+}
+
+#[test]
+fn a_given_state_is_where_it_begins_and_a_failed_run_leaves_it() {
+    let mut state = session().stateful(&[]).expect("state");
+    let sum = Tensor::from_elements(Shape::new([1, 2]).expect("small"), &[7f32, 8.0]).expect("two");
+    state.run(&x([1.0, 1.0]).tensor("sum_in", sum)).expect("runs");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [8.0, 9.0]);
+    let wrong = Tensor::from_elements(Shape::new([1, 3]).expect("small"), &[0f32; 3]).expect("three");
+    state.run(&Inputs::new().tensor("x", wrong)).map(drop).expect_err("another shape");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [8.0, 9.0]);
+    state.run(&x([1.0, 1.0])).expect("runs again");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [9.0, 10.0]);
+}
+
+#[test]
+fn a_state_of_one_size_lives_in_two_buffers_and_its_plan_is_made_once() {
+    let mut state = session().stateful(&[("sum_out", "sum_in")]).expect("state");
+    let past = Tensor::from_elements(Shape::new([1, 0]).expect("small"), &[0f32; 0]).expect("none");
+    let inputs = x([1.0, 0.5]).tensor("past_key_values.0", past);
+    let mut places = BTreeSet::new();
+    for _ in 0..100 {
+        state.run(&inputs).expect("runs");
+        let made = state.outputs().tensor("sum_out").expect("there").bytes().as_ptr();
+        let kept = state.snapshot().tensors().expect("on the host")["sum_in"].bytes().as_ptr();
+        assert_eq!(made, kept, "the state is moved");
+        places.insert(made);
+    }
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [100.0, 50.0]);
+    assert!(places.len() <= 3, "{} buffers for one state", places.len());
+    assert_eq!(state.session().plans_made(), 1);
+}
+
+#[test]
+fn a_longer_state_keeps_what_it_has_in_front() {
+    let mut state = session().stateful(&[]).expect("state");
+    state.run(&x([1.0, 2.0])).expect("runs");
+    state.resize(&Inputs::new(), 4).expect("longer");
+    assert_eq!(elements(&state.snapshot(), "past_key_values.0"), [1.0, 2.0, 0.0, 0.0]);
+    let error = state.resize(&Inputs::new(), 3).expect_err("shorter").to_string();
+    assert!(error.contains("past_key_values.0"), "{error}");
+}
+
+#[test]
+fn rows_of_a_longer_tensor_keep_their_elements() {
+    let tensor = Tensor::from_elements(Shape::new([2, 2, 1]).expect("small"), &[1i64, 2, 3, 4]).expect("four");
+    let made = longer("x", &tensor, 1, 3).expect("longer");
+    assert_eq!(made.shape().dims(), [2, 3, 1]);
+    assert_eq!(made.elements::<i64>(), Some(&[1, 2, 0, 3, 4, 0][..]));
+    let none = Tensor::from_elements(Shape::new([2, 0]).expect("small"), &[0f32; 0]).expect("none");
+    assert_eq!(longer("x", &none, 1, 2).expect("longer").elements::<f32>(), Some(&[0.0; 4][..]));
+}
+
+#[test]
+fn a_state_stays_on_the_gpu_that_makes_it() {
+    let graph = GraphProto {
+        node: vec![NodeProto::of("Add", &["sum_in", "x"], &["sum_out"]), NodeProto::of("Neg", &["sum_out"], &["y"])],
+        input: vec![ValueInfoProto::f32s("sum_in", &[1, 2]), ValueInfoProto::f32s("x", &[1, 2])],
+        output: vec![ValueInfoProto::f32s("y", &[1, 2]), ValueInfoProto::f32s("sum_out", &[1, 2])],
+        ..GraphProto::default()
+    };
+    let devices = DetectOptions { software_gpu: true, ..DetectOptions::default() };
+    let options = SessionOptions::default().with_devices(devices).with_strategy(Strategy::GPU);
+    let session = Session::from_bytes(&ModelProto::of(graph, 17).to_bytes(), options).expect("a model");
+    let mut state = session.stateful(&[]).expect("state");
+    for step in 0..4 {
+        let outputs = state.run(&x([1.0, step as f32])).expect("runs");
+        let sums = [-(step as f32 + 1.0), -(0..=step).sum::<i32>() as f32];
+        assert_eq!(outputs.tensor("y").expect("on the host").elements::<f32>(), Some(&sums[..]));
+    }
+    assert!(state.is_on_gpu() && state.outputs().tensor("sum_out").is_err());
+    let after = state.snapshot();
+    assert_eq!((elements(&after, "sum_in"), state.session().plans_made()), (vec![4.0, 6.0], 1));
+    state.run(&x([1.0, 1.0])).expect("runs");
+    assert_eq!(elements(&after, "sum_in"), [4.0, 6.0], "a snapshot stays as it was");
+    state.restore(&after);
+    state.run(&x([2.0, 1.0])).expect("runs");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [6.0, 7.0]);
+}
