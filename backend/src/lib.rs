@@ -106,12 +106,14 @@ pub mod blocks {
     };
 }
 
+#[cfg(feature = "lab")]
 pub mod canonical {
     //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): what streams through a dataflow device.
 
     pub use anabranch_lab::canonical::{CanonicalProgram, ConversionError, Granularity, residual_network};
 }
 
+#[cfg(feature = "tuning")]
 pub mod compare {
     //! Ways to place, order and stream one model, each really run on the devices that are here: predicted against measured.
 
@@ -145,6 +147,7 @@ pub mod device {
     };
 }
 
+#[cfg(feature = "flow")]
 pub mod drops {
     //! Drops: physical graphs of DALiuGE that run for real (Wu et al. 2017, "DALiuGE: A graph execution framework for harnessing the astronomical
     //! data deluge"). Applications are shell commands or a few functions, data are files or memory.
@@ -171,6 +174,7 @@ pub mod files {
     };
 }
 
+#[cfg(feature = "flow")]
 pub mod flow {
     //! Flows: dataflow graphs whose nodes are functions of a user's, run by workers in the manner of Sucuri (Silva et al. 2016, "Task Scheduling
     //! in Sucuri Dataflow Library").
@@ -221,6 +225,7 @@ pub mod lower {
     };
 }
 
+#[cfg(feature = "pipeline")]
 pub mod pipeline {
     //! Streams of data sets: a model as a pipeline of stages that work at the same time on different devices.
 
@@ -274,6 +279,7 @@ pub mod program {
     pub use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
 }
 
+#[cfg(feature = "tuning")]
 pub mod refine {
     //! Runs, learns, and places again: until the plan is as good as what was measured lets it be.
 

@@ -7,11 +7,11 @@
 //! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
 //! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let
 //! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
-//! schedules independently of how they came about.
+//! schedules independently of how they came about, and [`bound`] gives lower bounds of every
+//! schedule's length.
 //!
-//! Around that is a laboratory: [`mod@format`] reads and writes what others have and use, [`generate`] makes graphs, platforms and
-//! whole problems from seeds, [`bound`] says what no schedule can beat, [`exact`] finds the optimum of small problems, and
-//! [`evaluate`] measures schedules.
+//! This is the core. It never uses the laboratory around it: [`mod@format`] reads and writes the files of other programs, [`generate`]
+//! makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small problems, and [`evaluate`] measures schedules.
 //!
 //! Where tasks pass elements on while they run, [`streaming`] says which of them share the processing elements, and when. Where many
 //! data sets follow each other, [`pipeline`] says which devices run which stages, how often results leave and how long each takes. How many cores, devices
@@ -85,6 +85,7 @@ pub mod place;
 pub mod platform;
 pub mod problem;
 pub use anabranch_base::quoted;
+mod random;
 pub mod rank;
 pub mod rules;
 #[cfg(test)]

@@ -4,19 +4,13 @@
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+use super::inventory::Found;
 use super::key::device_key;
 use super::pci::{self, PciAddress};
 use super::vulkan::{Heaps, heaps};
 use anabranch_kernels::gpu::one_at_a_time;
 use std::path::Path;
 use std::sync::OnceLock;
-
-/// The GPUs found, and what is to be said about them.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) gpus: Vec<GpuDevice>,
-    pub(super) notes: Vec<String>,
-}
 
 /// Every GPU of the machine under `root` (`/`, but for tests), best driver first, named `gpu0`, `gpu1`, …
 ///

@@ -1,7 +1,7 @@
 //! What a run's devices are made of.
 
 use anabranch_kernels::KernelError;
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Adapter, Gpu};
 use std::fmt;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub struct GpuOpener {
 
 impl GpuOpener {
     /// The GPU behind an adapter.
-    pub fn new(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
+    pub fn new(name: impl Into<String>, adapter: Adapter) -> Self {
         Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
     }
 

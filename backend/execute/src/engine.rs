@@ -12,7 +12,9 @@ use super::diagnosis::Diagnosis;
 use super::error::Place;
 use super::event::Lane;
 use super::exchange::{Doing, Exchange, Halt};
-use super::gpu::{GpuSide, GpuWorker};
+use super::gpu::GpuSide;
+#[cfg(feature = "gpu")]
+use super::gpu::GpuWorker;
 use super::ledger::Ledger;
 use super::link::LinkWorker;
 use super::pool::DevicePool;
@@ -297,6 +299,9 @@ impl Parts<'_> {
                 let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
                 (None, Box::new(CpuWorker::new(device, cpu, script, kernels, team, self.plan, self.ledger)?))
             }
+            #[cfg(not(feature = "gpu"))]
+            ComputeDevice::Gpu(_) => match *self.pool.gpu(device)? {},
+            #[cfg(feature = "gpu")]
             ComputeDevice::Gpu(opener) => {
                 let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
                 let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, self.ledger, memory)?;

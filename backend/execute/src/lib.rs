@@ -6,6 +6,8 @@
 //! why that cannot deadlock, what it costs, and what happens when something fails.
 
 #![forbid(unsafe_code)]
+// What only GPUs and their links use is compiled in each build, so that few lines depend on the feature.
+#![cfg_attr(not(feature = "gpu"), allow(dead_code))]
 
 mod cpu;
 mod diagnosis;
@@ -15,10 +17,14 @@ mod error;
 mod event;
 mod exchange;
 mod faults;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod inside;
 mod ledger;
+#[cfg(feature = "gpu")]
 mod link;
+#[cfg(not(feature = "gpu"))]
+mod no_gpu;
 mod options;
 mod pool;
 mod queue;
@@ -50,6 +56,8 @@ use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
+#[cfg(not(feature = "gpu"))]
+use no_gpu::{self as gpu, self as link};
 use relay::Work;
 use std::borrow::Borrow;
 use std::fmt;

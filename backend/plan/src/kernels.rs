@@ -10,7 +10,7 @@ use anabranch_base::lock::lock;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::cpu::{self, CpuKernel, Packing};
-use anabranch_kernels::gpu::{self, Gpu};
+use anabranch_kernels::gpu::{self, Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, KernelError, Tensor};
 use anabranch_placement::platform::DeviceKind;
 use std::collections::BTreeMap;
@@ -141,7 +141,7 @@ impl Kernels {
     }
 
     /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
-    pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
+    pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<GpuBuffer>, ExecError> {
         let constant = self.program.constant(value);
         self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is no constant"))?)
     }

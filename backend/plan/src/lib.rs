@@ -64,7 +64,6 @@ pub use stream::{ChunkRule, Stream, StreamMode};
 pub use traffic::{Moved, Traffic};
 pub use transfer::{Route, Transfer, TransferId};
 pub use weights::Weights;
-pub use weights::{storage, upload};
 
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement::place::Placement;

@@ -3,9 +3,9 @@
 use super::exec_error::ExecError;
 use anabranch_base::lock::lock;
 use anabranch_ir::constant::{Constant, ConstantError, Identity};
+use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::Layout;
-use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::{Buffer, KernelError};
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ const FEW: usize = 1 << 20;
 /// Bytes of raw weights that may be in memory at a time while forms are made of them, if more than a twentieth of all.
 const RAW: usize = 64 << 20;
 
-/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
+/// Constants are packed in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
 const PIECE: usize = 8 << 20;
 
 /// Constants in the forms in which kernels read them.
@@ -46,7 +46,7 @@ trait Uploads: Send + Sync {
 type Buffers = BTreeMap<Identity, Upload>;
 
 /// A constant on a GPU, once it is there. Locked by who sends it, and nothing else is.
-type Upload = Arc<Mutex<Option<Arc<wgpu::Buffer>>>>;
+type Upload = Arc<Mutex<Option<Arc<GpuBuffer>>>>;
 
 impl Uploads for (Weak<Gpu>, Buffers) {
     fn gpu(&self) -> &Weak<Gpu> {
@@ -144,19 +144,14 @@ impl Weights {
     }
 
     /// A constant in the memory of a GPU of this name.
-    pub(crate) fn on_gpu(
-        &self,
-        gpu: &Arc<Gpu>,
-        name: &str,
-        constant: &Constant,
-    ) -> Result<Arc<wgpu::Buffer>, ExecError> {
+    pub(crate) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, constant: &Constant) -> Result<Arc<GpuBuffer>, ExecError> {
         let upload = self.upload_of(gpu, constant);
         let mut there = lock(&upload);
         if let Some(buffer) = &*there {
             return Ok(Arc::clone(buffer));
         }
         let refused = |error| ExecError::unusable(name, &error);
-        let buffer = Arc::new(self::upload(gpu, constant.load()?.bytes()).map_err(refused)?);
+        let buffer = Arc::new(gpu.upload(constant.load()?.bytes()).map_err(refused)?);
         *there = Some(Arc::clone(&buffer));
         Ok(buffer)
     }
@@ -231,36 +226,8 @@ fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
 
 /// Drops what no plan uses and nobody sends.
 fn forget_uploads(buffers: &mut Buffers) {
-    let is_used = |buffer: &Option<Arc<wgpu::Buffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
+    let is_used = |buffer: &Option<Arc<GpuBuffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
     buffers.retain(|_, upload| Arc::strong_count(upload) > 1 || is_used(&lock(upload)));
-}
-
-/// Copies bytes to a new buffer of whole words.
-pub fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
-    let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
-    for (at, piece) in bytes.chunks(PIECE).enumerate() {
-        let offset = (at * PIECE) as u64;
-        if piece.len() % 4 == 0 {
-            gpu.queue().write_buffer(&target, offset, piece);
-        } else {
-            let mut words = piece.to_vec();
-            words.resize(piece.len().next_multiple_of(4), 0);
-            gpu.queue().write_buffer(&target, offset, &words);
-        }
-        gpu.queue().submit([]);
-        gpu.poll(None)?;
-    }
-    Ok(target)
-}
-
-/// A buffer for tensors.
-pub fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
-    gpu.device().create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size,
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    })
 }
 
 impl fmt::Debug for Weights {

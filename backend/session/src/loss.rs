@@ -134,7 +134,7 @@ mod tests {
     fn lose(session: &Session, inputs: &Inputs, during: bool) {
         let gpu = session.pool.gpu(DeviceId(1)).expect("it is open");
         if !during {
-            return gpu.device().destroy();
+            return gpu.destroy();
         }
         let prepared = session.prepare(inputs).expect("it was before");
         lose_at_submission(&prepared.executor, gpu);

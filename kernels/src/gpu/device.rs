@@ -9,6 +9,9 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
+/// Bytes of one piece of an upload, because a piece is in memory beside the whole meanwhile.
+const PIECE: usize = 8 << 20;
+
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
 ///
 /// wgpu reports some failures to handlers rather than to the caller. Both handlers set here keep the first report as
@@ -54,6 +57,37 @@ impl Gpu {
         &self.queue
     }
 
+    /// A buffer for tensors.
+    pub fn storage(&self, size: u64) -> wgpu::Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Copies bytes to a new buffer of whole words.
+    ///
+    /// # Errors
+    /// If the device reports that the copy failed.
+    pub fn upload(&self, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+        let target = self.storage((bytes.len().max(1) as u64).next_multiple_of(4));
+        for (at, piece) in bytes.chunks(PIECE).enumerate() {
+            let offset = (at * PIECE) as u64;
+            if piece.len() % 4 == 0 {
+                self.queue.write_buffer(&target, offset, piece);
+            } else {
+                let mut words = piece.to_vec();
+                words.resize(piece.len().next_multiple_of(4), 0);
+                self.queue.write_buffer(&target, offset, &words);
+            }
+            self.queue.submit([]);
+            self.poll(None)?;
+        }
+        Ok(target)
+    }
+
     /// The limits that [`supports`](super::supports) wants.
     pub fn facts(&self) -> &GpuLimits {
         &self.facts
@@ -67,6 +101,11 @@ impl Gpu {
     /// The number of pipelines compiled so far.
     pub fn pipeline_count(&self) -> usize {
         self.pipelines.count()
+    }
+
+    /// Destroys the device, as its loss would. For tests of what happens then.
+    pub fn destroy(&self) {
+        self.device.destroy();
     }
 
     /// Takes the device for lost from now on, for a reason that it has not reported itself.

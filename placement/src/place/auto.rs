@@ -20,10 +20,10 @@ mod search;
 
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::bound::{LowerBound, lower_bound};
-use crate::generate::Random;
 use crate::order::Pct;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use anabranch_base::interruption;

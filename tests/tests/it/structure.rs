@@ -1,5 +1,6 @@
 //! Tests of the repository's structure: the crates beneath others, that each file is compiled, and that documents name tests that exist.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,18 +84,69 @@ fn every_test_that_documents_name_is_there() {
     assert!(named > 200, "{named}");
 }
 
-#[test]
-fn models_are_imported_and_lowered_without_gpus_and_schedulers() {
+/// The package and all packages beneath it, each as its name and version, in builds with these options.
+fn packages_beneath(package: &str, options: &[&str]) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--package", "anabranch-onnx", "--edges", "normal", "--prefix", "none", "--locked", "--offline"])
+        .args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--locked", "--offline"])
+        .args(options)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs this test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).expect("UTF-8");
-    let names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(names.contains(&"anabranch-ir"), "{tree}");
+    let package = |line: &str| {
+        let mut words = line.split(' ').map(str::to_owned);
+        Some((words.next()?, words.next()?))
+    };
+    tree.lines().filter_map(package).collect()
+}
+
+#[test]
+fn models_are_imported_and_lowered_without_gpus_and_schedulers() {
+    let packages = packages_beneath("anabranch-onnx", &[]);
+    let has = |name: &str| packages.iter().any(|(package, _)| package == name);
+    assert!(has("anabranch-ir"), "{packages:?}");
     for above in ["wgpu", "anabranch-placement", "anabranch-plan", "anabranch-device", "anabranch-execute"] {
-        assert!(!names.contains(&above), "{above} is beneath anabranch-onnx:\n{tree}");
+        assert!(!has(above), "{above} is beneath anabranch-onnx: {packages:?}");
     }
+}
+
+/// The modules of `placement` with which problems are studied. The others are its core, with which plans are made.
+const LABORATORY: [&str; 8] =
+    ["evaluate", "exact", "footprint", "format", "generate", "logical", "pipeline", "streaming"];
+
+#[test]
+fn the_core_of_placement_does_not_use_its_laboratory() {
+    let source = root().join("placement/src");
+    let module = |file: &Path| {
+        let first = file.strip_prefix(&source).expect("in the crate").iter().next().expect("a name");
+        first.to_string_lossy().trim_end_matches(".rs").to_owned()
+    };
+    let is_core = |file: &PathBuf| {
+        let only_tests = ["sample.rs", "tests.rs"].iter().any(|name| file.ends_with(name));
+        !LABORATORY.contains(&&*module(file)) && !file.ends_with("lib.rs") && !only_tests
+    };
+    let core: Vec<_> = files(&source, "rs").into_iter().filter(is_core).collect();
+    let mut lines = 0;
+    for file in core {
+        let content = text(&file);
+        lines += content.lines().count();
+        let code = content.split("#[cfg(test)]").next().unwrap_or_default();
+        for laboratory in LABORATORY {
+            // A module of the core may have a module of its own by such a name.
+            let own = source.join(module(&file)).join(laboratory).with_extension("rs").exists();
+            let paths = [format!("crate::{laboratory}::"), format!("super::{laboratory}::")];
+            let used = paths.iter().take(if own { 1 } else { 2 }).any(|path| code.contains(path));
+            assert!(!used, "{} uses the laboratory's `{laboratory}`", file.display());
+        }
+    }
+    assert!((5_000..=18_000).contains(&lines), "{lines} lines");
+}
+
+#[test]
+fn the_library_without_features_has_few_packages() {
+    let packages = packages_beneath("anabranch", &["--no-default-features"]);
+    let has = |name: &str| packages.iter().any(|(package, _)| package == name);
+    assert!(has("anabranch-session") && !has("wgpu") && !has("anabranch-flow"), "{packages:?}");
+    assert!(packages.len() <= 55, "{} packages: {packages:?}", packages.len());
 }

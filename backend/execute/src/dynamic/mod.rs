@@ -11,6 +11,7 @@
 //! than the GPU's limit, the last nodes of the program are left to the CPUs. Colocations are not kept; pins are.
 
 mod decide;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod memory;
 mod messages;

@@ -1,6 +1,7 @@
 //! The workers of a dynamic executor: a thread for each CPU device, several for each GPU, and the memory that they share.
 
 use super::Setup;
+#[cfg(feature = "gpu")]
 use super::gpu::GpuLayout;
 use super::memory::Buffers;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
@@ -63,6 +64,9 @@ impl Workers {
             let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop };
             let (nodes, links) = match device {
                 ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, None),
+                #[cfg(not(feature = "gpu"))]
+                ComputeDevice::Gpu(_) => match *setup.pool.gpu(reporter.device)? {},
+                #[cfg(feature = "gpu")]
                 ComputeDevice::Gpu(_) => {
                     workers.buffers.reserve(2 * STAGING.total(), host)?;
                     let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));

@@ -5,7 +5,7 @@ mod pieces;
 mod staging;
 mod upload;
 
-pub(super) use staging::{End, Staging};
+pub(super) use staging::{End, download};
 
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};

@@ -172,7 +172,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
             if armed.swap(0, Ordering::Relaxed) > 0
                 && let Some(gpu) = lock(&open).take()
             {
-                gpu.device().destroy();
+                gpu.destroy();
             }
             Ok(())
         });
@@ -184,7 +184,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
     for before_the_run in [true, false, false] {
         if before_the_run {
             let gpu = lock(&open).take().expect("it was opened");
-            gpu.device().destroy();
+            gpu.destroy();
         } else {
             armed.store(1, Ordering::Relaxed);
         }

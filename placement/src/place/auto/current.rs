@@ -1,8 +1,8 @@
 //! The placement that is being improved, with its schedule: when everything starts, what follows it, and why it starts then.
 
 use super::evaluate::Evaluator;
-use crate::generate::Random;
 use crate::platform::DeviceId;
+use crate::random::Random;
 
 /// A stay on a device.
 #[derive(Debug, Clone, Copy)]

@@ -7,9 +7,9 @@ use super::estimate::Estimator;
 use super::evaluate::Evaluator;
 use super::moves::{Block, draw};
 use super::rebuild::{Builder, Weights};
-use crate::generate::Random;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::random::Random;
 
 /// How often a step rebuilds a window; else it moves a block.
 const WINDOWS: f64 = 0.7;
