@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn unseen_sizes_follow_their_familys_law_as_far_as_it_reaches() {
+    fn unseen_sizes_follow_the_law_of_their_family_as_far_as_it_reaches() {
         let mut costs = MachineCosts::default();
         for elements in [1000, 2000, 4000, 8000, 16_000] {
             // One sample would not say how much runs differ.
