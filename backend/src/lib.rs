@@ -305,7 +305,7 @@ pub mod tasks {
 pub use anabranch_base::suggest::did_you_mean;
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 pub use anabranch_onnx::{Item, Part};
-pub use anabranch_placement::platform::{DeviceId, DeviceKind};
+pub use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};

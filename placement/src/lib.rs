@@ -67,32 +67,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bound;
-pub mod check;
-pub mod cost;
-mod device_sets;
-pub mod evaluate;
-pub mod exact;
 pub mod footprint;
 pub mod format;
 pub mod generate;
-pub mod graph;
-mod ids;
 pub mod logical;
-pub mod order;
 pub mod pipeline;
-pub mod place;
-pub mod platform;
-pub mod problem;
-pub use anabranch_base::quoted;
-mod random;
-pub mod rank;
-pub mod rules;
+
 #[cfg(test)]
-mod sample;
-pub mod schedule;
-pub mod simulate;
-pub mod streaming;
-mod total;
-pub mod transfer;
-mod union_find;
+use anabranch_placement_core::sample;
+pub use anabranch_placement_core::{
+    bound, check, cost, evaluate, exact, graph, order, place, platform, problem, quoted, rank, rules, schedule,
+    simulate, streaming, transfer,
+};
+use anabranch_placement_core::{loaded, random, total, union_find};

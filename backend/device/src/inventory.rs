@@ -320,6 +320,20 @@ mod tests {
         assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
     }
 
+    #[cfg(not(feature = "gpu"))]
+    #[test]
+    fn a_build_without_gpus_names_the_feature_that_it_lacks() {
+        let found = detect(&options(&[])).expect("no device is named");
+        assert!(found.gpus.is_empty() && found.notes.iter().any(|note| note.contains("the feature `gpu`")));
+        let only = DetectOptions { only: vec!["gpu0".to_owned()], ..DetectOptions::default() };
+        for asked in [only, options(&[("gpu0", 4096)])] {
+            let error = detect(&asked).expect_err("there is none").to_string();
+            assert!(error.contains("`gpu0`") && error.contains("the feature `gpu`"), "{error}");
+        }
+        let unknown = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
+        assert!(!unknown.contains("feature"), "{unknown}");
+    }
+
     #[test]
     fn without_gpus_only_cpus_are_found() {
         let inventory = detect(&DetectOptions { no_gpu: true, ..options(&[]) }).expect("no device is named");

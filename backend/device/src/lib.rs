@@ -7,7 +7,7 @@
 #[cfg(feature = "gpu")]
 mod adapters;
 pub mod affinity;
-#[cfg(test)]
+#[cfg(all(test, any(feature = "gpu", feature = "hwloc")))]
 mod child;
 mod compute;
 mod cpu;

@@ -28,7 +28,7 @@ use anabranch_device::ComputeDevice;
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, Kernels, Plan};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! The memory that is really taken, counted where it is taken.
 
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

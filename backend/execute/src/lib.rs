@@ -6,8 +6,14 @@
 //! why that cannot deadlock, what it costs, and what happens when something fails.
 
 #![forbid(unsafe_code)]
-// What only GPUs and their links use is compiled in each build, so that few lines depend on the feature.
-#![cfg_attr(not(feature = "gpu"), allow(dead_code))]
+#![cfg_attr(
+    not(feature = "gpu"),
+    allow(
+        unused,
+        unreachable_code,
+        reason = "the code around GPUs is compiled in each build, so that few lines depend on the feature"
+    )
+)]
 
 mod cpu;
 mod diagnosis;
@@ -53,7 +59,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{Mutex, lock};
 use anabranch_ir::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
 #[cfg(not(feature = "gpu"))]

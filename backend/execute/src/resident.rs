@@ -8,7 +8,7 @@ use anabranch_device::ComputeDevice;
 use anabranch_ir::program::{Program, Value};
 use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, Plan};
 use std::fmt;
 use std::sync::Arc;

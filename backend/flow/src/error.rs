@@ -1,8 +1,8 @@
 //! Why a flow does not run to its end.
 
 use super::allocation::AllocationError;
-use anabranch_placement::place::PlaceError;
-use anabranch_placement::problem::ProblemError;
+use anabranch_placement_core::place::PlaceError;
+use anabranch_placement_core::problem::ProblemError;
 
 /// Why a flow could not be run, or not to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -12,7 +12,7 @@ use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::cpu::{self, CpuKernel, Packing};
 use anabranch_kernels::gpu::{self, Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, KernelError, Tensor};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -66,9 +66,9 @@ pub use transfer::{Route, Transfer, TransferId};
 pub use weights::Weights;
 
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::place::Placement;
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::place::Placement;
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::schedule::Schedule;
 use arrival::Arrivals;
 use gang::{Formed, Former};
 use order::Total;

@@ -3,7 +3,7 @@
 use super::staged::Staged;
 use crate::{HOST, Step};
 use anabranch_ir::program::{Origin, Program, ValueId};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 
 /// The readers of every value by device: nodes, each once however many of its inputs the value is, and the caller's outputs. Of
 /// constants, those to which they are sent.

@@ -5,7 +5,7 @@ use super::open::Session;
 use super::prepare::Prepared;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{PlanChoice, Strategy};
 use std::collections::BTreeSet;
 use std::sync::Mutex;

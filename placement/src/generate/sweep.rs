@@ -92,9 +92,9 @@ impl Sweep {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generate::RandomDag;
     use crate::graph::GraphBuilder;
     use crate::platform::DeviceId;
-    use crate::random::RandomDag;
 
     fn graph() -> TaskGraph {
         RandomDag { tasks: 500, ..RandomDag::default() }.generate(1).unwrap()

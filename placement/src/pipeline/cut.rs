@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn cuts_of_random_graphs_are_problems() {
         for seed in 0..20 {
-            let graph = crate::random::RandomDag { tasks: 60, ..Default::default() }.generate(seed).unwrap();
+            let graph = crate::generate::RandomDag { tasks: 60, ..Default::default() }.generate(seed).unwrap();
             let cut = cut(
                 &graph,
                 2,

@@ -5,7 +5,7 @@
 //! transfer is thus thought to overlap with what is queued before, and bytes on the way still count against a device. One thing is
 //! added: the end of the producer, where that is only predicted yet.
 
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 
 /// What a device has been given and has not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@ use anabranch_device::{ComputeDevice, CpuTeam};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, HOST, Needs, STAGING};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};

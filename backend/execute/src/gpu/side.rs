@@ -6,7 +6,7 @@ use crate::ledger::Ledger;
 use crate::script::{DeviceScript, NodeScript, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{DeviceMemory, ExecError, Kernels};
 use std::sync::Arc;
 

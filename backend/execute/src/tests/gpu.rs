@@ -10,7 +10,7 @@ use anabranch_base::lock::lock;
 use anabranch_ir::program::Origin;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use std::sync::atomic::{AtomicU8, Ordering};

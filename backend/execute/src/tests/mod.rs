@@ -9,6 +9,7 @@ mod gangs;
 mod gpu;
 mod naive;
 mod pool;
+#[cfg(feature = "gpu")]
 mod resident;
 mod runs;
 #[cfg(shuttle)]
@@ -21,7 +22,7 @@ use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, Ru
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::gpu::{Adapter, Gpu};
 use anabranch_kernels::{KernelError, Tensor};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::Placed;
 use anabranch_plan::{HOST, PlanOptions, check};
 use naive::Naive;

@@ -10,8 +10,8 @@
 use super::Contraction;
 use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::{Block, Member, Op, Operand};
-use anabranch_placement::streaming as canonical;
-use anabranch_placement::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
+use anabranch_placement_core::streaming as canonical;
+use anabranch_placement_core::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Chunks that a simulated block has at most: its channels hold a few, so that more of them only repeat what was.

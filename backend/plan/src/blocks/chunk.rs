@@ -2,7 +2,7 @@
 
 use super::BlockNode;
 use crate::{ChunkRule, MachineDevice};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 
 /// Bytes of level 2 cache that a core is assumed to have where nobody knows.
 const ASSUMED_CACHE: u64 = 256 << 10;

@@ -5,7 +5,7 @@ use super::chunk::room;
 use crate::MachineDevice;
 use anabranch_costs::{CostSource, NodeCost, Predictor, Rates};
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 
 /// What a block must save of its members' time to be streamed: predictions are not better than this.
 const MARGIN: f64 = 0.05;

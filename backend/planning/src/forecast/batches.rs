@@ -1,7 +1,7 @@
 //! Which nodes of a GPU are submitted together: as its worker does it, from the plan alone.
 
 use anabranch_ir::program::{NodeId, Program};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{GPU_BATCH, Plan, Route, Step};
 use std::collections::BTreeSet;
 

@@ -9,9 +9,9 @@
 //! few are concerned, and at things of many when half of these are gone. With `n` units and `p` places about `O(n log n)`, and a pass over
 //! the places for each unit that leaves.
 
-use anabranch_placement::graph::{DatumId, TaskId, UnitId};
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::problem::Problem;
+use anabranch_placement_core::graph::{DatumId, TaskId, UnitId};
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::problem::Problem;
 use anabranch_plan::MemoryShortage;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
