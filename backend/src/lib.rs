@@ -107,6 +107,7 @@ pub mod blocks {
     };
 }
 
+#[cfg(feature = "lab")]
 pub mod canonical {
     //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): streaming through a
     //! dataflow device.
@@ -114,6 +115,7 @@ pub mod canonical {
     pub use anabranch_lab::canonical::{CanonicalProgram, ConversionError, Granularity, residual_network};
 }
 
+#[cfg(feature = "tuning")]
 pub mod compare {
     //! Configurations of placing, ordering and streaming one model, each really run on this machine: predicted against
     //! measured times.
@@ -148,6 +150,7 @@ pub mod device {
     };
 }
 
+#[cfg(feature = "flow")]
 pub mod drops {
     //! Drops: physical graphs of DALiuGE that really run (Wu et al. 2017, "DALiuGE: A graph execution framework for
     //! harnessing the astronomical data deluge"). Applications are shell commands or a few functions, data are files or
@@ -175,6 +178,7 @@ pub mod files {
     };
 }
 
+#[cfg(feature = "flow")]
 pub mod flow {
     //! Flows: dataflow graphs whose nodes are a user's functions, run by workers in the manner of Sucuri (Silva et al.
     //! 2016, "Task Scheduling in Sucuri Dataflow Library").
@@ -226,6 +230,7 @@ pub mod lower {
     };
 }
 
+#[cfg(feature = "pipeline")]
 pub mod pipeline {
     //! Pipelines over sequences of inputs: the stages of a model work at the same time on different devices.
 
@@ -279,6 +284,7 @@ pub mod program {
     pub use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Output, Program, Value, ValueId};
 }
 
+#[cfg(feature = "tuning")]
 pub mod refine {
     //! Runs, learns and places again, until the plan is as good as the measurements allow.
 
@@ -304,7 +310,7 @@ pub mod tasks {
 pub use anabranch_base::suggest::did_you_mean;
 pub use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 pub use anabranch_onnx::{Item, Part};
-pub use anabranch_placement::platform::{DeviceId, DeviceKind};
+pub use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 pub use device::{CpuGranularity, DetectOptions};
 pub use execute::{CancelToken, RunOptions};
 pub use import::{Dim, Kind};

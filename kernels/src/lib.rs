@@ -6,7 +6,7 @@
 //!
 //! This crate does not know graphs, or the placement of nodes on devices.
 
-#[cfg(all(test, feature = "gpu"))]
+#[cfg(all(test, feature = "fourier"))]
 mod agreement;
 pub mod cpu;
 pub mod dtype;
@@ -14,14 +14,20 @@ pub mod error;
 mod foreign;
 #[cfg(feature = "gpu")]
 pub mod gpu;
+mod gpu_limits;
 mod minifloat;
 mod narrowing;
+#[cfg(not(feature = "gpu"))]
+#[doc(hidden)]
+pub mod no_gpu;
 pub mod op;
 pub mod shape;
 pub mod tensor;
 
 pub use dtype::DType;
 pub use error::KernelError;
+#[cfg(not(feature = "gpu"))]
+pub use no_gpu as gpu;
 pub use shape::Shape;
 pub use tensor::{Buffer, OutOfMemory, Tensor, TensorSpec};
 

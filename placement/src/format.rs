@@ -27,9 +27,10 @@ pub mod thesis;
 pub mod wfcommons;
 
 pub use crate::cost::TimeTable;
+pub use crate::loaded::{Costs, Facts, LoadedProblem};
 pub use detect::{Format, detect};
 pub use error::{FormatError, Refusal, WriteError};
-pub use loaded::{Costs, Facts, Loaded, LoadedGraph, LoadedProblem};
+pub use loaded::{Loaded, LoadedGraph};
 
 use crate::logical;
 use crate::problem::MemoryRule;

@@ -26,16 +26,15 @@ mod devices;
 mod family;
 mod layered;
 mod numerical;
-mod random;
 mod shape;
 mod sweep;
 
+pub use crate::random::Random;
 pub use canonical::RandomVolumes;
 pub use dag::RandomDag;
 pub use devices::Devices;
 pub use family::{FAMILIES, graph_by_name, shape_by_name};
 pub use layered::{EdgeReach, Layered};
-pub use random::Random;
 pub use shape::{Grain, Shape};
 pub use sweep::{Heterogeneity, Sweep};
 

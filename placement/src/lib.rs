@@ -4,14 +4,14 @@
 //! the same result. Strategies and the simulator end early with an error once their caller wants no result any more
 //! (`anabranch_base::interruption`).
 //!
-//! A typical use has these steps: build a [`graph::TaskGraph`] and a [`platform::Platform`], and describe costs by a
-//! [`cost::CostModel`]. Verify all three together as a [`problem::Problem`] under its [`rules::Rules`]. A
-//! [`place::Placer`] then chooses devices. [`simulate::simulate`] predicts the activity of the devices over time, under
-//! an [`order::Order`]. [`check`] checks placements and schedules, and is independent of the code that made them.
+//! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
+//! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let
+//! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
+//! schedules independently of how they came about, and [`bound`] gives lower bounds of every
+//! schedule's length.
 //!
-//! Further modules form a placement simulator. [`mod@format`] reads and writes the files of other tools; [`generate`]
-//! makes graphs, platforms and whole problems from seeds. [`bound`] computes lower bounds of the makespan; [`exact`]
-//! finds the optimum of small problems; [`evaluate`] computes metrics of schedules.
+//! This is the core. It never uses the laboratory around it: [`mod@format`] reads and writes the files of other programs, [`generate`]
+//! makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small problems, and [`evaluate`] measures schedules.
 //!
 //! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
 //! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,
@@ -68,31 +68,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod bound;
-pub mod check;
-pub mod cost;
-mod device_sets;
-pub mod evaluate;
-pub mod exact;
 pub mod footprint;
 pub mod format;
 pub mod generate;
-pub mod graph;
-mod ids;
 pub mod logical;
-pub mod order;
 pub mod pipeline;
-pub mod place;
-pub mod platform;
-pub mod problem;
-pub use anabranch_base::quoted;
-pub mod rank;
-pub mod rules;
+
 #[cfg(test)]
-mod sample;
-pub mod schedule;
-pub mod simulate;
-pub mod streaming;
-mod total;
-pub mod transfer;
-mod union_find;
+use anabranch_placement_core::sample;
+pub use anabranch_placement_core::{
+    bound, check, cost, evaluate, exact, graph, order, place, platform, problem, quoted, rank, rules, schedule,
+    simulate, streaming, transfer,
+};
+use anabranch_placement_core::{loaded, random, total, union_find};

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn unseen_sizes_follow_their_familys_law_as_far_as_it_reaches() {
+    fn unseen_sizes_follow_the_law_of_their_family_as_far_as_it_reaches() {
         let mut costs = MachineCosts::default();
         for elements in [1000, 2000, 4000, 8000, 16_000] {
             // A single sample would not show how much runs differ.

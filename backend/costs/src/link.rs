@@ -2,7 +2,7 @@
 
 use super::history::{History, Sample};
 use super::machine::{MOST_SECONDS, is_rate};
-use anabranch_placement::cost::TransferCurve;
+use anabranch_placement_core::cost::TransferCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

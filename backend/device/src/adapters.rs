@@ -4,6 +4,7 @@
 use super::cpu::CpuDevice;
 use super::duplicates::unique;
 use super::gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
+use super::inventory::Found;
 use super::key::device_key;
 use super::pci::{self, PciAddress};
 use super::vulkan::{Heaps, heaps};
@@ -11,14 +12,7 @@ use anabranch_kernels::gpu::one_at_a_time;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// The GPUs found, and notes for the user.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) gpus: Vec<GpuDevice>,
-    pub(super) notes: Vec<String>,
-}
-
-/// Finds every GPU of the machine under `root` (`/`, except in tests), best driver first, named `gpu0`, `gpu1`, …
+/// Every GPU of the machine under `root` (`/`, but for tests), best driver first, named `gpu0`, `gpu1`, …
 ///
 /// Software adapters are included only if `software` is set. Adapters without their own memory share `host_memory`.
 pub(super) fn detect(root: &Path, software: bool, host_memory: u64, cpus: &[CpuDevice]) -> Found {

@@ -1,7 +1,7 @@
 //! Devices of a run.
 
 use anabranch_kernels::KernelError;
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Adapter, Gpu};
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ pub struct GpuOpener {
 }
 
 impl GpuOpener {
-    /// Creates an opener for the GPU behind an adapter.
-    pub fn new(name: impl Into<String>, adapter: wgpu::Adapter) -> Self {
+    /// The GPU behind an adapter.
+    pub fn new(name: impl Into<String>, adapter: Adapter) -> Self {
         Self::with(name, move || Gpu::open(&adapter).map(Arc::new))
     }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::pci::PciAddress;
+use anabranch_kernels::gpu::Adapter;
 use serde::Serialize;
 use std::fmt;
 
@@ -27,6 +28,7 @@ impl GpuKind {
         matches!(self, Self::Integrated | Self::Software)
     }
 
+    #[cfg(feature = "gpu")]
     pub(super) fn of(device_type: wgpu::DeviceType) -> Self {
         match device_type {
             wgpu::DeviceType::DiscreteGpu => Self::Discrete,
@@ -82,6 +84,7 @@ pub struct GpuFeatures {
     pub cooperative_matrix: bool,
 }
 
+#[cfg(feature = "gpu")]
 impl GpuFeatures {
     pub(super) fn of(features: wgpu::Features) -> Self {
         let has = |feature| features.contains(feature);
@@ -122,6 +125,7 @@ pub struct GpuLimits {
     pub immediates: u32,
 }
 
+#[cfg(feature = "gpu")]
 impl GpuLimits {
     pub(super) fn of(limits: &wgpu::Limits) -> Self {
         Self {
@@ -181,5 +185,5 @@ pub struct GpuDevice {
     pub limits: GpuLimits,
     /// Handle that opens the GPU.
     #[serde(skip)]
-    pub adapter: wgpu::Adapter,
+    pub adapter: Adapter,
 }

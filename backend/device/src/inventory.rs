@@ -1,11 +1,9 @@
 //! The inventory of devices: taken once at the start, read by everything after.
 #![forbid(unsafe_code)]
 
-use super::adapters::{self, Found};
 use super::cpu::{CpuDevice, CpuGranularity};
 use super::gpu::{GpuDevice, MemorySource};
 use super::granularity::cpu_devices;
-use super::graphics::graphics;
 use super::host::{self, Host};
 use anabranch_base::bytes::format_bytes;
 use anabranch_base::suggest::did_you_mean;
@@ -97,6 +95,17 @@ pub struct DetectError {
     problem: String,
 }
 
+/// The end of an error about a GPU that is not there: how to get a build that can have one. Empty in a build with the feature `gpu`.
+pub const GPU_HINT: &str =
+    if cfg!(feature = "gpu") { "" } else { "; this build has no GPUs: build with the feature `gpu`" };
+
+/// The GPUs found, and what is to be said about them.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) gpus: Vec<GpuDevice>,
+    pub(super) notes: Vec<String>,
+}
+
 /// One device of either family.
 #[derive(Clone, Copy, Debug)]
 pub enum DeviceRef<'a> {
@@ -127,20 +136,35 @@ pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     Ok(inventory)
 }
 
-/// Returns the facts that decide which GPUs [`detect`] finds with equal options, if they are known without loading a
-/// graphics driver.
+/// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
+#[cfg(feature = "gpu")]
 pub fn drivers() -> Option<String> {
-    graphics(Path::new("/"))
+    super::graphics::graphics(Path::new("/"))
+}
+
+/// Nothing is known about drivers, because a build without the feature `gpu` does not look for them.
+#[cfg(not(feature = "gpu"))]
+pub fn drivers() -> Option<String> {
+    None
+}
+
+#[cfg(feature = "gpu")]
+use super::adapters::detect as gpus;
+
+/// No GPU, and a note that says why.
+#[cfg(not(feature = "gpu"))]
+fn gpus(_: &Path, _: bool, _: u64, _: &[CpuDevice]) -> Found {
+    Found { gpus: Vec::new(), notes: vec![format!("no GPU{GPU_HINT}")] }
 }
 
 fn taken(options: &DetectOptions, with_gpus: bool) -> Result<Inventory, DetectError> {
     let root = Path::new("/");
-    let drivers = if with_gpus { graphics(root) } else { None };
+    let drivers = if with_gpus { drivers() } else { None };
     let surveyed = host::survey(root);
     let model = &surveyed.host.model;
     let cpus = cpu_devices(&surveyed.usable, options.cpu_granularity, model, surveyed.usable_memory);
     let found = match with_gpus {
-        true => adapters::detect(root, options.software_gpu, surveyed.usable_memory, &cpus),
+        true => gpus(root, options.software_gpu, surveyed.usable_memory, &cpus),
         false => Found::default(),
     };
     let notes = surveyed.notes.into_iter().chain(found.notes).collect();
@@ -186,7 +210,10 @@ impl Inventory {
         if let Some(unknown) = only.iter().find(|name| self.device(name).is_none()) {
             let meant = did_you_mean(unknown, self.devices().map(|device| device.name()));
             let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
-            return Err(error(unknown, format!("there is no device `{unknown}`{meant}; the devices are {known}")));
+            return Err(error(
+                unknown,
+                format!("there is no device `{unknown}`{meant}; the devices are {known}{}", hint(unknown)),
+            ));
         }
         self.cpus.retain(|cpu| only.contains(&cpu.name));
         self.gpus.retain(|gpu| only.contains(&gpu.name));
@@ -222,7 +249,7 @@ impl Inventory {
         } else {
             let known = self.devices().map(DeviceRef::name).collect::<Vec<_>>().join(", ");
             let meant = did_you_mean(name, self.devices().map(|device| device.name()));
-            let problem = format!("memory is set for `{name}`, but the devices are {known}{meant}");
+            let problem = format!("memory is set for `{name}`, but the devices are {known}{meant}{}", hint(name));
             return Err(DetectError { device: name.to_owned(), problem });
         };
         if bytes > found {
@@ -231,6 +258,11 @@ impl Inventory {
         }
         Ok(())
     }
+}
+
+/// [`GPU_HINT`] for the name of a GPU.
+fn hint(name: &str) -> &'static str {
+    if name.starts_with("gpu") { GPU_HINT } else { "" }
 }
 
 impl<'a> DeviceRef<'a> {
@@ -292,6 +324,20 @@ mod tests {
         assert!(most.notes.iter().any(|note| note.starts_with("cpu0: 16 EiB")), "{:?}", most.notes);
         let error = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
         assert!(error.contains("`tpu0`") && error.contains("cpu0"), "{error}");
+    }
+
+    #[cfg(not(feature = "gpu"))]
+    #[test]
+    fn a_build_without_gpus_names_the_feature_that_it_lacks() {
+        let found = detect(&options(&[])).expect("no device is named");
+        assert!(found.gpus.is_empty() && found.notes.iter().any(|note| note.contains("the feature `gpu`")));
+        let only = DetectOptions { only: vec!["gpu0".to_owned()], ..DetectOptions::default() };
+        for asked in [only, options(&[("gpu0", 4096)])] {
+            let error = detect(&asked).expect_err("there is none").to_string();
+            assert!(error.contains("`gpu0`") && error.contains("the feature `gpu`"), "{error}");
+        }
+        let unknown = detect(&options(&[("tpu0", 1)])).expect_err("there is no such device").to_string();
+        assert!(!unknown.contains("feature"), "{unknown}");
     }
 
     #[test]

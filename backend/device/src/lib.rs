@@ -4,16 +4,19 @@
 //! wgpu, and the CPUs near a GPU from its PCI address. A machine without a GPU is a normal machine: the inventory then
 //! holds CPU devices and one note that says why.
 
+#[cfg(feature = "gpu")]
 mod adapters;
 pub mod affinity;
-#[cfg(test)]
+#[cfg(all(test, any(feature = "gpu", feature = "hwloc")))]
 mod child;
 mod compute;
 mod cpu;
 mod cpulist;
+#[cfg(feature = "gpu")]
 mod duplicates;
 mod gpu;
 mod granularity;
+#[cfg(feature = "gpu")]
 mod graphics;
 mod host;
 #[cfg(feature = "hwloc")]
@@ -24,6 +27,7 @@ mod memory;
 mod pci;
 mod sysfs;
 mod topology;
+#[cfg(feature = "gpu")]
 mod vulkan;
 
 pub use anabranch_base::bytes::{SizeError, exact_bytes, format_bytes, parse_bytes, parse_memory_override};
@@ -33,6 +37,6 @@ pub use cpulist::format_list;
 pub use gpu::{GpuDevice, GpuFeatures, GpuKind, GpuLimits, MemorySource};
 pub use host::Host;
 pub use inventory::{DetectError, DetectOptions, DeviceRef, Inventory, detect};
-pub use inventory::{detect_cpus, drivers};
+pub use inventory::{GPU_HINT, detect_cpus, drivers};
 pub use pci::PciAddress;
 pub use topology::{CacheSummary, NumaNode, Source};

@@ -5,7 +5,7 @@ use super::exchange::{Doing, Exchange, Wait};
 use super::script::{Awaited, PortScript};
 use super::supervise::Blame;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, Plan, Step};
 use std::sync::Arc;
 

@@ -13,7 +13,9 @@ use super::diagnosis::Diagnosis;
 use super::error::Place;
 use super::event::Lane;
 use super::exchange::{Doing, Exchange, Halt};
-use super::gpu::{GpuSide, GpuWorker};
+use super::gpu::GpuSide;
+#[cfg(feature = "gpu")]
+use super::gpu::GpuWorker;
 use super::ledger::Ledger;
 use super::link::LinkWorker;
 use super::pool::DevicePool;
@@ -27,7 +29,7 @@ use anabranch_device::ComputeDevice;
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{Buffer, Tensor};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST, Kernels, Plan};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -299,6 +301,9 @@ impl Parts<'_> {
                 let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
                 (None, Box::new(CpuWorker::new(device, cpu, script, kernels, team, self.plan, self.ledger)?))
             }
+            #[cfg(not(feature = "gpu"))]
+            ComputeDevice::Gpu(_) => match *self.pool.gpu(device)? {},
+            #[cfg(feature = "gpu")]
             ComputeDevice::Gpu(opener) => {
                 let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
                 let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, self.ledger, memory)?;

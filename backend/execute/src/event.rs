@@ -1,7 +1,7 @@
 //! Events of a run with their times.
 
 use anabranch_ir::program::NodeId;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::TransferId;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -98,7 +98,7 @@ mod armed {
     /// Destroys a GPU.
     pub(crate) fn destroy(gpu: Arc<Gpu>) -> Act {
         Arc::new(move |_| {
-            gpu.device().destroy();
+            gpu.destroy();
             Ok(())
         })
     }

@@ -1,6 +1,6 @@
 //! Counts memory where it is really allocated.
 
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,6 +7,14 @@
 //! handling of failures.
 
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "gpu"),
+    allow(
+        unused,
+        unreachable_code,
+        reason = "the code around GPUs is compiled in each build, so that few lines depend on the feature"
+    )
+)]
 
 mod cpu;
 mod diagnosis;
@@ -16,10 +24,14 @@ mod error;
 mod event;
 mod exchange;
 mod faults;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod inside;
 mod ledger;
+#[cfg(feature = "gpu")]
 mod link;
+#[cfg(not(feature = "gpu"))]
+mod no_gpu;
 mod options;
 mod pool;
 mod queue;
@@ -48,9 +60,11 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{Mutex, lock};
 use anabranch_ir::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
+#[cfg(not(feature = "gpu"))]
+use no_gpu::{self as gpu, self as link};
 use relay::Work;
 use std::borrow::Borrow;
 use std::fmt;

@@ -13,7 +13,7 @@ use anabranch_base::sync::{Mutex, Sender, lock};
 use anabranch_device::{ComputeDevice, CpuTeam, affinity};
 use anabranch_kernels::cpu::{Interrupt, Team};
 use anabranch_kernels::gpu::Gpu;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

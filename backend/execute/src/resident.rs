@@ -1,19 +1,15 @@
 //! Tensors that stay on a device: the output of one run is the input of a later one without crossing the bus.
 
-use super::error::Place;
-use super::exchange::{Halt, Stop};
-use super::gpu::healthy;
-use super::link::Staging;
+use super::link::download;
 use super::pool::DevicePool;
 use super::verify_specs;
-use super::worker::Site;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::ComputeDevice;
 use anabranch_ir::program::{Program, Value};
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
-use anabranch_placement::platform::DeviceId;
-use anabranch_plan::{ExecError, HOST, Plan, storage, upload};
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_plan::{ExecError, HOST, Plan};
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,15 +32,15 @@ enum Memory {
 /// be `Send` would otherwise have to raise the compiler's recursion limit.
 trait Stored: Send + Sync {
     fn gpu(&self) -> &Arc<Gpu>;
-    fn buffer(&self) -> &wgpu::Buffer;
+    fn buffer(&self) -> &GpuBuffer;
 }
 
-impl Stored for (Arc<Gpu>, wgpu::Buffer) {
+impl Stored for (Arc<Gpu>, GpuBuffer) {
     fn gpu(&self) -> &Arc<Gpu> {
         &self.0
     }
 
-    fn buffer(&self) -> &wgpu::Buffer {
+    fn buffer(&self) -> &GpuBuffer {
         &self.1
     }
 }
@@ -91,8 +87,8 @@ impl DeviceTensor {
         }
     }
 
-    /// Returns the buffer, if it is on a GPU.
-    pub(super) fn buffer(&self) -> Option<&wgpu::Buffer> {
+    /// The buffer, if it is on a GPU.
+    pub(super) fn buffer(&self) -> Option<&GpuBuffer> {
         match &self.memory {
             Memory::Host(_) => None,
             Memory::Gpu(stored) => Some(stored.buffer()),
@@ -135,7 +131,7 @@ impl DevicePool {
             return Ok(DeviceTensor::on_host(&cpu.name, tensor.clone()));
         }
         let gpu = self.gpu(device)?;
-        let buffer = upload(&gpu, tensor.bytes()).map_err(|error| ExecError::unusable(target.name(), &error))?;
+        let buffer = gpu.upload(tensor.bytes()).map_err(|error| ExecError::unusable(target.name(), &error))?;
         let memory = Memory::Gpu(Arc::new((gpu, buffer)));
         Ok(DeviceTensor { spec: tensor.spec().clone(), device: target.name().into(), memory })
     }
@@ -155,7 +151,7 @@ impl DevicePool {
             return Ok(former);
         }
         let gpu = self.gpu(device)?;
-        let buffer = storage(&gpu, (spec.bytes().max(1) as u64).next_multiple_of(4));
+        let buffer = gpu.storage((spec.bytes().max(1) as u64).next_multiple_of(4));
         let (device, memory) = (self.devices()[device.index()].name().into(), Memory::Gpu(Arc::new((gpu, buffer))));
         Ok(DeviceTensor { spec: spec.clone(), device, memory })
     }
@@ -202,18 +198,4 @@ pub(super) fn targets(
     let mut former = former.drain(..);
     let outputs = outputs.filter(|(device, _)| *device != HOST);
     outputs.map(|(device, spec)| pool.target(device, spec, former.next())).collect()
-}
-
-/// Copies the first bytes of a buffer to the host.
-fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
-    healthy(gpu, Place::Nowhere)?;
-    let site = Site { stop: &Stop::default(), place: Place::Nowhere };
-    let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
-    // A mapped range must not be empty.
-    let some = bytes.len().max(1);
-    staging.fetch(gpu, source, 0, some);
-    staging.read(gpu, some, site, |view| {
-        bytes.copy_from_slice(&view[..bytes.len()]);
-        Ok(())
-    })
 }

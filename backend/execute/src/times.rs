@@ -2,7 +2,7 @@
 
 use super::{Activity, Event, Lane, RunOutput};
 use anabranch_ir::program::NodeId;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{Plan, Route, Traffic, TransferId};
 
 /// Times of nodes and transfers in a profiled run's events.

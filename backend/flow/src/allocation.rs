@@ -5,9 +5,9 @@ use super::graph::Flow;
 use super::options::Crew;
 use anabranch_base::lock::lock;
 use anabranch_base::quoted::Line;
-use anabranch_placement::place::Placement;
-use anabranch_placement::problem::Problem;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::place::Placement;
+use anabranch_placement_core::problem::Problem;
+use anabranch_placement_core::schedule::Schedule;
 use anabranch_plan::plan_file::{FileError, PlanFile};
 use std::fmt::Write;
 

@@ -1,8 +1,8 @@
 //! Errors of flows.
 
 use super::allocation::AllocationError;
-use anabranch_placement::place::PlaceError;
-use anabranch_placement::problem::ProblemError;
+use anabranch_placement_core::place::PlaceError;
+use anabranch_placement_core::problem::ProblemError;
 
 /// Reason why a flow could not be run, or not to its end.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -4,7 +4,7 @@ use super::observation::observe;
 use anabranch_costs::NodeCost;
 use anabranch_execute::RunOutput;
 use anabranch_ir::program::NodeId;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::Route;
 use anabranch_planning::Planned;
 use std::collections::BTreeMap;

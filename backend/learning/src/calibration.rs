@@ -15,7 +15,7 @@ use anabranch_ir::program::Program;
 use anabranch_ir::random::random_tensor;
 use anabranch_kernels::Tensor;
 use anabranch_kernels::gpu::GpuLimits;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, PlanOptions, StreamMode};
 use anabranch_planning::{
     Constraints, Machine, MachineDevice, Order, PlacementRequest, Placing, PlanningError, compute_devices, link,

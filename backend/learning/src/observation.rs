@@ -6,7 +6,7 @@
 
 use anabranch_execute::{Activity, Event, Lane, RunOutput};
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, Route, TransferId};
 use anabranch_planning::batches;
 use std::collections::BTreeMap;

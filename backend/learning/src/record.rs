@@ -167,7 +167,7 @@ fn record_run(known: &mut MachineCosts, observed: &Observed, profiled: ProfiledR
     run.finish.add(profiled.sample(observed.finish));
     run.wake.add(profiled.sample(middle(&observed.wakes)));
     for (at_device, device) in profiled.devices.iter().enumerate() {
-        let of = |times: &[(anabranch_placement::platform::DeviceId, f64)]| {
+        let of = |times: &[(anabranch_placement_core::platform::DeviceId, f64)]| {
             let here: Vec<f64> =
                 times.iter().filter(|(at, _)| at.index() == at_device).map(|(_, time)| *time).collect();
             middle(&here)

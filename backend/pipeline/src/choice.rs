@@ -9,12 +9,12 @@ use super::options::{Among, PipelineOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_execute::ExecError;
 use anabranch_ir::program::{NodeId, Origin, Program};
-use anabranch_placement::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_placement::pipeline::cut::{CutOptions, cut};
 use anabranch_placement::pipeline::{
     self, Communication, Goal, Parallel, Performance, Port, Problem, Processors, Rules, Stage, StageKind, choose,
     evaluate,
 };
+use anabranch_placement_core::graph::{GraphBuilder, Task, TaskGraph, TaskId};
 use anabranch_session::SessionError;
 
 /// Most stages that intervals are made of: this many are mapped in milliseconds.

@@ -17,7 +17,7 @@ use anabranch_execute::{Activity, DevicePool, ExecError, Executor, RunOptions, R
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_kernels::Tensor;
 use anabranch_placement::pipeline::Link;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::StreamMode;
 use anabranch_planning::{Constraints, Lowered, PlanChoice, Planned, Planner, Strategy, link};
 use anabranch_session::{Inputs, Session, SessionError, ordered};

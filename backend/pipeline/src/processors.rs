@@ -5,7 +5,7 @@ use super::teams::Team;
 use anabranch_costs::MachineCosts;
 use anabranch_device::{CpuDevice, CpuGranularity, DetectOptions, Inventory, detect};
 use anabranch_execute::{ComputeDevice, DevicePool, GpuOpener};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{Machine, compute_devices};
 use anabranch_session::{Session, SessionError};
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use super::stream::Gang;
 use super::transfer::{Route, Transfer};
 use super::uses::Uses;
 use anabranch_ir::program::{NodeId, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::DeviceId;
 use std::collections::BTreeMap;
 
 /// Transfers by the node before which they stand; for a gang, that is its first node.

@@ -7,7 +7,7 @@
 
 use super::stream::Stream;
 use anabranch_ir::program::{NodeId, ValueId};
-use anabranch_placement::streaming::{
+use anabranch_placement_core::streaming::{
     Blocks, BufferSizes, CanonicalGraphBuilder, EdgeId, Node, NodeId as Task, StreamingSchedule,
 };
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! A device as a plan sees it.
 
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 
 /// Device of the program's inputs and outputs: the first CPU device.

@@ -1,6 +1,6 @@
 //! Predicted times for the scheduler at run time.
 
-use anabranch_placement::cost::TransferCurve;
+use anabranch_placement_core::cost::TransferCurve;
 
 /// Predicted times of nodes and transfers. The scheduler uses nothing else.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,9 +15,9 @@ use super::stream::{ChunkRule, Gang, Stream, StreamMode, granule, parts};
 use super::uses::Uses;
 use super::{PlanDevice, PlanOptions, Step};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::schedule::Schedule;
 use std::collections::BTreeSet;
 
 /// Default bytes of a chunk between CPU devices: the few chunks in flight stay in a core's cache.

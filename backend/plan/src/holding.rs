@@ -2,7 +2,7 @@
 
 use super::memory::{Frame, MemoryPlan, SharedConstant};
 use anabranch_ir::program::{NodeId, Origin, ValueId};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 

@@ -10,9 +10,9 @@ use anabranch_base::lock::lock;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::cpu::{self, CpuKernel, Packing};
-use anabranch_kernels::gpu::{self, Gpu};
+use anabranch_kernels::gpu::{self, Gpu, GpuBuffer};
 use anabranch_kernels::{Buffer, KernelError, Tensor};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,8 +140,8 @@ impl Kernels {
         node.inputs.iter().zip(&node.spec.inputs).enumerate().map(table).collect()
     }
 
-    /// Returns a constant in the memory of a GPU of this name; all kernels with these weights share it.
-    pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<wgpu::Buffer>, ExecError> {
+    /// A constant in the memory of a GPU of this name, which all kernels of the same weights share.
+    pub fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, value: ValueId) -> Result<Arc<GpuBuffer>, ExecError> {
         let constant = self.program.constant(value);
         self.weights.on_gpu(gpu, name, constant.ok_or_else(|| ExecError::internal("a value is no constant"))?)
     }

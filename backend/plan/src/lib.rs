@@ -64,12 +64,11 @@ pub use stream::{ChunkRule, Stream, StreamMode};
 pub use traffic::{Moved, Traffic};
 pub use transfer::{Route, Transfer, TransferId};
 pub use weights::Weights;
-pub use weights::{storage, upload};
 
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::place::Placement;
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::place::Placement;
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::schedule::Schedule;
 use arrival::Arrivals;
 use gang::{Formed, Former};
 use order::Total;

@@ -4,7 +4,7 @@ use super::PlanDevice;
 use super::ring::Ring;
 use super::transfer::{Transfer, TransferId};
 use crate::HOST;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeMap;
 
 /// The largest staging buffers of one end: one is filled, one is transferred, one is emptied.

@@ -10,7 +10,7 @@ use super::{
 };
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::cpu::Layout;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::{PlanDevice, PlanError};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::Layout;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::sync::Arc;
 
 /// Memory that one node's kernel needs on its device, in bytes.

@@ -11,8 +11,8 @@ use super::transfer::{Route, Transfer, TransferId};
 use super::{PlanDevice, PlanError, Step};
 use crate::HOST;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -302,7 +302,7 @@ mod tests {
     use super::{contracted, places};
     use crate::test_programs::{Maker, add, relu};
     use anabranch_ir::program::NodeId;
-    use anabranch_placement::graph::TaskId;
+    use anabranch_placement_core::graph::TaskId;
 
     #[test]
     fn groups_stand_together_unless_they_wait_for_what_waits_for_them() {

@@ -10,8 +10,8 @@ use crate::blocks::{BlockError, BlockSummary};
 use crate::{CandidatePlan, Plan, PlanDevice, Residency, Route, Step, Stream, Transfer};
 use anabranch_base::quoted::Line;
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -361,7 +361,7 @@ mod tests {
         let device_of = file.assignment(&placed.program, &placed.devices).expect("unchanged");
         assert_eq!(device_of, placed.placement.device_of[..3]);
         let order = file.order(&placed.program, &placed.devices, &device_of).expect("unchanged");
-        let schedule = anabranch_placement::schedule::Schedule { order, ..placed.schedule.clone() };
+        let schedule = anabranch_placement_core::schedule::Schedule { order, ..placed.schedule.clone() };
         let again = Placed { schedule, ..placed };
         let plan = again.plan(&PlanOptions::default()).expect("the order is sound");
         assert_eq!(PlanFile::of(&plan, &again.program, &[]), file);

@@ -10,9 +10,9 @@ use super::stream::Gang;
 use super::transfer::Transfer;
 use super::uses::{origin, output_device};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::schedule::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

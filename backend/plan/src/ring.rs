@@ -4,7 +4,7 @@ use super::PlanDevice;
 use super::stream::Stream;
 use super::transfer::Transfer;
 use anabranch_ir::program::Program;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 
 /// Buffers that circulate between a producer and its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

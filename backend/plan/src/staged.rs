@@ -9,7 +9,7 @@ use super::arrival::{Ahead, Arrivals};
 use super::transfer::{Route, Transfer};
 use super::{HOST, KernelNeeds, PlanDevice};
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

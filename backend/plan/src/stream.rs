@@ -14,8 +14,8 @@ use super::PlanOptions;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::op::{NodeSpec, Op, RowPlan};
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

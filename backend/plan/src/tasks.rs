@@ -7,8 +7,8 @@
 
 use crate::HOST;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::graph::{DatumId, GraphBuilder, GraphError, Task, TaskGraph, TaskId};
-use anabranch_placement::platform::{DeviceId, DeviceKind, DeviceKinds};
+use anabranch_placement_core::graph::{DatumId, GraphBuilder, GraphError, Task, TaskGraph, TaskId};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind, DeviceKinds};
 
 /// Meaning of a task of a program's graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

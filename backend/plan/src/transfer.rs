@@ -5,8 +5,8 @@ use super::stream::{self, Gang, Stream, StreamMode};
 use super::uses::{Uses, origin};
 use super::{PlanDevice, PlanOptions, Step};
 use anabranch_ir::program::{Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use anabranch_placement::schedule::Schedule;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::schedule::Schedule;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -3,7 +3,7 @@
 use super::staged::Staged;
 use crate::{HOST, Step};
 use anabranch_ir::program::{Origin, Program, ValueId};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 
 /// Readers of every value by device: nodes, each once even if several of its inputs are the value, and the caller's
 /// outputs. For constants, only the readers to which they are sent.

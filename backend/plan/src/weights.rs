@@ -3,9 +3,9 @@
 use super::exec_error::ExecError;
 use anabranch_base::lock::lock;
 use anabranch_ir::constant::{Constant, ConstantError, Identity};
+use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::Layout;
-use anabranch_kernels::gpu::Gpu;
-use anabranch_kernels::{Buffer, KernelError};
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +22,7 @@ const FEW: usize = 1 << 20;
 /// Most bytes of raw weights in memory while forms are made of them, unless a twentieth of all is more.
 const RAW: usize = 64 << 20;
 
-/// Constants are packed and uploaded in pieces of this many bytes, because a piece is in memory in addition to the
-/// whole.
+/// Constants are packed in pieces of this many bytes, because a piece is in memory beside the whole meanwhile.
 const PIECE: usize = 8 << 20;
 
 /// Constants in the forms that kernels read.
@@ -48,8 +47,8 @@ trait Uploads: Send + Sync {
 
 type Buffers = BTreeMap<Identity, Upload>;
 
-/// A constant on a GPU, once it is there. The thread that sends the constant holds this lock meanwhile, and no other.
-type Upload = Arc<Mutex<Option<Arc<wgpu::Buffer>>>>;
+/// A constant on a GPU, once it is there. Locked by who sends it, and nothing else is.
+type Upload = Arc<Mutex<Option<Arc<GpuBuffer>>>>;
 
 impl Uploads for (Weak<Gpu>, Buffers) {
     fn gpu(&self) -> &Weak<Gpu> {
@@ -148,20 +147,15 @@ impl Weights {
         wanted.iter().map(found).collect()
     }
 
-    /// Returns a constant in the memory of a GPU of this name.
-    pub(crate) fn on_gpu(
-        &self,
-        gpu: &Arc<Gpu>,
-        name: &str,
-        constant: &Constant,
-    ) -> Result<Arc<wgpu::Buffer>, ExecError> {
+    /// A constant in the memory of a GPU of this name.
+    pub(crate) fn on_gpu(&self, gpu: &Arc<Gpu>, name: &str, constant: &Constant) -> Result<Arc<GpuBuffer>, ExecError> {
         let upload = self.upload_of(gpu, constant);
         let mut there = lock(&upload);
         if let Some(buffer) = &*there {
             return Ok(Arc::clone(buffer));
         }
         let refused = |error| ExecError::unusable(name, &error);
-        let buffer = Arc::new(self::upload(gpu, constant.load()?.bytes()).map_err(refused)?);
+        let buffer = Arc::new(gpu.upload(constant.load()?.bytes()).map_err(refused)?);
         *there = Some(Arc::clone(&buffer));
         Ok(buffer)
     }
@@ -236,36 +230,8 @@ fn forget_unused<K: Ord, T>(map: &mut BTreeMap<K, Arc<T>>) {
 
 /// Drops uploads that no plan uses and no thread sends.
 fn forget_uploads(buffers: &mut Buffers) {
-    let is_used = |buffer: &Option<Arc<wgpu::Buffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
+    let is_used = |buffer: &Option<Arc<GpuBuffer>>| buffer.as_ref().is_some_and(|it| Arc::strong_count(it) > 1);
     buffers.retain(|_, upload| Arc::strong_count(upload) > 1 || is_used(&lock(upload)));
-}
-
-/// Copies bytes to a new buffer of whole words.
-pub fn upload(gpu: &Gpu, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
-    let target = storage(gpu, (bytes.len().max(1) as u64).next_multiple_of(4));
-    for (at, piece) in bytes.chunks(PIECE).enumerate() {
-        let offset = (at * PIECE) as u64;
-        if piece.len() % 4 == 0 {
-            gpu.queue().write_buffer(&target, offset, piece);
-        } else {
-            let mut words = piece.to_vec();
-            words.resize(piece.len().next_multiple_of(4), 0);
-            gpu.queue().write_buffer(&target, offset, &words);
-        }
-        gpu.queue().submit([]);
-        gpu.poll(None)?;
-    }
-    Ok(target)
-}
-
-/// Creates a buffer for tensors.
-pub fn storage(gpu: &Gpu, size: u64) -> wgpu::Buffer {
-    gpu.device().create_buffer(&wgpu::BufferDescriptor {
-        label: None,
-        size,
-        usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-        mapped_at_creation: false,
-    })
 }
 
 impl fmt::Debug for Weights {

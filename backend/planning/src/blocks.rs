@@ -7,9 +7,9 @@ use super::machine::Machine;
 use super::placing::{Placed, Placing};
 use super::request::{BlockSource, PlacementRequest};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::Reason;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::place::Reason;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::blocks::{
     self, BlockError, BlockGain, BlockMembers, BlockNode, BlockSummary, Contraction, Forming, Readers, block_node,
     contract, form,

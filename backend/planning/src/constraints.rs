@@ -5,7 +5,7 @@ use super::name_pattern::matches;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::suggest::did_you_mean;
 use anabranch_ir::program::{NodeId, Program};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::tasks::Residence;
 use anabranch_plan::{HOST, MachineDevice};
 use serde::{Deserialize, Serialize};

@@ -6,7 +6,7 @@ use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
 use anabranch_costs::{DeviceCosts, Laws, LinkCosts, MachineCosts};
 use anabranch_device::Inventory;
 use anabranch_kernels::gpu::GpuLimits;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::MachineDevice;
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Line;
-use anabranch_placement::place::PlaceError;
+use anabranch_placement_core::place::PlaceError;
 use anabranch_plan::PlanError;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 
 use anabranch_costs::{CostSource, MachineCosts, NodeCost};
 use anabranch_ir::program::{Node, NodeId, Origin, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::MachineDevice;
 use std::collections::BTreeMap;
 

@@ -13,9 +13,9 @@ use super::strategy::Order;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::interruption;
 use anabranch_ir::program::Program;
-use anabranch_placement::format::LoadedProblem;
-use anabranch_placement::place::Fixed;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::loaded::LoadedProblem;
+use anabranch_placement_core::place::Fixed;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::{Forecast, Plan, PlanError, PlanOptions, Residency};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ impl PlacedProgram {
 
 /// Explains for each node, in a sentence, why it is on its device.
 fn reasons(program: &Program, placed: &Placed) -> Vec<String> {
-    let explained = |reason: &anabranch_placement::place::Reason| {
+    let explained = |reason: &anabranch_placement_core::place::Reason| {
         reason.explained(placed.tasks.graph(), &placed.platform).in_seconds().to_string()
     };
     placed.placement.reasons.iter().take(program.nodes.len()).map(explained).collect()

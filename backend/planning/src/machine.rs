@@ -9,9 +9,9 @@ use anabranch_ir::program::{Node, Program};
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{KernelError, cpu};
-use anabranch_placement::cost::TransferCurve;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use anabranch_placement::rules::Slowdowns;
+use anabranch_placement_core::cost::TransferCurve;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::rules::Slowdowns;
 use anabranch_plan::{MachineDevice, PlanDevice, Residency};
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use super::placing::Placed;
 use super::request::PlanChoice;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_onnx::lower::Rest;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::blocks::{BlockMembers, BlockSummary};
 use anabranch_plan::{CandidatePlan, Kernels, Plan, StreamMode, Weights};
 use std::sync::Arc;

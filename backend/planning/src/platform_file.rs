@@ -19,7 +19,7 @@ use anabranch_base::files;
 use anabranch_base::quoted::Name;
 use anabranch_costs::{MOST_SECONDS, MachineCosts, Rates, is_rate};
 use anabranch_device::Inventory;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::MachineDevice;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeSet;

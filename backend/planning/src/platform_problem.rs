@@ -2,8 +2,9 @@
 
 use super::error::PlanningError;
 use super::platform_file::{DeviceEntry, LinkEntry, PlatformFile};
-use anabranch_placement::format::{Costs, LoadedProblem, TimeTable};
-use anabranch_placement::platform::{Device, DeviceId, Platform};
+use anabranch_placement_core::cost::TimeTable;
+use anabranch_placement_core::loaded::{Costs, LoadedProblem};
+use anabranch_placement_core::platform::{Device, DeviceId, Platform};
 
 /// Unit of all times in platform files.
 const SECONDS: &str = "s";
@@ -71,7 +72,7 @@ impl PlatformFile {
         };
         let platform = Platform::new(devices, link).map_err(|error| PlanningError::platform(error.to_string()))?;
         let time = |task, device: DeviceId| {
-            let time = anabranch_placement::cost::CostModel::nominal_time(&problem, task, device)?;
+            let time = anabranch_placement_core::cost::CostModel::nominal_time(&problem, task, device)?;
             runs(device.index()).then(|| time * times(device.index()))
         };
         let table = TimeTable::from_fn(problem.graph.task_count(), names.len(), time);
@@ -111,9 +112,9 @@ impl DeviceEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_placement::graph::{GraphBuilder, Task, TaskId};
-    use anabranch_placement::platform::DeviceKind;
-    use anabranch_placement::problem::MemoryRule;
+    use anabranch_placement_core::graph::{GraphBuilder, Task, TaskId};
+    use anabranch_placement_core::platform::DeviceKind;
+    use anabranch_placement_core::problem::MemoryRule;
 
     fn file(extends: bool, text: &str) -> PlatformFile {
         let text = format!(r#"{{"format": "anabranch-platform", "version": 1, "extends": {extends}, {text}}}"#);
@@ -141,14 +142,14 @@ mod tests {
                "links": [{"from": "cpu0", "to": "gpu0", "rate": 100}]"#,
         );
         let changed = changed.over(problem()).expect("it fits");
-        let time = |device| anabranch_placement::cost::CostModel::task_time(&changed, TaskId(0), DeviceId(device));
+        let time = |device| anabranch_placement_core::cost::CostModel::task_time(&changed, TaskId(0), DeviceId(device));
         assert_eq!((time(0), time(1)), (Some(8.0), Some(1.0)));
         let platform = &changed.platform;
         assert_eq!((platform.device(DeviceId(0)).memory, platform.device(DeviceId(1)).memory), (None, Some(1024)));
         let times = [(0, 1), (1, 0)].map(|(a, b)| platform.transfer_time(100, DeviceId(a), DeviceId(b)));
         assert_eq!(times, [2.0, 3.0]);
         let alone = file(false, r#""devices": [{"name": "cpu0"}]"#).over(problem()).expect("it fits");
-        assert_eq!(anabranch_placement::cost::CostModel::task_time(&alone, TaskId(1), DeviceId(1)), None);
+        assert_eq!(anabranch_placement_core::cost::CostModel::task_time(&alone, TaskId(1), DeviceId(1)), None);
     }
 
     #[test]

@@ -6,11 +6,12 @@ use super::strategy::{Order, Strategy};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::files;
 use anabranch_base::suggest::did_you_mean;
+use anabranch_device::GPU_HINT;
 use anabranch_ir::program::Program;
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::place::{Fixed, PlaceError, Placement, Placer, Reason, strategy_by_name, strategy_names};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use anabranch_placement::problem::Problem;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::place::{Fixed, PlaceError, Placement, Placer, Reason, strategy_by_name, strategy_names};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::problem::Problem;
 use anabranch_plan::blocks::BlockMembers;
 use anabranch_plan::plan_file::PlanFile;
 use anabranch_plan::{HOST, PlanDevice, PlanOptions, Residency};
@@ -123,7 +124,7 @@ impl PlacementRequest {
 
 fn algorithm_placer(machine: &Machine, name: &'static str) -> Result<Box<dyn Placer>, PlanningError> {
     if name == "gpu" && !machine.devices.iter().any(|device| device.kind == DeviceKind::Gpu) {
-        let text = "all nodes are to run on a GPU, but there is none, or none was looked for";
+        let text = format!("all nodes are to run on a GPU, but there is none, or none was looked for{GPU_HINT}");
         return Err(PlanningError::new(ErrorKind::NoGpu, text));
     }
     strategy_by_name(name).ok_or_else(|| unknown(machine, name))
@@ -143,7 +144,8 @@ fn unknown(machine: &Machine, name: &str) -> PlanningError {
     let meant = did_you_mean(name, strategy_names().into_iter().chain(devices.iter().copied()));
     let (strategies, devices) = (strategy_names().join(", "), devices.join(", "));
     let text = format!(
-        "there is no strategy and no device `{name}`{meant}; strategies are {strategies}; devices are {devices}"
+        "there is no strategy and no device `{name}`{meant}; strategies are {strategies}; devices are {devices}{}",
+        if name.starts_with("gpu") { GPU_HINT } else { "" }
     );
     PlanningError::new(ErrorKind::Strategy, text)
 }

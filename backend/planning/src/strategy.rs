@@ -1,7 +1,7 @@
 //! Names of placement strategies and of rules that order a device's ready nodes, as types.
 
-use anabranch_placement::order as rules;
-use anabranch_placement::place::{STRATEGIES, strategy_names};
+use anabranch_placement_core::order as rules;
+use anabranch_placement_core::place::{STRATEGIES, strategy_names};
 use serde::de::{IntoDeserializer, value};
 use serde::{Deserialize, Serialize};
 use std::convert::Infallible;
@@ -142,7 +142,7 @@ impl FromStr for Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anabranch_placement::place::strategy_by_name;
+    use anabranch_placement_core::place::strategy_by_name;
     use rules::ORDERS;
 
     #[test]

@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::whole::Part;
 use anabranch_execute::{Activity, Event, Lane};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::HOST;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use super::open::Session;
 use super::prepare::Prepared;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{PlanChoice, Strategy};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -138,7 +138,7 @@ mod tests {
     fn lose(session: &Session, inputs: &Inputs, during: bool) {
         let gpu = session.pool.gpu(DeviceId(1)).expect("it is open");
         if !during {
-            return gpu.device().destroy();
+            return gpu.destroy();
         }
         let prepared = session.prepare(inputs).expect("it was before");
         lose_at_submission(&prepared.executor, gpu);

@@ -13,7 +13,7 @@ use anabranch_ir::program::Program;
 use anabranch_kernels::{KernelError, Shape, Tensor};
 use anabranch_onnx::import::ValueIndex;
 use anabranch_onnx::lower::{LowerError, LowerOptions, Phase, is_small};
-use anabranch_placement::format::LoadedProblem;
+use anabranch_placement_core::loaded::LoadedProblem;
 use anabranch_plan::{HOST, PlanOptions};
 use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
 use std::collections::{BTreeMap, BTreeSet};
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_anothers_plan_is_told_its_own_end() {
+    fn a_caller_that_waited_for_another_plan_is_told_its_own_end() {
         let token = CancelToken::new();
         let cancel = token.clone();
         let out_of_time = move |_: &Session, _: &Inputs| {

@@ -10,7 +10,7 @@ use anabranch_base::lock::lock;
 use anabranch_execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::HOST;
 use std::mem;
 use std::sync::Arc;

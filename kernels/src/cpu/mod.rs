@@ -13,6 +13,7 @@ mod double;
 mod elements;
 #[cfg(target_arch = "x86_64")]
 mod features;
+#[cfg(feature = "fourier")]
 mod fourier;
 mod gather;
 mod gemm;
@@ -176,7 +177,12 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::ArgReduce(op) => arg_reduce::prepare(node, op),
         Op::TopK(op) => top::prepare(node, op),
         Op::Running(op) => running::prepare(node, op),
+        #[cfg(feature = "fourier")]
         Op::Fourier(op) => fourier::prepare(node, op)?,
+        #[cfg(not(feature = "fourier"))]
+        Op::Fourier(_) => {
+            return Err(node.unsupported("this build has no Fourier transforms; build with the feature `fourier`"));
+        }
         Op::Scatter(op) => scatter::prepare(node, op),
         Op::Resize(op) => resize::prepare(node, op)?,
         Op::Recurrent(op) => recurrent::prepare(node, op, constants),

@@ -9,6 +9,9 @@ use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
+/// Bytes of one piece of an upload, because a piece is in memory beside the whole meanwhile.
+const PIECE: usize = 8 << 20;
+
 /// One opened adapter. Share it by [`Arc`]: every method takes `&self`.
 ///
 /// wgpu reports some failures to handlers instead of the caller. Both handlers that are set here keep the first report
@@ -54,7 +57,38 @@ impl Gpu {
         &self.queue
     }
 
-    /// Returns the limits that [`supports`](super::supports) needs.
+    /// A buffer for tensors.
+    pub fn storage(&self, size: u64) -> wgpu::Buffer {
+        self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        })
+    }
+
+    /// Copies bytes to a new buffer of whole words.
+    ///
+    /// # Errors
+    /// If the device reports that the copy failed.
+    pub fn upload(&self, bytes: &[u8]) -> Result<wgpu::Buffer, KernelError> {
+        let target = self.storage((bytes.len().max(1) as u64).next_multiple_of(4));
+        for (at, piece) in bytes.chunks(PIECE).enumerate() {
+            let offset = (at * PIECE) as u64;
+            if piece.len() % 4 == 0 {
+                self.queue.write_buffer(&target, offset, piece);
+            } else {
+                let mut words = piece.to_vec();
+                words.resize(piece.len().next_multiple_of(4), 0);
+                self.queue.write_buffer(&target, offset, &words);
+            }
+            self.queue.submit([]);
+            self.poll(None)?;
+        }
+        Ok(target)
+    }
+
+    /// The limits that [`supports`](super::supports) wants.
     pub fn facts(&self) -> &GpuLimits {
         &self.facts
     }
@@ -69,7 +103,12 @@ impl Gpu {
         self.pipelines.count()
     }
 
-    /// Marks the device as lost, for a reason that it has not reported itself.
+    /// Destroys the device, as its loss would. For tests of what happens then.
+    pub fn destroy(&self) {
+        self.device.destroy();
+    }
+
+    /// Takes the device for lost from now on, for a reason that it has not reported itself.
     pub fn condemn(&self, reason: &str) {
         self.fault.get_or_init(|| reason.to_owned());
     }

@@ -1,19 +1,6 @@
 //! Limits of a device that decide whether a kernel can run on it.
 
-/// Limits of a GPU, readable from an adapter without opening it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuLimits {
-    /// Bytes of the largest buffer that a kernel may read or write.
-    pub binding_bytes: u64,
-    /// Maximum buffers that one dispatch may bind.
-    pub bindings: u32,
-    /// Maximum workgroups of one dispatch in each of its dimensions.
-    pub groups: u32,
-    /// Maximum threads of one workgroup.
-    pub threads: u32,
-    /// Bytes of memory that a workgroup shares.
-    pub workgroup_bytes: u32,
-}
+pub use crate::gpu_limits::GpuLimits;
 
 /// Threads in each workgroup of every kernel here: WebGPU's default limit, so that practically every adapter supports
 /// it.

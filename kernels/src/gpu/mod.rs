@@ -48,6 +48,7 @@ pub use device::{Gpu, caught, is_race, one_at_a_time};
 pub use kernel::Kernel;
 pub use limits::GpuLimits;
 pub use timestamps::TimestampRing;
+pub use wgpu::{Adapter, Buffer as GpuBuffer};
 
 use crate::dtype::DType;
 use crate::error::KernelError;

@@ -1,11 +1,10 @@
 //! Contents of a file: a graph, a platform, or whole problems that own all their parts.
 
 use super::{MAX_CELLS, Refusal};
-use crate::cost::{CostModel, OperationsOverSpeed, TimeTable};
-use crate::graph::{TaskGraph, TaskId};
-use crate::platform::{DeviceId, Platform};
-use crate::problem::{MemoryRule, Problem, ProblemError};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::graph::TaskGraph;
+use crate::loaded::{Facts, LoadedProblem};
+use crate::platform::Platform;
+use crate::problem::MemoryRule;
 
 /// Contents of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,7 +29,7 @@ pub struct LoadedGraph {
     pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, if the file has it.
     pub time_unit: Option<String>,
-    /// Numbers of the tasks in the file, indexed by [`TaskId`]; empty if the file has none.
+    /// The numbers by which the file calls the tasks, by [`TaskId`](crate::graph::TaskId); empty where it gives them none.
     pub task_ids: Vec<u64>,
 }
 
@@ -47,109 +46,7 @@ impl LoadedGraph {
     }
 }
 
-/// Problem that owns its parts; [`LoadedProblem::problem`] verifies and borrows them.
-///
-/// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadedProblem {
-    /// Name of the problem.
-    pub name: String,
-    /// Graph to be placed.
-    pub graph: TaskGraph,
-    /// Platform to place it on.
-    pub platform: Platform,
-    /// Times of the tasks.
-    pub costs: Costs,
-    /// Devices that may run a task, if they are fewer than its kinds admit. Tasks that are not in the map have all
-    /// devices.
-    pub only_on: BTreeMap<TaskId, BTreeSet<DeviceId>>,
-    /// Memory rule.
-    pub memory_rule: MemoryRule,
-    /// Further data of the file.
-    pub facts: Facts,
-}
-
-/// Data of a file in addition to the problem itself.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Facts {
-    /// Unit of all times, such as `s` or `ms`.
-    pub time_unit: Option<String>,
-    /// Bytes of the graph per unit of size in the file, whose sizes may be fractions. Rates have the same scale.
-    pub bytes_a_unit: f64,
-    /// Further numbers of the file, such as makespans of published schedulers, by their path in the file.
-    pub figures: BTreeMap<String, f64>,
-    /// Numbers of the tasks, as [`LoadedGraph::task_ids`].
-    pub task_ids: Vec<u64>,
-}
-
-impl Default for Facts {
-    fn default() -> Self {
-        Facts { time_unit: None, bytes_a_unit: 1.0, figures: BTreeMap::new(), task_ids: Vec::new() }
-    }
-}
-
-/// Times of the tasks.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Costs {
-    /// Operations of the task over speed of the device.
-    OperationsOverSpeed,
-    /// A time for each task and device.
-    Times(TimeTable),
-}
-
-impl LoadedProblem {
-    /// Creates a problem whose times are operations over speed.
-    pub fn new(name: impl Into<String>, graph: TaskGraph, platform: Platform, memory_rule: MemoryRule) -> Self {
-        let (costs, facts) = (Costs::OperationsOverSpeed, Facts::default());
-        LoadedProblem { name: name.into(), graph, platform, costs, only_on: BTreeMap::new(), memory_rule, facts }
-    }
-
-    /// Copies a problem, so that it can be written or kept. Its transfer times become those of its platform's links.
-    pub fn copy_of(name: impl Into<String>, problem: &Problem<'_>) -> Self {
-        let (graph, platform) = (problem.graph(), problem.platform());
-        let time = |task, device| Some(problem.time(task, device)).filter(|time| time.is_finite());
-        let times = TimeTable::from_fn(graph.task_count(), platform.device_count(), time);
-        LoadedProblem {
-            name: name.into(),
-            graph: graph.clone(),
-            platform: platform.clone(),
-            costs: Costs::Times(times.expect("a problem has verified its times")),
-            only_on: BTreeMap::new(),
-            memory_rule: problem.memory_rule(),
-            facts: Facts::default(),
-        }
-    }
-
-    /// Returns the verified problem.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Problem::new`].
-    pub fn problem(&self) -> Result<Problem<'_>, ProblemError> {
-        Problem::new(&self.graph, &self.platform, self, self.memory_rule)
-    }
-}
-
-impl CostModel for LoadedProblem {
-    fn task_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
-        match self.only_on.get(&task) {
-            Some(devices) if !devices.contains(&device) => None,
-            _ => self.nominal_time(task, device),
-        }
-    }
-
-    fn nominal_time(&self, task: TaskId, device: DeviceId) -> Option<f64> {
-        match &self.costs {
-            Costs::Times(table) => table.time(task, device),
-            Costs::OperationsOverSpeed => OperationsOverSpeed::new(&self.graph, &self.platform).task_time(task, device),
-        }
-    }
-
-    fn transfer_time(&self, bytes: u64, from: DeviceId, to: DeviceId) -> f64 {
-        self.platform.transfer_time(bytes, from, to)
-    }
-}
-
-/// Rejects problems with these numbers of tasks and devices if a table of all times would be too large.
+/// Refuses problems of the given numbers of tasks and devices where a table of all times would be too large.
 pub(super) fn check_cells(problems: impl Iterator<Item = (usize, usize)>) -> Result<(), Refusal> {
     let cells = problems.map(|(tasks, devices)| (tasks as u64).saturating_mul(devices as u64));
     let count = cells.fold(0, u64::saturating_add);
@@ -201,18 +98,6 @@ mod tests {
     fn platform() -> Platform {
         let devices = vec![Device::new("slow", DeviceKind::Cpu), Device::new("fast", DeviceKind::Gpu).with_speed(3.0)];
         Platform::uniform(devices, 1.0, 10.0).unwrap()
-    }
-
-    #[test]
-    fn a_problem_is_its_own_cost_model() {
-        let mut loaded = LoadedProblem::new("p", graph(), platform(), MemoryRule::Ignore);
-        assert_eq!(loaded.problem().unwrap().time(TaskId(0), DeviceId(1)), 2.0);
-        assert_eq!(loaded.problem().unwrap().transfer_time(20, DeviceId(0), DeviceId(1)), 3.0);
-        let table = TimeTable::from_fn(2, 2, |task, device| (task.0 != device.0).then_some(7.0)).unwrap();
-        loaded.costs = Costs::Times(table);
-        let problem = loaded.problem().unwrap();
-        assert_eq!((problem.time(TaskId(0), DeviceId(1)), problem.time(TaskId(1), DeviceId(1))), (7.0, f64::INFINITY));
-        assert_eq!(LoadedProblem::copy_of("p", &problem), loaded);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::problem::{Problem, ProblemError, Rules};
 use super::processors::{Link, Processors};
 use super::stages::{Stage, Stages};
 use super::{Performance, evaluate};
-use crate::generate::Random;
+use crate::random::Random;
 use std::ops::RangeInclusive;
 
 /// Distributions of an experiment.

@@ -10,7 +10,7 @@
 
 use super::estimate::Estimate;
 use super::mapping::{Interval, Mapping, Sharing};
-use crate::generate::Random;
+use crate::random::Random;
 use crate::total::Total;
 use std::cmp::Reverse;
 use std::ops::Range;

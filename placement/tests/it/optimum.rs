@@ -5,7 +5,7 @@ use crate::small::{least_makespan, with_problem};
 use anabranch_placement::bound::{BoundKind, lower_bound, lower_bounds};
 use anabranch_placement::check::{check_placement, check_schedule};
 use anabranch_placement::exact::{ExactError, ExactOptions, StopReason, optimum};
-use anabranch_placement::format::read_problems;
+use anabranch_placement::format::{read_problems, schedulers};
 use anabranch_placement::order::{ORDERS, order_by_name};
 use anabranch_placement::place::{Auto, Placer, STRATEGIES, strategy_by_name};
 use anabranch_placement::rules::{LinkContention, Rules, SendCosts};
@@ -146,4 +146,15 @@ fn every_kind_of_bound_is_the_best_somewhere() {
     for kind in [BoundKind::Path, BoundKind::Work, BoundKind::Window, BoundKind::Separation] {
         assert!(seen.contains(&kind), "{kind}");
     }
+}
+
+/// Topcuoglu 2002, figure 2: HEFT reaches 80, and nothing is better than 73.
+#[test]
+fn the_example_of_heft_has_a_better_schedule() {
+    let bytes = include_bytes!("../data/formats/unrelated.json");
+    let loaded = schedulers::parse_unrelated_set(bytes).unwrap().remove(0);
+    let problem = loaded.problem().unwrap();
+    let optimum = optimum(&problem, &ExactOptions::default()).unwrap();
+    assert_eq!((optimum.stop, optimum.schedule.makespan), (StopReason::Proven, 73.0));
+    assert_eq!(optimum.lower_bound, 73.0);
 }

@@ -1,6 +1,7 @@
 //! Tests of the repository's structure: dependencies between crates, that each file is compiled, and that documents
 //! name tests that exist.
 
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,10 +64,22 @@ fn every_source_file_is_compiled() {
     assert!(all.len() > 500 && lost.is_empty(), "no `mod` names {lost:?}");
 }
 
+/// The names of all functions in Rust, Python and C.
+fn functions() -> HashSet<String> {
+    let mut names = HashSet::new();
+    for file in ["rs", "py", "c"].into_iter().flat_map(|ending| files(&root(), ending)) {
+        let content = text(&file);
+        for keyword in ["fn ", "def ", "int "] {
+            let after = content.split(keyword).skip(1).filter_map(|after| after.split_once('('));
+            names.extend(after.map(|(name, _)| name.to_owned()).filter(|name| !name.contains(char::is_whitespace)));
+        }
+    }
+    names
+}
+
 #[test]
 fn every_test_that_documents_name_is_there() {
-    let sources = ["rs", "py", "c"].into_iter().flat_map(|ending| files(&root(), ending));
-    let sources: Vec<_> = sources.map(|file| text(&file)).collect();
+    let functions = functions();
     let mut named = 0;
     for document in ["SECURITY.md", "tests/README.md"] {
         let content = text(&root().join(document));
@@ -75,27 +88,44 @@ fn every_test_that_documents_name_is_there() {
             name.matches('_').count() >= 3 && name.chars().all(|letter| matches!(letter, 'a'..='z' | '0'..='9' | '_'))
         };
         for name in quoted.filter(is_test) {
-            let function = [format!("fn {name}("), format!("def {name}("), format!("int {name}(")];
-            let is_there = |source: &String| function.iter().any(|function| source.contains(function));
-            assert!(sources.iter().any(is_there), "{document} names the test {name}, and no source has it");
+            assert!(functions.contains(name), "{document} names the test {name}, and no source has it");
             named += 1;
         }
     }
     assert!(named > 200, "{named}");
 }
 
-#[test]
-fn models_are_imported_and_lowered_without_gpus_and_schedulers() {
+/// The package and all packages beneath it, each as its name and version, in builds with these options.
+fn packages_beneath(package: &str, options: &[&str]) -> BTreeSet<(String, String)> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--package", "anabranch-onnx", "--edges", "normal", "--prefix", "none", "--locked", "--offline"])
+        .args(["tree", "--package", package, "--edges", "normal", "--prefix", "none", "--locked", "--offline"])
+        .args(options)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs this test");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).expect("UTF-8");
-    let names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(names.contains(&"anabranch-ir"), "{tree}");
+    let package = |line: &str| {
+        let mut words = line.split(' ').map(str::to_owned);
+        Some((words.next()?, words.next()?))
+    };
+    tree.lines().filter_map(package).collect()
+}
+
+#[test]
+fn models_are_imported_and_lowered_without_gpus_and_schedulers() {
+    let packages = packages_beneath("anabranch-onnx", &[]);
+    let has = |name: &str| packages.iter().any(|(package, _)| package == name);
+    assert!(has("anabranch-ir"), "{packages:?}");
     for above in ["wgpu", "anabranch-placement", "anabranch-plan", "anabranch-device", "anabranch-execute"] {
-        assert!(!names.contains(&above), "{above} is beneath anabranch-onnx:\n{tree}");
+        assert!(!has(above), "{above} is beneath anabranch-onnx: {packages:?}");
     }
+}
+
+#[test]
+fn the_library_without_features_has_few_packages() {
+    let packages = packages_beneath("anabranch", &["--no-default-features"]);
+    let has = |name: &str| packages.iter().any(|(package, _)| package == name);
+    assert!(has("anabranch-session") && !has("wgpu") && !has("anabranch-flow"), "{packages:?}");
+    assert!(packages.len() <= 55, "{} packages: {packages:?}", packages.len());
 }

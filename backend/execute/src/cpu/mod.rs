@@ -19,7 +19,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::CpuTeam;
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{CpuKernel, Team};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan, TransferId};
 use cell::Cell;
 pub(super) use compute::perform;

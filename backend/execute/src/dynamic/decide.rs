@@ -5,7 +5,7 @@
 //! transfer is thus assumed to overlap with queued work, and its bytes still count against a device. One thing is
 //! added: the end of the producer, if that is only predicted yet.
 
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 
 /// Work that a device was given and has not finished.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -10,7 +10,7 @@ use crate::link::End;
 use crate::script::{Cells, ConstantCell, DeviceScript, SlotScript};
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{DeviceMemory, ExecError, GPU_BATCH, HOST, KernelNeeds, Needs, STAGING};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::cell::Cell;

@@ -7,7 +7,7 @@ use crate::ledger::Ledger;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, HOST};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::worker::Site;
 use anabranch_base::sync::JoinHandle;
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::Buffer;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::ExecError;
 use crossbeam_channel::{Receiver, Sender};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,6 +13,7 @@
 //! are not.
 
 mod decide;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod memory;
 mod messages;
@@ -24,7 +25,7 @@ use super::supervise::Deadline;
 use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
 use anabranch_base::lock::lock;
 use anabranch_kernels::Tensor;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Forecast, PlanDevice};
 use memory::Wiring;
 use schedule::Schedule;

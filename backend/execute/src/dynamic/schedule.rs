@@ -10,7 +10,7 @@ use crate::event::{Activity, Event, Lane, start_copies};
 use crate::supervise::Deadline;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::{Buffer, Tensor};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, HOST, TransferId};
 use crossbeam_channel::RecvTimeoutError;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,7 @@
 //! share.
 
 use super::Setup;
+#[cfg(feature = "gpu")]
 use super::gpu::GpuLayout;
 use super::memory::Buffers;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
@@ -13,7 +14,7 @@ use anabranch_device::{ComputeDevice, CpuTeam};
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
 use anabranch_kernels::cpu::{Call, CpuKernel, Team};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, HOST, Needs, STAGING};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,6 +65,9 @@ impl Workers {
             let reporter = Reporter { device: DeviceId(at as u32), replies: replies.clone(), stop };
             let (nodes, links) = match device {
                 ComputeDevice::Cpu(team) => (workers.start_cpu(setup, team, reporter)?, None),
+                #[cfg(not(feature = "gpu"))]
+                ComputeDevice::Gpu(_) => match *setup.pool.gpu(reporter.device)? {},
+                #[cfg(feature = "gpu")]
                 ComputeDevice::Gpu(_) => {
                     workers.buffers.reserve(2 * STAGING.total(), host)?;
                     let layout = GpuLayout::of(setup, reporter.device, planned.limit.unwrap_or(u64::MAX));

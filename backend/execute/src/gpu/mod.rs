@@ -18,7 +18,7 @@ use super::resident::DeviceTensor;
 use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
 use super::worker::{GpuTensors, Log, Run, Worker};
 use anabranch_kernels::gpu::{Gpu, Kernel};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::GPU_BATCH;
 use lost::wait_for_work;
 use std::sync::Arc;

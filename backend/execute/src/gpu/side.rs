@@ -6,8 +6,8 @@ use crate::ledger::Ledger;
 use crate::script::{DeviceScript, NodeScript, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
-use anabranch_placement::platform::DeviceId;
-use anabranch_plan::{DeviceMemory, ExecError, Kernels, storage};
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_plan::{DeviceMemory, ExecError, Kernels};
 use std::sync::Arc;
 
 /// A GPU with all objects of a plan.
@@ -46,9 +46,9 @@ impl GpuSide {
         let slots = script.cells.slots.iter().map(|slot| slot.bytes);
         let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
         ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
-        let scratch = (memory.scratch > 0).then(|| storage(&gpu, memory.scratch.next_multiple_of(4)));
+        let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4)));
         let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
-        let cells = slots.map(|size| storage(&gpu, size)).chain(shared).collect();
+        let cells = slots.map(|size| gpu.storage(size)).chain(shared).collect();
         let making = Making { gpu: &gpu, script, kernels, cells, scratch };
         let nodes = making.compile(name)?;
         let cells = making.cells;

@@ -13,7 +13,7 @@ use crate::script::{DeviceScript, NodeScript};
 use crate::worker::Run;
 use anabranch_ir::program::NodeId;
 use anabranch_kernels::gpu::TimestampRing;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ mod pieces;
 mod staging;
 mod upload;
 
-pub(super) use staging::{End, Staging};
+pub(super) use staging::{End, download};
 
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
@@ -14,7 +14,7 @@ use super::gpu::GpuSide;
 use super::script::{Feed, LinkScript, LinkStep};
 use super::worker::{Log, Run, Worker};
 use anabranch_kernels::{Buffer, KernelError};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan};
 use pieces::{Moving, Target};
 use std::cell::Cell;

@@ -1,8 +1,8 @@
 //! Staging buffers that host and GPU use alternately.
 
 use crate::error::{Failure, Place};
-use crate::exchange::Halt;
-use crate::gpu::{GpuSide, failure, wait_for};
+use crate::exchange::{Halt, Stop};
+use crate::gpu::{GpuSide, failure, healthy, wait_for};
 use crate::worker::Site;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;
@@ -122,4 +122,18 @@ pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
     // Only a lost device refuses to map buffers that are used like these, and it may not have reported its loss yet.
     gpu.condemn(&reason);
     failure(gpu, at, KernelError::Gpu(reason))
+}
+
+/// Copies the first bytes of a buffer to the host.
+pub(crate) fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
+    healthy(gpu, Place::Nowhere)?;
+    let site = Site { stop: &Stop::default(), place: Place::Nowhere };
+    let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
+    // No range that is mapped is empty.
+    let some = bytes.len().max(1);
+    staging.fetch(gpu, source, 0, some);
+    staging.read(gpu, some, site, |view| {
+        bytes.copy_from_slice(&view[..bytes.len()]);
+        Ok(())
+    })
 }

@@ -9,7 +9,7 @@ use super::{
     NO_GATE, Operand, PortScript, Scripts, Work,
 };
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{HOST, Plan, Route, Step, TransferId};
 use std::collections::BTreeMap;
 use std::time::Duration;

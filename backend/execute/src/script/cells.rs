@@ -3,7 +3,7 @@
 use super::build::Contradiction;
 use super::{Cells, ConstantCell, SlotScript};
 use anabranch_ir::program::{Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Plan, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

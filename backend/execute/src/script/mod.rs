@@ -12,7 +12,7 @@ mod tests;
 
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, KernelNeeds, Plan, Ring, Stream, TransferId};
 use std::ops::Range;
 use std::sync::Arc;

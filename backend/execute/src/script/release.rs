@@ -8,7 +8,7 @@
 use super::build::{Builder, Contradiction};
 use super::{After, Gate, HandOver};
 use anabranch_ir::program::ValueId;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Allocation, Route, TransferId};
 use std::collections::BTreeMap;
 

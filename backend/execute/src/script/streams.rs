@@ -3,7 +3,7 @@
 use super::build::{Builder, Contradiction};
 use super::{Feed, Gate, Onward, QueueAt, RingAt, StreamIn, StreamOut, Streaming, Work};
 use anabranch_ir::program::{NodeId, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Stream, Transfer, TransferId};
 
 /// An object that a worker waits for inside a step, in addition to the step's gate.

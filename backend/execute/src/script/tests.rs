@@ -3,7 +3,7 @@
 use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
 use crate::exchange::{Exchange, Wait};
 use anabranch_kernels::Buffer;
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Placed, random_program, random_residency};
 use anabranch_plan::{ChunkRule, PlanOptions, StreamMode};
 use std::collections::BTreeMap;

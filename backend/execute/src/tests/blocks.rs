@@ -5,7 +5,7 @@ use crate::{DevicePool, Executor, Kernels, RunOptions};
 use anabranch_kernels::gpu::{self, GpuLimits};
 use anabranch_kernels::op::NodeSpec;
 use anabranch_kernels::{Tensor, cpu};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::blocks::{BlockMembers, Forming, check, contract, form};
 use anabranch_plan::test_programs::{Placed, cpu_device, random_program};
 use anabranch_plan::{self as plan, ChunkRule, MachineDevice, PlanDevice, PlanOptions, StreamMode};

@@ -9,7 +9,7 @@ use crate::{CancelToken, ComputeDevice, DevicePool, ExecError, Executor, GpuOpen
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::lock;
 use anabranch_kernels::KernelError;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::test_programs::{Maker, Placed, add, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Residency, StreamMode};
 use std::sync::Arc;

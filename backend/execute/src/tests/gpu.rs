@@ -10,7 +10,7 @@ use anabranch_base::lock::lock;
 use anabranch_ir::program::Origin;
 use anabranch_kernels::gpu::Gpu;
 use anabranch_kernels::op::{Op, Reduce, ReduceKind};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Maker, Placed, add, random_program, random_residency, relu};
 use anabranch_plan::{ChunkRule, PlanOptions, Route, StreamMode};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -173,7 +173,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
             if armed.swap(0, Ordering::Relaxed) > 0
                 && let Some(gpu) = lock(&open).take()
             {
-                gpu.device().destroy();
+                gpu.destroy();
             }
             Ok(())
         });
@@ -185,7 +185,7 @@ fn a_lost_gpu_is_named_and_opened_again() {
     for before_the_run in [true, false, false] {
         if before_the_run {
             let gpu = lock(&open).take().expect("it was opened");
-            gpu.device().destroy();
+            gpu.destroy();
         } else {
             armed.store(1, Ordering::Relaxed);
         }

@@ -5,21 +5,24 @@ mod dynamic;
 mod failures;
 mod faults;
 mod gangs;
+#[cfg(feature = "gpu")]
 mod gpu;
 mod naive;
 mod pool;
+#[cfg(feature = "gpu")]
 mod resident;
 mod runs;
 #[cfg(shuttle)]
 mod schedules;
 mod staged;
+#[cfg(not(shuttle))]
 mod weights;
 
 use super::{ComputeDevice, CpuTeam, DevicePool, Executor, GpuOpener, Kernels, RunOptions, RunOutput};
 use anabranch_ir::program::{Program, ValueId};
-use anabranch_kernels::gpu::Gpu;
+use anabranch_kernels::gpu::{Adapter, Gpu};
 use anabranch_kernels::{KernelError, Tensor};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::Placed;
 use anabranch_plan::{HOST, PlanOptions, check};
 use naive::Naive;
@@ -127,7 +130,13 @@ pub(crate) fn gpu() -> Option<Arc<Gpu>> {
     OPEN.get_or_init(|| adapter().and_then(|adapter| Gpu::open(&adapter).ok()).map(Arc::new)).clone()
 }
 
-fn adapter() -> Option<wgpu::Adapter> {
+#[cfg(not(feature = "gpu"))]
+fn adapter() -> Option<Adapter> {
+    None
+}
+
+#[cfg(feature = "gpu")]
+fn adapter() -> Option<Adapter> {
     let mut description = wgpu::InstanceDescriptor::new_without_display_handle();
     description.backends = wgpu::Backends::PRIMARY;
     let instance = wgpu::Instance::new(description);

@@ -214,7 +214,7 @@ fn a_gpu_that_one_plan_finds_lost_is_opened_again_for_all() {
     let executors = [on(&pool, &placed), on(&pool, &placed)];
     executors.iter().for_each(|executor| assert_right(executor, &RunOptions::default()));
     assert_eq!(opened.load(Ordering::Relaxed), 1, "plans share it");
-    pool.gpu(anabranch_placement::platform::DeviceId(1)).expect("it is open").device().destroy();
+    pool.gpu(anabranch_placement_core::platform::DeviceId(1)).expect("it is open").destroy();
     let error = executors[0].run(&inputs(&placed.program), &RunOptions::default()).expect_err("it is lost");
     assert_eq!(error.kind, ErrorKind::DeviceFailure, "{error}");
     executors.iter().rev().for_each(|executor| assert_right(executor, &RunOptions::default()));

@@ -4,7 +4,7 @@ use super::{adapter, executor_on, gpu, inputs, kernels, pool};
 use crate::{ComputeDevice, DevicePool, DeviceTensor, Executor, GpuOpener, RunOptions, RunOutput};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_kernels::Tensor;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::tasks::Residence;
 use anabranch_plan::test_programs::{Maker, Placed, add, relu};
 use anabranch_plan::{HOST, PlanOptions};

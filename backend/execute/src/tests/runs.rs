@@ -3,7 +3,7 @@
 use super::{assert_right, executor, executor_with, inputs, kernels};
 use crate::{Activity, DevicePool, Executor, Lane, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::test_programs::{Maker, Placed, add, random_program, relu};
 use anabranch_plan::{PlanError, PlanOptions};
 use std::sync::Arc;

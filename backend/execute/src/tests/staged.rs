@@ -2,7 +2,7 @@
 
 use super::{assert_right, executor, gpu, kernels};
 use crate::RunOptions;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::test_programs::{Maker, Placed, add, relu};
 use anabranch_plan::{PlanError, PlanOptions, Residency, StreamMode};
 

@@ -8,7 +8,7 @@ use anabranch_onnx::import::proto::{
 };
 use anabranch_onnx::import::{Model, load};
 use anabranch_onnx::lower::{LowerOptions, lower};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::Needs;
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -91,7 +91,7 @@ fn stealing_takes_a_stage_off_its_machine() {
 #[test]
 fn every_strategy_places_flows_within_their_bindings() {
     let crew = Crew::machines(2, 2).expect("a small crew");
-    for (strategy, _) in anabranch_placement::place::STRATEGIES.iter().filter(|(name, _)| *name != "gpu") {
+    for (strategy, _) in anabranch_placement_core::place::STRATEGIES.iter().filter(|(name, _)| *name != "gpu") {
         let mut flow = line(4);
         let extra = flow.feeder("pinned", 1).pin(3).weight(4.0);
         flow.node("bound", &extra, |n| n).machine(0);

@@ -30,7 +30,7 @@ pub use residual::residual_network;
 use anabranch_base::quoted::Line;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_kernels::op::Op;
-use anabranch_placement::streaming::CanonicalGraph;
+use anabranch_placement_core::streaming::CanonicalGraph;
 use writer::GraphWriter;
 
 /// Granularity of the graph.

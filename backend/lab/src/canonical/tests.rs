@@ -9,7 +9,7 @@ use anabranch_kernels::op::{
 };
 use anabranch_onnx::import::{self, Dim};
 use anabranch_onnx::lower::{LowerOptions, Rewrites, lower};
-use anabranch_placement::streaming::{self, NodeKind, StreamingDepth};
+use anabranch_placement_core::streaming::{self, NodeKind, StreamingDepth};
 use std::collections::BTreeMap;
 
 fn converted(program: &Program, tasks: usize) -> CanonicalProgram {

@@ -2,7 +2,7 @@
 
 use super::Granularity;
 use anabranch_ir::program::{Node, NodeId, Program, ValueId};
-use anabranch_placement::streaming::{self, CanonicalError, CanonicalGraph, CanonicalGraphBuilder};
+use anabranch_placement_core::streaming::{self, CanonicalError, CanonicalGraph, CanonicalGraphBuilder};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A node of the canonical graph.

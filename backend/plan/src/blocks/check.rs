@@ -10,8 +10,8 @@
 use super::Contraction;
 use anabranch_ir::program::{ModelOperator, Node, NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::{Block, Member, Op, Operand};
-use anabranch_placement::streaming as canonical;
-use anabranch_placement::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
+use anabranch_placement_core::streaming as canonical;
+use anabranch_placement_core::streaming::{Blocks, BufferSizes, CanonicalGraphBuilder, StreamingSchedule};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most chunks of a simulated block: its channels hold a few chunks, so that more chunks only repeat the same states.

@@ -2,7 +2,7 @@
 
 use super::BlockNode;
 use crate::{ChunkRule, MachineDevice};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 
 /// Assumed level 2 cache of a core in bytes, if it is unknown.
 const ASSUMED_CACHE: u64 = 256 << 10;

@@ -12,7 +12,7 @@ use crate::{ChunkRule, MachineDevice, StreamMode};
 use anabranch_base::interruption;
 use anabranch_ir::program::{NodeId, Program};
 use anabranch_kernels::op::NodeSpec;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::cmp::Reverse;
 
 /// Most nodes of a block: in larger blocks a chunk has long left the fastest cache, and kernels become long.

@@ -5,7 +5,7 @@ use super::chunk::room;
 use crate::MachineDevice;
 use anabranch_costs::{CostSource, NodeCost, Predictor, Rates};
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::DeviceKind;
+use anabranch_placement_core::platform::DeviceKind;
 
 /// Least share of its members' time that a block must save to be streamed: predictions are not more precise.
 const MARGIN: f64 = 0.05;

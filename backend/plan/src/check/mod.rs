@@ -8,7 +8,7 @@ mod streams;
 
 use super::{HOST, PackedConstant, Plan, Route, Step, TransferId};
 use anabranch_ir::program::{NodeId, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A fault of a plan.

@@ -4,7 +4,7 @@ use super::Violation;
 use crate::{Plan, Route, Step, Stream, Transfer};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_kernels::op::{NodeSpec, Op, RowPlan};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

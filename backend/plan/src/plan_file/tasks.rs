@@ -1,10 +1,10 @@
 //! Plan files of other problems than programs: named tasks, placed and scheduled by the placement simulator.
 
 use super::{DeviceEntry, FileError, NodeEntry, PlanFile, TransferEntry, VERSION};
-use anabranch_placement::place::Placement;
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::problem::Problem;
-use anabranch_placement::schedule::{Schedule, TransferSpan};
+use anabranch_placement_core::place::Placement;
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::problem::Problem;
+use anabranch_placement_core::schedule::{Schedule, TransferSpan};
 use std::collections::BTreeMap;
 
 impl PlanFile {
@@ -12,7 +12,7 @@ impl PlanFile {
     pub fn of_tasks(problem: &Problem<'_>, placement: &Placement, schedule: &Schedule) -> Self {
         let (graph, platform) = (problem.graph(), problem.platform());
         let name = |device: DeviceId| platform.device(device).name.clone();
-        let node = |task: anabranch_placement::graph::TaskId| {
+        let node = |task: anabranch_placement_core::graph::TaskId| {
             let span = schedule.tasks[task.index()];
             NodeEntry {
                 node: graph.task(task).name.clone(),
@@ -32,7 +32,7 @@ impl PlanFile {
             chunks: None,
         };
         let orders = schedule.device_orders(platform.device_count());
-        let device = |(device, order): (DeviceId, Vec<anabranch_placement::graph::TaskId>)| DeviceEntry {
+        let device = |(device, order): (DeviceId, Vec<anabranch_placement_core::graph::TaskId>)| DeviceEntry {
             device: name(device),
             kind: Some(platform.device(device).kind),
             limit_bytes: None,

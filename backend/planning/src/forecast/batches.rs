@@ -1,7 +1,7 @@
 //! Batches of GPU nodes that are submitted together: as the GPU's worker forms them, from the plan alone.
 
 use anabranch_ir::program::{NodeId, Program};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{GPU_BATCH, Plan, Route, Step};
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use super::{Script, read_seconds};
 use anabranch_costs::{CostSource, Estimate, NodeCost, interval};
 use anabranch_ir::program::NodeId;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::Transfer;
 
 /// Spread of reads from another device's cache: kernels hide more or less of them behind arithmetic.

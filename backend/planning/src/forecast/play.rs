@@ -4,13 +4,13 @@
 //! its operations in the order in which they are listed.
 
 use crate::PlanningError;
-use anabranch_placement::cost::CostModel;
-use anabranch_placement::graph::{GraphBuilder, Task, TaskId};
-use anabranch_placement::order::InOrder;
-use anabranch_placement::platform::{Device, DeviceId, DeviceKind, Platform};
-use anabranch_placement::problem::{MemoryRule, Problem};
-use anabranch_placement::rules::{Rules, Slowdowns};
-use anabranch_placement::simulate::simulate;
+use anabranch_placement_core::cost::CostModel;
+use anabranch_placement_core::graph::{GraphBuilder, Task, TaskId};
+use anabranch_placement_core::order::InOrder;
+use anabranch_placement_core::platform::{Device, DeviceId, DeviceKind, Platform};
+use anabranch_placement_core::problem::{MemoryRule, Problem};
+use anabranch_placement_core::rules::{Rules, Slowdowns};
+use anabranch_placement_core::simulate::simulate;
 
 /// An operation of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]

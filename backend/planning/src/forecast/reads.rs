@@ -4,7 +4,7 @@
 use super::super::machine::link;
 use anabranch_costs::MachineCosts;
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{MachineDevice, Plan, Route, Step};
 use std::collections::BTreeMap;
 

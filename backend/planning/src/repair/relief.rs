@@ -9,9 +9,9 @@
 //! have left. For `n` units and `p` positions this takes about `O(n log n)`, and a pass over the positions per leaving
 //! unit.
 
-use anabranch_placement::graph::{DatumId, TaskId, UnitId};
-use anabranch_placement::platform::DeviceId;
-use anabranch_placement::problem::Problem;
+use anabranch_placement_core::graph::{DatumId, TaskId, UnitId};
+use anabranch_placement_core::platform::DeviceId;
+use anabranch_placement_core::problem::Problem;
 use anabranch_plan::MemoryShortage;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -3,7 +3,7 @@
 
 use super::super::error::PlanningError;
 use super::Repair;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Held, Residency};
 use std::collections::BTreeMap;
 

@@ -14,9 +14,9 @@ use super::super::strategy::Order;
 use super::{Repair, Repaired};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::NodeId;
-use anabranch_placement::graph::TaskId;
-use anabranch_placement::platform::{DeviceId, DeviceKind};
-use anabranch_placement::problem::MemoryRule;
+use anabranch_placement_core::graph::TaskId;
+use anabranch_placement_core::platform::{DeviceId, DeviceKind};
+use anabranch_placement_core::problem::MemoryRule;
 use anabranch_plan::{PlanOptions, Residency, StreamMode};
 use std::collections::BTreeMap;
 

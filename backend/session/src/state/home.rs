@@ -2,7 +2,7 @@
 
 use super::{Inputs, SessionError, StatePair, Stateful};
 use anabranch_ir::program::Origin;
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{Constraints, Planned};
 
 impl Stateful {

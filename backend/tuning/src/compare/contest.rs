@@ -3,7 +3,7 @@
 
 use super::together::{Together, together};
 use anabranch_execute::{RunOptions, RunOutput};
-use anabranch_placement::generate::Random;
+use anabranch_placement_core::random::Random;
 use anabranch_planning::Planned;
 use anabranch_session::{Dynamic, Inputs, Outputs, Prepared, Run, Session, SessionError};
 use std::num::NonZeroU32;

@@ -6,7 +6,7 @@ use crate::{ChunkRule, MachineDevice, StreamMode};
 use anabranch_base::interruption::{Interrupt, under};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::op::{Binary, Expression, Literal, MatMul, NodeSpec, Op, Reduce, ReduceKind, Step, Unary};
-use anabranch_placement::platform::DeviceId;
+use anabranch_placement_core::platform::DeviceId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -148,17 +148,6 @@ mod tests {
     use crate::problem::MemoryRule;
     use crate::sample;
 
-    /// Topcuoglu 2002, figure 2: HEFT reaches 80, and the optimum is 73.
-    #[test]
-    fn the_example_of_heft_has_a_better_schedule() {
-        let bytes = include_bytes!("../tests/data/formats/unrelated.json");
-        let loaded = crate::format::schedulers::parse_unrelated_set(bytes).unwrap().remove(0);
-        let problem = loaded.problem().unwrap();
-        let optimum = optimum(&problem, &ExactOptions::default()).unwrap();
-        assert_eq!((optimum.stop, optimum.schedule.makespan), (StopReason::Proven, 73.0));
-        assert_eq!(optimum.lower_bound, 73.0);
-    }
-
     fn solve(tasks: u32, memory: u64, nodes: u64) -> Result<Optimum, ExactError> {
         let mut builder = GraphBuilder::new();
         for number in 1..=tasks {

@@ -21,10 +21,10 @@ mod search;
 
 use super::{PlaceError, Placement, Placer, Reason};
 use crate::bound::{LowerBound, lower_bound};
-use crate::generate::Random;
 use crate::order::Pct;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::random::Random;
 use crate::schedule::Schedule;
 use crate::simulate::simulate;
 use anabranch_base::interruption;
@@ -137,62 +137,4 @@ fn explain(strategy: &'static str, start: &Placement, device_of: &[DeviceId], ma
         false => Reason::Moved { start: start.strategy, from, makespans },
     });
     Placement { strategy, device_of: device_of.to_vec(), reasons: reasons.collect(), planned: None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::check::check_schedule;
-    use crate::format::LoadedProblem;
-    use crate::generate::{Grain, Shape, Sweep};
-    use crate::place::{STRATEGIES, strategy_by_name};
-    use crate::rules::{LinkContention, Rules, Slowdowns};
-
-    fn cholesky(tiles: u32) -> LoadedProblem {
-        let graph = Shape::Cholesky { tiles }.generate(&Grain::default()).unwrap();
-        Sweep { mean_time: 100.0, ..Sweep::default() }.problem("cholesky", graph, 3).unwrap()
-    }
-
-    fn search(evaluations: u64, seed: u64) -> Auto {
-        Auto { evaluations: Some(evaluations), seed }
-    }
-
-    #[test]
-    fn a_search_goes_beyond_every_strategy_and_is_repeated_by_its_seed() {
-        let loaded = cholesky(7);
-        let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
-        let none = search(0, 1).improve(&problem, |_, _| {}).unwrap();
-        let (first, makespan) = none.portfolio[0];
-        assert_eq!(none.schedule.makespan, makespan);
-        assert_eq!(none.placement().device_of, strategy_by_name(first).unwrap().place(&problem).unwrap().device_of);
-        assert!(none.portfolio.len() == STRATEGIES.len() && none.portfolio.is_sorted_by_key(|&(_, makespan)| makespan));
-
-        let mut told = Vec::new();
-        let some = search(300, 1).improve(&problem, |done, best| told.push((done, best))).unwrap();
-        assert!(some.schedule.makespan < makespan, "{} {makespan}", some.schedule.makespan);
-        assert!(some.bound.value <= some.schedule.makespan);
-        assert_eq!(some.different[0].0, some.schedule.makespan);
-        assert!(some.different.is_sorted_by_key(|(makespan, _)| *makespan) && some.different.len() > 2);
-        assert!(told.is_sorted_by(|one, other| one.0 < other.0 && one.1 >= other.1));
-        assert_eq!(told.last(), Some(&(some.evaluations, some.schedule.makespan)));
-        assert_eq!(search(300, 1).improve(&problem, |_, _| {}).unwrap(), some);
-        for (task, reason) in problem.graph().task_ids().zip(&some.placement().reasons) {
-            let before = none.placement().device_of[task.index()];
-            let moved = some.placement().device_of[task.index()] != before;
-            let makespans = [makespan, some.schedule.makespan];
-            assert_eq!(*reason == Reason::Moved { start: first, from: before, makespans }, moved);
-            assert!(moved || matches!(reason, Reason::Of { strategy, .. } if *strategy == first), "{reason}");
-        }
-    }
-
-    #[test]
-    fn links_may_be_shared_and_devices_slow_each_other_down() {
-        let loaded = cholesky(5);
-        let slowdowns = Slowdowns::from_fn(loaded.platform.device_count(), |_, _| 1.1);
-        let rules = Rules::THESIS.with_contention(LinkContention::Serial).with_slowdowns(slowdowns);
-        let problem = loaded.problem().unwrap().under(rules).unwrap();
-        let improved = search(100, 0).improve(&problem, |_, _| {}).unwrap();
-        assert_eq!(check_schedule(&problem, &improved.placement().device_of, &improved.schedule), []);
-        assert!(improved.schedule.makespan < improved.portfolio[0].1);
-    }
 }

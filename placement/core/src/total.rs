@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// A number that is compared in total order.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Total(pub(crate) f64);
+pub struct Total(pub f64);
 
 impl PartialEq for Total {
     fn eq(&self, other: &Self) -> bool {

@@ -53,8 +53,9 @@ impl Placer for Single {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{Costs, TimeTable};
+    use crate::cost::TimeTable;
     use crate::graph::Task;
+    use crate::loaded::Costs;
     use crate::platform::{Device, DeviceId, DeviceKinds};
     use crate::problem::MemoryRule;
     use crate::sample;

@@ -1,8 +1,8 @@
 //! Current placement of the search, with its schedule: starts, successors and causes of each item.
 
 use super::evaluate::Evaluator;
-use crate::generate::Random;
 use crate::platform::DeviceId;
+use crate::random::Random;
 
 /// Time of an item on its device.
 #[derive(Debug, Clone, Copy)]
@@ -147,7 +147,6 @@ impl Current {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generate::{Grain, Shape, Sweep};
     use crate::graph::TaskId;
     use crate::rules::Rules;
     use crate::sample;
@@ -171,8 +170,11 @@ mod tests {
 
     #[test]
     fn nothing_on_a_critical_path_could_start_earlier_or_end_later() {
-        let graph = Shape::Cholesky { tiles: 6 }.generate(&Grain::default()).unwrap();
-        let loaded = Sweep::default().problem("cholesky", graph, 1).unwrap();
+        let mut drawn = Random::new(1);
+        let works: Vec<f64> = (0..60).map(|_| drawn.below(90) as f64 + 1.0).collect();
+        let later = |from: u32, drawn: &mut Random| from + 1 + drawn.below(8) as u32;
+        let edges: Vec<_> = (0..51).flat_map(|from| [from; 2]).map(|from| (from, later(from, &mut drawn), 9)).collect();
+        let loaded = sample::problem(sample::graph(&works, &edges), &[1.0, 2.0, 3.0]);
         let problem = loaded.problem().unwrap().under(Rules::THESIS).unwrap();
         let devices = problem.platform().device_count() as u64;
         let mut random = Random::new(7);

@@ -7,9 +7,9 @@ use super::estimate::Estimator;
 use super::evaluate::Evaluator;
 use super::moves::{Block, draw};
 use super::rebuild::{Builder, Weights};
-use crate::generate::Random;
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::random::Random;
 
 /// Share of steps that rebuild a window; the others move a block.
 const WINDOWS: f64 = 0.7;

@@ -9,10 +9,10 @@
 use super::super::timeline::Timeline;
 use super::assigned::Assigned;
 use super::evaluate::Evaluator;
-use crate::generate::Random;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
 use crate::problem::Problem;
+use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -6,9 +6,9 @@
 
 use super::assigned::Assigned;
 use super::evaluate::Evaluator;
-use crate::generate::Random;
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
+use crate::random::Random;
 
 /// Longest part of the path that moves together.
 const LONGEST: u64 = 12;

@@ -1,0 +1,40 @@
+//! Replaces the modules `gpu` and `link` in a build without the feature `gpu`: every link has an end on a GPU, and there is none.
+
+use super::exchange::Halt;
+use super::script::LinkScript;
+use super::worker::{Log, Run, Worker};
+use anabranch_kernels::gpu::{Gpu, GpuBuffer};
+use anabranch_plan::{ExecError, Plan};
+use std::sync::Arc;
+
+/// What lives on a GPU.
+#[derive(Clone, Copy)]
+pub(super) enum GpuSide {}
+
+/// The worker of a link.
+pub(super) enum LinkWorker {}
+
+impl LinkWorker {
+    pub(super) fn new(_: LinkScript, _: &Arc<Plan>, _: [Option<Arc<GpuSide>>; 2]) -> Result<Self, ExecError> {
+        Err(ExecError::internal("a plan has a link, and this build has no GPUs"))
+    }
+}
+
+impl Worker for LinkWorker {
+    fn follow(&mut self, _: &Run<'_>) -> Result<(), Halt> {
+        match *self {}
+    }
+
+    fn log(&mut self) -> &mut Log {
+        match *self {}
+    }
+
+    fn reset(&mut self) -> bool {
+        match *self {}
+    }
+}
+
+/// Copies the first bytes of a buffer to the host.
+pub(super) fn download(gpu: &Gpu, _: &GpuBuffer, _: &mut [u8]) -> Result<(), Halt> {
+    match *gpu {}
+}

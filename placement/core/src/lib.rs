@@ -1,0 +1,32 @@
+//! The core of `anabranch-placement`, which lists all of its modules: graphs, platforms, problems, strategies, orders, the simulator, the
+//! checker, bounds and the exact search, and the streaming analysis that checks plans.
+//!
+//! It is a crate of its own so that plans are made without the laboratory around it. It is no public interface.
+
+#![forbid(unsafe_code)]
+
+pub mod bound;
+pub mod check;
+pub mod cost;
+mod device_sets;
+pub mod evaluate;
+pub mod exact;
+pub mod graph;
+mod ids;
+pub mod loaded;
+pub mod order;
+pub mod place;
+pub mod platform;
+pub mod problem;
+pub use anabranch_base::quoted;
+pub mod random;
+pub mod rank;
+pub mod rules;
+#[cfg(any(test, feature = "testing"))]
+pub mod sample;
+pub mod schedule;
+pub mod simulate;
+pub mod streaming;
+pub mod total;
+pub mod transfer;
+pub mod union_find;
