@@ -1,4 +1,5 @@
-//! The limits of a GPU that decide whether a kernel can run on it. They are also known for a GPU that is only described.
+//! The limits of a GPU that decide whether a kernel can run on it. They are also known for a GPU that is only
+//! described.
 
 /// Limits of a GPU, readable from an adapter without opening it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

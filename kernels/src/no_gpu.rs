@@ -1,4 +1,5 @@
-//! Replaces the module `gpu` in a build without the feature `gpu`. No GPU can be found or opened, so these types have no values.
+//! Replaces the module `gpu` in a build without the feature `gpu`. No GPU can be found or opened, so these types have
+//! no values.
 
 pub use crate::gpu_limits::GpuLimits;
 

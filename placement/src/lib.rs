@@ -1,17 +1,18 @@
 //! Placement and scheduling of dataflow graphs on heterogeneous devices.
 //!
-//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same input gives
-//! the same result. Strategies and the simulator end early with an error once their caller wants no result any more
-//! (`anabranch_base::interruption`).
+//! Everything here is a pure function of a graph, a platform and costs: no threads, no devices, no clock. The same
+//! input gives the same result. Strategies and the simulator end early with an error once their caller wants no result
+//! any more (`anabranch_base::interruption`).
 //!
-//! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], say what things cost with a
-//! [`cost::CostModel`], verify all three together as a [`problem::Problem`] under its [`rules::Rules`], let a [`place::Placer`] choose devices, and let
-//! [`simulate::simulate`] say what the devices will then do and when, under an [`order::Order`]. [`check`] judges placements and
-//! schedules independently of how they came about, and [`bound`] gives lower bounds of every
+//! The way through the crate: build a [`graph::TaskGraph`] and a [`platform::Platform`], and state costs with a
+//! [`cost::CostModel`]. Verify all three together as a [`problem::Problem`] under its [`rules::Rules`]. A
+//! [`place::Placer`] chooses devices, and [`simulate::simulate`] computes the schedule under an [`order::Order`].
+//! [`check`] judges placements and schedules independently of the strategies, and [`bound`] gives lower bounds of every
 //! schedule's length.
 //!
-//! This is the core. It never uses the laboratory around it: [`mod@format`] reads and writes the files of other programs, [`generate`]
-//! makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small problems, and [`evaluate`] measures schedules.
+//! This is the core. It never uses the laboratory around it: [`mod@format`] reads and writes the files of other
+//! programs, [`generate`] makes graphs, platforms and whole problems from seeds, [`exact`] finds the optimum of small
+//! problems, and [`evaluate`] measures schedules.
 //!
 //! The remaining modules treat other models. [`streaming`] schedules tasks that pass elements on while they run: it
 //! groups them on processing elements and times them. [`pipeline`] maps stages to devices for many successive inputs,

@@ -1,8 +1,8 @@
 //! Functions that fuzzers run, one for each kind of file that is read, and the files to begin with. Each function
 //! accepts any bytes.
 //!
-//! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under libFuzzer,
-//! `tests/it/fuzz.rs` for a second each by themselves. `anabranch-fuzzed` has those that build without wgpu.
+//! A function may refuse what it is given; a panic, an abort or what it asserts is a fault. `fuzz/` runs them under
+//! libFuzzer, `tests/it/fuzz.rs` for a second each by themselves. `anabranch-fuzzed` has those that build without wgpu.
 
 use crate::one_cpu;
 use crate::programs::bundled;

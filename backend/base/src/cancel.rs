@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 
 /// Asks runs to stop. Clones are the same token. A cancelled token stays cancelled.
 ///
-/// A run looks at its token while it is planned, between nodes, between the parts of a CPU's kernel, and every few milliseconds while it waits.
+/// A run looks at its token while it is planned, between nodes, between the parts of a CPU's kernel, and every few
+/// milliseconds while it waits.
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 

@@ -1,7 +1,8 @@
 //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
 //!
-//! A caller says on its thread what ends the work, and the work looks between steps of at most one pass over its graph. It then returns at
-//! once, with an error or with something unfinished: the caller asks [`is_due`] last, and uses nothing of it if so.
+//! A caller says on its thread what ends the work, and the work looks between steps of at most one pass over its graph.
+//! It then returns at once, with an error or with something unfinished: the caller asks [`is_due`] last, and uses
+//! nothing of it if so.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub fn under<T>(interrupt: Option<Interrupt>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Lets `interrupt` end whatever this thread does from now on.
+/// Lets `interrupt` end all later work of this thread.
 pub fn for_this_thread(interrupt: Interrupt) {
     ASKED.with_borrow_mut(|asked| asked.push(interrupt));
 }

@@ -95,7 +95,8 @@ pub struct DetectError {
     problem: String,
 }
 
-/// The end of an error about a GPU that is not there: how to get a build that can have one. Empty in a build with the feature `gpu`.
+/// The end of an error about a GPU that is not there: how to get a build that can have one. Empty in a build with the
+/// feature `gpu`.
 pub const GPU_HINT: &str =
     if cfg!(feature = "gpu") { "" } else { "; this build has no GPUs: build with the feature `gpu`" };
 
@@ -136,7 +137,9 @@ pub fn detect_cpus(options: &DetectOptions) -> Result<Inventory, DetectError> {
     Ok(inventory)
 }
 
-/// What decides which GPUs [`detect`] finds with equal options, if that can be told without loading a graphics driver.
+/// Returns the facts that decide which GPUs [`detect`] finds with equal options.
+///
+/// Returns `None` if they cannot be read without loading a graphics driver.
 #[cfg(feature = "gpu")]
 pub fn drivers() -> Option<String> {
     super::graphics::graphics(Path::new("/"))

@@ -1,4 +1,5 @@
-//! Replaces the modules `gpu` and `link` in a build without the feature `gpu`: every link has an end on a GPU, and there is none.
+//! Replaces the modules `gpu` and `link` in a build without the feature `gpu`: every link has an end on a GPU, and
+//! there is none.
 
 use super::exchange::Halt;
 use super::script::LinkScript;
@@ -7,7 +8,7 @@ use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_plan::{ExecError, Plan};
 use std::sync::Arc;
 
-/// What lives on a GPU.
+/// State of a GPU, which no value of this build has.
 #[derive(Clone, Copy)]
 pub(super) enum GpuSide {}
 

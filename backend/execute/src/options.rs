@@ -59,7 +59,7 @@ impl RunOptions {
         Self { cancel: Some(cancel), ..self }
     }
 
-    /// The same with at most so much time for planning, waiting in the queue and running.
+    /// Sets the most time for planning, waiting in the queue and running (default: no limit).
     pub fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }

@@ -56,8 +56,8 @@ impl<'a> Deadline<'a> {
         self.interrupt(&Stop::default())
     }
 
-    /// Whether the run has to end or `stop` is set, for kernels to ask; `None` if there is nothing to look at. Once it has said so it always
-    /// does: whoever asks after a part that was left out hears the same.
+    /// Returns the question that kernels ask: does the run have to end, or is `stop` set? Returns `None` if nothing can
+    /// end the run. Once the answer is yes, it stays yes, also for a part that was skipped.
     pub(super) fn interrupt(&self, stop: &Stop) -> Option<Interrupt> {
         if !self.is_set() {
             return None;
@@ -117,8 +117,8 @@ impl Verdict {
         }
     }
 
-    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which `check` knows, too. The end of
-    /// its time is told with what was at work then.
+    /// Why the run has failed, if it has. Who left it has seen the end of its time or its cancellation, of which
+    /// `check` knows, too. The end of its time is told with what was at work then.
     pub(super) fn take(&self, check: impl FnOnce()) -> Option<Blame> {
         let left = lock(&self.left).take();
         if left.is_some() && lock(&self.blame).is_none() {

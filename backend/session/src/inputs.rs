@@ -213,7 +213,8 @@ impl Session {
         Ok(filled)
     }
 
-    /// The type and shape of an input whose sizes these inputs and the options tell; the growing axis has no elements unless they do.
+    /// The type and shape of an input whose sizes these inputs and the options tell; the growing axis has no elements
+    /// unless they do.
     ///
     /// # Errors
     /// If a size is not told, or two contradict each other.
@@ -232,8 +233,8 @@ impl Session {
         Ok(TensorSpec::new(input.dtype, concrete(input, &sizes)?))
     }
 
-    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor by the options: symbols, or
-    /// inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
+    /// The dimensions of inputs that are not given whose sizes are told neither by the model, nor by these inputs, nor
+    /// by the options: symbols, or inputs with axes (`x[1]`). Of an input in [`Self::unranked`] there is none.
     ///
     /// # Errors
     /// If known sizes contradict each other.

@@ -230,12 +230,12 @@ impl Session {
         self.later_prepared.len()
     }
 
-    /// How many plans were made so far, with those of later phases.
+    /// Returns the number of plans made so far, with the plans of later phases.
     pub fn plans_made(&self) -> u64 {
         self.plans_made.load(Ordering::Relaxed)
     }
 
-    /// What is known of the devices' costs by now.
+    /// Returns the present knowledge of the devices' costs.
     pub fn costs(&self) -> CostStore {
         lock(&self.costs).clone()
     }

@@ -111,8 +111,8 @@ impl Outputs {
         }
     }
 
-    /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth values are read
-    /// as `u8`.
+    /// An output's elements as an array, without a copy. `view.to_owned()` and `array.assign(&view)` copy them. Truth
+    /// values are read as `u8`.
     ///
     /// # Errors
     /// If there is no such output, or its elements are not of type `T`.

@@ -1,4 +1,4 @@
-//! Which outputs of a model are inputs of its next run: as patterns say, or as exporters name them.
+//! Pairs of outputs and inputs: an output of a run is an input of the next run, by patterns or by exporters' names.
 
 use super::error::{InputError, SessionError};
 use super::open::Session;
@@ -36,7 +36,7 @@ const KNOWN: [(&str, &str); 14] = [
     ("*n", "*0"),
 ];
 
-/// The same for names that say little: a pair must then agree in all that is declared of it.
+/// Patterns of ambiguous names: such a pair must also agree in its declared type and shape.
 const LOOSE: [(&str, &str); 3] = [("*_out", "*"), ("*N", "*"), ("*n", "*")];
 
 impl Session {

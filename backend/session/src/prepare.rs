@@ -97,7 +97,8 @@ impl Session {
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())
     }
 
-    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the planning and the wait for memory.
+    /// [`Self::prepare`] for a run with these options: its token, and its time limit from now on, end the planning and
+    /// the wait for memory.
     ///
     /// # Errors
     /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile.
@@ -282,7 +283,7 @@ impl Session {
             match lowered {
                 // Another caller's time may be over, which says nothing of this one's.
                 Err(error) if error.is_interruption() && !interruption::is_due() => {}
-                // What another caller has found meanwhile counts as well.
+                // Another caller has found other deciding inputs meanwhile, and they count as well.
                 Err(_) if !phase.deciding.is(&deciding) => {}
                 lowered => return lowered,
             }

@@ -115,7 +115,7 @@ impl Stateful {
         self.begin_own()?;
         let run = self.run_once(options);
         if run.is_err() && is_first {
-            // Whatever was wrong may have told the first state's sizes.
+            // The failed inputs may have decided the first state's sizes.
             self.reset();
         }
         let plan = run?;
@@ -150,7 +150,7 @@ impl Stateful {
         Ok(inputs)
     }
 
-    /// Forgets the state: the next run begins anew. What was given for its inputs is forgotten, too.
+    /// Forgets the state and the given values of its inputs: the next run starts from the first state.
     pub fn reset(&mut self) {
         let pairs = &self.pairs;
         self.inputs.forget(|name| pairs.iter().any(|pair| pair.input == name));
@@ -202,17 +202,17 @@ impl Stateful {
         &self.session
     }
 
-    /// What is bound.
+    /// Returns the bound pairs.
     pub fn pairs(&self) -> &[StatePair] {
         &self.pairs
     }
 
-    /// What the plan of the last run predicts; `None` before the first, and of a model that runs in phases.
+    /// Returns the prediction of the last run's plan; `None` before the first run and for a model that runs in phases.
     pub fn predicted(&self) -> Option<RunPrediction> {
         self.predicted
     }
 
-    /// How many runs were made.
+    /// Returns the number of completed runs.
     pub fn runs(&self) -> u64 {
         self.runs
     }

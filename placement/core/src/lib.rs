@@ -1,5 +1,5 @@
-//! The core of `anabranch-placement`, which lists all of its modules: graphs, platforms, problems, strategies, orders, the simulator, the
-//! checker, bounds and the exact search, and the streaming analysis that checks plans.
+//! The core of `anabranch-placement`, which lists all of its modules: graphs, platforms, problems, strategies, orders,
+//! the simulator, the checker, bounds and the exact search, and the streaming analysis that checks plans.
 //!
 //! It is a crate of its own so that plans are made without the laboratory around it. It is no public interface.
 

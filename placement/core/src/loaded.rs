@@ -11,28 +11,29 @@ use std::collections::{BTreeMap, BTreeSet};
 /// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadedProblem {
-    /// What to call it.
+    /// Name for tables and messages.
     pub name: String,
-    /// What is to be placed.
+    /// Tasks to place.
     pub graph: TaskGraph,
-    /// Where.
+    /// Devices to place them on.
     pub platform: Platform,
-    /// What tasks take.
+    /// Times of tasks.
     pub costs: Costs,
     /// Devices that may run a task, where those are not all that its kinds admit; of tasks that are not here, all.
     pub only_on: BTreeMap<TaskId, BTreeSet<DeviceId>>,
-    /// What counts against memory.
+    /// Rule that counts memory.
     pub memory_rule: MemoryRule,
-    /// What else the file says.
+    /// Other facts of the file.
     pub facts: Facts,
 }
 
-/// What a file says beside the problem itself.
+/// Facts of a file that are not part of the problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// Unit of all times, such as `s` or `ms`.
     pub time_unit: Option<String>,
-    /// Bytes of the graph that stand for one unit of size in the file, whose sizes may be fractions. Rates are scaled alike.
+    /// Bytes of the graph that stand for one unit of size in the file, whose sizes may be fractions. Rates are scaled
+    /// alike.
     pub bytes_a_unit: f64,
     /// Numbers that the file gives along, such as makespans of published schedulers, by their path in the file.
     pub figures: BTreeMap<String, f64>,
@@ -46,7 +47,7 @@ impl Default for Facts {
     }
 }
 
-/// What tasks take.
+/// Times of tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Costs {
     /// Operations of the task over speed of the device.

@@ -53,7 +53,8 @@ pub enum SimulateError {
 /// [`check_placement`](crate::check::check_placement) verifies kinds, pins, colocation and memory.
 ///
 /// # Errors
-/// A missing, unknown or unable device, or an order that cannot be followed to the end. An interruption ([`interruption`]).
+/// A missing, unknown or unable device, or an order that cannot be followed to the end. An interruption
+/// ([`interruption`]).
 pub fn simulate(problem: &Problem<'_>, device_of: &[DeviceId], order: &dyn Order) -> Result<Schedule, SimulateError> {
     if interruption::is_due() {
         return Err(SimulateError::Interrupted);

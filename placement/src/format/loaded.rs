@@ -29,7 +29,8 @@ pub struct LoadedGraph {
     pub memory_rule: MemoryRule,
     /// Unit of the time that one operation takes at speed 1, if the file has it.
     pub time_unit: Option<String>,
-    /// The numbers by which the file calls the tasks, by [`TaskId`](crate::graph::TaskId); empty where it gives them none.
+    /// The numbers by which the file calls the tasks, by [`TaskId`](crate::graph::TaskId); empty where it gives them
+    /// none.
     pub task_ids: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What fuzzers run of the readers that build without wgpu: `fuzz/` alone builds only them.
+//! Readers for the fuzzers that build without wgpu: `fuzz/` alone builds only them.
 //!
 //! `anabranch_tests::fuzz` has the readers of the other kinds of files, and all kinds together.
 

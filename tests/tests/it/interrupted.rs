@@ -1,4 +1,5 @@
-//! Planning ends wherever nobody wants the plan any more: by a run's token and clock, and by what its thread is told to look at.
+//! Planning ends wherever nobody wants the plan any more: by a run's token and clock, and by what its thread is told to
+//! look at.
 
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::CancelToken;

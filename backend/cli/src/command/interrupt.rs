@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Time after an interruption at which the command ends, if its work does not look at the token (reading a file, opening a GPU).
+/// Time after an interruption at which the command ends, if its work does not look at the token (reading a file,
+/// opening a GPU).
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A token that an interruption (Ctrl-C, SIGTERM) uses, and that planning on this thread looks at from now on. The process, and the commands of its graphs, end [`GRACE`] later, or at once with a
-/// second interruption.
+/// A token that an interruption (Ctrl-C, SIGTERM) uses, and that planning on this thread looks at from now on. The
+/// process, and the commands of its graphs, end [`GRACE`] later, or at once with a second interruption.
 pub(super) fn cancel_on_interrupt() -> Result<CancelToken, CliError> {
     let token = CancelToken::new();
     let used = token.clone();

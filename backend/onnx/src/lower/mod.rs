@@ -79,8 +79,9 @@ impl Default for LowerOptions {
 /// run time take no memory here.
 ///
 /// # Errors
-/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition allows: all such
-/// nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed values. If the caller is interrupted.
+/// If a dimension has no size or two, an operator has no lowering, or a node is not what its operator's definition
+/// allows: all such nodes are told ([`LowerError::obstacles`]), or, if there are none, those that depend on computed
+/// values. If the caller is interrupted.
 pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerError> {
     let mut lowering = Lowering::new(model, &model.initializers, options)?;
     lowering.inputs(options)?;

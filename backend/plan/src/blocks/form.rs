@@ -35,8 +35,9 @@ pub struct Forming<'a> {
 }
 
 /// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
-/// [`StreamMode::Off`], and fewer than could be if the caller is interrupted. O(e · (n + e)) at worst for n nodes and e edges that could
-/// stream: a group grows at most [`MOST_MEMBERS`] times, and an edge is tried again only if a group at its ends has grown.
+/// [`StreamMode::Off`], and fewer than could be if the caller is interrupted. O(e · (n + e)) at worst for n nodes and e
+/// edges that could stream: a group grows at most [`MOST_MEMBERS`] times, and an edge is tried again only if a group at
+/// its ends has grown.
 pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     if forming.mode == StreamMode::Off {
         return Vec::new();
@@ -80,7 +81,8 @@ impl Growth<'_> {
         while edges.iter_mut().fold(false, |joined, (from, to, tried)| self.try_join(*from, *to, tried) || joined) {}
     }
 
-    /// Joins the groups of two nodes if they can be and have not been `tried` with so many nodes: what other groups do makes a refusal no better.
+    /// Joins the groups of two nodes if they can be and have not been `tried` with so many nodes: what other groups do
+    /// makes a refusal no better.
     fn try_join(&mut self, from: NodeId, to: NodeId, tried: &mut [usize; 2]) -> bool {
         let sizes = [from, to].map(|node| self.groups.nodes(self.groups.of(node)).len());
         if *tried == sizes || interruption::is_due() {

@@ -155,7 +155,7 @@ impl Cache {
         }
     }
 
-    /// Why a model is not kept, whatever its inputs.
+    /// Returns the reason that a model is never kept, for any inputs.
     fn never(&self, model: &Path, options: &SessionOptions) -> Option<Course> {
         let passed = |why: &str| Some(Course::Passed(why.into()));
         match &options.strategy {

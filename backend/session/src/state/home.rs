@@ -6,15 +6,16 @@ use anabranch_placement_core::platform::DeviceId;
 use anabranch_planning::{Constraints, Planned};
 
 impl Stateful {
-    /// Decides where the state stays from now on, by plans for runs with such inputs: on a GPU, or for each GPU what
-    /// its nodes both read and make, or on the host, whichever is predicted to be the shortest. The first run decides
-    /// if nobody did before. Makes up to 1 + 2 · GPUs plans.
+    /// Decides where the state stays from now on, by the shortest predicted time of runs with such inputs.
+    ///
+    /// The candidates are the host, each GPU for the whole state, and each GPU for the state that its nodes both read
+    /// and make. The first run decides if no earlier call did. Makes up to 1 + 2 · GPUs plans.
     ///
     /// # Errors
     /// If there is no plan with the state on the host.
     pub fn settle(&mut self, inputs: &Inputs) -> Result<(), SessionError> {
         self.settled = true;
-        // What the options keep on devices was meant, and of a GPU that is lost no plan is left.
+        // The caller's choice of resident values stays, and a lost GPU has no plan.
         if self.session.inventory.gpus.is_empty() || !self.session.options.constraints.resident.is_empty() {
             return Ok(());
         }

@@ -17,9 +17,9 @@ pub(super) struct Obstacle {
     next: String,
 }
 
-/// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan.
-/// `random` are inputs that decide shapes and are not given, `open` the dimensions whose sizes were only tried, `hopeless` the nodes to which
-/// they do not matter.
+/// All that stops a model: what could not be read, what cannot be lowered, or else why there is no plan. `random` are
+/// inputs that decide shapes and are not given, `open` the dimensions whose sizes were only tried, `hopeless` the nodes
+/// to which they do not matter.
 pub(super) fn all(
     session: &Session,
     refused: Option<&SessionError>,
@@ -34,7 +34,7 @@ pub(super) fn all(
         true => Obstacle::of_node(obstacle, random, &[]),
         false => Obstacle::of_node(obstacle, random, open),
     }));
-    // What a session with problems says beside obstacles is one of these problems.
+    // The error of a session with problems is one of these problems.
     if all.is_empty() {
         all.push(Obstacle::of_plan(error));
     }

@@ -27,7 +27,7 @@ const MOST_RANK: usize = 4;
 /// Most failed attempts that are reported.
 const MOST_TOLD: usize = 4;
 
-/// Sizes of all dimensions that show which nodes refuse whatever they are given.
+/// Sizes of all dimensions: a node that refuses all three refuses any size.
 const UNLIKE: [usize; 3] = [1, 8, 224];
 
 /// The result of a search.

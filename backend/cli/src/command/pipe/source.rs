@@ -72,7 +72,8 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    /// Sees that a file is there and has arrays that suit the model, as far as their headers say: a run of hours must not end with the last file.
+    /// Sees that a file is there and has arrays that suit the model, as far as their headers say: a run of hours must
+    /// not end with the last file.
     fn check(&self, path: &Path) -> Result<(), CliError> {
         if is_archive(path) {
             read_npz_if(path, |name, spec| self.wants(name, spec).map(|_| false))?;

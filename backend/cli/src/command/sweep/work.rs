@@ -73,7 +73,7 @@ impl Work<'_> {
                 return;
             }
             let rows = self.shared(slots, unit).and_then(|shared| self.rows(unit, last.insert(shared)));
-            // What was interrupted has no result.
+            // An interrupted unit has no result.
             if self.cancel.is_cancelled() {
                 return;
             }

@@ -47,7 +47,7 @@ pub(super) fn fuse(program: Program, rewrites: Rewrites, folding: &mut Folding) 
     }
     let mut graph = Graph::new(program);
     for _ in 0..ROUNDS {
-        // Of what is left out after an interruption, nothing is used.
+        // An interrupted lowering is discarded, so its rewrites may stop anywhere.
         rewrites.iter().take_while(|_| !interruption::is_due()).for_each(|rewrite| rewrite.apply(&mut graph, folding));
     }
     let mut program = compact(graph.into_program());
