@@ -21,6 +21,11 @@ pub(super) struct HtmlArgs {
 }
 
 impl HtmlArgs {
+    /// Whether a page is wanted.
+    pub(super) fn is_asked(&self) -> bool {
+        self.report.is_some()
+    }
+
     /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was measured of it.
     pub(super) fn write(
         &self,

@@ -101,7 +101,7 @@ pub(super) fn open_session(
 }
 
 /// The options of a session that the command line describes, and where its cost store is.
-fn options(
+pub(super) fn options(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
     model: &ModelArgs,
