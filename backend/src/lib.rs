@@ -92,7 +92,12 @@
 //! # }
 //! ```
 //!
-//! # Modules
+//! # State, and text
+//!
+//! [`Session::stateful`] binds outputs of one run to inputs of the next, which a [`Stateful`] keeps where they are made.
+//! The module `generate` (the feature of this name) is a language model's face on it: a folder, prompts, and text token by token.
+//!
+//! # The rooms
 //!
 //! [`import`] and [`lower`] turn a model into a [`program`]. [`planning`] places the program on a machine with costs
 //! from [`profile`] and makes a [`plan`]. [`execute`] runs the plan; [`learning`] measures devices and learns from
@@ -186,6 +191,16 @@ pub mod flow {
     pub use anabranch_flow::{
         Allocation, AllocationError, Collected, Crew, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs,
         Links, NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerReport, programs,
+    };
+}
+
+#[cfg(feature = "generate")]
+pub mod generate {
+    //! Text from language models: folders as onnxruntime-genai and optimum export them, token by token.
+
+    pub use anabranch_generate::{
+        Choice, Config, Course, Ended, GenerateError, Generation, Generator, Message, Overrides, Piece, Rates, Sample,
+        Sampler, Settings, Timing, measure,
     };
 }
 
@@ -297,7 +312,7 @@ pub mod session {
     pub use anabranch_session::{
         ArrayError, Dynamic, ErrorKind, HostStep, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
         Outputs, Part, Prepared, Run, RunPrediction, SETTINGS, Session, SessionError, SessionOptions, SettingError,
-        ValueInfo, events_json, random_tensor, tensor, view,
+        State, StatePair, Stateful, ValueInfo, events_json, random_tensor, tensor, view,
     };
 }
 
@@ -319,5 +334,5 @@ pub use planning::{Constraints, Order, PlatformFile, Strategy};
 pub use profile::CostStore;
 pub use session::{
     ErrorKind, Inputs, OnDeviceLoss, OutputError, Outputs, Prepared, Run, Session, SessionError, SessionOptions,
-    ValueInfo,
+    Stateful, ValueInfo,
 };

@@ -7,7 +7,7 @@
 
 A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
 (`Session.plan`), what runs take (`Session.profile`), how ways to place compare (`Session.compare`), and learns real costs
-(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be. `Flow` runs graphs of Python functions.
+(`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be. `Flow` runs graphs of Python functions. `Generator` makes text with a language model.
 
 Errors are those of `anabranch.errors`, all below `AnabranchError`.
 """
@@ -15,6 +15,7 @@ Errors are those of `anabranch.errors`, all below `AnabranchError`.
 from . import errors
 from .errors import AnabranchError
 from .flow import Flow, FlowReport
+from .generator import Answer, Generator, Token
 from .laboratory import Schedule, place, strategies
 from .pipeline import Pipeline
 from .session import Session, Value, devices
@@ -22,10 +23,12 @@ from .views import Comparison, Devices, Plan, Profile, Refinement, Rows
 
 __all__ = [
     "AnabranchError",
+    "Answer",
     "Comparison",
     "Devices",
     "Flow",
     "FlowReport",
+    "Generator",
     "Pipeline",
     "Plan",
     "Profile",
@@ -33,6 +36,7 @@ __all__ = [
     "Rows",
     "Schedule",
     "Session",
+    "Token",
     "Value",
     "devices",
     "errors",

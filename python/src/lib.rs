@@ -12,6 +12,7 @@
 mod devices;
 mod failure;
 mod flow;
+mod generator;
 mod laboratory;
 mod options;
 mod pipeline;
@@ -28,6 +29,8 @@ mod native {
     use super::devices::{devices, strategies, write_text};
     #[pymodule_export]
     use super::flow::{FlowRun, place_flow, run_flow};
+    #[pymodule_export]
+    use super::generator::Generator;
     #[pymodule_export]
     use super::laboratory::{Schedule, place};
     #[pymodule_export]

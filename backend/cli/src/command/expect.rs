@@ -67,8 +67,12 @@ pub(super) struct Verdicts {
 }
 
 impl ExpectArgs {
-    /// Reads the expected outputs before anything is run: from the named file, otherwise from each data set of the
-    /// model's folder.
+    /// Whether a file is named.
+    pub(super) fn is_asked(&self) -> bool {
+        self.expect.is_some()
+    }
+
+    /// What is expected: of the file that is named, else of each data set of the model's folder. Read before anything is run.
     pub(super) fn read(&self, opened: &Opened) -> Result<Vec<Expected>, CliError> {
         if let Some(file) = &self.expect {
             return Ok(vec![Expected::read(&opened.session, file, None)?]);

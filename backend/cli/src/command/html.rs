@@ -21,7 +21,12 @@ pub(super) struct HtmlArgs {
 }
 
 impl HtmlArgs {
-    /// Writes the page, if it is wanted. `costs` are the costs that predicted the plan, `series` its measurements.
+    /// Whether a page is wanted.
+    pub(super) fn is_asked(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was measured of it.
     pub(super) fn write(
         &self,
         opened: &Opened,

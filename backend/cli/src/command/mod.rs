@@ -14,6 +14,7 @@ mod files;
 mod fit;
 mod flow;
 mod formats;
+mod generate;
 mod graph;
 mod hints;
 mod html;
@@ -37,6 +38,7 @@ mod schedule_file;
 mod shell;
 mod simulate;
 mod slowest;
+mod steps;
 mod strategies;
 mod stream;
 mod sweep;
@@ -88,6 +90,7 @@ enum Command {
     Devices(devices::DevicesCommand),
     Inspect(Box<inspect::InspectCommand>),
     Run(Box<run::RunCommand>),
+    Generate(Box<generate::GenerateCommand>),
     Watch(Box<watch::WatchCommand>),
     Compare(Box<compare::CompareCommand>),
     Compile(Box<compile::CompileCommand>),
@@ -319,6 +322,7 @@ fn main_or_panic() -> ExitCode {
         Command::Devices(command) => command.run(output),
         Command::Inspect(command) => command.run(output),
         Command::Run(command) => command.run(output),
+        Command::Generate(command) => command.run(output),
         Command::Watch(command) => command.run(output),
         Command::Compare(command) => command.run(output),
         Command::Compile(command) => command.run(output),

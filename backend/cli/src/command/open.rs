@@ -102,8 +102,8 @@ pub(super) fn open_session(
     Ok((session, store, located.map_or_else(Vec::new, |located| located.sets)))
 }
 
-/// Returns the options of a session from the command line, and the location of its cost store.
-fn options(
+/// The options of a session that the command line describes, and where its cost store is.
+pub(super) fn options(
     devices: &DeviceArgs,
     platform: Option<PlatformFile>,
     model: &ModelArgs,

@@ -1,15 +1,16 @@
 //! `anabranch run`: places, executes, and compares predictions with measurements.
 
-use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds};
+use super::args::{DeviceArgs, ModelArgs, PlaceArgs, parse_seconds, refuse_given};
 use super::expect::ExpectArgs;
 use super::files::{file_of, tensors_to};
 use super::html::HtmlArgs;
 use super::interrupt::cancel_on_interrupt;
-use super::open::{self, Opened, open};
+use super::open::{self, Opened, open, open_session};
 use super::parallel::{Parallel, parse_callers};
 use super::progress::{Progress, waiting};
 use super::refine::RefineArgs;
 use super::slowest::Slowest;
+use super::steps::StepArgs;
 use super::trace_file::{self, TraceFormat};
 use super::{CliError, Output, is_quiet, note, outputs, pretty, write_file, write_with};
 use anabranch::CostStore;
@@ -90,6 +91,8 @@ pub(crate) struct RunCommand {
     #[command(flatten)]
     refine: RefineArgs,
     #[command(flatten)]
+    steps: StepArgs,
+    #[command(flatten)]
     place: PlaceArgs,
     #[command(flatten)]
     devices: DeviceArgs,
@@ -97,6 +100,9 @@ pub(crate) struct RunCommand {
 
 impl RunCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        if self.steps.steps.is_some() {
+            return self.run_steps(output);
+        }
         let opened = open(&self.devices, None, &self.model, &self.place, !self.no_learn)?;
         open::print_notes(&opened.session, output);
         let expected = self.expect.read(&opened)?;
@@ -162,8 +168,30 @@ impl RunCommand {
         saved
     }
 
-    /// Measures the model. If a GPU is lost and the command line allows it, measures again without that GPU. Returns
-    /// the costs of the plan, too.
+    /// Runs a model with state step by step.
+    fn run_steps(&self, output: Output) -> Result<(), CliError> {
+        let why = "steps follow each other, and are not compared with a plan";
+        let options = [
+            (self.repeat.is_some(), "--repeat"),
+            (self.duration.is_some(), "--duration"),
+            (self.parallel.is_some(), "--parallel"),
+            (self.warmup.is_some(), "--warmup"),
+            (self.verbose, "--verbose"),
+            (self.top.is_some(), "--top"),
+            (self.refine.refine.is_some(), "--refine"),
+            (self.profile.is_some(), "--profile"),
+            (self.trace.is_some(), "--trace"),
+            (self.gantt.is_some(), "--gantt"),
+            (self.html.is_asked(), "--report"),
+            (self.expect.is_asked(), "--expect"),
+        ];
+        refuse_given(&options.map(|(is_given, name)| (is_given, name, why)), "--steps")?;
+        let (session, _, sets) = open_session(&self.devices, None, &self.model, &self.place, false)?;
+        let files = (sets.first().map(PathBuf::as_path), self.output.as_ref());
+        self.steps.run(session, &self.model, files, self.timeout, output)
+    }
+
+    /// Measures, anew without a GPU that is lost meanwhile, where the command line wants that; with the costs that were planned with.
     fn outlasting(
         &self,
         opened: &Opened,

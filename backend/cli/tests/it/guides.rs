@@ -5,11 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Guides whose blocks are run.
-///
-/// A document of another part of the project belongs here once its blocks need only the command and the files of
-/// [`prepared`]. Blocks in other languages, and blocks marked `sh no-run`, are left out.
-const GUIDES: [&str; 5] = ["run.md", "compare.md", "costs.md", "report.md", "flow.md"];
+/// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing but the command and
+/// the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left out.
+const GUIDES: [&str; 6] = ["run.md", "generate.md", "compare.md", "costs.md", "report.md", "flow.md"];
 
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
@@ -40,6 +38,11 @@ fn prepared(name: &str, store: &Anabranch) -> PathBuf {
     for (file, here) in [("convnet.onnx", "model.onnx"), ("unet.onnx", "other.onnx"), ("convnet.npz", "arrays.npz")] {
         fs::copy(bundled(file), directory.join(here)).expect("bundled");
     }
+    fs::create_dir(directory.join("model")).expect("a directory");
+    for file in ["model.onnx", "genai_config.json", "tokenizer.json", "tokenizer_config.json"] {
+        fs::copy(bundled(&format!("language/llama/{file}")), directory.join("model").join(file)).expect("bundled");
+    }
+    fs::copy(bundled("unet.onnx"), directory.join("denoise.onnx")).expect("bundled");
     let graph = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/graphs/wordcount.graph");
     fs::copy(graph, directory.join("wordcount.graph")).expect("bundled");
     directory

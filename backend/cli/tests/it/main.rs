@@ -11,6 +11,7 @@ mod everyday;
 mod fit;
 mod flow;
 mod formats;
+mod generate;
 #[cfg(unix)]
 mod guides;
 #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! Signals end the command without a half-written file, and with their own exit code (SECURITY.md).
 
-use crate::command::Anabranch;
+use crate::command::{Anabranch, bundled};
 use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -59,6 +59,14 @@ fn interrupt_terminate_and_hang_up_end_a_run_with_its_code_and_write_nothing() {
         let arguments = [&["run", "--no-gpu", "--repeat", "100000"][..], &files].concat();
         ends_cleanly(&command, &arguments, signal);
     }
+}
+
+#[test]
+fn an_interrupted_generation_ends_with_its_code() {
+    let command = Anabranch::new();
+    let model = bundled("language/llama");
+    command.text(&["generate", &model, "--no-gpu", "--prompt", "x", "--max-length", "4"]);
+    ends_cleanly(&command, &["generate", &model, "--no-gpu", "--bench", "64,64", "--repeat", "100000"], ("INT", 2));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{Table, amount, format_bytes};
 use anabranch::constant::Constant;
 use anabranch::import::{Attribute, Dim, Node, Subgraph, ValueIndex};
-use anabranch::session::{Session, ValueInfo};
+use anabranch::session::{Session, StatePair, ValueInfo};
 use anabranch_placement::quoted::Line;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,11 +18,25 @@ pub(super) struct Facts {
     opsets: BTreeMap<String, i64>,
     inputs: Vec<Value>,
     outputs: Vec<Value>,
-    /// Operators with those of branches and bodies, the most frequent first.
+    /// Outputs that are inputs of a next run by their names.
+    state: Vec<State>,
+    /// The most frequent first; those of branches and bodies included.
     operators: Vec<Operator>,
     /// Parameters by element type.
     parameters: BTreeMap<String, Parameters>,
 }
+
+/// An output that is an input of the next run.
+#[derive(Clone, Debug, Serialize)]
+struct State {
+    output: String,
+    input: String,
+    /// The axis along which it grows, if there is one.
+    growing: Option<usize>,
+}
+
+/// Pairs of a state that are listed.
+const LISTED: usize = 4;
 
 #[derive(Clone, Debug, Serialize)]
 struct Value {
@@ -68,6 +82,7 @@ impl Facts {
             opsets: model.opsets.iter().map(named).collect(),
             inputs: session.inputs().iter().map(Value::of).collect(),
             outputs: session.outputs().iter().map(Value::of).collect(),
+            state: session.found_state().into_iter().map(State::of).collect(),
             operators,
             parameters,
         }
@@ -105,6 +120,12 @@ fn add_nodes(
     }
 }
 
+impl State {
+    fn of(pair: StatePair) -> Self {
+        Self { output: pair.output, input: pair.input, growing: pair.growing }
+    }
+}
+
 impl Value {
     fn of(info: &ValueInfo) -> Self {
         Self {
@@ -128,6 +149,13 @@ impl fmt::Display for Facts {
                 let optional = if value.optional { " (optional)" } else { "" };
                 writeln!(f, "  {role:<6}  {}{optional}", value.text)?;
             }
+        }
+        for State { output, input, growing } in self.state.iter().take(LISTED) {
+            let growing = growing.map_or_else(String::new, |axis| format!(", which grows along axis {axis}"));
+            writeln!(f, "  {:<6}  {}", "state", Line(format!("{output} becomes {input}{growing}")))?;
+        }
+        if let Some(more) = self.state.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            writeln!(f, "  {:<6}  and {more} more", "")?;
         }
         let mut parameters = Table::new("parameters | >tensors | >elements | >bytes");
         for (dtype, Parameters { tensors, elements, bytes }) in &self.parameters {

@@ -1,0 +1,175 @@
+//! `anabranch generate`: text from a language model, and how fast it comes.
+
+mod answers;
+mod rates;
+
+use super::args::{DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_size};
+use super::interrupt::cancel_on_interrupt;
+use super::open;
+use super::progress::waiting;
+use super::{CliError, MORE, Output};
+use anabranch::execute::{CancelToken, RunOptions};
+use anabranch::generate::{GenerateError, Generator, Overrides};
+use clap::Args;
+use rates::{Bench, parse_bench};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  anabranch generate model --prompt 'The river'
+  anabranch generate model --chat --system 'Answer in one sentence.' --temperature 0.7 --seed 1
+  anabranch generate model --prompt-file a.txt --prompt-file b.txt --max-length 200 --json
+  anabranch generate model --bench 512,128 --bench 512,1024 --place auto --memory gpu0=6GiB
+
+A folder holds genai_config.json (onnxruntime-genai) or config.json (optimum), tokenizer.json, and the model. Several prompts are answered one
+after the other. The same seed gives the same tokens, on any number of threads. Ctrl-C ends an answer, and status 130 says so.";
+
+/// Generate text with a language model
+#[derive(Args, Clone, Debug)]
+#[command(after_long_help = EXAMPLES, after_help = MORE)]
+pub(crate) struct GenerateCommand {
+    /// A folder as onnxruntime-genai or optimum export it
+    folder: PathBuf,
+    /// A file of the folder as the model [default: as the configuration says]
+    #[arg(long, value_name = "FILE", help_heading = "Model")]
+    model: Option<PathBuf>,
+    /// Go on from this text; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    prompt: Vec<String>,
+    /// Go on from the text in a file; may be repeated
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Vec<PathBuf>,
+    /// Use the chat template; without a prompt, talk line by line
+    #[arg(long)]
+    chat: bool,
+    /// Text that a chat begins with, in the role `system`
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
+    #[command(flatten)]
+    choice: ChoiceArgs,
+    /// Measure a prompt of P tokens and N more; may be repeated
+    ///
+    /// Prints tokens per second of each, with intervals, and what the plans predict. Tokens are given, none is chosen.
+    #[arg(long, value_name = "P,N", value_parser = parse_bench, conflicts_with_all = ["prompt", "prompt_file", "chat"], help_heading = "Measuring")]
+    bench: Vec<Bench>,
+    /// Repetitions of each measurement
+    #[arg(long, value_name = "N", default_value = "5", requires = "bench", value_parser = parse_size::<NonZeroUsize>, help_heading = "Measuring")]
+    repeat: NonZeroUsize,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    fuse: FuseArgs,
+    #[command(flatten)]
+    place: PlaceArgs,
+    #[command(flatten)]
+    devices: DeviceArgs,
+}
+
+/// How tokens are chosen, and when a text ends.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Choosing tokens")]
+struct ChoiceArgs {
+    /// Draw tokens at this temperature; 0 takes the most probable
+    ///
+    /// Default: what generation_config.json or genai_config.json says, else 0.
+    #[arg(long, value_name = "T")]
+    temperature: Option<f64>,
+    /// Draw among the K most probable tokens
+    #[arg(long, value_name = "K", value_parser = parse_size::<NonZeroUsize>)]
+    top_k: Option<NonZeroUsize>,
+    /// Draw among the most probable tokens that have probability P together
+    #[arg(long, value_name = "P")]
+    top_p: Option<f64>,
+    /// Make tokens that were seen less probable by this factor [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    repetition_penalty: Option<f64>,
+    /// Seed of the draws; each further prompt adds 1
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    seed: u64,
+    /// End before this text; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    stop: Vec<String>,
+    /// Tokens of prompt and answer together, at most [default: as configured]
+    #[arg(long, value_name = "N", value_parser = parse_size::<usize>)]
+    max_length: Option<usize>,
+}
+
+impl GenerateCommand {
+    pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
+        let prompts = self.prompts()?;
+        if prompts.is_empty() && !self.chat && self.bench.is_empty() {
+            return Err(CliError::input(
+                "there is nothing to go on from; give --prompt TEXT, --prompt-file FILE or --chat",
+            ));
+        }
+        let (options, _) = open::options(&self.devices, None, &self.model_args(), &self.place, false)?;
+        let open = || Generator::open(&self.folder, self.model.as_deref(), options);
+        let mut generator = waiting(output, "opening the model", open).map_err(failed)?;
+        open::print_notes(generator.session(), output);
+        let token = cancel_on_interrupt()?;
+        let run = RunOptions::default().with_cancel(token.clone());
+        if !self.bench.is_empty() {
+            return rates::print(&mut generator, &self.bench, self.repeat.get(), &run, output);
+        }
+        let settings = generator.config().settings.with(&self.choice.overrides());
+        let answered =
+            answers::Answers { generator, settings, run, output, system: self.system.clone(), chat: self.chat };
+        match prompts.is_empty() {
+            true => answered.talk(&token),
+            false => answered.all(&prompts, &token),
+        }
+    }
+
+    fn prompts(&self) -> Result<Vec<String>, CliError> {
+        let mut prompts = self.prompt.clone();
+        for path in &self.prompt_file {
+            let text = String::from_utf8(super::read_file(path)?);
+            prompts.push(text.map_err(|_| CliError::in_file(path, "is no UTF-8 text; write it as UTF-8"))?);
+        }
+        Ok(prompts)
+    }
+
+    /// The arguments of a session's options.
+    fn model_args(&self) -> ModelArgs {
+        ModelArgs {
+            model: Some(self.folder.clone()),
+            input: Vec::new(),
+            image_norm: None,
+            random: None,
+            dim: Vec::new(),
+            cache: None,
+            fuse: self.fuse.clone(),
+            limits: self.limits.clone(),
+        }
+    }
+}
+
+impl ChoiceArgs {
+    /// What the command line says otherwise than the configuration does.
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            temperature: self.temperature,
+            top_k: self.top_k.map(NonZeroUsize::get),
+            top_p: self.top_p,
+            repetition_penalty: self.repetition_penalty,
+            max_length: self.max_length,
+            stops: self.stop.clone(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// The error of the library in the command's words.
+fn failed(error: GenerateError) -> CliError {
+    match error.session() {
+        _ if error.is_cancelled() => CliError::interrupted(),
+        Some(session) => session.clone().into(),
+        None => CliError::input(error),
+    }
+}
+
+/// Ends with status 130 after an interruption.
+fn settle(token: &CancelToken) -> Result<(), CliError> {
+    if token.is_cancelled() { Err(CliError::interrupted()) } else { Ok(()) }
+}

@@ -1,0 +1,166 @@
+//! Answers: printed as they come, or as JSON at the end.
+
+use super::super::{CliError, Output, is_quiet, say};
+use super::{failed, settle};
+use anabranch::execute::{CancelToken, RunOptions};
+use anabranch::generate::{Course, Ended, Generator, Message, Settings};
+use serde::Serialize;
+use std::io::{self, BufRead, IsTerminal};
+
+/// What answers are made with.
+pub(super) struct Answers {
+    pub(super) generator: Generator,
+    pub(super) settings: Settings,
+    pub(super) run: RunOptions,
+    pub(super) output: Output,
+    pub(super) system: Option<String>,
+    pub(super) chat: bool,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Serialize)]
+struct Answer {
+    prompt: String,
+    text: String,
+    tokens: Vec<u32>,
+    /// Tokens of the prompt that were computed.
+    prompt_tokens: usize,
+    ended: Option<Ended>,
+    first_token_ms: f64,
+    /// Of the tokens after the first.
+    tokens_per_second: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    answers: Vec<Answer>,
+    /// Plans that were made for all of them.
+    plans: u64,
+}
+
+impl Answers {
+    /// Answers prompts one after the other.
+    pub(super) fn all(mut self, prompts: &[String], token: &CancelToken) -> Result<(), CliError> {
+        let mut answers = Vec::new();
+        for (at, prompt) in prompts.iter().enumerate() {
+            if prompts.len() > 1 && !self.output.json {
+                let beginning: String = prompt.lines().next().unwrap_or_default().chars().take(70).collect();
+                self.output.text(&format!("{}{}: {beginning}\n", if at > 0 { "\n" } else { "" }, at + 1))?;
+            }
+            let tokens = match self.chat {
+                true => self.generator.encode_chat(&self.messages(prompt)),
+                false => self.generator.encode(prompt),
+            };
+            let settings = Settings { seed: self.settings.seed.wrapping_add(at as u64), ..self.settings.clone() };
+            answers.push(self.answer(prompt, &tokens.map_err(failed)?, &settings, false)?);
+            if token.is_cancelled() {
+                break;
+            }
+        }
+        self.report(answers)?;
+        settle(token)
+    }
+
+    /// Answers the lines of standard input, each with all that was said before, until there are no more.
+    pub(super) fn talk(mut self, token: &CancelToken) -> Result<(), CliError> {
+        let mut said: Vec<Message> = self.system.iter().map(|text| Message::new("system", text)).collect();
+        let mut answers: Vec<Answer> = Vec::new();
+        // Tokens of the chat so far: each message and its answer may have as many more as a prompt and its answer.
+        let mut length = 0usize;
+        let is_terminal = io::stdin().is_terminal() && !self.output.json;
+        loop {
+            if is_terminal {
+                eprint!("> ");
+            }
+            let mut line = String::new();
+            match io::stdin().lock().read_line(&mut line) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Err(CliError::input(format!("standard input: {error}; write UTF-8 text"))),
+            }
+            if token.is_cancelled() {
+                break;
+            }
+            let line = line.trim_end();
+            if line.is_empty() {
+                continue;
+            }
+            said.push(Message::new("user", line));
+            let tokens = self.generator.encode_chat(&said).map_err(failed)?;
+            let settings = Settings {
+                seed: self.settings.seed.wrapping_add(answers.len() as u64),
+                max_length: self.settings.max_length.saturating_add(length),
+                ..self.settings.clone()
+            };
+            let answer = self.answer(line, &tokens, &settings, true)?;
+            said.push(Message::new("assistant", &answer.text));
+            length = tokens.len() + answer.tokens.len();
+            answers.push(answer);
+            if token.is_cancelled() {
+                break;
+            }
+        }
+        self.report(answers)?;
+        settle(token)
+    }
+
+    fn messages(&self, prompt: &str) -> Vec<Message> {
+        let system = self.system.iter().map(|text| Message::new("system", text));
+        system.chain([Message::new("user", prompt)]).collect()
+    }
+
+    /// Answers a prompt, and prints the text as it comes.
+    fn answer(&mut self, prompt: &str, tokens: &[u32], settings: &Settings, go_on: bool) -> Result<Answer, CliError> {
+        let mut course = self.generator.start(tokens, settings, go_on).map_err(failed)?;
+        let (mut text, mut chosen) = (String::new(), Vec::new());
+        while let Some(piece) = self.generator.advance(&mut course, &self.run) {
+            let piece = piece.map_err(failed)?;
+            text += &piece.text;
+            chosen.extend(piece.token);
+            if !self.output.json && !piece.text.is_empty() {
+                self.output.text(&piece.text)?;
+            }
+        }
+        if !self.output.json {
+            self.output.text("\n")?;
+            if !is_quiet() {
+                say(figures(&course));
+            }
+        }
+        let timing = course.timing();
+        Ok(Answer {
+            prompt: prompt.to_owned(),
+            text,
+            tokens: chosen,
+            prompt_tokens: timing.prompt,
+            ended: course.ended(),
+            first_token_ms: timing.first.as_secs_f64() * 1e3,
+            tokens_per_second: timing.rate(),
+        })
+    }
+
+    fn report(&self, answers: Vec<Answer>) -> Result<(), CliError> {
+        if !self.output.json {
+            return Ok(());
+        }
+        let model = super::super::lossy(&self.generator.config().model);
+        self.output.json(&Report { model, answers, plans: self.generator.session().plans_made() })
+    }
+}
+
+/// How long an answer took, in a line.
+fn figures(course: &Course) -> String {
+    let timing = course.timing();
+    let ended = match course.ended() {
+        Some(Ended::Length) => "; it has the greatest length",
+        Some(Ended::Stop) => "; a stop text ended it",
+        Some(Ended::Cancelled) => "; it was interrupted",
+        Some(Ended::End) | None => "",
+    };
+    let more = timing
+        .rate()
+        .map_or_else(String::new, |rate| format!(", then {} tokens at {rate:.1} tokens per second", timing.more));
+    let first = timing.first.as_secs_f64() * 1e3;
+    format!("prompt of {} tokens, first token after {first:.1} ms{more}{ended}", timing.prompt)
+}

@@ -1,0 +1,128 @@
+//! `anabranch generate` and `anabranch run --steps`, as their users see them.
+
+use crate::command::{Anabranch, bundled};
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+const LLAMA: &str = "language/llama";
+
+#[test]
+fn the_text_that_comes_is_that_of_the_tokens() {
+    let command = Anabranch::new();
+    let model = bundled(LLAMA);
+    let arguments = ["generate", &model, "--no-gpu", "--prompt", "The river", "--max-length", "20"];
+    let told = command.json(&arguments);
+    let answer = &told["answers"][0];
+    let (text, prompt) = (answer["text"].as_str().expect("a text"), answer["prompt_tokens"].as_u64().expect("a count"));
+    assert_eq!(
+        (answer["tokens"].as_array().map(Vec::len), answer["ended"].as_str()),
+        (Some(20 - prompt as usize), Some("length"))
+    );
+    assert!(answer["tokens_per_second"].as_f64() > Some(0.0) && told["plans"].as_u64() > Some(0));
+    let output = command.run(&arguments);
+    let [out, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(out.trim_end_matches('\n'), text.trim_end_matches('\n'));
+    assert!(said.contains(&format!("prompt of {prompt} tokens")) && said.contains("tokens per second"), "{said}");
+}
+
+#[test]
+fn several_prompts_are_answered_as_each_alone() {
+    let command = Anabranch::new();
+    std::fs::write(command.path("sea.txt"), "The sea").expect("written");
+    let model = bundled(LLAMA);
+    let all =
+        ["generate", &model, "--no-gpu", "--prompt", "The river", "--prompt-file", "sea.txt", "--max-length", "16"];
+    let both = command.json(&all);
+    let alone = command.json(&["generate", &model, "--no-gpu", "--prompt", "The sea", "--max-length", "16"]);
+    assert_eq!(both["answers"][1]["tokens"], alone["answers"][0]["tokens"]);
+    let drawn =
+        ["generate", &model, "--no-gpu", "--prompt", "a", "--prompt", "a", "--max-length", "16", "--temperature", "2"];
+    let drawn = command.json(&drawn);
+    assert_ne!(drawn["answers"][0]["tokens"], drawn["answers"][1]["tokens"], "each prompt has a seed of its own");
+}
+
+#[test]
+fn a_chat_reads_messages_line_by_line() {
+    let command = Anabranch::new();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_anabranch"))
+        .args(["generate", &bundled(LLAMA), "--no-gpu", "--chat", "--max-length", "60", "--json"])
+        .env("XDG_DATA_HOME", command.directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    child.stdin.take().expect("piped").write_all(b"Hi\n\nAnd\n").expect("read");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(told["answers"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn rates_are_measured_for_each_length() {
+    let command = Anabranch::new();
+    let model = bundled(LLAMA);
+    let told = command.json(&["generate", &model, "--no-gpu", "--bench", "8,2", "--bench", "16,0", "--repeat", "2"]);
+    let tests: Vec<_> = told["rates"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .map(|row| (row["test"].as_str(), row["tokens"].as_u64()))
+        .collect();
+    assert_eq!(tests, [(Some("prefill"), Some(8)), (Some("decode"), Some(2)), (Some("prefill"), Some(16))]);
+    let text = command.text(&["generate", &model, "--no-gpu", "--bench", "8,2", "--repeat", "1", "-q"]);
+    assert!(text.contains("tokens/s") && text.contains("prefill") && text.contains("decode"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_generated_is_refused_in_a_line() {
+    let command = Anabranch::new();
+    let (llama, gpt2) = (bundled(LLAMA), bundled("language/gpt2"));
+    for (arguments, parts) in [
+        (&[&*llama][..], &["--prompt"][..]),
+        (&["missing", "--prompt", "x"], &["missing", "genai_config.json", "config.json"]),
+        (&[&llama, "--prompt", ""], &["prompt has no token"]),
+        (&[&llama, "--prompt", "x", "--temperature=-1"], &["temperature", "-1"]),
+        (&[&llama, "--prompt", "x", "--top-p", "2"], &["top_p", "2"]),
+        (&[&llama, "--prompt", "The river", "--max-length", "3"], &["3 together", "maximum length"]),
+        (&[&llama, "--prompt-file", "missing.txt"], &["missing.txt"]),
+        (&[&llama, "--model", "../x.onnx", "--prompt", "x"], &["../x.onnx", "beneath"]),
+        (&[&gpt2, "--chat", "--prompt", "x"], &["chat template", "--chat"]),
+        (&[&gpt2, "--bench", "512,1"], &["512"]),
+        (&[&gpt2, "--bench", "512"], &["512,128"]),
+        (&[&gpt2, "--prompt", "x", "--place", "nowhere"], &["nowhere"]),
+    ] {
+        let arguments = [&["generate", "--no-gpu"][..], arguments].concat();
+        command.refuses(&arguments, parts);
+    }
+}
+
+#[test]
+fn a_model_with_state_runs_step_by_step() {
+    let command = Anabranch::new();
+    let unet = bundled("unet.onnx");
+    let steps = ["run", &unet, "--no-gpu", "--steps", "5", "--feed", "y=x", "--random", "1"];
+    let told = command.json(&[&steps[..], &["--output", "last.npz"]].concat());
+    assert_eq!((told["steps"].as_u64(), told["plans"].as_u64()), (Some(5), Some(1)));
+    assert_eq!(told["state_bytes"], serde_json::json!([4096, 4096]));
+    assert!(command.path("last.npz").exists());
+    assert!(command.text(&steps).contains("steps per second"));
+    for (feed, parts) in [
+        ("y", &["OUTPUT=INPUT"][..]),
+        ("y*=x", &["one *"]),
+        ("z=x", &["no output `z`", "y"]),
+        ("y=z", &["no input `z`", "x"]),
+    ] {
+        command.refuses(&["run", &unet, "--no-gpu", "--steps", "2", "--feed", feed], parts);
+    }
+    command.refuses(&["run", &unet, "--no-gpu", "--steps", "2"], &["present.*"]);
+    command.refuses(
+        &["run", &unet, "--no-gpu", "--steps", "2", "--feed", "y=x", "--repeat", "3"],
+        &["--repeat", "--steps"],
+    );
+    let inspected =
+        command.run(&["inspect", &bundled("language/gpt2/model.onnx"), "--dim", "sequence_length=1", "--json"]);
+    let inspected: serde_json::Value = serde_json::from_slice(&inspected.stdout).expect("JSON");
+    assert_eq!(inspected["state"][0]["input"], "past_key_values.0.key");
+    assert_eq!(inspected["state"].as_array().map(Vec::len), Some(4));
+}

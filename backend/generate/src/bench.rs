@@ -1,0 +1,102 @@
+//! Rates of a model: how fast it reads a prompt, and how fast tokens follow.
+
+use super::error::GenerateError;
+use super::generator::Generator;
+use anabranch_execute::RunOptions;
+use anabranch_session::RunPrediction;
+use std::time::Instant;
+
+/// What is measured: the tokens of a prompt, and those that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Tokens of the prompt, at least 1.
+    pub prompt: usize,
+    /// Tokens that follow it, one by one.
+    pub tokens: usize,
+}
+
+/// Tokens per second of each repetition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// Of the prompt.
+    pub prefill: Vec<f64>,
+    /// Of the tokens that follow.
+    pub decode: Vec<f64>,
+    /// Tokens per second that the plan of the prompt predicts, if it is the only one of its runs.
+    pub predicted_prefill: Option<f64>,
+    /// The same of the last token's plan.
+    pub predicted_decode: Option<f64>,
+    /// Plans that were made in the repetitions that count.
+    pub plans: u64,
+}
+
+/// Measures a sample so often, after one repetition that does not count. Tokens are given, and none is chosen. `step`
+/// is called after each repetition.
+///
+/// # Errors
+/// If the sample does not fit the model's context, or a run fails or is cancelled.
+pub fn measure(
+    generator: &mut Generator,
+    sample: Sample,
+    repeat: usize,
+    options: &RunOptions,
+    step: &mut dyn FnMut(),
+) -> Result<Rates, GenerateError> {
+    let Sample { prompt, tokens } = sample;
+    let context = generator.config().context;
+    if prompt == 0 || prompt.saturating_add(tokens) > context {
+        let what = format!("a prompt of {prompt} and {tokens} tokens more do not fit: the model can look at {context}");
+        return Err(GenerateError::given(format!("{what}, and a prompt has 1 at least")));
+    }
+    let decoder = generator.emptied();
+    let given: Vec<u32> = (0..prompt + tokens).map(|at| spread(at, decoder.vocabulary())).collect();
+    let mut rates = Rates::default();
+    let mut plans = 0;
+    for round in 0..=repeat {
+        if round == 1 {
+            plans = decoder.model().session().plans_made();
+        }
+        decoder.reset();
+        let begun = Instant::now();
+        decoder.feed(&given[..prompt], options)?;
+        let prefill = begun.elapsed().as_secs_f64();
+        rates.predicted_prefill = decoder.model().predicted().and_then(|run| rate(run, prompt));
+        let begun = Instant::now();
+        for token in given[prompt..].chunks(1) {
+            decoder.feed(token, options)?;
+        }
+        if round > 0 {
+            rates.prefill.push(prompt as f64 / prefill.max(1e-9));
+            if tokens > 0 {
+                rates.decode.push(tokens as f64 / begun.elapsed().as_secs_f64().max(1e-9));
+                rates.predicted_decode = decoder.model().predicted().and_then(|run| rate(run, 1));
+            }
+        }
+        step();
+    }
+    rates.plans = decoder.model().session().plans_made() - plans;
+    decoder.reset();
+    Ok(rates)
+}
+
+fn rate(run: RunPrediction, tokens: usize) -> Option<f64> {
+    (run.makespan > 0.0).then(|| tokens as f64 / run.makespan)
+}
+
+/// A token for a place, all over the vocabulary: the multiples of the golden ratio.
+fn spread(at: usize, vocabulary: usize) -> u32 {
+    let mixed = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    ((u128::from(mixed) * vocabulary as u128) >> 64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_the_vocabularys_and_differ() {
+        let tokens: std::collections::BTreeSet<_> = (0..100).map(|at| spread(at, 1000)).collect();
+        assert!(tokens.len() > 90 && tokens.iter().all(|token| *token < 1000));
+        assert_eq!(spread(5, 1), 0);
+    }
+}

@@ -1,0 +1,186 @@
+//! A decoder with its cache: tokens in, logits of the last one out.
+
+use super::config::Config;
+use super::error::GenerateError;
+use super::names::Names;
+use anabranch_execute::RunOptions;
+use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_onnx::import::Dim;
+use anabranch_session::{Inputs, Session, Stateful};
+use half::{bf16, f16};
+
+/// A decoder, and the tokens that its cache holds.
+pub(crate) struct Decoder {
+    model: Stateful,
+    names: Names,
+    vocabulary: usize,
+    context: usize,
+    settled: bool,
+    /// Tokens that the cache holds.
+    held: usize,
+    /// The last token's logits.
+    logits: Vec<f32>,
+}
+
+impl Decoder {
+    /// Binds the model's cache and finds the roles of its other inputs.
+    ///
+    /// # Errors
+    /// If it has no cache, an input without a role, or other sizes than its configuration says.
+    pub(crate) fn new(session: Session, config: &Config) -> Result<Self, GenerateError> {
+        let file = &config.model;
+        let model = session.stateful(&[]).map_err(|error| GenerateError::file(file, error))?;
+        let names = Names::of(model.session(), model.pairs(), file)?;
+        let vocabulary = check(&model, &names, config)?;
+        let (context, logits) = (config.context, Vec::new());
+        Ok(Self { model, names, vocabulary, context, settled: false, held: 0, logits })
+    }
+
+    /// Adds tokens to the cache, and returns the logits of what follows the last one.
+    ///
+    /// # Errors
+    /// If there is no room for them, one is none of the model's, or the run fails: then the cache holds what it held
+    /// before.
+    pub(crate) fn feed(&mut self, tokens: &[u32], options: &RunOptions) -> Result<&[f32], GenerateError> {
+        let end = self.held + tokens.len();
+        if tokens.is_empty() || end > self.context {
+            let what = format!("{end} tokens, of which the model can look at {}; give a shorter prompt", self.context);
+            return Err(GenerateError::given(if tokens.is_empty() {
+                "there is no token to begin with".into()
+            } else {
+                what
+            }));
+        }
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= self.vocabulary) {
+            let what =
+                format!("token {token} is none of the model's {}; the tokenizer is another model's", self.vocabulary);
+            return Err(GenerateError::given(what));
+        }
+        if !std::mem::replace(&mut self.settled, true) {
+            // Most runs are of one token.
+            self.model.settle(&self.inputs(&tokens[..1])?)?;
+        }
+        let inputs = self.inputs(tokens)?;
+        self.model.run_with(&inputs, options)?;
+        self.held = end;
+        self.read()?;
+        Ok(&self.logits)
+    }
+
+    /// Forgets all tokens.
+    pub(crate) fn reset(&mut self) {
+        self.model.reset();
+        self.held = 0;
+    }
+
+    /// How many tokens the model knows.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// The model with its cache.
+    pub(crate) fn model(&self) -> &Stateful {
+        &self.model
+    }
+
+    fn inputs(&self, tokens: &[u32]) -> Result<Inputs, GenerateError> {
+        let end = self.held + tokens.len();
+        let mut inputs = Inputs::new();
+        let mut add = |name: &str, values: &mut dyn Iterator<Item = i64>| -> Result<(), GenerateError> {
+            let tensor = self.integers(name, values.collect())?;
+            inputs = std::mem::take(&mut inputs).tensor(name, tensor);
+            Ok(())
+        };
+        add(&self.names.ids, &mut tokens.iter().map(|token| i64::from(*token)))?;
+        if let Some(name) = &self.names.mask {
+            add(name, &mut std::iter::repeat_n(1, end))?;
+        }
+        if let Some(name) = &self.names.positions {
+            add(name, &mut (self.held as i64..end as i64))?;
+        }
+        if let Some(name) = &self.names.branch {
+            let spec = TensorSpec::new(DType::Bool, Shape::new([1]).map_err(GenerateError::given)?);
+            let flag = std::sync::Arc::new(anabranch_kernels::Buffer::copied(&[1]));
+            inputs = inputs.tensor(name, Tensor::new(spec, flag).map_err(GenerateError::given)?);
+        }
+        Ok(inputs)
+    }
+
+    /// One row of integers of the type that an input has.
+    fn integers(&self, name: &str, values: Vec<i64>) -> Result<Tensor, GenerateError> {
+        let shape = Shape::new([1, values.len()]).map_err(GenerateError::given)?;
+        let dtype = self.model.session().input_info(name).and_then(|info| info.dtype());
+        let made = match dtype {
+            Some(DType::I64) => Tensor::from_elements(shape, &values),
+            Some(DType::I32) => {
+                Tensor::from_elements(shape, &values.iter().map(|value| *value as i32).collect::<Vec<_>>())
+            }
+            Some(DType::F32) => {
+                Tensor::from_elements(shape, &values.iter().map(|value| *value as f32).collect::<Vec<_>>())
+            }
+            other => {
+                let other = other.map_or("?", DType::name);
+                return Err(GenerateError::given(format!("input `{name}` is of {other}; export it with i64")));
+            }
+        };
+        made.map_err(GenerateError::given)
+    }
+
+    /// Takes the last row of the logits.
+    fn read(&mut self) -> Result<(), GenerateError> {
+        let logits = self.model.outputs().tensor(&*self.names.logits).map_err(GenerateError::given)?;
+        let dims = logits.shape().dims();
+        let wide = dims.last().copied().unwrap_or(0);
+        if wide < self.vocabulary || dims.iter().product::<usize>() == 0 {
+            let what =
+                format!("`{}` is {}, of fewer than {} tokens", self.names.logits, logits.spec(), self.vocabulary);
+            return Err(GenerateError::given(format!("{what}; the configuration is another model's")));
+        }
+        self.logits.clear();
+        fn last<T: Copy>(all: Option<&[T]>, wide: usize) -> impl Iterator<Item = T> {
+            let all = all.unwrap_or_default();
+            all[all.len() - wide.min(all.len())..].iter().copied()
+        }
+        match logits.dtype() {
+            DType::F32 => self.logits.extend(last(logits.elements::<f32>(), wide)),
+            DType::F16 => self.logits.extend(last(logits.elements::<f16>(), wide).map(f16::to_f32)),
+            DType::BF16 => self.logits.extend(last(logits.elements::<bf16>(), wide).map(bf16::to_f32)),
+            other => return Err(GenerateError::given(format!("`{}` is of {other}; export floats", self.names.logits))),
+        }
+        // What lies beyond the tokens only fills the matrix up.
+        self.logits.truncate(self.vocabulary);
+        Ok(())
+    }
+}
+
+/// Compares the model with its configuration. Returns how many tokens there are.
+fn check(model: &Stateful, names: &Names, config: &Config) -> Result<usize, GenerateError> {
+    let wrong =
+        |what: String| GenerateError::file(&config.file, format!("{what}; the configuration is another model's"));
+    let session = model.session();
+    if let Some(layers) = config.layers.filter(|layers| ![*layers, 2 * layers].contains(&model.pairs().len())) {
+        let count = model.pairs().len();
+        return Err(wrong(format!(
+            "{layers} layers are said to have a key and a value each, and the model has {count} states"
+        )));
+    }
+    for pair in model.pairs() {
+        let dims = session.input_info(&pair.input).and_then(|info| info.dims()).unwrap_or_default();
+        for (axis, what, said) in [(1, "heads", config.heads), (3, "elements a head", config.head_size)] {
+            if let (Some(Dim::Known(size)), Some(said), 4) = (dims.get(axis), said, dims.len())
+                && *size != said
+            {
+                return Err(wrong(format!("`{}` has {size} {what}, and {said} are said", pair.input)));
+            }
+        }
+    }
+    let made = session.output_info(&names.logits).and_then(|info| info.dims()).and_then(|dims| dims.last());
+    match (made, config.vocabulary) {
+        (Some(Dim::Known(made)), Some(said)) if *made < said => {
+            Err(wrong(format!("the model has logits of {made} tokens, and {said} are said")))
+        }
+        (_, Some(said)) => Ok(said),
+        (Some(Dim::Known(made)), None) => Ok(*made),
+        _ => Err(GenerateError::file(&config.file, "vocab_size is missing; it says how many tokens there are")),
+    }
+}

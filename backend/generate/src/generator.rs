@@ -1,0 +1,325 @@
+//! The face: a folder with a model, prompts, and text that comes token by token.
+
+use super::chat::{Message, Template};
+use super::config::Config;
+use super::decoder::Decoder;
+use super::error::GenerateError;
+use super::sample::{Sampler, Settings};
+use super::stop::Stops;
+use super::stream::Stream;
+use super::vocabulary::Vocabulary;
+use anabranch_execute::RunOptions;
+use anabranch_session::{Session, SessionOptions, Stateful};
+use serde::Serialize;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A language model in a folder, as onnxruntime-genai or optimum export it, ready to go on from prompts.
+///
+/// ```no_run
+/// # mod anabranch { pub use anabranch_session::SessionOptions; pub mod generate { pub use anabranch_generate::Generator; } }
+/// use anabranch::SessionOptions;
+/// use anabranch::generate::Generator;
+///
+/// let mut generator = Generator::open("model".as_ref(), None, SessionOptions::default())?;
+/// let prompt = generator.encode("The river")?;
+/// let settings = generator.config().settings.clone();
+/// for piece in generator.generate(&prompt, &settings)? {
+///     print!("{}", piece?.text);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Generator {
+    config: Config,
+    vocabulary: Vocabulary,
+    template: Option<Template>,
+    decoder: Decoder,
+    /// The tokens that the decoder's cache holds.
+    held: Vec<u32>,
+}
+
+/// A token of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The token, or `None` for text that was held back when the end came.
+    pub token: Option<u32>,
+    /// The text that it completes: often less or more than the token's own.
+    pub text: String,
+}
+
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The model chose a token that ends texts.
+    End,
+    /// The text had the most tokens that it may have.
+    Length,
+    /// A stop text was found.
+    Stop,
+    /// The run was cancelled.
+    Cancelled,
+}
+
+/// How long a text took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Timing {
+    /// Tokens of the prompt that were computed; those that the cache held already were not.
+    pub prompt: usize,
+    /// From the start to the first token.
+    pub first: Duration,
+    /// Tokens after the first.
+    pub more: usize,
+    /// For these.
+    pub took: Duration,
+}
+
+impl Timing {
+    /// Tokens after the first, per second; `None` without any.
+    pub fn rate(&self) -> Option<f64> {
+        (self.more > 0).then(|| self.more as f64 / self.took.as_secs_f64().max(1e-9))
+    }
+}
+
+/// An answer in the making, apart from the generator that makes it: [`Generator::advance`].
+pub struct Course {
+    sampler: Sampler,
+    stops: Stops,
+    stream: Stream,
+    settings: Settings,
+    /// Tokens that are still to be computed.
+    next: Vec<u32>,
+    /// Tokens of prompt and answer.
+    length: usize,
+    ended: Option<Ended>,
+    finished: bool,
+    begun: Instant,
+    timing: Timing,
+}
+
+/// An answer in the making: an iterator of its pieces.
+pub struct Generation<'g> {
+    generator: &'g mut Generator,
+    course: Course,
+    options: RunOptions,
+}
+
+impl Generator {
+    /// Opens the model in a folder; `model` names another file of it than its configuration does.
+    ///
+    /// # Errors
+    /// If files are missing, contradict each other, or the model is no decoder with a cache.
+    pub fn open(folder: &Path, model: Option<&Path>, options: SessionOptions) -> Result<Self, GenerateError> {
+        let config = Config::read(folder, model)?;
+        let (vocabulary, template) = (Vocabulary::read(folder)?, Template::read(folder)?);
+        let decoder = Decoder::new(Session::open(&config.model, options)?, &config)?;
+        if vocabulary.len() > decoder.vocabulary() {
+            let (own, others) = (decoder.vocabulary(), vocabulary.len());
+            let what = format!("the tokenizer has {others} tokens, and {own} are said; export both again");
+            return Err(GenerateError::file(&config.file, what));
+        }
+        Ok(Self { config, vocabulary, template, decoder, held: Vec::new() })
+    }
+
+    /// What the folder says of the model.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The model with its cache.
+    pub fn model(&self) -> &Stateful {
+        self.decoder.model()
+    }
+
+    /// The session that runs the model.
+    pub fn session(&self) -> &Session {
+        self.decoder.model().session()
+    }
+
+    /// The decoder, whose cache the caller fills.
+    pub(crate) fn emptied(&mut self) -> &mut Decoder {
+        self.held.clear();
+        self.decoder.reset();
+        &mut self.decoder
+    }
+
+    /// The tokens of a text, with those that the tokenizer adds around it.
+    ///
+    /// # Errors
+    /// If the tokenizer fails.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
+        self.vocabulary.encode(text, true)
+    }
+
+    /// The text of tokens.
+    pub fn decode(&self, tokens: &[u32]) -> String {
+        self.vocabulary.decode(tokens)
+    }
+
+    /// The tokens of messages, as the chat template puts them.
+    ///
+    /// # Errors
+    /// If there is no template, or it fails.
+    pub fn encode_chat(&self, messages: &[Message]) -> Result<Vec<u32>, GenerateError> {
+        let template = self.template.as_ref().ok_or_else(|| {
+            GenerateError::file(
+                &self.config.file,
+                "there is no chat template beside it (chat_template.jinja, or in tokenizer_config.json); give the prompt without --chat",
+            )
+        })?;
+        self.vocabulary.encode(&template.render(messages)?, false)
+    }
+
+    /// Begins an answer to a prompt.
+    ///
+    /// # Errors
+    /// If a setting has no sense, or the prompt leaves no room for an answer.
+    pub fn generate(&mut self, prompt: &[u32], settings: &Settings) -> Result<Generation<'_>, GenerateError> {
+        let course = self.start(prompt, settings, false)?;
+        Ok(Generation { generator: self, course, options: RunOptions::default() })
+    }
+
+    /// The same as a course; if `go_on`, what the cache holds of the prompt's beginning is not computed again.
+    ///
+    /// # Errors
+    /// As [`Self::generate`].
+    pub fn start(&mut self, prompt: &[u32], settings: &Settings, go_on: bool) -> Result<Course, GenerateError> {
+        let mut sampler = Sampler::new(settings).map_err(GenerateError::given)?;
+        let prompt = match (prompt, self.config.begin) {
+            ([], Some(begin)) => vec![begin],
+            _ => prompt.to_vec(),
+        };
+        let most = settings.max_length.min(self.config.context);
+        if prompt.is_empty() {
+            return Err(GenerateError::given(
+                "the prompt has no token, and the model none to begin with; give some text",
+            ));
+        }
+        if prompt.len() >= most {
+            let what =
+                format!("the prompt has {} tokens, and prompt and answer may have {most} together", prompt.len());
+            return Err(GenerateError::given(format!("{what}; give a shorter prompt, or a greater maximum length")));
+        }
+        prompt.iter().for_each(|token| sampler.see(*token));
+        let known = self.held.len();
+        let next = match go_on && known < prompt.len() && prompt.starts_with(&self.held) {
+            true => prompt[known..].to_vec(),
+            false => {
+                self.emptied();
+                prompt.clone()
+            }
+        };
+        Ok(Course {
+            sampler,
+            stops: Stops::new(&settings.stops),
+            stream: Stream::default(),
+            settings: Settings { max_length: most, ..settings.clone() },
+            timing: Timing { prompt: next.len(), ..Timing::default() },
+            next,
+            length: prompt.len(),
+            ended: None,
+            finished: false,
+            begun: Instant::now(),
+        })
+    }
+
+    /// The next piece of an answer that was begun last; `None` after its end.
+    ///
+    /// # Errors
+    /// If a run fails, or computes no probabilities. A cancelled run is an end, and no error.
+    pub fn advance(&mut self, course: &mut Course, options: &RunOptions) -> Option<Result<Piece, GenerateError>> {
+        if course.finished {
+            return None;
+        }
+        if course.ended.is_some() {
+            return self.finish(course);
+        }
+        match self.choose(course, options) {
+            Ok(token) => self.take(course, token),
+            Err(error) if error.is_cancelled() => {
+                course.ended = Some(Ended::Cancelled);
+                self.finish(course)
+            }
+            Err(error) => {
+                course.finished = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    /// Computes what is to be computed, and chooses the next token.
+    fn choose(&mut self, course: &mut Course, options: &RunOptions) -> Result<u32, GenerateError> {
+        let logits = self.decoder.feed(&course.next, options)?;
+        let token = course.sampler.choose(logits);
+        self.held.append(&mut course.next);
+        let token = token
+            .map_err(|what| GenerateError::file(&self.config.model, format!("{what} (at {})", self.held.len())))?;
+        course.sampler.see(token);
+        course.next.push(token);
+        let passed = course.begun.elapsed();
+        match course.timing.first.is_zero() {
+            true => course.timing.first = passed.max(Duration::from_nanos(1)),
+            false => {
+                course.timing.more += 1;
+                course.timing.took = passed.saturating_sub(course.timing.first);
+            }
+        }
+        Ok(token)
+    }
+
+    /// Makes a piece of a token.
+    fn take(&mut self, course: &mut Course, token: u32) -> Option<Result<Piece, GenerateError>> {
+        if !course.settings.ignore_ends && self.config.ends.contains(&token) {
+            course.ended = Some(Ended::End);
+            return self.finish(course);
+        }
+        course.length += 1;
+        let (text, stopped) = course.stops.add(&course.stream.add(&self.vocabulary, token));
+        if stopped {
+            (course.ended, course.finished) = (Some(Ended::Stop), true);
+        } else if course.length >= course.settings.max_length {
+            course.ended = Some(Ended::Length);
+        }
+        Some(Ok(Piece { token: Some(token), text }))
+    }
+
+    /// The text that was held back.
+    fn finish(&mut self, course: &mut Course) -> Option<Result<Piece, GenerateError>> {
+        course.finished = true;
+        let (text, stopped) = course.stops.add(&course.stream.finish(&self.vocabulary));
+        let text = if stopped { text } else { text + &course.stops.finish() };
+        (!text.is_empty()).then_some(Ok(Piece { token: None, text }))
+    }
+}
+
+impl Course {
+    /// Why the text ended, once it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// How long it took so far.
+    pub fn timing(&self) -> Timing {
+        self.timing
+    }
+}
+
+impl Generation<'_> {
+    /// Makes its runs with these options.
+    pub fn with_run(self, options: RunOptions) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The answer's course.
+    pub fn course(&self) -> &Course {
+        &self.course
+    }
+}
+
+impl Iterator for Generation<'_> {
+    type Item = Result<Piece, GenerateError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.generator.advance(&mut self.course, &self.options)
+    }
+}

@@ -1,0 +1,178 @@
+"""Text from language models, token by token."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _native
+from .session import _options
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token of an answer.
+
+    Attributes:
+        id: Its number, or None for text that was held back when the answer ended.
+        text: The text that it completes. It may be empty: some characters take several tokens.
+    """
+
+    id: int | None
+    text: str
+
+
+class Answer(Iterator[Token]):
+    """An answer in the making: an iterator of its tokens. The next answer of the same generator ends it.
+
+    `cancel`, Ctrl-C or no further call of ``next`` stops it.
+    """
+
+    def __init__(self, generator: _native.Generator, number: int) -> None:
+        self._generator = generator
+        self._number = number
+        self._token = _native.CancelToken()
+
+    def __next__(self) -> Token:
+        piece = self._generator.next(self._number, self._token)
+        if piece is None:
+            raise StopIteration
+        return Token(*piece)
+
+    def read(self) -> str:
+        """The text of all tokens that are left."""
+        return "".join(token.text for token in self)
+
+    def cancel(self) -> None:
+        """Ends the answer, also from another thread."""
+        self._token.cancel()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is known of it: why it ``ended`` (``end``, ``length``, ``stop``, ``cancelled``, or None before), ``prompt_tokens`` that were computed, seconds
+        to the ``first_token``, ``tokens_per_second`` after it, and the ``plans`` that the generator has made so far."""
+        return dict(json.loads(self._generator.data(self._number)))
+
+
+class Generator:
+    """A language model in a folder, as onnxruntime-genai or optimum export it.
+
+        generator = ab.Generator("model", place="auto", memory={"gpu0": "6GiB"})
+        for token in generator.generate("The river"):
+            print(token.text, end="", flush=True)
+
+    Args:
+        folder: Holds ``genai_config.json`` or ``config.json``, ``tokenizer.json``, and the model.
+        model: Another file of the folder as the model than its configuration says.
+        place, order, devices, cpu_devices, threads, gpu, software_gpu, memory, costs, calibrate, weights, pin, limits: As in `Session`.
+
+    Raises:
+        ModelError: If a file is missing or cannot be used.
+        InputError, PlacementError: If an option makes no sense or names a device that is not there.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        model: str | os.PathLike[str] | None = None,
+        place: str | os.PathLike[str] | None = None,
+        order: str | None = None,
+        devices: Sequence[str] | None = None,
+        cpu_devices: str | None = None,
+        threads: int | None = None,
+        gpu: bool = True,
+        software_gpu: bool = False,
+        memory: Mapping[str, int | str] | None = None,
+        costs: str | os.PathLike[str] | None = None,
+        calibrate: bool = False,
+        weights: str | None = None,
+        pin: Mapping[str, str] | None = None,
+        limits: Mapping[str, int | str] | None = None,
+    ) -> None:
+        options = _options(
+            place=None if place is None else os.fspath(place),
+            order=order,
+            devices=devices,
+            cpu_devices=cpu_devices,
+            threads=threads,
+            gpu=gpu,
+            software_gpu=software_gpu,
+            memory=memory,
+            costs=None if costs is None else os.fspath(costs),
+            calibrate=calibrate,
+            weights=weights,
+            pin=pin,
+            limits=limits,
+        )
+        self._generator = _native.Generator(folder, model, options)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the folder says: ``model`` (its file), ``context`` (tokens that it can look at), ``vocabulary`` and ``ends``."""
+        return dict(json.loads(self._generator.config()))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text, with those that the tokenizer adds around it."""
+        return self._generator.encode(text)
+
+    def decode(self, tokens: Iterable[int]) -> str:
+        """The text of tokens."""
+        return self._generator.decode(list(tokens))
+
+    def generate(
+        self,
+        prompt: str | Iterable[int],
+        *,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        repetition_penalty: float | None = None,
+        seed: int = 0,
+        stop: Sequence[str] = (),
+        max_length: int | None = None,
+    ) -> Answer:
+        """Begins an answer to a text or to tokens.
+
+        Args:
+            prompt: The text, or its tokens.
+            temperature: Of draws; 0 takes the most probable token. What is not given is as the folder says, else greedy.
+            top_k: How many of the most probable tokens take part in a draw.
+            top_p: The probability of those that take part.
+            repetition_penalty: Makes tokens that were seen less probable by this factor.
+            seed: The same seed gives the same tokens, on any number of threads.
+            stop: Texts before which the answer ends.
+            max_length: Tokens of prompt and answer together, at most.
+
+        Raises:
+            InputError: If an argument makes no sense, or the prompt leaves no room for an answer.
+        """
+        tokens = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        given = dict(
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            max_length=max_length,
+            stops=list(stop),
+            seed=seed,
+        )
+        return self._start(tokens, given, go_on=False)
+
+    def chat(self, messages: Iterable[Mapping[str, str]], **options: Any) -> Answer:
+        """Begins an answer to messages, each with ``role`` and ``content``, by the model's chat template. The options are those of `generate`. What the
+        messages share with the chat before is not computed again.
+
+        Raises:
+            ModelError: If the folder has no template, or it fails.
+            InputError: As `generate`.
+        """
+        said = [(message["role"], message["content"]) for message in messages]
+        stops = list(options.pop("stop", ()))
+        return self._start(self._generator.encode_chat(said), {**options, "stops": stops}, go_on=True)
+
+    def _start(self, tokens: list[int], given: dict[str, Any], go_on: bool) -> Answer:
+        return Answer(self._generator, self._generator.start(tokens, json.dumps(given), go_on))

@@ -1,0 +1,130 @@
+//! Text from a language model, piece by piece.
+
+use super::failure::Failure;
+use super::options;
+use super::work::{CancelToken, released, watched};
+use anabranch::RunOptions;
+use anabranch::generate::{Course, GenerateError, Message, Overrides};
+use pyo3::prelude::*;
+use serde_json::json;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A token with the text that it completes.
+type Piece = (Option<u32>, String);
+
+/// A language model. The Python class of this name, which has the documentation, holds one.
+#[pyclass(frozen)]
+pub(crate) struct Generator(Mutex<Answering>);
+
+/// A model, and the answer that was begun last.
+struct Answering {
+    generator: anabranch::generate::Generator,
+    course: Option<Course>,
+    /// How many answers were begun.
+    number: u64,
+}
+
+#[pymethods]
+impl Generator {
+    #[new]
+    #[pyo3(signature = (folder, model, options))]
+    fn new(py: Python<'_>, folder: PathBuf, model: Option<PathBuf>, options: &str) -> PyResult<Self> {
+        released(py, || {
+            let options = options::session(options)?;
+            let generator = anabranch::generate::Generator::open(&folder, model.as_deref(), options)?;
+            Ok(Self(Mutex::new(Answering { generator, course: None, number: 0 })))
+        })
+    }
+
+    /// What the folder says of the model, as JSON.
+    fn config(&self) -> String {
+        let answering = self.lock();
+        let config = answering.generator.config();
+        let model = config.model.display().to_string();
+        json!({ "model": model, "context": config.context, "vocabulary": config.vocabulary, "ends": config.ends })
+            .to_string()
+    }
+
+    fn encode(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
+        released(py, || Ok(self.lock().generator.encode(text)?))
+    }
+
+    /// The tokens of messages: roles and texts.
+    fn encode_chat(&self, py: Python<'_>, messages: Vec<(String, String)>) -> PyResult<Vec<u32>> {
+        let messages: Vec<_> = messages.into_iter().map(|(role, content)| Message { role, content }).collect();
+        released(py, || Ok(self.lock().generator.encode_chat(&messages)?))
+    }
+
+    fn decode(&self, py: Python<'_>, tokens: Vec<u32>) -> PyResult<String> {
+        released(py, || Ok(self.lock().generator.decode(&tokens)))
+    }
+
+    /// Begins an answer, and ends the one before. Gives its number.
+    fn start(&self, py: Python<'_>, prompt: Vec<u32>, overrides: &str, go_on: bool) -> PyResult<u64> {
+        released(py, || {
+            let overrides: Overrides = serde_json::from_str(overrides).map_err(Failure::argument)?;
+            let mut answering = self.lock();
+            let settings = answering.generator.config().settings.with(&overrides);
+            let course = answering.generator.start(&prompt, &settings, go_on)?;
+            answering.course = Some(course);
+            answering.number += 1;
+            Ok(answering.number)
+        })
+    }
+
+    /// The next piece of the answer of this number.
+    fn next(&self, py: Python<'_>, number: u64, token: &CancelToken) -> PyResult<Option<Piece>> {
+        watched(
+            py,
+            || token.0.cancel(),
+            None,
+            |_| {
+                let mut answering = self.lock();
+                let Answering { generator, course, number: last } = &mut *answering;
+                let course = course.as_mut().filter(|_| *last == number).ok_or_else(over)?;
+                let options = RunOptions::default().with_cancel(token.0.clone());
+                let piece = generator.advance(course, &options).transpose()?;
+                Ok(piece.map(|piece| (piece.token, piece.text)))
+            },
+        )
+    }
+
+    /// What is known of the answer of this number, as JSON.
+    fn data(&self, py: Python<'_>, number: u64) -> PyResult<String> {
+        released(py, || {
+            let answering = self.lock();
+            let course = answering.course.as_ref().filter(|_| answering.number == number).ok_or_else(over)?;
+            let timing = course.timing();
+            Ok(json!({
+                "ended": course.ended(),
+                "prompt_tokens": timing.prompt,
+                "first_token": timing.first.as_secs_f64(),
+                "tokens_per_second": timing.rate(),
+                "plans": answering.generator.session().plans_made(),
+            })
+            .to_string())
+        })
+    }
+}
+
+impl Generator {
+    fn lock(&self) -> MutexGuard<'_, Answering> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn over() -> Failure {
+    Failure::argument(
+        "another answer of this generator was begun, which ended this one: take what you want of one before the next",
+    )
+}
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Self {
+        match error.session() {
+            Some(session) => session.clone().into(),
+            None => Self::new(error.kind(), error),
+        }
+    }
+}
