@@ -94,8 +94,9 @@
 //!
 //! # State, and text
 //!
-//! [`Session::stateful`] binds outputs of one run to inputs of the next, which a [`Stateful`] keeps where they are made.
-//! The module `generate` (the feature of this name) is a language model's face on it: a folder, prompts, and text token by token.
+//! [`Session::stateful`] binds outputs of one run to inputs of the next, which a [`Stateful`] keeps where they are
+//! made. The module `generate` (the feature of this name) is a language model's face on it: a folder, prompts, and text
+//! token by token.
 //!
 //! # The rooms
 //!

@@ -21,7 +21,7 @@ pub(crate) struct Generator(Mutex<Answering>);
 struct Answering {
     generator: anabranch::generate::Generator,
     course: Option<Course>,
-    /// How many answers were begun.
+    /// Number of answers that were begun.
     number: u64,
 }
 
@@ -37,7 +37,7 @@ impl Generator {
         })
     }
 
-    /// What the folder says of the model, as JSON.
+    /// Returns the configuration of the folder, as JSON.
     fn config(&self) -> String {
         let answering = self.lock();
         let config = answering.generator.config();
@@ -90,7 +90,7 @@ impl Generator {
         )
     }
 
-    /// What is known of the answer of this number, as JSON.
+    /// Returns the present state of the answer with this number, as JSON.
     fn data(&self, py: Python<'_>, number: u64) -> PyResult<String> {
         released(py, || {
             let answering = self.lock();

@@ -6,7 +6,7 @@ use anabranch_execute::RunOptions;
 use anabranch_session::RunPrediction;
 use std::time::Instant;
 
-/// What is measured: the tokens of a prompt, and those that follow.
+/// Numbers of tokens to measure: of a prompt, and after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Tokens of the prompt, at least 1.
@@ -18,13 +18,13 @@ pub struct Sample {
 /// Tokens per second of each repetition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rates {
-    /// Of the prompt.
+    /// Rates of the prompt.
     pub prefill: Vec<f64>,
-    /// Of the tokens that follow.
+    /// Rates of the tokens that follow.
     pub decode: Vec<f64>,
     /// Tokens per second that the plan of the prompt predicts, if it is the only one of its runs.
     pub predicted_prefill: Option<f64>,
-    /// The same of the last token's plan.
+    /// Tokens per second that the plan of the last token predicts.
     pub predicted_decode: Option<f64>,
     /// Plans that were made in the repetitions that count.
     pub plans: u64,

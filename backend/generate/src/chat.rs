@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Steps and pieces of 64 bytes of a template, at most: 320 MB.
 const FUEL: u64 = 5_000_000;
 
-/// What somebody says.
+/// One message of a chat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// `system`, `user` or `assistant`.

@@ -10,14 +10,14 @@ use std::path::{Component, Path, PathBuf};
 /// Tokens, heads and layers at most: no model has more, and sums and products of them stay small.
 const MOST: u64 = 1 << 31;
 
-/// What a folder says of its model.
+/// Configuration of a model, as its folder states it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The model's file.
     pub model: PathBuf,
     /// Tokens that the model can look at, prompt and answer together.
     pub context: usize,
-    /// How many tokens there are, if it is said.
+    /// Number of tokens in the vocabulary, if the folder states it.
     pub vocabulary: Option<usize>,
     /// Layers with a cache, if it is said.
     pub layers: Option<usize>,
@@ -29,7 +29,7 @@ pub struct Config {
     pub begin: Option<u32>,
     /// Tokens that end a text.
     pub ends: Vec<u32>,
-    /// How tokens are chosen if nobody says otherwise.
+    /// Default choice of tokens.
     pub settings: Settings,
     /// The file that says so.
     pub file: PathBuf,
@@ -207,7 +207,7 @@ impl<'v> Fields<'v> {
         }
     }
 
-    /// How tokens are chosen.
+    /// Returns the choice of tokens.
     fn settings(self, max_length: Option<usize>) -> Result<Settings, GenerateError> {
         for (name, none) in [("num_beams", 1.0), ("no_repeat_ngram_size", 0.0), ("num_return_sequences", 1.0)] {
             if self.number(name, none)? != none {

@@ -73,7 +73,7 @@ impl Decoder {
         self.held = 0;
     }
 
-    /// How many tokens the model knows.
+    /// Returns the number of tokens in the vocabulary.
     pub(crate) fn vocabulary(&self) -> usize {
         self.vocabulary
     }
@@ -147,7 +147,7 @@ impl Decoder {
             DType::BF16 => self.logits.extend(last(logits.elements::<bf16>(), wide).map(bf16::to_f32)),
             other => return Err(GenerateError::given(format!("`{}` is of {other}; export floats", self.names.logits))),
         }
-        // What lies beyond the tokens only fills the matrix up.
+        // Columns beyond the vocabulary only pad the matrix.
         self.logits.truncate(self.vocabulary);
         Ok(())
     }

@@ -32,7 +32,7 @@ impl GenerateError {
         Self { cause: Cause::Given(what.to_string()) }
     }
 
-    /// What it comes from.
+    /// Returns the kind of the cause.
     pub fn kind(&self) -> ErrorKind {
         match &self.cause {
             Cause::Session(error) => error.kind(),

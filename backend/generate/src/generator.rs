@@ -61,7 +61,7 @@ pub enum Ended {
     Cancelled,
 }
 
-/// How long a text took.
+/// Times of one text.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Timing {
     /// Tokens of the prompt that were computed; those that the cache held already were not.
@@ -121,7 +121,7 @@ impl Generator {
         Ok(Self { config, vocabulary, template, decoder, held: Vec::new() })
     }
 
-    /// What the folder says of the model.
+    /// Returns the configuration of the folder.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -179,7 +179,7 @@ impl Generator {
         Ok(Generation { generator: self, course, options: RunOptions::default() })
     }
 
-    /// The same as a course; if `go_on`, what the cache holds of the prompt's beginning is not computed again.
+    /// Starts an answer as a course. If `go_on`, the beginning of the prompt that the cache holds is not computed again.
     ///
     /// # Errors
     /// As [`Self::generate`].
@@ -298,7 +298,7 @@ impl Course {
         self.ended
     }
 
-    /// How long it took so far.
+    /// Returns the times so far.
     pub fn timing(&self) -> Timing {
         self.timing
     }

@@ -4,7 +4,7 @@ use super::error::GenerateError;
 use anabranch_session::{Session, StatePair};
 use std::path::Path;
 
-/// What the inputs and outputs of a decoder are for.
+/// Names of a decoder's inputs and outputs, by their purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) ids: String,

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// How tokens are chosen, and when a text ends.
+/// Choice of tokens, and ends of a text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Greedy, or by a draw. Default: greedy.
@@ -26,7 +26,7 @@ pub struct Settings {
     pub ignore_ends: bool,
 }
 
-/// How a token is chosen.
+/// Rule that chooses a token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     /// The token of the greatest logit.
@@ -35,7 +35,7 @@ pub enum Choice {
     Sample {
         /// Logits are divided by it.
         temperature: f64,
-        /// How many of the most probable tokens take part, if not all.
+        /// Number of most probable tokens that take part; `None` for all.
         top_k: Option<usize>,
         /// The most probable tokens take part until they have this probability together.
         top_p: f64,
@@ -55,13 +55,13 @@ impl Default for Settings {
     }
 }
 
-/// What a caller says otherwise than a model's configuration does; `None` keeps what that says.
+/// Settings that override a model's configuration; `None` keeps the configured value.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Overrides {
     /// The temperature of draws; 0 for the token of the greatest logit.
     pub temperature: Option<f64>,
-    /// How many of the most probable tokens take part in a draw.
+    /// Number of most probable tokens that take part in a draw.
     pub top_k: Option<usize>,
     /// The probability of those that take part.
     pub top_p: Option<f64>,

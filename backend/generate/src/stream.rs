@@ -13,7 +13,7 @@ const LONGEST: usize = 16;
 pub(crate) struct Stream {
     /// Tokens whose text has left, and those whose text has not.
     ids: Vec<u32>,
-    /// How many of them have left.
+    /// Number of them that have left.
     done: usize,
 }
 

@@ -72,7 +72,7 @@ impl ExpectArgs {
         self.expect.is_some()
     }
 
-    /// What is expected: of the file that is named, else of each data set of the model's folder. Read before anything is run.
+    /// Reads the expected outputs: the named file, else each data set of the model's folder. Nothing runs before.
     pub(super) fn read(&self, opened: &Opened) -> Result<Vec<Expected>, CliError> {
         if let Some(file) = &self.expect {
             return Ok(vec![Expected::read(&opened.session, file, None)?]);

@@ -66,7 +66,7 @@ pub(crate) struct GenerateCommand {
     devices: DeviceArgs,
 }
 
-/// How tokens are chosen, and when a text ends.
+/// Choice of tokens, and ends of a text.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Choosing tokens")]
 struct ChoiceArgs {
@@ -146,7 +146,7 @@ impl GenerateCommand {
 }
 
 impl ChoiceArgs {
-    /// What the command line says otherwise than the configuration does.
+    /// Returns the settings of the command line, which override the configuration.
     fn overrides(&self) -> Overrides {
         Overrides {
             temperature: self.temperature,

@@ -26,7 +26,8 @@ impl HtmlArgs {
         self.report.is_some()
     }
 
-    /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was measured of it.
+    /// Writes the page, if one is wanted. `costs` is what was known when the plan was predicted, `series` what was
+    /// measured of it.
     pub(super) fn write(
         &self,
         opened: &Opened,

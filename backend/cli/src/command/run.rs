@@ -191,7 +191,8 @@ impl RunCommand {
         self.steps.run(session, &self.model, files, self.timeout, output)
     }
 
-    /// Measures, anew without a GPU that is lost meanwhile, where the command line wants that; with the costs that were planned with.
+    /// Measures with the costs that the plan was made with. If a GPU is lost meanwhile and the command line allows it,
+    /// measures again without this GPU.
     fn outlasting(
         &self,
         opened: &Opened,

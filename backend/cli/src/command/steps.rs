@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct StepArgs {
     /// Run N steps, each with the state that the one before made
     ///
-    /// What --feed binds is the state; without it, outputs and inputs with names that exporters give to states, which
+    /// State is bound by --feed; without it, outputs and inputs with names that exporters give to states, which
     /// `anabranch inspect` lists. All other inputs stay as they are. The first state is what --input gives, else zeros;
     /// an axis that grows has no elements then.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -43,18 +43,18 @@ fn parse_feed(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What the steps took.
+/// Times of the steps.
 #[derive(Clone, Debug, Serialize)]
 struct Report {
     model: String,
     steps: u32,
     first_ms: f64,
-    /// Of the steps after the first.
+    /// Time of a step after the first.
     later_ms: Option<Median>,
     steps_per_second: Option<f64>,
     /// Seconds that the last plan predicts, in milliseconds.
     predicted_ms: Option<f64>,
-    /// What is bound: outputs, and the inputs that they become.
+    /// Bound pairs: outputs, and the inputs that they become.
     state: Vec<(String, String)>,
     /// Bytes of the state after the first and the last step.
     state_bytes: [u64; 2],

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing but the command and
-/// the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left out.
+/// The guides whose blocks are run. A document of another part of the project belongs here once its blocks need nothing
+/// but the command and the files of [`prepared`]; blocks in other languages, and those marked `sh no-run`, are left
+/// out.
 const GUIDES: [&str; 6] = ["run.md", "generate.md", "compare.md", "costs.md", "report.md", "flow.md"];
 
 fn docs() -> PathBuf {

@@ -19,7 +19,8 @@ fn logits(u: &mut Unstructured<'_>) -> Result<Vec<f32>> {
     Ok(logits)
 }
 
-/// The tokens that may be drawn, by the definition: the most probable `k`, and of these as few as have the probability `p` together.
+/// The tokens that may be drawn, by the definition: the most probable `k`, and of these as few as have the probability
+/// `p` together.
 fn support(logits: &[f32], temperature: f64, k: Option<usize>, p: f64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..logits.len() as u32).filter(|at| logits[*at as usize] > f32::NEG_INFINITY).collect();
     order.sort_by(|a, b| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b)));

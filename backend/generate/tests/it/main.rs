@@ -1,4 +1,4 @@
-//! What generation promises, on the two tiny language models of the tests.
+//! Promises of generation, on the two tiny language models of the tests.
 
 mod greedy;
 mod hostile;

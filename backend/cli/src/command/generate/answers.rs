@@ -7,7 +7,7 @@ use anabranch::generate::{Course, Ended, Generator, Message, Settings};
 use serde::Serialize;
 use std::io::{self, BufRead, IsTerminal};
 
-/// What answers are made with.
+/// Model and settings that make answers.
 pub(super) struct Answers {
     pub(super) generator: Generator,
     pub(super) settings: Settings,
@@ -27,7 +27,7 @@ struct Answer {
     prompt_tokens: usize,
     ended: Option<Ended>,
     first_token_ms: f64,
-    /// Of the tokens after the first.
+    /// Rate of the tokens after the first.
     tokens_per_second: Option<f64>,
 }
 
@@ -149,7 +149,7 @@ impl Answers {
     }
 }
 
-/// How long an answer took, in a line.
+/// Returns the times of an answer, as one line.
 fn figures(course: &Course) -> String {
     let timing = course.timing();
     let ended = match course.ended() {
