@@ -179,7 +179,8 @@ impl Generator {
         Ok(Generation { generator: self, course, options: RunOptions::default() })
     }
 
-    /// Starts an answer as a course. If `go_on`, the beginning of the prompt that the cache holds is not computed again.
+    /// Starts an answer as a course. If `go_on`, the beginning of the prompt that the cache holds is not computed
+    /// again.
     ///
     /// # Errors
     /// As [`Self::generate`].
