@@ -30,6 +30,8 @@ pub struct SessionOptions {
     pub constraints: Constraints,
     /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
+    /// Positions that costs take caches of keys and values to hold. A run may have any other number. Default: their capacity.
+    pub cached: Option<usize>,
     /// How neighbouring operators are fused into one node. Default: in every way.
     pub fuse: Rewrites,
     /// Streaming of transfers.
@@ -60,6 +62,7 @@ impl Default for SessionOptions {
             order: Order::default(),
             constraints: Constraints::default(),
             dims: BTreeMap::new(),
+            cached: None,
             fuse: Rewrites::ALL,
             plan: PlanOptions::default(),
             costs: CostStore::default(),
@@ -142,6 +145,11 @@ impl SessionOptions {
     pub fn with_dim(mut self, name: impl Into<String>, size: usize) -> Self {
         self.dims.insert(name.into(), size);
         self
+    }
+
+    /// Plans and predicts for caches of keys and values that hold so many positions.
+    pub fn with_cached(self, positions: usize) -> Self {
+        Self { cached: Some(positions), ..self }
     }
 
     /// Fuses neighbouring operators in these ways.
