@@ -94,7 +94,7 @@ impl Executor {
     }
 }
 
-/// Whether this was given for an input that goes on.
-pub(super) fn is_continued(value: &Value, given: &TensorSpec) -> bool {
+/// Whether [`continued`] was given for an input.
+pub fn is_continued(value: &Value, given: &TensorSpec) -> bool {
     given.shape.elements() == 0 && given.dtype == value.spec.dtype && value.spec.shape.elements() > 0
 }

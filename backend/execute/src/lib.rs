@@ -52,7 +52,7 @@ pub use dynamic::DynamicExecutor;
 pub use event::{Activity, Event, Lane};
 #[cfg(any(test, feature = "testing"))]
 pub use faults::lose_at_submission;
-pub use in_place::continued;
+pub use in_place::{continued, is_continued};
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
 pub use resident::DeviceTensor;

@@ -57,10 +57,11 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
         out.fill(0.0);
         most.fill(f32::NEG_INFINITY);
         sums.fill(0.0);
-        let all = (0..count).map(|at| members.seen(at)).filter(|seen| !seen.is_empty());
-        let reach = all.fold(usize::MAX..0, |all, seen| all.start.min(seen.start)..all.end.max(seen.end));
-        for begin in (reach.start.min(reach.end) / tile * tile..reach.end).step_by(tile) {
-            let end = reach.end.min(begin + tile);
+        let all = || (0..count).map(|at| members.seen(at)).filter(|seen| !seen.is_empty());
+        let start = all().map(|seen| seen.start).min().unwrap_or(0);
+        let reach = all().map(|seen| seen.end).max().unwrap_or(0);
+        for begin in (start / tile * tile..reach).step_by(tile) {
+            let end = reach.min(begin + tile);
             let [keys, values] = members.cached(begin..end);
             let keys = S::widened::<I>(keys, room::<S>(key_room, keys.len()));
             let values = S::widened::<I>(values, room::<S>(value_room, values.len()));
