@@ -193,7 +193,21 @@ impl Engine {
         spare.fill(None);
     }
 
-    /// Gives the GPUs the caller's tensors of a run, or takes them away.
+    /// Lets the host go on in place with a former output; gives the buffer back if that cannot be.
+    pub(super) fn go_on_with(&self, output: u32, buffer: Arc<Buffer>) -> Result<(), Arc<Buffer>> {
+        let Some(station) = &self.stations[HOST.index()] else { return Err(buffer) };
+        match lock(&station.worker).cpu() {
+            Some(worker) => worker.go_on_with(output, buffer),
+            None => Err(buffer),
+        }
+    }
+
+    /// What a run that failed has left of an output of the host's.
+    pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
+        lock(&self.stations[HOST.index()].as_ref()?.worker).cpu()?.left(output)
+    }
+
+    /// Gives the GPUs the caller's tensors, where a run has any, or takes them away.
     fn give(&self, tensors: &GpuTensors) {
         for station in self.stations.iter().flatten().filter(|_| self.has_resident) {
             if let Some(held) = lock(&station.worker).tensors() {

@@ -26,6 +26,7 @@ mod exchange;
 mod faults;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod in_place;
 mod inside;
 mod ledger;
 #[cfg(feature = "gpu")]
@@ -52,6 +53,7 @@ pub use dynamic::DynamicExecutor;
 pub use event::{Activity, Event, Lane};
 #[cfg(any(test, feature = "testing"))]
 pub use faults::lose_at_submission;
+pub use in_place::{continued, is_continued};
 pub use options::{RunOptions, RunOutput};
 pub use pool::DevicePool;
 pub use resident::DeviceTensor;
@@ -61,7 +63,7 @@ use anabranch_base::sync::{Mutex, lock};
 use anabranch_ir::program::{NodeId, Origin, Program, Value, ValueId};
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
-use anabranch_plan::{HOST, Plan, PlanDevice, Route, TransferId};
+use anabranch_plan::{HOST, InPlace, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
 #[cfg(not(feature = "gpu"))]
 use no_gpu::{self as gpu, self as link};
@@ -79,6 +81,8 @@ use worker::GpuTensors;
 pub struct Executor {
     plan: Arc<Plan>,
     kernels: Arc<Kernels>,
+    /// Inputs that may lie in the memory of outputs, by their numbers among those of the host.
+    in_place: Arc<[InPlace]>,
     state: Arc<Mutex<State>>,
     /// Dropped last: its threads run the engine.
     pool: Arc<DevicePool>,
@@ -108,7 +112,8 @@ impl Executor {
         verify_devices(plan.devices(), pool.devices())?;
         let engine = Some(Arc::new(Engine::build(&plan, &kernels, pool)?));
         let state = Arc::new(Mutex::new(State { engine, ..State::default() }));
-        Ok(Self { plan, kernels, state, pool: Arc::clone(pool) })
+        let in_place = in_place::on_host(&plan, kernels.program());
+        Ok(Self { plan, kernels, in_place, state, pool: Arc::clone(pool) })
     }
 
     /// Returns the plan.
@@ -155,7 +160,8 @@ impl Executor {
     /// likewise.
     ///
     /// # Errors
-    /// As [`Self::run`]; also if a tensor is not on the device on which the plan reads it.
+    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on, or an input is [`continued`] of which `output` has no
+    /// former one.
     pub fn run_resident(
         &self,
         inputs: &[&Tensor],
@@ -165,7 +171,7 @@ impl Executor {
     ) -> Result<(), ExecError> {
         output.events.clear();
         let on_host = |at: usize| self.plan.input_device(at) == HOST;
-        verify_inputs(self.program(), on_host, inputs)?;
+        verify_inputs(self.program(), on_host, &self.in_place, inputs)?;
         let Some(_inside) = inside::enter_run() else {
             return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
@@ -205,18 +211,23 @@ impl Executor {
         resident::verify(&self.plan, self.program(), &self.pool, resident)?;
         let targets = resident::targets(&self.plan, self.program(), &self.pool, &mut output.resident)?;
         state.keep(output);
-        let given = inputs.iter().map(|tensor| tensor.bytes().len()).sum();
+        let moved = self.go_on(&engine, &mut state, inputs)?;
+        let replaced = moved.over(inputs);
+        let read = replaced.as_deref().unwrap_or(inputs);
+        let given = read.iter().map(|tensor| tensor.bytes().len()).sum();
         let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
         engine.ledger.take(HOST, given);
         held().for_each(|(device, memory)| engine.ledger.take(device, memory.given as usize));
         let tensors = GpuTensors { inputs: resident.to_vec(), outputs: targets };
-        let mut call = Call { inputs, options, origin, spare: &mut state.spare, tensors };
+        let mut call = Call { inputs: read, options, origin, spare: &mut state.spare, tensors };
         let result = engine.run(&self.pool, &mut call);
         let targets = call.tensors.outputs;
         engine.ledger.give(HOST, given);
         held().for_each(|(device, memory)| engine.ledger.give(device, memory.given as usize));
         state.spare.clear();
         if let Err(broken) = result {
+            drop(replaced);
+            output.outputs.extend(self.left(&engine, inputs, moved));
             if broken.beyond_repair {
                 state.engine = None;
                 self.pool.forget_lost();
@@ -256,7 +267,8 @@ impl Executor {
     /// Returns another handle of this executor.
     fn share(&self) -> Self {
         let (plan, kernels) = (Arc::clone(&self.plan), Arc::clone(&self.kernels));
-        Self { plan, kernels, state: Arc::clone(&self.state), pool: Arc::clone(&self.pool) }
+        let (in_place, state) = (Arc::clone(&self.in_place), Arc::clone(&self.state));
+        Self { plan, kernels, in_place, state, pool: Arc::clone(&self.pool) }
     }
 
     /// Returns the engine. It is built again if it broke, or if another plan's run has found one of its GPUs lost.
@@ -323,11 +335,27 @@ pub fn verify_devices(planned: &[PlanDevice], given: &[ComputeDevice]) -> Result
     Err(ExecError::new(ErrorKind::DeviceFailure, text))
 }
 
-/// Checks the tensors for the inputs on the host.
-fn verify_inputs(program: &Program, on_host: impl Fn(usize) -> bool, inputs: &[&Tensor]) -> Result<(), ExecError> {
-    let on_host = |(at, _): &(usize, &ValueId)| on_host(*at);
-    let wanted = program.inputs.iter().enumerate().filter(&on_host).map(|(_, id)| program.value(*id));
-    verify_specs(wanted, inputs.iter().map(|tensor| tensor.spec()), "inputs")
+/// The inputs that are on the host.
+fn host_inputs(program: &Program, on_host: impl Fn(usize) -> bool + Clone) -> impl Iterator<Item = &Value> + Clone {
+    let on_host = move |(at, _): &(usize, &ValueId)| on_host(*at);
+    program.inputs.iter().enumerate().filter(on_host).map(|(_, id)| program.value(*id))
+}
+
+/// Whether these are tensors for the inputs that are on the host; some may go on `in_place` with former outputs.
+fn verify_inputs(
+    program: &Program,
+    on_host: impl Fn(usize) -> bool + Clone,
+    in_place: &[InPlace],
+    inputs: &[&Tensor],
+) -> Result<(), ExecError> {
+    let wanted = host_inputs(program, on_host);
+    let given = inputs.iter().enumerate().map(|(at, tensor)| {
+        let may = in_place.iter().any(|pair| pair.input == at);
+        let value = if may { wanted.clone().nth(at) } else { None };
+        let value = value.filter(|value| in_place::is_continued(value, tensor.spec()));
+        value.map_or(tensor.spec(), |value| &value.spec)
+    });
+    verify_specs(wanted.clone(), given, "inputs")
 }
 
 /// Checks that the number of tensors is right, and that each has its input's type and shape.

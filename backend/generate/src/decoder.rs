@@ -5,9 +5,12 @@ use super::error::GenerateError;
 use super::names::Names;
 use anabranch_execute::RunOptions;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
-use anabranch_onnx::import::Dim;
-use anabranch_session::{Inputs, Session, Stateful};
+use anabranch_onnx::import::{Dim, Node};
+use anabranch_session::{Inputs, Session, StatePair, Stateful};
 use half::{bf16, f16};
+
+/// Tokens that a cache has room for at first, if the context is not shorter.
+const LEAST: usize = 256;
 
 /// A decoder, and the tokens that its cache holds.
 pub(crate) struct Decoder {
@@ -15,6 +18,8 @@ pub(crate) struct Decoder {
     names: Names,
     vocabulary: usize,
     context: usize,
+    /// Tokens that the cache has room for, if its operators take it as a buffer: no shape then depends on its length.
+    capacity: Option<usize>,
     settled: bool,
     /// Tokens that the cache holds.
     held: usize,
@@ -32,8 +37,9 @@ impl Decoder {
         let model = session.stateful(&[]).map_err(|error| GenerateError::file(file, error))?;
         let names = Names::of(model.session(), model.pairs(), file)?;
         let vocabulary = check(&model, &names, config)?;
+        let capacity = buffered(model.session(), model.pairs()).then_some(0);
         let (context, logits) = (config.context, Vec::new());
-        Ok(Self { model, names, vocabulary, context, settled: false, held: 0, logits })
+        Ok(Self { model, names, vocabulary, context, capacity, settled: false, held: 0, logits })
     }
 
     /// Adds tokens to the cache, and returns the logits of what follows the last one.
@@ -56,6 +62,7 @@ impl Decoder {
                 format!("token {token} is none of the model's {}; the tokenizer is another model's", self.vocabulary);
             return Err(GenerateError::given(what));
         }
+        self.make_room(end)?;
         if !std::mem::replace(&mut self.settled, true) {
             // Most runs are of one token.
             self.model.settle(&self.inputs(&tokens[..1])?)?;
@@ -71,6 +78,18 @@ impl Decoder {
     pub(crate) fn reset(&mut self) {
         self.model.reset();
         self.held = 0;
+        self.capacity = self.capacity.map(|_| 0);
+    }
+
+    /// Gives a cache that is a buffer room for so many tokens: twice as many as before, or more.
+    fn make_room(&mut self, tokens: usize) -> Result<(), GenerateError> {
+        let Some(capacity) = self.capacity.filter(|capacity| *capacity < tokens) else { return Ok(()) };
+        let room = tokens.next_power_of_two().max(2 * capacity).max(LEAST).min(self.context);
+        // Sizes of the first cache follow from a batch of one.
+        let ids = Inputs::new().tensor(&self.names.ids, self.integers(&self.names.ids, vec![0])?);
+        self.model.resize(&ids, room)?;
+        self.capacity = Some(room);
+        Ok(())
     }
 
     /// Returns the number of tokens in the vocabulary.
@@ -93,7 +112,8 @@ impl Decoder {
         };
         add(&self.names.ids, &mut tokens.iter().map(|token| i64::from(*token)))?;
         if let Some(name) = &self.names.mask {
-            add(name, &mut std::iter::repeat_n(1, end))?;
+            let padding = self.capacity.unwrap_or(end).saturating_sub(end);
+            add(name, &mut std::iter::repeat_n(1, end).chain(std::iter::repeat_n(0, padding)))?;
         }
         if let Some(name) = &self.names.positions {
             add(name, &mut (self.held as i64..end as i64))?;
@@ -151,6 +171,20 @@ impl Decoder {
         self.logits.truncate(self.vocabulary);
         Ok(())
     }
+}
+
+/// Whether all operators that read the cache take it as a buffer: what it holds is told by lengths, and not by its
+/// shape.
+fn buffered(session: &Session, state: &[StatePair]) -> bool {
+    let model = session.model();
+    state.iter().all(|pair| {
+        let input = model.inputs.iter().find(|input| input.name == pair.input);
+        let reads = |node: &&Node| input.is_some_and(|input| node.inputs.contains(&Some(input.value)));
+        let mut readers = model.nodes.iter().filter(reads).peekable();
+        let is_there = readers.peek().is_some();
+        let is_buffer = |node: &Node| node.op_type == "GroupQueryAttention" && node.domain == "com.microsoft";
+        pair.growing.is_some() && is_there && readers.all(is_buffer)
+    })
 }
 
 /// Compares the model with its configuration. Returns how many tokens there are.

@@ -30,7 +30,9 @@ pub struct SessionOptions {
     pub constraints: Constraints,
     /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
-    /// Rewrites that fuse neighbouring operators into one node. Default: all.
+    /// Positions that costs take caches of keys and values to hold. A run may have any other number. Default: their capacity.
+    pub cached: Option<usize>,
+    /// How neighbouring operators are fused into one node. Default: in every way.
     pub fuse: Rewrites,
     /// Options of plans, such as streaming.
     pub plan: PlanOptions,
@@ -63,6 +65,7 @@ impl Default for SessionOptions {
             order: Order::default(),
             constraints: Constraints::default(),
             dims: BTreeMap::new(),
+            cached: None,
             fuse: Rewrites::ALL,
             plan: PlanOptions::default(),
             costs: CostStore::default(),
@@ -151,7 +154,12 @@ impl SessionOptions {
         self
     }
 
-    /// Sets the rewrites that fuse neighbouring operators (default: all).
+    /// Plans and predicts for caches of keys and values that hold so many positions.
+    pub fn with_cached(self, positions: usize) -> Self {
+        Self { cached: Some(positions), ..self }
+    }
+
+    /// Fuses neighbouring operators in these ways.
     pub fn with_fusion(self, fuse: Rewrites) -> Self {
         Self { fuse, ..self }
     }

@@ -297,10 +297,10 @@ impl Session {
             self.check_resident(rest.is_some())?;
             return Ok(Lowered { program, weights: Arc::clone(&self.weights), rest });
         }
-        let (dims, fuse) = (self.options.dims.clone(), self.options.fuse);
+        let (dims, fuse, cached) = (self.options.dims.clone(), self.options.fuse, self.options.cached);
         let Key { shapes: input_shapes, fixed, .. } = Key::of(phase, inputs, deciding);
         let budget = usize::try_from(self.options.limits.folded_bytes).unwrap_or(usize::MAX);
-        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget };
+        let mut options = LowerOptions { dims, input_shapes, fixed, fuse, budget, cached };
         if !phase.is_whole() {
             // All later phases of a model share the folding budget of a whole model.
             options.budget /= PHASES;

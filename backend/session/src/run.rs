@@ -7,7 +7,7 @@ use super::outputs::Outputs;
 use super::phases::Later;
 use super::prepare::Prepared;
 use anabranch_base::lock::lock;
-use anabranch_execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput};
+use anabranch_execute::{ComputeDevice, Deadline, DeviceTensor, RunOptions, RunOutput, is_continued};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_kernels::Tensor;
 use anabranch_placement_core::platform::DeviceId;
@@ -51,22 +51,12 @@ impl Session {
     /// # Errors
     /// As [`Self::run`]; `outputs` is then empty.
     pub fn run_into(&self, inputs: &Inputs, outputs: &mut Outputs) -> Result<(), SessionError> {
-        self.run_into_with(inputs, outputs, &RunOptions::default()).map(drop)
-    }
-
-    /// [`Self::run_into`] with these options. Returns the plan that was followed.
-    pub(super) fn run_into_with(
-        &self,
-        inputs: &Inputs,
-        outputs: &mut Outputs,
-        options: &RunOptions,
-    ) -> Result<Arc<Prepared>, SessionError> {
         let mut result = outputs.take();
         let _active = self.budget.enter();
         self.outlasting(|| {
-            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))?;
-            *outputs = self.run_over(&prepared, inputs, options, &mut result)?;
-            Ok(prepared)
+            let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::none())?;
+            *outputs = self.run_over(&prepared, inputs, &RunOptions::default(), &mut result)?;
+            Ok(())
         })
     }
 
@@ -87,8 +77,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the outputs of a ready plan, in the memory of `result` if they fit.
-    fn run_over(
+    /// The outputs of a plan that is ready, in the memory of `result` where they fit.
+    pub(super) fn run_over(
         &self,
         prepared: &Arc<Prepared>,
         inputs: &Inputs,
@@ -235,7 +225,7 @@ fn given<'i>(inputs: &'i Inputs, program: &Program, value: ValueId) -> Result<&'
     let expected = || value.spec.to_string();
     match inputs.given(&value.name) {
         None => Err(InputError::Missing { name: name(), expected: expected() }),
-        Some(given) if *given.spec() != value.spec => {
+        Some(given) if *given.spec() != value.spec && !is_continued(value, given.spec()) => {
             Err(InputError::Spec { name: name(), given: given.spec().clone(), expected: expected() })
         }
         Some(given) => match (program.fixed.get(&value.name), given) {

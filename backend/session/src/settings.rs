@@ -10,8 +10,8 @@ use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-/// Options that [`SessionOptions::set`] accepts, with a description of their values.
-pub const SETTINGS: [(&str, &str); 16] = [
+/// The options that [`SessionOptions::set`] knows, and what their values are.
+pub const SETTINGS: [(&str, &str); 17] = [
     ("devices", "names of the devices to use, such as cpu0,gpu0; else all that are there"),
     ("gpu", "0: no GPU is looked for, and no graphics driver loaded"),
     ("cpu_devices", "cores that make one CPU device: machine, package, numa, l3 or core"),
@@ -27,6 +27,7 @@ pub const SETTINGS: [(&str, &str); 16] = [
     ("on_device_loss", "what a run does that loses a GPU: fail or replace"),
     ("plan_capacity", "for how many sets of input shapes plans are kept ready"),
     ("dims", "sizes of dimensions that no input tells, by symbol or input and axis, such as batch=4,x[1]=128"),
+    ("cached", "positions that costs take caches of keys and values to hold; else their capacity"),
     ("limits", "how much a model may ask for, such as nodes=2000000,tensor_bytes=128GiB"),
 ];
 
@@ -92,6 +93,7 @@ impl SessionOptions {
             }
             "plan_capacity" => self.plan_capacity = parsed::<NonZeroUsize>(value)?.get(),
             "dims" => self.dims = named_once(list(value).map(dimension).collect::<Result<_, _>>()?)?,
+            "cached" => self.cached = Some(parsed(value)?),
             "limits" => {
                 let limits = named_once(list(value).map(named).collect::<Result<_, _>>()?)?;
                 limits.iter().try_for_each(|(name, value)| self.limits.set(name, value)).map_err(told)?;
@@ -177,6 +179,7 @@ mod tests {
             ("on_device_loss", "replace"),
             ("plan_capacity", "3"),
             ("dims", "batch=4, x[1]=7"),
+            ("cached", "300"),
             ("limits", "nodes=5, tensor_bytes=1KiB"),
         ];
         assert!(given.iter().map(|(name, _)| *name).eq(SETTINGS.iter().map(|(name, _)| *name)));
@@ -186,7 +189,7 @@ mod tests {
         assert_eq!(options.devices.memory_overrides, [("cpu0".to_owned(), 1 << 30)]);
         assert_eq!((options.plan.streaming, options.plan_capacity), (StreamMode::Off, 3));
         assert_eq!((options.dims["batch"], options.dims["x[1]"]), (4, 7));
-        assert_eq!((options.limits.nodes, options.limits.tensor_bytes), (5, 1024));
+        assert_eq!((options.limits.nodes, options.limits.tensor_bytes, options.cached), (5, 1024, Some(300)));
         assert!(options.devices.no_gpu && options.strategy == Strategy::AUTO);
         let wrong = [
             ("place", "heft"),

@@ -1,6 +1,7 @@
 //! Models with state: a session whose runs follow each other, with outputs of one run as inputs of the next.
 
 mod home;
+mod in_place;
 
 use super::error::{InputError, SessionError, within_memory};
 use super::inputs::{Given, Inputs};
@@ -18,7 +19,8 @@ use std::sync::Arc;
 ///
 /// The state is moved from run to run and stays on its device. The memory of the state before is used for the next
 /// run's outputs. The first state is what is given for its inputs, else zeros. An axis along which it grows then has no
-/// elements, unless [`Self::resize`] gives it some. A run that fails leaves the state as it was.
+/// elements, unless [`Self::resize`] gives it some. A run that fails leaves the state as it was, but for
+/// positions of a cache that it has written in place.
 ///
 /// ```
 /// # mod anabranch {
@@ -138,7 +140,7 @@ impl Stateful {
                 self.outputs.write_over(&pair.output, former);
             }
         }
-        self.session.run_into_with(&self.inputs, &mut self.outputs, options)
+        self.session.run_with_state(&self.pairs, &mut self.inputs, &mut self.outputs, options)
     }
 
     /// Adds the first state to inputs, if they do not have it: zeros, whose sizes these inputs and the options tell.

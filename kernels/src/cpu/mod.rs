@@ -3,7 +3,9 @@
 //! A kernel's result has the same bits for any number of threads. The shapes alone decide how work is cut, and every
 //! reduction has a fixed tree.
 
+mod append;
 mod arg_reduce;
+mod attention;
 mod block;
 mod concat;
 mod conv;
@@ -33,6 +35,7 @@ mod pool;
 mod recurrent;
 mod reduce;
 mod resize;
+mod rotary;
 mod running;
 mod scatter;
 mod slice;
@@ -93,8 +96,9 @@ pub trait CpuKernel: Send + Sync {
 
 /// Data of one execution of a kernel.
 pub struct Call<'a> {
-    /// Bytes of each input; for a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
-    /// that the kernel does not [read](CpuKernel::reads) may be empty.
+    /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
+    /// that the kernel does not [read](CpuKernel::reads) may be empty, and so is an input whose content lies in the output's memory
+    /// ([`NodeSpec::in_place`]).
     pub inputs: &'a [&'a [u8]],
     /// Bytes of each output; only the rows at hand. Their content before the call is undefined; the call writes all of
     /// it. The output of a reduction at the end of a block is passed whole, and the call for the last row writes it.
@@ -155,6 +159,9 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
                 | Op::IntegerMatMul(_)
                 | Op::IntegerConv(_)
                 | Op::Trees(_)
+                | Op::Attention(_)
+                | Op::Append(_)
+                | Op::Rotary(_)
         );
     if !any_type && node.is_f64() {
         return double::prepare(node);
@@ -191,6 +198,9 @@ pub fn prepare(node: &NodeSpec, constants: &[bool]) -> Result<Box<dyn CpuKernel>
         Op::Slice(op) => slice::prepare(node, op),
         Op::Pad(op) => pad::prepare(node, op)?,
         Op::Gather(op) => gather::prepare(node, op),
+        Op::Attention(op) => attention::prepare(node, op)?,
+        Op::Append(op) => append::prepare(node, op),
+        Op::Rotary(op) => rotary::prepare(node, op),
         Op::Trees(op) => trees::prepare(node, op),
         Op::Block(block) => block::prepare(node, block, constants)?,
     })

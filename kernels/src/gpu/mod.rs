@@ -216,6 +216,9 @@ fn recipe<'n>(node: &'n NodeSpec, constants: &[bool]) -> Result<Recipe<'n>, Kern
         Op::Running(_) => return Err(node.unsupported("running sums and products are computed on CPUs")),
         Op::Fourier(_) => return Err(node.unsupported("fast transforms are computed on CPUs")),
         Op::Scatter(_) => return Err(node.unsupported("its updates follow each other")),
+        Op::Attention(_) | Op::Append(_) | Op::Rotary(_) => {
+            return Err(node.unsupported("lengths of caches are known on CPUs alone"));
+        }
         Op::Trees(_) => return Err(node.unsupported("each row takes a way of its own through the trees")),
     };
     let is_empty = |spec: &TensorSpec| spec.shape.elements() == 0;

@@ -181,6 +181,9 @@ impl NodeSpec {
                 let (least, greatest) = if input.dtype == DType::I8 { (-128, 127) } else { (0, 255) };
                 self.require((least..=greatest).contains(&op.border), "its border is of its input's type")
             }
+            Op::Attention(op) => self.check_attention(op),
+            Op::Append(_) => self.check_append(),
+            Op::Rotary(_) => self.check_rotary(),
             Op::Trees(_) => self.check_trees(),
             Op::MatMul(_) | Op::Block(_) => Ok(()),
         }
@@ -194,7 +197,9 @@ impl NodeSpec {
             Op::Concat(_) => (self.inputs.len().max(1), 1),
             Op::Gather(_) => (2, 1),
             Op::TopK(_) => (1, 2),
-            Op::Scatter(_) => (3, 1),
+            Op::Scatter(_) | Op::Append(_) => (3, 1),
+            Op::Attention(op) => (5 + usize::from(op.bias), 1),
+            Op::Rotary(_) => (4, 1),
             Op::Trees(_) => (6, 1),
             Op::IntegerMatMul(op) => (3 + usize::from(op.zero_points), 1),
             Op::IntegerConv(op) => (3 + usize::from(op.zero_points), 1),

@@ -121,6 +121,9 @@ impl NodeSpec {
             Op::Fourier(op) => ("fourier", vec![self.size(0, 0) * op.steps(), read, written]),
             Op::Scatter(_) => ("scatter", vec![self.bytes_written(), self.read(1), self.read(2)]),
             Op::Trees(_) => ("trees", vec![self.tree_steps(), read, written]),
+            Op::Attention(_) => ("attention", vec![self.attention_flops(), self.attention_bytes(), written]),
+            Op::Append(_) => ("append", vec![self.bytes_written(), self.read(1)]),
+            Op::Rotary(_) => ("rotary", vec![read, self.rows_written()]),
             Op::Softmax(op) => match op.axis + 1 == self.rank() {
                 true => ("softmax rows", vec![read, read / self.size(0, op.axis)]),
                 false => ("softmax columns", vec![read, read / self.size(0, op.axis)]),

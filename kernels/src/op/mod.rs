@@ -5,6 +5,7 @@
 //! is an epilogue, a [`Map`]'s expression that is applied to the result while the result is still in cache.
 
 mod block;
+mod cache;
 mod check;
 mod equality;
 mod expression;
@@ -19,6 +20,8 @@ mod trees;
 mod work;
 
 pub use block::{Block, Member, Operand};
+pub(crate) use cache::AttentionSizes;
+pub use cache::{Append, Attention, Rotary};
 pub use expression::{Binary, Domain, Expression, ExpressionError, Register, Step, Unary};
 pub use family::Family;
 pub(crate) use filtering::Filtering;
@@ -89,6 +92,12 @@ pub enum Op {
     Pad(Pad),
     /// Slices chosen along an axis by indices.
     Gather(Gather),
+    /// Attention over a cache of keys and values.
+    Attention(Attention),
+    /// New positions written into a cache.
+    Append(Append),
+    /// Rotary position embedding.
+    Rotary(Rotary),
     /// Scores of rows by a forest of decision trees.
     Trees(Trees),
     /// Nodes that are computed together, chunk of rows by chunk of rows.
@@ -182,6 +191,9 @@ impl Op {
             Self::Slice(_) => "slice",
             Self::Pad(_) => "pad",
             Self::Gather(_) => "gather",
+            Self::Attention(_) => "attention",
+            Self::Append(_) => "append",
+            Self::Rotary(_) => "rotary",
             Self::Trees(_) => "trees",
             Self::Block(_) => "block",
         }

@@ -31,6 +31,9 @@ impl NodeSpec {
             // Few rows pass only some of the nodes.
             others = others.min(16.0 * self.tree_steps());
         }
+        if matches!(self.op, Op::Attention(_)) {
+            others = self.attention_bytes() + bytes(self.inputs.get(3..).unwrap_or_default());
+        }
         Work {
             flops: self.flops(),
             bytes_read: self.touched_bytes() + self.repeated_bytes() + others,
@@ -99,6 +102,9 @@ impl NodeSpec {
             | Op::Running(_)
             | Op::Fourier(_)
             | Op::Scatter(_)
+            | Op::Attention(_)
+            | Op::Append(_)
+            | Op::Rotary(_)
             | Op::Trees(_) => Class::Buffer,
         }
     }
@@ -128,11 +134,13 @@ impl NodeSpec {
             Op::Fourier(op) => 5.0 * dim(0, 3) * op.steps(),
             Op::Scatter(_) => elements(&self.inputs, 2),
             Op::Trees(_) => 2.0 * self.tree_steps(),
+            Op::Attention(_) => self.attention_flops(),
+            Op::Rotary(_) => 3.0 * read,
             Op::Softmax(_) => 5.0 * read,
             Op::Normalize(_) => 7.0 * read,
             Op::Resize(op) => 2.0 * written * op.interpolation.neighbours(),
             Op::Recurrent(op) => written * op.kind.gates() as f64 * (2.0 * dim(1, 1) + 4.0),
-            Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) => 0.0,
+            Op::Transpose(_) | Op::Concat(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Append(_) => 0.0,
             Op::Block(block) => block.members.iter().map(|member| member.spec.flops()).sum(),
         };
         own + self.op.epilogue().map_or(0.0, |e| written * e.steps().len() as f64)

@@ -10,6 +10,7 @@ mod foreign;
 mod fuzz;
 mod import_fixtures;
 mod interrupted;
+mod language;
 mod limits;
 mod memory;
 mod models;

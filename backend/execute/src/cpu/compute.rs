@@ -105,7 +105,9 @@ impl CpuWorker {
                 *input = &chunk.bytes()[..bytes];
             } else if operand.bytes > 0 {
                 let cell = self.cells[operand.cell as usize].bytes();
-                *input = &cell.ok_or_else(|| Failure::internal("an input is not there"))?[operand.window(part)];
+                let bytes = cell.ok_or_else(|| Failure::internal("an input is not there"))?;
+                // Nothing of an input that lies in the output's memory.
+                *input = if bytes.is_empty() { bytes } else { &bytes[operand.window(part)] };
             }
         }
         let (mut one, mut several): ([&mut [u8]; 1], Vec<&mut [u8]>);

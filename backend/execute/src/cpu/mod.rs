@@ -101,7 +101,31 @@ impl CpuWorker {
         }
     }
 
-    /// Gives each output a buffer that no caller holds, and hands over the slots that links fill first.
+    /// Takes a buffer of a former output whose content the next run goes on with in place, or gives it back if somebody else has it.
+    pub(super) fn go_on_with(&mut self, output: u32, mut buffer: Arc<Buffer>) -> Result<(), Arc<Buffer>> {
+        let place = self.script.handed_out.iter().find(|handed_out| handed_out.output == output);
+        let Some(HandedOut { cell, .. }) = place else { return Err(buffer) };
+        let (slot, cell) = (&self.script.cells.slots[*cell as usize], &mut self.cells[*cell as usize]);
+        if slot.bytes != buffer.len() as u64 {
+            return Err(buffer);
+        }
+        if matches!(cell, Cell::Shared(own) if Arc::ptr_eq(own, &buffer)) {
+            *cell = Cell::Empty;
+        }
+        if Arc::get_mut(&mut buffer).is_none() {
+            return Err(buffer);
+        }
+        *cell = Cell::Shared(buffer);
+        Ok(())
+    }
+
+    /// The buffer of an output, as a run that failed has left it.
+    pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
+        let place = self.script.handed_out.iter().find(|handed_out| handed_out.output == output)?;
+        self.cells[place.cell as usize].lend()
+    }
+
+    /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
     fn begin(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
         if run.terms.profile {
             self.log.events.reserve(script.nodes.len());

@@ -7,6 +7,7 @@ mod faults;
 mod gangs;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod in_place;
 mod naive;
 mod pool;
 #[cfg(feature = "gpu")]

@@ -110,3 +110,25 @@ fn characters_of_several_tokens_come_whole() {
         assert_eq!(text, generator.decode(&tokens), "seed {seed}");
     }
 }
+
+#[test]
+fn two_thousand_tokens_take_one_plan_for_each_capacity_and_the_memory_of_the_last() {
+    let mut generator = open("llama");
+    let prompt = integers("llama", "prompt");
+    let settings = Settings { max_length: prompt.len() + 2000, ignore_ends: true, ..Settings::default() };
+    let mut course = generator.start(&prompt, &settings, false).expect("a prompt");
+    let (mut count, mut seen) = (0, Vec::new());
+    while let Some(piece) = generator.advance(&mut course, &RunOptions::default()) {
+        count += usize::from(piece.expect("runs").token.is_some());
+        if [20, 1100, 2000].contains(&count) {
+            seen.push((generator.session().plans_made(), generator.model().bytes()));
+        }
+    }
+    // Two layers of keys and values with two heads of 16 numbers.
+    let bytes = |capacity: u64| 2 * 2 * 2 * 16 * 4 * capacity;
+    // A prompt and a step of 256, and steps of 512, 1,024 and 2,048.
+    assert_eq!((count, seen), (2000, vec![(2, bytes(256)), (5, bytes(2048)), (5, bytes(2048))]));
+    // Nothing is planned again.
+    let (tokens, _) = answer(&mut generator, &prompt, &Settings { max_length: 60, ..settings });
+    assert_eq!((tokens.len(), generator.session().plans_made()), (60 - prompt.len(), 5));
+}

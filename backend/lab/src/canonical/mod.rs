@@ -97,7 +97,14 @@ impl CanonicalProgram {
                 Op::Transpose(_) | Op::Slice(_) | Op::Pad(_) | Op::Gather(_) | Op::Concat(_) => {
                     views::view(&mut writer)
                 }
-                Op::TopK(_) | Op::Running(_) | Op::Fourier(_) | Op::Scatter(_) | Op::Trees(_) => {
+                Op::TopK(_)
+                | Op::Running(_)
+                | Op::Fourier(_)
+                | Op::Scatter(_)
+                | Op::Attention(_)
+                | Op::Append(_)
+                | Op::Rotary(_)
+                | Op::Trees(_) => {
                     return Err(refused("has no canonical form".into()));
                 }
                 Op::Block(_) => {

@@ -41,6 +41,7 @@ use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::interruption;
 use anabranch_ir::constant::Constant;
 use anabranch_ir::program::{Output, Program, ValueId};
+use anabranch_kernels::op::Op;
 use anabranch_kernels::{Shape, Tensor, TensorSpec};
 use builder::Builder;
 use error::Refusal;
@@ -63,13 +64,15 @@ pub struct LowerOptions {
     pub fuse: Rewrites,
     /// Bytes that folding may add in constants, beyond the bytes of the model's own constants.
     pub budget: usize,
+    /// Positions that costs take caches of keys and values to hold; their capacity if `None`. A run may have any other number.
+    pub cached: Option<usize>,
 }
 
 impl Default for LowerOptions {
-    /// Returns options without sizes, with all rewrites, and 256 MiB for folded constants.
+    /// No sizes given, fusion on, 256 MiB for folded constants, full caches.
     fn default() -> Self {
         let (dims, input_shapes, fixed) = Default::default();
-        Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20 }
+        Self { dims, input_shapes, fixed, fuse: Rewrites::ALL, budget: 256 << 20, cached: None }
     }
 }
 
@@ -93,7 +96,12 @@ pub fn lower(model: &Model, options: &LowerOptions) -> Result<Program, LowerErro
 /// Removes nodes that no output needs, and fuses.
 fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> Result<Program, LowerError> {
     let program = compact::compact(program);
-    let program = fuse::fuse(program, options.fuse, &mut folding);
+    let mut program = fuse::fuse(program, options.fuse, &mut folding);
+    for node in &mut program.nodes {
+        if let Op::Attention(op) = &mut node.spec.op {
+            op.expected = options.cached.map_or(op.expected, |cached| cached.min(op.expected));
+        }
+    }
     folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
 }
 

@@ -19,7 +19,9 @@ pub(super) struct Settings {
     constraints: Constraints,
     plan: PlanOptions,
     dims: BTreeMap<String, usize>,
-    /// Names of the applied rewrites.
+    #[serde(default)]
+    cached: Option<usize>,
+    /// The rewrites that were made, by name.
     fuse: Vec<String>,
 }
 
@@ -32,6 +34,7 @@ impl Settings {
             constraints: options.constraints.clone(),
             plan: options.plan.clone(),
             dims: options.dims.clone(),
+            cached: options.cached,
             fuse: options.fuse.iter().map(|rewrite| rewrite.to_string()).collect(),
         }
     }
@@ -68,6 +71,9 @@ impl Settings {
             };
             return Err(CompiledError::elsewhere(file, known));
         }
+        if given.cached.is_some() && given.cached != self.cached {
+            return Err(CompiledError::elsewhere(file, "was compiled for caches of another length than is asked for"));
+        }
         let devices = self.devices(&given, &usual);
         let (constraints, plan) = (self.constraints(&given, &usual), self.plan(&given, &usual));
         let same = devices == self.devices && constraints == self.constraints;
@@ -78,6 +84,7 @@ impl Settings {
             order: taken(given.states("order"), &given.order, &usual.order, &self.order),
             plan,
             dims: self.dims.clone(),
+            cached: self.cached,
             fuse,
             ..given
         };
@@ -165,6 +172,7 @@ mod tests {
         for other in [
             SessionOptions::default().with_dim("n", 5),
             SessionOptions::default().with_dim("m", 4),
+            SessionOptions::default().with_cached(5),
             SessionOptions::default().with_fusion(Rewrites::NONE),
         ] {
             let error = settings.adopted(path, other).expect_err("another program").to_string();

@@ -177,3 +177,59 @@ fn a_state_stays_on_the_gpu_that_makes_it() {
     state.run(&x([2.0, 1.0])).expect("runs");
     assert_eq!(elements(&state.snapshot(), "sum_in"), [6.0, 7.0]);
 }
+
+const CAPACITY: usize = 8;
+
+/// `present = past with x at index`, and `y = −present`.
+fn cached() -> Session {
+    let index = ValueInfoProto::tensor("index", data_type::INT64, vec![DimensionProto::known(1)]);
+    let graph = GraphProto {
+        node: vec![
+            NodeProto::of("TensorScatter", &["past", "x", "index"], &["present"]),
+            NodeProto::of("Neg", &["present"], &["y"]),
+        ],
+        input: vec![ValueInfoProto::f32s("past", &[1, 8, 2]), ValueInfoProto::f32s("x", &[1, 1, 2]), index],
+        output: vec![ValueInfoProto::f32s("y", &[1, 8, 2]), ValueInfoProto::f32s("present", &[1, 8, 2])],
+        ..GraphProto::default()
+    };
+    let options = SessionOptions::default().with_devices(DetectOptions::default().without_gpu());
+    Session::from_bytes(&ModelProto::of(graph, 24).to_bytes(), options).expect("a model")
+}
+
+fn at(index: i64) -> Inputs {
+    let x = Tensor::from_elements(Shape::new([1, 1, 2]).expect("small"), &[index as f32 + 1.0; 2]).expect("two");
+    Inputs::new().tensor("x", x).tensor("index", Tensor::from_i64s(&[index]))
+}
+
+/// Each position twice, 0 where nothing was written.
+fn held(stateful: &Stateful) -> Vec<f32> {
+    let outputs = stateful.outputs();
+    let (present, y) = (outputs.tensor("present").expect("made"), outputs.tensor("y").expect("made"));
+    let present = present.elements::<f32>().expect("floats");
+    assert!(present.iter().zip(y.elements::<f32>().expect("floats")).all(|(present, y)| *present == -y));
+    present.iter().step_by(2).copied().collect()
+}
+
+#[test]
+fn a_cache_is_written_where_it_lies_and_a_failed_step_loses_nothing() {
+    let mut stateful = cached().stateful(&[("present", "past")]).expect("bound");
+    let place = |stateful: &Stateful| stateful.outputs().tensor("present").expect("made").bytes().as_ptr();
+    stateful.run(&at(0)).expect("runs");
+    let own = place(&stateful);
+    for index in 1..4 {
+        stateful.run(&at(index)).expect("runs");
+        assert_eq!(place(&stateful), own, "step {index}");
+    }
+    let (kept, want) = (stateful.snapshot(), [1.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]);
+    assert_eq!(held(&stateful), want);
+    let error = stateful.run(&at(CAPACITY as i64)).expect_err("beyond the capacity").to_string();
+    assert!(error.contains("do not fit a capacity of 8"), "{error}");
+    let snapshot = |state: &State| {
+        let tensor = state.tensors().expect("on the host").remove("past").expect("the cache");
+        tensor.elements::<f32>().expect("floats").iter().step_by(2).copied().collect::<Vec<_>>()
+    };
+    assert_eq!(snapshot(&stateful.snapshot()), want);
+    stateful.run(&at(4)).expect("goes on");
+    assert_eq!(held(&stateful), [1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]);
+    assert_eq!(snapshot(&kept), want, "a snapshot stays as it is");
+}

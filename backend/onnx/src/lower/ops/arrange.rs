@@ -1,6 +1,7 @@
 //! Moves elements: crops and pads around the middle, reverses up to a length, writes at positions, selects by bools,
 //! and puts back elements of windows and pools.
 
+use super::cached::appended;
 use super::expand::sizes;
 use super::gather::chosen;
 use super::{Builder, Entry, Fault, Operator, View, axes_in_order, axis_of, domain_of};
@@ -89,42 +90,19 @@ fn write_at(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>,
     if update.elements() == 0 {
         return Ok(vec![cache.clone()]);
     }
-    let (size, steps) = (cache.dims()[axis], update.dims()[axis]);
-    let between: usize = cache.dims()[1..axis].iter().product();
     let batch = cache.dims()[0];
-    // Index of the slice among those of the batch, the axes in between, and the axis.
-    let step = builder.indices(DType::I64, steps, 2, 3)?;
-    let middle = builder.indices(DType::I64, between, 1, 3)?;
-    let item = builder.indices(DType::I64, batch, 0, 3)?;
-    let first = match operator.optional(2) {
-        Some(_) => operator.typed(2, DType::I64)?.reshaped(vec![batch, 1, 1])?,
-        None => builder.scalar(DType::I64, 0.0)?,
+    let starts = match operator.optional(2) {
+        Some(_) => operator.typed(2, DType::I64)?.reshaped(vec![batch])?,
+        None => builder.made(Tensor::from_i64s(&vec![0; batch]))?,
     };
-    let inputs = [&item, &middle, &step, &first];
-    let places = builder.map(Domain::I64, inputs, DType::I64, |[item, middle, step, first]| {
-        let at = if circular {
-            let first = first.with(Binary::FloorModulo, size as f64);
-            (first + step).with(Binary::FloorModulo, size as f64)
-        } else {
-            first + step
-        };
-        // Beyond the ends there is no position, instead of another slice's position.
-        let outside = at.with(Binary::GreaterOrEqual, size as f64).with(Binary::Or, at.with(Binary::Less, 0.0));
-        let row = item * between as f64 + middle;
-        let place = row * size as f64 + at;
-        outside.select(-1.0, place)
-    })?;
-    let rest: usize = cache.dims()[axis + 1..].iter().product();
-    let count = batch * between * size;
-    let places = builder.expanded(&places, Shape::new(vec![batch, between, steps])?)?;
-    let inputs = [
-        cache.reshaped(vec![count, rest])?,
-        places.reshaped(vec![places.elements()])?,
-        update.reshaped(vec![places.elements(), rest])?,
-    ];
-    let output = TensorSpec::new(cache.dtype(), Shape::new(vec![count, rest])?);
-    let op = Op::Scatter(Scatter { kind: ScatterKind::Replace });
-    Ok(vec![builder.emit_one(op, &inputs, output)?.reshaped(cache.dims())?])
+    // The batch, the axes between, the axis, and those behind it.
+    let lists = |of: &View| {
+        let (between, behind) = (&of.dims()[1..axis], &of.dims()[axis + 1..]);
+        of.reshaped(vec![batch, between.iter().product(), of.dims()[axis], behind.iter().product()])
+    };
+    let (size, own) = (cache.dims()[axis], lists(cache)?);
+    let made = appended(builder, Some(&own), &lists(update)?, &starts, size, circular)?;
+    Ok(vec![made.reshaped(cache.dims())?])
 }
 
 /// Returns the slices whose bool, which must be known, is true; without an axis, selects among all elements.

@@ -1,10 +1,11 @@
 //! Scaled dot-product attention as one operator, decomposed into products, a softmax and element-wise steps.
 
+use super::cached::{Lengths, attended, is_cached};
 use super::matmul::multiplied;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
 use anabranch_kernels::DType;
-use anabranch_kernels::op::{Binary, Domain, PadMode, ReduceKind, Unary};
+use anabranch_kernels::op::{Attention, Binary, Domain, PadMode, ReduceKind, Unary};
 
 pub(super) const TABLE: &[Entry] = &[("Attention", attention)];
 
@@ -20,6 +21,10 @@ struct Heads {
 
 fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     let heads = Heads::read(operator, builder)?;
+    let cached = heads.past > 0 || operator.optional(6).is_some();
+    if cached && is_cached(heads.queries.dtype()) && !operator.wants(3) {
+        return over_cache(operator, builder, heads);
+    }
     let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::missing(0)) };
     let &[_, key_heads, total, _] = heads.keys.dims() else { return Err(Fault::missing(1)) };
     let value_depth = heads.values.dims()[3];
@@ -54,6 +59,47 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
         result
     };
     Ok(vec![result, heads.keys, heads.values, shown])
+}
+
+/// Attention whose scores nobody reads, in one pass over keys and values that earlier calls have left.
+fn over_cache(operator: &Operator<'_>, builder: &mut Builder, heads: Heads) -> Result<Vec<View>, Fault> {
+    let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::missing(0)) };
+    let (total, wide) = (heads.keys.dims()[2], heads.values.dims()[3]);
+    let lengths = match operator.optional(6) {
+        None => Lengths::known(builder, batch, [heads.past, total])?,
+        Some(_) => {
+            let filled = operator.typed(6, DType::I64)?.reshaped(vec![batch])?;
+            let first = builder.map(Domain::I64, [&filled], DType::I64, |[filled]| filled - length as f64)?;
+            Lengths { first, filled }
+        }
+    };
+    let bias = operator.optional(3).map(|mask| summands(builder, mask)).transpose()?;
+    let reach = |name| Ok::<_, Fault>(usize::try_from(operator.int(name, -1)?).ok());
+    let causal = operator.flag("is_causal", false)?.then_some(0);
+    let op = Attention {
+        scale: operator.node.float("scale")?.unwrap_or((1.0 / (depth as f64).sqrt()) as f32),
+        cap: operator.float("softcap", 0.0)?.max(0.0),
+        before: reach("left_window_size")?,
+        after: causal.or(reach("right_window_size")?),
+        bias: bias.is_some(),
+        expected: total,
+    };
+    let parts = [&heads.queries, &heads.keys, &heads.values];
+    let made = attended(builder, op, parts, &lengths, bias.as_ref())?;
+    let result = if operator.input(0)?.rank() == 3 {
+        made.reshaped(vec![batch, length, query_heads.saturating_mul(wide)])?
+    } else {
+        builder.transposed(&made, &[0, 2, 1, 3])?
+    };
+    Ok(vec![result, heads.keys, heads.values])
+}
+
+/// A mask as summands of scores: −∞ for keys that it leaves out.
+fn summands(builder: &mut Builder, mask: &View) -> Result<View, Fault> {
+    match mask.dtype() {
+        DType::Bool => builder.map(Domain::F32, [mask], DType::F32, |[seen]| seen.select(0.0, f64::NEG_INFINITY)),
+        _ => Ok(mask.clone()),
+    }
 }
 
 impl Heads {

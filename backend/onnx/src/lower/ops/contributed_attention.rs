@@ -2,11 +2,11 @@
 //! keys and values of earlier calls, padding, and query heads that share key heads.
 
 use super::attention::{by_head, continued, positions, within};
+use super::cached::{Lengths, appended, attended, is_cached, rotated};
 use super::matmul::multiplied;
-use super::rotary::turned;
 use super::softmax::normalized;
 use super::{Builder, Entry, Fault, Operator, View, domain_of};
-use anabranch_kernels::op::{Binary, Domain, Unary};
+use anabranch_kernels::op::{Attention, Binary, Domain};
 use anabranch_kernels::{DType, Shape};
 
 pub(super) const TABLE: &[Entry] =
@@ -71,10 +71,8 @@ fn projected(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
 
 /// Lowers attention of `[batch, length, heads · depth]` queries, keys and values.
 fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    for (index, what) in [(8, "past lengths"), (9, "an indirection of the cache")] {
-        if operator.optional(index).is_some() {
-            return Err(Fault::unsupported(what));
-        }
+    if operator.optional(9).is_some() {
+        return Err(Fault::unsupported("an indirection of the cache"));
     }
     operator.only_outputs(3, "of scores")?;
     let heads = operator.size("num_heads", 1, 0)?;
@@ -100,23 +98,38 @@ fn multi_head(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View
         parts.push(by_head(builder, &part, heads)?);
     }
     let [queries, mut keys, mut values] = Parts::try_from(parts).map_err(|_| Fault::missing(2))?;
-    let mut past = 0;
+    let mut how = How { mask: operator.optional(4), bias: operator.optional(5), ..How::read(operator)? };
     if operator.optional(6).is_some() {
         let (old_keys, old_values) = (operator.typed(6, q.dtype())?, operator.typed(7, q.dtype())?);
-        past = old_keys.dims().get(2).copied().unwrap_or(0);
-        keys = continued(builder, old_keys, &keys)?;
-        values = continued(builder, old_values, &values)?;
+        how.past = old_keys.dims().get(2).copied().unwrap_or(0);
+        if operator.optional(8).is_some() {
+            // The past has a capacity, and its length is data.
+            let lengths = given_lengths(operator, builder, queries.dims())?;
+            let mut kept = |old, new| appended(builder, Some(old), new, &lengths.first, how.past, false);
+            [keys, values] = [kept(old_keys, &keys)?, kept(old_values, &values)?];
+            how.lengths = Some(lengths);
+        } else {
+            keys = continued(builder, old_keys, &keys)?;
+            values = continued(builder, old_values, &values)?;
+        }
     }
-    let how = How { mask: operator.optional(4), bias: operator.optional(5), past, ..How::read(operator)? };
     let result = how.attended(builder, [&queries, &keys, &values])?;
     Ok(vec![result, keys, values])
 }
 
-/// Lowers causal attention of queries whose heads share those of keys and values, with a cache that may be longer than
-/// its content.
+/// The number of past positions that is given for all rows of the batch, and that of the keys with the new ones.
+fn given_lengths(operator: &Operator<'_>, builder: &mut Builder, queries: &[usize]) -> Result<Lengths, Fault> {
+    let &[batch, _, length, _] = queries else { return Err(Fault::missing(0)) };
+    let past = builder.cast(operator.typed(8, DType::I32)?, DType::I64)?.reshaped(vec![1])?;
+    let first = builder.expanded(&past, Shape::new(vec![batch])?)?;
+    let filled = builder.map(Domain::I64, [&first], DType::I64, |[first]| first + length as f64)?;
+    Ok(Lengths { first, filled })
+}
+
+/// Causal attention of queries whose heads share those of keys and values, with a cache that may be longer than what it holds.
 ///
-/// The number of positions of each row of the batch must be known, and equal for all rows if there is a past: it
-/// decides the position of the new keys in the cache.
+/// How many positions each row of the batch has is data. The capacity is that of the past cache, or the total length if that is more: that
+/// length must be known, and is where it is the size of a mask.
 fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if (11..operator.count()).any(|index| operator.optional(index).is_some())
         || operator.flag("smooth_softmax", false)?
@@ -126,6 +139,9 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     operator.only_outputs(3, "of scores")?;
     let (heads, own) = (operator.size("num_heads", 1, 0)?, operator.size("kv_num_heads", 1, 0)?);
     let q = operator.float_input(0)?;
+    if !is_cached(q.dtype()) {
+        return Err(Fault::of_type(0, q.dtype(), "f32, f16 or bf16"));
+    }
     let parts = match operator.optional(1) {
         Some(_) => [q.clone(), operator.typed(1, q.dtype())?.clone(), operator.typed(2, q.dtype())?.clone()],
         None => {
@@ -134,98 +150,97 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
             [part(0, heads)?, part(heads, own)?, part(heads + own, own)?]
         }
     };
-    let (queries, keys) = (by_head(builder, &parts[0], heads)?, by_head(builder, &parts[1], own)?);
     let values = by_head(builder, &parts[2], own)?;
-    let &[batch, _, length, _] = queries.dims() else { return Err(Fault::missing(0)) };
-    let past = past_length(operator, builder, batch, length)?;
+    let &[batch, _, length, _] = values.dims() else { return Err(Fault::missing(0)) };
+    let lengths = grouped_lengths(operator, builder, batch, length)?;
     let [queries, keys] = match operator.flag("do_rotary", false)? {
         true => {
             let interleaved = operator.flag("rotary_interleaved", false)?;
             let angles = [operator.float_input(7)?, operator.float_input(8)?];
-            let steps = builder.indices(DType::I64, length, 1, 2)?;
-            let places = builder.map(Domain::I64, [&steps], DType::I64, |[step]| step + past as f64)?;
-            let places = builder.expanded(&places, Shape::new(vec![batch, length])?)?;
-            let places = operator.optional(9).cloned().unwrap_or(places);
-            let width = 2 * angles[0].dims().last().copied().unwrap_or(0);
-            let mut turn = |x: &View| turned(builder, x, angles, Some(&places), 0, width, interleaved);
-            [turn(&queries)?, turn(&keys)?]
+            let positions = operator.optional(9).map_or(Ok(&lengths.first), |_| operator.typed(9, DType::I64))?;
+            let mut turn = |x: &View, heads| rotated(builder, x, heads, angles, positions, interleaved);
+            let (queries, keys) = (turn(&parts[0], heads)?, turn(&parts[1], own)?);
+            [builder.cast(&queries, q.dtype())?, builder.cast(&keys, q.dtype())?]
         }
-        false => [queries, keys],
+        false => [by_head(builder, &parts[0], heads)?, by_head(builder, &parts[1], own)?],
     };
-    let mut kept = |index: usize, new: View| match operator.optional(index) {
-        Some(cache) => cached(builder, cache, &new, past),
-        None => Ok((new.clone(), new)),
-    };
-    let ((keys, kept_keys), (values, kept_values)) = (kept(3, keys)?, kept(4, values)?);
-    // The position itself counts.
-    let window = Some(operator.int("local_window_size", -1)?).filter(|size| *size > 0).map(|size| size - 1);
-    let cap = f64::from(operator.float("softcap", 0.0)?);
-    let how = How { bias: operator.optional(10), past, causal: true, window, cap, ..How::read(operator)? };
-    let result = how.attended(builder, [&queries, &keys, &values])?;
-    Ok(vec![result, kept_keys, kept_values])
-}
-
-/// Returns the number of positions before the new ones.
-fn past_length(operator: &Operator<'_>, builder: &Builder, batch: usize, length: usize) -> Result<usize, Fault> {
-    let last = operator.known_ints(builder, 5, "seqlens_k")?;
     let total = operator.known_int(builder, 6, "total_sequence_length")?;
-    let past = usize::try_from(total).ok().and_then(|total| total.checked_sub(length));
-    let past = past.filter(|_| last.len() == batch);
-    let past = past.ok_or_else(|| Fault::invalid(format!("{} rows of at most {total} positions", last.len())))?;
-    if past > 0 && last.iter().any(|last| *last != total - 1) {
-        return Err(Fault::unsupported("rows with pasts of different length"));
-    }
-    Ok(past)
+    let total = usize::try_from(total).map_err(|_| Fault::invalid(format!("a total length of {total} positions")))?;
+    let mut kept = |index: usize, new: &View| {
+        let cache = operator.optional(index);
+        let room = cache.and_then(|cache| cache.dims().get(2)).copied().unwrap_or(0);
+        appended(builder, cache, new, &lengths.first, room.max(total).max(length), false)
+    };
+    let (keys, values) = (kept(3, &keys)?, kept(4, &values)?);
+    let capacity = keys.dims()[2];
+    let window = Some(operator.int("local_window_size", -1)?).filter(|size| *size > 0);
+    let depth = queries.dims()[3];
+    let op = Attention {
+        scale: scale(operator, depth)?,
+        cap: operator.float("softcap", 0.0)?,
+        // The position itself counts.
+        before: window.and_then(|size| usize::try_from(size - 1).ok()),
+        after: Some(0),
+        bias: operator.optional(10).is_some(),
+        expected: capacity,
+    };
+    let result = attended(builder, op, [&queries, &keys, &values], &lengths, operator.optional(10))?;
+    let result = result.reshaped(vec![batch, length, result.elements() / (batch * length).max(1)])?;
+    Ok(vec![result, keys, values])
 }
 
-/// Returns the content of a cache with the new entries after its first `past` positions, and the whole cache with them.
-fn cached(builder: &mut Builder, cache: &View, new: &View, past: usize) -> Result<(View, View), Fault> {
-    let &[_, _, room, _] = cache.dims() else {
-        return Err(Fault::invalid(format!("a cache of shape {}", cache.shape())));
-    };
-    if past > room {
-        return Err(Fault::invalid(format!("{past} positions in a cache of {room}")));
-    }
-    let old = builder.part(cache, 2, 0, past)?;
-    let joined = continued(builder, &old, new)?;
-    let end = past + new.dims()[2];
-    if end >= room {
-        return Ok((joined.clone(), joined));
-    }
-    let rest = builder.part(cache, 2, end, room - end)?;
-    let whole = continued(builder, &joined, &rest)?;
-    Ok((joined, whole))
+/// The factor of scores: 0 stands for the root of the depth.
+fn scale(operator: &Operator<'_>, depth: usize) -> Result<f32, Fault> {
+    let scale = operator.float("scale", 0.0)?;
+    Ok(if scale == 0.0 { (1.0 / (depth as f64).sqrt()) as f32 } else { scale })
+}
+
+/// Where the new positions of each row go: behind its past ones. A row of fewer positions than are new has no past, and its last new ones are
+/// padding. A row of fewer than none is refused in the run, by that number.
+fn grouped_lengths(
+    operator: &Operator<'_>,
+    builder: &mut Builder,
+    batch: usize,
+    length: usize,
+) -> Result<Lengths, Fault> {
+    let last = operator.typed(5, DType::I32)?.reshaped(vec![batch])?;
+    let first = builder.map(Domain::I64, [&last], DType::I64, |[last]| {
+        let whole = last + 1.0;
+        let first = whole - length as f64;
+        let start = first.with(Binary::Max, 0.0);
+        whole.with(Binary::Less, 0.0).select(whole, start)
+    })?;
+    let filled = builder.map(Domain::I64, [&first], DType::I64, |[first]| first + length as f64)?;
+    Ok(Lengths { first, filled })
 }
 
 /// Modifications of the scores.
 struct How<'a> {
     /// Factor of the scores; 0 for the reciprocal root of the depth.
     scale: f32,
-    /// Soft cap of the scores, if above 0.
-    cap: f64,
-    /// Lengths, or bools per key, as integers.
+    /// Lengths, or truths of keys, as integers.
     mask: Option<&'a View>,
     /// Addend for keys that the mask leaves out.
     left_out: f64,
     /// Addend of the scores.
     bias: Option<&'a View>,
     causal: bool,
-    /// Number of earlier positions that a query can see.
-    window: Option<i64>,
+    /// Keys and values that come from earlier calls, or the capacity for them if there are lengths.
     past: usize,
+    /// How many of them there are, if a run knows that.
+    lengths: Option<Lengths>,
 }
 
 impl<'a> How<'a> {
     fn read(operator: &Operator<'_>) -> Result<Self, Fault> {
         Ok(Self {
             scale: operator.float("scale", 0.0)?,
-            cap: 0.0,
             mask: None,
             left_out: f64::from(operator.float("mask_filter_value", -10_000.0)?),
             bias: None,
             causal: operator.flag("unidirectional", false)?,
-            window: None,
             past: 0,
+            lengths: None,
         })
     }
 
@@ -238,6 +253,9 @@ impl<'a> How<'a> {
         if *keys.dims() != [batch, own, total, depth] || values.dims()[0] != batch || sharing * own != heads {
             let (q, k, v) = (queries.shape(), keys.shape(), values.shape());
             return Err(Fault::invalid(format!("queries of {q}, keys of {k} and values of {v} do not go together")));
+        }
+        if self.lengths.is_some() || self.past > 0 && is_cached(queries.dtype()) {
+            return self.over_cache(builder, [queries, keys, values])?.reshaped(vec![batch, length, heads * wide]);
         }
         // With an axis for the query heads that share a key head, if several do.
         let shared = |many: usize, matrix: [usize; 2]| match sharing {
@@ -255,15 +273,40 @@ impl<'a> How<'a> {
         moved.reshaped(vec![batch, length, heads.saturating_mul(wide)])
     }
 
-    /// Returns the scores scaled, capped, and lowered for keys that a query must not see.
+    /// [`Self::attended`] of queries that follow others, in one pass over the keys and values.
+    fn over_cache(&self, builder: &mut Builder, parts: [&View; 3]) -> Result<View, Fault> {
+        let (&[batch, heads, length, depth], total) = (parts[0].dims(), parts[1].dims()[2]) else {
+            return Err(Fault::missing(0));
+        };
+        let known = match &self.lengths {
+            Some(_) => None,
+            None => Some(Lengths::known(builder, batch, [self.past, total])?),
+        };
+        let lengths = self.lengths.as_ref().or(known.as_ref()).ok_or_else(|| Fault::missing(8))?;
+        let scores = [batch, heads, length, total];
+        let bias = self.bias.map(|bias| builder.as_f32(bias)).transpose()?;
+        let bias = match self.mask {
+            None => bias,
+            Some(mask) => {
+                let (seen, left_out) = (seen(builder, mask, &scores)?, self.left_out);
+                let bias = bias.map_or_else(|| builder.scalar(DType::F32, 0.0), Ok)?;
+                Some(builder.map(Domain::F32, [&bias, &seen], DType::F32, |[bias, seen]| {
+                    let lowered = bias + left_out;
+                    seen.select(bias, lowered)
+                })?)
+            }
+        };
+        let scale = if self.scale == 0.0 { (1.0 / (depth as f64).sqrt()) as f32 } else { self.scale };
+        let after = self.causal.then_some(0);
+        let op = Attention { scale, cap: 0.0, before: None, after, bias: bias.is_some(), expected: total };
+        attended(builder, op, parts, lengths, bias.as_ref())
+    }
+
+    /// Scores scaled, and lowered where a query may not look.
     fn changed(&self, builder: &mut Builder, scores: &View, depth: usize) -> Result<View, Fault> {
         let (domain, dtype) = (domain_of(scores.dtype()), scores.dtype());
         let scale = if self.scale == 0.0 { 1.0 / (depth as f64).sqrt() } else { f64::from(self.scale) };
-        let cap = self.cap;
-        let mut scores = builder.map(domain, [scores], dtype, |[score]| match cap > 0.0 {
-            true => (score * (scale / cap)).apply(Unary::Tanh) * cap,
-            false => score * scale,
-        })?;
+        let mut scores = builder.map(domain, [scores], dtype, |[score]| score * scale)?;
         if let Some(bias) = self.bias {
             bias.shape().broadcast_strides(scores.shape())?;
             scores = builder.map(domain, [&scores, bias], dtype, |[score, bias]| score + bias)?;
@@ -280,8 +323,7 @@ impl<'a> How<'a> {
         }
         let keys = builder.indices(DType::F32, scores.dims()[3], 3, 4)?;
         let queries = positions(builder, scores.dims()[2], None, self.past)?;
-        let window = self.window.map(|size| size as f64);
-        within(builder, &scores, [&queries, &keys], None, [window, Some(0.0), None])
+        within(builder, &scores, [&queries, &keys], None, [None, Some(0.0), None])
     }
 }
 

@@ -7,6 +7,7 @@ mod arrange;
 mod attention;
 mod bitwise;
 mod border;
+mod cached;
 mod cast;
 mod causal;
 mod concat;
