@@ -202,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// What a run that failed has left of an output of the host's.
+    /// Returns the buffer that a failed run has left for an output of the host.
     pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
         lock(&self.stations[HOST.index()].as_ref()?.worker).cpu()?.left(output)
     }

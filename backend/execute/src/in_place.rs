@@ -1,8 +1,8 @@
 //! Inputs that go on with what a former run has made, in its memory: caches that are appended to.
 //!
-//! A caller gives [`continued`] for such an input, and the former output among those that the run may write over. A kernel that finds its input
-//! in the output's memory writes what is new alone. If somebody else has the former output, or another plan's devices, it is read like
-//! any input, and the result lies elsewhere: the bits are the same.
+//! A caller gives [`continued`] for such an input, and the former output among those that the run may write over. A
+//! kernel that finds its input in the output's memory writes what is new alone. If somebody else has the former output,
+//! or another plan's devices, it is read like any input, and the result lies elsewhere: the bits are the same.
 
 use super::engine::Engine;
 use super::{Executor, State, host_inputs};
@@ -12,7 +12,7 @@ use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use anabranch_plan::{ExecError, HOST, InPlace, Plan};
 use std::sync::Arc;
 
-/// What is given for an input that goes on with a former output of the same run's `output`: a tensor without elements.
+/// Returns the tensor without elements that stands for an input which goes on with a former output.
 pub fn continued(dtype: DType) -> Tensor {
     Tensor::zeroed(TensorSpec::new(dtype, Shape::new([0]).expect("no elements")))
 }
@@ -80,7 +80,8 @@ impl Executor {
         Ok(moved)
     }
 
-    /// What a run that failed has left of the former outputs that it went on with, in the order of the outputs.
+    /// Returns the former outputs that a failed run went on with, as the run has left them, in the order of the
+    /// outputs.
     pub(super) fn left(&self, engine: &Engine, inputs: &[&Tensor], moved: Moved) -> Vec<Tensor> {
         let mut moved = moved.0;
         let tensor = |pair: &InPlace| {

@@ -160,8 +160,8 @@ impl Executor {
     /// likewise.
     ///
     /// # Errors
-    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on, or an input is [`continued`] of which `output` has no
-    /// former one.
+    /// As [`Self::run`]; also if a tensor is not on the device that the plan reads it on, or an input is [`continued`]
+    /// of which `output` has no former one.
     pub fn run_resident(
         &self,
         inputs: &[&Tensor],

@@ -30,9 +30,10 @@ pub struct SessionOptions {
     pub constraints: Constraints,
     /// Sizes of dimensions that no input's shape binds, by symbol (`batch`) or by input and axis (`x[1]`).
     pub dims: BTreeMap<String, usize>,
-    /// Positions that costs take caches of keys and values to hold. A run may have any other number. Default: their capacity.
+    /// Positions that costs take caches of keys and values to hold. A run may have any other number. Default: their
+    /// capacity.
     pub cached: Option<usize>,
-    /// How neighbouring operators are fused into one node. Default: in every way.
+    /// Rewrites that fuse neighbouring operators into one node (default: all).
     pub fuse: Rewrites,
     /// Options of plans, such as streaming.
     pub plan: PlanOptions,

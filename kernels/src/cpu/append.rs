@@ -1,7 +1,7 @@
 //! Append: new positions written into a cache, each row of the batch at a place of its own.
 //!
-//! A call that is given no bytes of the cache finds them in the output's memory, and writes the new positions alone: the same call again
-//! gives the same bytes.
+//! A call that is given no bytes of the cache finds them in the output's memory, and writes the new positions alone:
+//! the same call again gives the same bytes.
 
 use super::elements::elements;
 use super::{Call, CpuKernel};
@@ -91,7 +91,7 @@ mod tests {
     use crate::op::Op;
     use crate::{DType, Tensor};
 
-    /// What the definition says, position by position.
+    /// Returns the result by the definition, position by position.
     fn appended(cache: &Tensor, new: &Tensor, starts: &[i64], made: usize) -> Vec<f32> {
         let (&[batch, lists, own, run], &[.., fresh, _]) = (cache.shape().dims(), new.shape().dims()) else {
             panic!("four dimensions")

@@ -97,8 +97,8 @@ pub trait CpuKernel: Send + Sync {
 /// Data of one execution of a kernel.
 pub struct Call<'a> {
     /// Bytes of each input; of a windowed input (see [`RowPlan`](crate::op::RowPlan)) only the rows at hand. Constants
-    /// that the kernel does not [read](CpuKernel::reads) may be empty, and so is an input whose content lies in the output's memory
-    /// ([`NodeSpec::in_place`]).
+    /// that the kernel does not [read](CpuKernel::reads) may be empty, and so is an input whose content lies in the
+    /// output's memory ([`NodeSpec::in_place`]).
     pub inputs: &'a [&'a [u8]],
     /// Bytes of each output; only the rows at hand. Their content before the call is undefined; the call writes all of
     /// it. The output of a reduction at the end of a block is passed whole, and the call for the last row writes it.

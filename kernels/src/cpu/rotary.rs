@@ -121,7 +121,7 @@ mod tests {
     use crate::op::Op;
     use crate::{DType, Tensor};
 
-    /// What the definition says of one element.
+    /// Returns one element by the definition.
     fn turned(op: &Rotary, [heads, length, depth]: [usize; 3], pairs: usize, position: usize, at: usize) -> f64 {
         let (feature, row) = (at % depth, at / depth);
         let (query, head, item) = (row % length, row / length % heads, row / length / heads);

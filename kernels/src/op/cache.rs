@@ -1,28 +1,30 @@
 //! Operations of models that keep keys and values from call to call: lengths are data, shapes are capacities.
 //!
-//! A cache is a tensor `[batch, heads, capacity, depth]` of which each row of the batch holds a number of positions that only a run knows.
-//! No shape, and so no plan, depends on that number.
+//! A cache is a tensor `[batch, heads, capacity, depth]` of which each row of the batch holds a number of positions
+//! that only a run knows. No shape, and so no plan, depends on that number.
 
 use super::{NodeSpec, Op};
 use crate::dtype::DType;
 use crate::error::KernelError;
 use serde::{Deserialize, Serialize};
 
-/// Attention of queries over a cache (Vaswani et al. 2017, section 3.2.1), with heads of queries that share heads of keys and values.
+/// Attention of queries over a cache (Vaswani et al. 2017, section 3.2.1), with heads of queries that share heads of
+/// keys and values.
 ///
-/// Inputs: queries `[b, h, s, d]` `f32`; keys `[b, g, c, d]` and values `[b, g, c, e]`, both `f32`, `f16` or `bf16`, where `g` divides `h`;
-/// for each row of the batch the position of its first query among the keys, which may be negative, and the number of its keys, `0..=c`, both
-/// `i64`; with `bias` summands of the scores `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. Output:
-/// `[b, s, h, e]` `f32`; zeros for a query that sees no key.
+/// Inputs: queries `[b, h, s, d]` `f32`; keys `[b, g, c, d]` and values `[b, g, c, e]`, both `f32`, `f16` or `bf16`,
+/// where `g` divides `h`; for each row of the batch the position of its first query among the keys, which may be
+/// negative, and the number of its keys, `0..=c`, both `i64`; with `bias` summands of the scores
+/// `[b or 1, h or 1, s or 1, t]` `f32`, where keys from `t` on are left out unless `t` is 1. Output: `[b, s, h, e]`
+/// `f32`; zeros for a query that sees no key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     /// Factor of the scores.
     pub scale: f32,
     /// Bound towards which scores are bent by the hyperbolic tangent; 0 for none.
     pub cap: f32,
-    /// How many keys before its own position a query sees; all if `None`.
+    /// Number of keys before its own position that a query sees; all if `None`.
     pub before: Option<usize>,
-    /// How many keys after its own position a query sees; all if `None`, and none (causal attention) if 0.
+    /// Number of keys after its own position that a query sees; all if `None`, and none (causal attention) if 0.
     pub after: Option<usize>,
     /// Whether scores have summands.
     pub bias: bool,
@@ -32,19 +34,21 @@ pub struct Attention {
 
 /// New positions written into a cache.
 ///
-/// Inputs: the cache `[b, n, c, d]`; new positions `[b, n, s, d]`; for each row of the batch the position at which its new ones begin, `i64`.
-/// Output: `[b, n, c', d]` with `c' ≥ c`, zeros beyond the cache. All of one type. The output may lie in the cache's memory
-/// ([`NodeSpec::in_place`]).
+/// Inputs: the cache `[b, n, c, d]`; new positions `[b, n, s, d]`; for each row of the batch the position at which its
+/// new ones begin, `i64`. Output: `[b, n, c', d]` with `c' ≥ c`, zeros beyond the cache. All of one type. The output
+/// may lie in the cache's memory ([`NodeSpec::in_place`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Append {
     /// Positions beyond the end continue at the beginning; otherwise they are refused when the node runs.
     pub circular: bool,
 }
 
-/// Rotary position embedding (Su et al. 2021, section 3.2): pairs of features turned by angles that grow with the position.
+/// Rotary position embedding (Su et al. 2021, section 3.2): pairs of features turned by angles that grow with the
+/// position.
 ///
-/// Inputs: X `[b, h, s, d]`, or `[b, s, h, d]` unless `by_head`; cosines and sines `[positions, r]` with `2 · r ≤ d`, all `f32`; positions, `i64`:
-/// `b · s`, or `b` first ones, which the others follow. Output: `[b, h, s, d]`. Features from `2 · r` on stay.
+/// Inputs: X `[b, h, s, d]`, or `[b, s, h, d]` unless `by_head`; cosines and sines `[positions, r]` with `2 · r ≤ d`,
+/// all `f32`; positions, `i64`: `b · s`, or `b` first ones, which the others follow. Output: `[b, h, s, d]`. Features
+/// from `2 · r` on stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rotary {
     /// Pairs are neighbours; otherwise they stand `r` features apart.

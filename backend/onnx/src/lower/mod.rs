@@ -64,7 +64,8 @@ pub struct LowerOptions {
     pub fuse: Rewrites,
     /// Bytes that folding may add in constants, beyond the bytes of the model's own constants.
     pub budget: usize,
-    /// Positions that costs take caches of keys and values to hold; their capacity if `None`. A run may have any other number.
+    /// Positions that costs take caches of keys and values to hold; their capacity if `None`. A run may have any other
+    /// number.
     pub cached: Option<usize>,
 }
 

@@ -20,7 +20,8 @@ struct Moved<'p> {
 }
 
 impl Session {
-    /// Runs the model; the state is moved to the outputs wherever the plan goes on with it in place. Returns the plan that was followed.
+    /// Runs the model; the state is moved to the outputs wherever the plan goes on with it in place. Returns the plan
+    /// that was followed.
     ///
     /// # Errors
     /// As [`Session::run_into`]; `outputs` is then empty, and the state is back among the inputs.
@@ -77,8 +78,8 @@ fn moved<'p>(
     moved
 }
 
-/// Puts states back among the inputs after a run that failed: before it began all former outputs are there, later those that it went on
-/// with.
+/// Puts states back among the inputs after a run that failed: before it began all former outputs are there, later those
+/// that it went on with.
 fn put_back(moved: &[Moved<'_>], before: usize, inputs: &mut Inputs, result: &mut RunOutput) {
     let mut left: Vec<Option<Tensor>> = result.outputs.drain(..).map(Some).collect();
     let all = left.len() == before;

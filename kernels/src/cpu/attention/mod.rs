@@ -1,9 +1,9 @@
-//! Attention over a cache: one pass over the keys and values that a query may see, whatever the capacity.
+//! Attention over a cache: one pass over the valid keys and values of a query, in time independent of the capacity.
 //!
-//! Keys and values pass in tiles that a near cache holds; all queries that share them, of all heads of a group, use a tile before the next is
-//! read. Scores become exponentials relative to the greatest so far, and what was summed is scaled when a greater one comes (Milakov and
-//! Gimelshein 2018). Tiles begin at fixed positions and a query's sums depend on its own keys alone, so that neither threads nor neighbours
-//! change its bits.
+//! Keys and values pass in tiles that a near cache holds; all queries that share them, of all heads of a group, use a
+//! tile before the next is read. Scores become exponentials relative to the greatest so far, and what was summed is
+//! scaled when a greater one comes (Milakov and Gimelshein 2018). Tiles begin at fixed positions and a query's sums
+//! depend on its own keys alone, so that neither threads nor neighbours change its bits.
 
 mod part;
 mod stored;
@@ -116,7 +116,7 @@ impl<S: Stored> Kernel<S> {
         first.iter().zip(filled).enumerate().map(row).collect()
     }
 
-    /// How the output is cut: whole groups of heads, as many as are worth it together.
+    /// Returns the parts of the output: whole groups of heads, as many as pay together.
     fn grid(&self, rows: &[Row]) -> Grid {
         let AttentionSizes { batch, heads, queries, depth, width, .. } = self.sizes;
         let last = queries.saturating_sub(1);

@@ -21,7 +21,7 @@ pub(super) struct Part<'a, 'w, S> {
     pub(super) workspace: &'w mut [f32],
 }
 
-/// What is kept of a query between tiles.
+/// State of a query between tiles.
 struct Kept<'a> {
     most: &'a mut f32,
     sum: &'a mut f32,
@@ -30,8 +30,8 @@ struct Kept<'a> {
 }
 
 impl<S: Stored> Part<'_, '_, S> {
-    /// Numbers of workspace that so many queries need: their values, the greatest scores and sums of exponentials, scores and exponentials
-    /// of a tile, and widened keys and values.
+    /// Numbers of workspace that so many queries need: their values, the greatest scores and sums of exponentials,
+    /// scores and exponentials of a tile, and widened keys and values.
     pub(super) fn room(count: usize, kernel: &Kernel<S>) -> usize {
         let (tile, AttentionSizes { depth, width, .. }) = (kernel.tile, kernel.sizes);
         let widened = if S::NARROW { tile * (depth + width) } else { 0 };

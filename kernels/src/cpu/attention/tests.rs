@@ -70,7 +70,7 @@ impl Case {
         numbers(&run_all_ways(&node, inputs).remove(0))
     }
 
-    /// What the definition says.
+    /// Returns the result by the definition.
     fn wanted(&self, inputs: &[Tensor]) -> Vec<f64> {
         let [batch, heads, shared, queries, capacity, depth, width] = self.sizes;
         let given: Vec<Vec<f64>> = inputs.iter().map(numbers).collect();

@@ -1,4 +1,5 @@
-//! Attention over a cache, as the operators of all domains share it: the lengths are data that a run computes, and decide no shape.
+//! Attention over a cache, as the operators of all domains share it: the lengths are data that a run computes, and
+//! decide no shape.
 
 use super::{Builder, Fault, View};
 use anabranch_kernels::op::{Append, Attention, Op, Rotary};
@@ -13,7 +14,8 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// The same for each row of the batch, and known: as many `past` positions, and `filled` keys with those.
+    /// Returns known lengths that are equal for all rows of the batch: `past` positions, and `filled` keys with the new
+    /// keys.
     pub(super) fn known(builder: &mut Builder, batch: usize, [past, filled]: [usize; 2]) -> Result<Self, Fault> {
         let mut list = |length: usize| builder.made(Tensor::from_i64s(&vec![length as i64; batch]));
         Ok(Self { first: list(past)?, filled: list(filled)? })
@@ -25,8 +27,8 @@ pub(super) fn is_cached(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// The values for queries `[b, h, s, d]` over a cache of keys and values `[b, g, c, …]`, as `[b, s, h, e]` of the queries' type. Summands of the
-/// scores broadcast over `[b, h, s, t]`; keys from `t` on are left out.
+/// The values for queries `[b, h, s, d]` over a cache of keys and values `[b, g, c, …]`, as `[b, s, h, e]` of the
+/// queries' type. Summands of the scores broadcast over `[b, h, s, t]`; keys from `t` on are left out.
 pub(super) fn attended(
     builder: &mut Builder,
     op: Attention,
@@ -49,7 +51,8 @@ pub(super) fn attended(
     builder.cast(&made, queries.dtype())
 }
 
-/// A cache `[b, n, c, d]`, if there is one, with new positions `[b, n, s, d]` where each row's `starts` say, in a capacity of at least both.
+/// A cache `[b, n, c, d]`, if there is one, with new positions `[b, n, s, d]` where each row's `starts` say, in a
+/// capacity of at least both.
 pub(super) fn appended(
     builder: &mut Builder,
     cache: Option<&View>,
@@ -68,15 +71,15 @@ pub(super) fn appended(
         return Err(Fault::invalid(format!("{} cannot be appended to a cache of {}", new.spec, cache.spec)));
     }
     if cache.dims()[2] == 0 && capacity == length && !circular {
-        // What is new fills the capacity: it begins at the first position, or is refused with the queries.
+        // The new positions fill the capacity: they begin at the first position, or are refused with the queries.
         return Ok(new.clone());
     }
     let output = TensorSpec::new(new.dtype(), Shape::new(vec![batch, lists, capacity, depth])?);
     builder.emit_one(Op::Append(Append { circular }), &[cache, new.clone(), starts.clone()], output)
 }
 
-/// `x`, as `[b, s, heads · d]` or by head as `[b, heads, s, d]`, with the first features of each head turned by the angles of its position;
-/// by head, and in `f32`.
+/// `x`, as `[b, s, heads · d]` or by head as `[b, heads, s, d]`, with the first features of each head turned by the
+/// angles of its position; by head, and in `f32`.
 pub(super) fn rotated(
     builder: &mut Builder,
     x: &View,

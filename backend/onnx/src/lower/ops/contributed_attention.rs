@@ -126,10 +126,11 @@ fn given_lengths(operator: &Operator<'_>, builder: &mut Builder, queries: &[usiz
     Ok(Lengths { first, filled })
 }
 
-/// Causal attention of queries whose heads share those of keys and values, with a cache that may be longer than what it holds.
+/// Causal attention of queries whose heads share those of keys and values, with a cache that may be longer than what it
+/// holds.
 ///
-/// How many positions each row of the batch has is data. The capacity is that of the past cache, or the total length if that is more: that
-/// length must be known, and is where it is the size of a mask.
+/// The number of positions per row of the batch is data. The capacity is the length of the past cache, or the total
+/// length if that is larger. The total length must be known; it is known if it is the size of a mask.
 fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
     if (11..operator.count()).any(|index| operator.optional(index).is_some())
         || operator.flag("smooth_softmax", false)?
@@ -195,8 +196,8 @@ fn scale(operator: &Operator<'_>, depth: usize) -> Result<f32, Fault> {
     Ok(if scale == 0.0 { (1.0 / (depth as f64).sqrt()) as f32 } else { scale })
 }
 
-/// Where the new positions of each row go: behind its past ones. A row of fewer positions than are new has no past, and its last new ones are
-/// padding. A row of fewer than none is refused in the run, by that number.
+/// Where the new positions of each row go: behind its past ones. A row of fewer positions than are new has no past, and
+/// its last new ones are padding. A row of fewer than none is refused in the run, by that number.
 fn grouped_lengths(
     operator: &Operator<'_>,
     builder: &mut Builder,
@@ -227,7 +228,7 @@ struct How<'a> {
     causal: bool,
     /// Keys and values that come from earlier calls, or the capacity for them if there are lengths.
     past: usize,
-    /// How many of them there are, if a run knows that.
+    /// Number of them per row, if only a run knows it.
     lengths: Option<Lengths>,
 }
 
