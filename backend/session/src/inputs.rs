@@ -107,10 +107,18 @@ impl Inputs {
         }
     }
 
-    /// Adds all tensors of other inputs, in the place of those of the same names.
-    pub(super) fn take_over(&mut self, others: &Self) {
-        for (name, given) in &others.given {
-            self.exchange(name, given.clone());
+    /// Adds all tensors of other inputs. Returns the tensors that they replace, in the order of the others.
+    pub(super) fn take_over(&mut self, others: &Self) -> Vec<Option<Given>> {
+        others.given.iter().map(|(name, given)| self.exchange(name, given.clone())).collect()
+    }
+
+    /// Undoes [`Self::take_over`] of these others.
+    pub(super) fn give_back(&mut self, others: &Self, replaced: Vec<Option<Given>>) {
+        for (name, former) in others.given.keys().zip(replaced) {
+            match former {
+                Some(former) => drop(self.exchange(name, former)),
+                None => drop(self.given.remove(name)),
+            }
         }
     }
 

@@ -36,7 +36,7 @@ const KNOWN: [(&str, &str); 14] = [
     ("*n", "*0"),
 ];
 
-/// Patterns of ambiguous names: such a pair must also agree in its declared type and shape.
+/// Patterns of ambiguous names: such a pair is bound only if no declared axis grows.
 const LOOSE: [(&str, &str); 3] = [("*_out", "*"), ("*N", "*"), ("*n", "*")];
 
 impl Session {

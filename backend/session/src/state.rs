@@ -10,10 +10,12 @@ use super::outputs::Outputs;
 use super::pairing::StatePair;
 use super::prepare::Prepared;
 use super::whole::RunPrediction;
-use anabranch_execute::RunOptions;
+use anabranch_base::interruption;
+use anabranch_execute::{Deadline, RunOptions};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A session with state: what [`Session::stateful`] binds stays between runs.
 ///
@@ -98,8 +100,10 @@ impl Session {
 }
 
 impl Stateful {
-    /// Runs the model with these inputs and the state, and keeps its next state. An input of the state that is given
-    /// replaces that.
+    /// Runs the model with these inputs and the state, and keeps its next state.
+    ///
+    /// An input of the state that is given replaces the state. An input that is not given keeps the value of the last
+    /// run that had it.
     ///
     /// # Errors
     /// As [`Session::run`]; also if the state's first shape is not known.
@@ -112,13 +116,16 @@ impl Stateful {
     /// # Errors
     /// As [`Self::run`]; also if the run is cancelled or takes too long.
     pub fn run_with(&mut self, inputs: &Inputs, options: &RunOptions) -> Result<&Outputs, SessionError> {
-        self.inputs.take_over(inputs);
+        let options = RunOptions { asked: options.asked.or_else(|| Some(Instant::now())), ..options.clone() };
         let is_first = !self.begun;
-        self.begin_own()?;
-        let run = self.run_once(options);
-        if run.is_err() && is_first {
-            // The failed inputs may have decided the first state's sizes.
-            self.reset();
+        let replaced = self.inputs.take_over(inputs);
+        let run = self.begin_own().and_then(|()| self.run_once(&options));
+        if run.is_err() {
+            if is_first {
+                // The failed inputs may have decided the first state's sizes.
+                self.reset();
+            }
+            self.inputs.give_back(inputs, replaced);
         }
         let plan = run?;
         self.predicted = plan.rest.is_none().then(|| RunPrediction::of(&plan));
@@ -133,7 +140,8 @@ impl Stateful {
 
     fn run_once(&mut self, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         if !self.settled {
-            self.settle(&Inputs::new())?;
+            let deadline = Deadline::new(options, options.asked.unwrap_or_else(Instant::now));
+            interruption::under(deadline.watch(), || self.settle(&Inputs::new()))?;
         }
         for (pair, former) in self.pairs.iter().zip(&mut self.former) {
             if let Some(former) = former.take() {
@@ -166,7 +174,7 @@ impl Stateful {
         State { values: self.pairs.iter().filter_map(value).collect() }
     }
 
-    /// Goes on from a former state.
+    /// Goes on from a former state of this model.
     pub fn restore(&mut self, state: &State) {
         self.reset();
         for (name, given) in &state.values {
@@ -182,16 +190,25 @@ impl Stateful {
     /// If a state would lose elements or finds no memory, or these inputs do not tell its other sizes before the first
     /// run.
     pub fn resize(&mut self, inputs: &Inputs, size: usize) -> Result<(), SessionError> {
-        within_memory(|| {
-            self.inputs.take_over(inputs);
+        let replaced = self.inputs.take_over(inputs);
+        let resized = within_memory(|| {
             self.begin_own()?;
-            for pair in &self.pairs {
-                let (Some(axis), Some(given)) = (pair.growing, self.inputs.given(&pair.input)) else { continue };
-                let longer = longer(&pair.input, &given.on_host()?, axis, size)?;
-                self.inputs.exchange(&pair.input, Given::Host(longer));
+            let growing = self.pairs.iter().filter_map(|pair| Some((pair, pair.growing?)));
+            growing
+                .filter_map(|(pair, axis)| Some((pair, axis, self.inputs.given(&pair.input)?)))
+                .map(|(pair, axis, given)| Ok((pair, longer(&pair.input, &given.on_host()?, axis, size)?)))
+                .collect::<Result<Vec<_>, SessionError>>()
+        });
+        match resized {
+            Ok(resized) => resized.into_iter().for_each(|(pair, tensor)| {
+                self.inputs.exchange(&pair.input, Given::Host(tensor));
+            }),
+            Err(error) => {
+                self.inputs.give_back(inputs, replaced);
+                return Err(error);
             }
-            Ok(())
-        })
+        }
+        Ok(())
     }
 
     /// The last run's outputs, with the state that it made.
@@ -232,9 +249,11 @@ impl Stateful {
             specs.push((input, self.session.first_state(input, *growing, inputs)?));
         }
         self.session.check_room(specs.iter().map(|(name, spec)| (&***name, spec)))?;
-        for (name, spec) in specs {
+        let zeros = specs.into_iter().map(|(name, spec)| {
             let bytes = spec.bytes();
-            let zeros = Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?;
+            Ok((name, Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?))
+        });
+        for (name, zeros) in zeros.collect::<Result<Vec<_>, InputError>>()? {
             inputs.exchange(name, Given::Host(zeros));
         }
         Ok(())

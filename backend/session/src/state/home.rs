@@ -14,27 +14,33 @@ impl Stateful {
     /// # Errors
     /// If there is no plan with the state on the host.
     pub fn settle(&mut self, inputs: &Inputs) -> Result<(), SessionError> {
-        self.settled = true;
         // The caller's choice of resident values stays, and a lost GPU has no plan.
         if self.session.inventory.gpus.is_empty() || !self.session.options.constraints.resident.is_empty() {
+            self.settled = true;
             return Ok(());
         }
         let inputs = self.with_first(self.filled(inputs))?;
         let on_host = self.session.options.constraints.clone();
         let mut best = (makespan(&self.planned(&inputs, &on_host)?), on_host.clone());
+        // An input whose elements decide shapes has to be on the host.
+        let deciding = self.session.whole.deciding.known();
+        let movable = || self.pairs.iter().filter(|pair| !deciding.contains(&pair.input));
         let gpus: Vec<String> = self.session.inventory.gpus.iter().map(|gpu| gpu.name.clone()).collect();
         for name in gpus {
-            let all = kept(&on_host, self.pairs.iter(), &name);
-            let Ok(planned) = self.planned(&inputs, &all) else { continue };
+            let all = kept(&on_host, movable(), &name);
+            let Some(planned) = if_feasible(self.planned(&inputs, &all))? else { continue };
             let there = |pair: &&StatePair| is_there(&planned, pair, &name);
-            let some = kept(&on_host, self.pairs.iter().filter(there), &name);
+            let some = kept(&on_host, movable().filter(there), &name);
             let is_all = some.resident.len() == all.resident.len();
             best = shorter(best, (makespan(&planned), all));
-            if !is_all && let Ok(planned) = self.planned(&inputs, &some) {
+            if !is_all && let Some(planned) = if_feasible(self.planned(&inputs, &some))? {
                 best = shorter(best, (makespan(&planned), some));
             }
         }
         self.session.options.constraints = best.1;
+        // Plans so far were made without these constraints.
+        while self.session.prepared.forget_one(|_| true).is_some() {}
+        self.settled = true;
         Ok(())
     }
 
@@ -60,6 +66,17 @@ impl Stateful {
             planner.constraints = constraints;
         }
         Ok(planner.plan(&session.choice())?)
+    }
+}
+
+/// Returns the plan, or `None` if there is none within memory and constraints.
+///
+/// # Errors
+/// If planning failed for another reason, such as an interruption.
+fn if_feasible(planned: Result<Planned, SessionError>) -> Result<Option<Planned>, SessionError> {
+    match planned {
+        Err(error) if error.is_infeasible() => Ok(None),
+        other => other.map(Some),
     }
 }
 

@@ -233,3 +233,18 @@ fn a_cache_is_written_where_it_lies_and_a_failed_step_loses_nothing() {
     assert_eq!(held(&stateful), [1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 0.0, 0.0]);
     assert_eq!(snapshot(&kept), want, "a snapshot stays as it is");
 }
+
+#[test]
+fn inputs_of_a_run_that_fails_are_not_kept() {
+    let mut state = session().stateful(&[]).expect("a state");
+    state.run(&x([1.0, 2.0])).expect("a run");
+    let typo =
+        Inputs::new().tensor("sum", Tensor::from_elements(Shape::new([1]).expect("small"), &[1f32]).expect("one"));
+    state.run(&typo).map(drop).expect_err("no such input");
+    let wrong = Tensor::from_elements(Shape::new([3]).expect("small"), &[9f32; 3]).expect("three");
+    let other = Tensor::from_elements(Shape::new([1, 2]).expect("small"), &[7f32; 2]).expect("two");
+    state.run(&Inputs::new().tensor("sum_in", other).tensor("x", wrong)).map(drop).expect_err("another shape");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [1.0, 2.0]);
+    state.run(&Inputs::new()).expect("the last inputs again");
+    assert_eq!(elements(&state.snapshot(), "sum_in"), [2.0, 4.0]);
+}
