@@ -112,8 +112,8 @@ fn far(device: &MachineDevice, known: &MachineCosts, held: f64) -> f64 {
 
 /// Places the nodes on these CPU devices in consecutive stretches whose constants fit each device's own cache.
 ///
-/// `None` if one device's cache holds all constants, if all caches together do not, or if the gain is unknown. O(nodes
-/// + reads × log reads).
+/// `None` if one device's cache holds all constants, if all caches together do not, or if the gain is unknown.
+/// O(nodes + reads × log reads).
 pub(super) fn spread(
     program: &Program,
     devices: &[MachineDevice],

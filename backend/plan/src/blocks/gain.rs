@@ -30,8 +30,8 @@ impl BlockGain {
     ///
     /// If the block has no history, a member takes its time alone less its memory traffic with other members, but at
     /// least the time of its arithmetic. All members together start once. Tensors that fit the device's own caches
-    /// anyway save nothing. Threads share a block's chunks, so that a few chunks may leave some threads idle. O(members
-    /// + edges).
+    /// anyway save nothing. Threads share a block's chunks, so that a few chunks may leave some threads idle.
+    /// O(members + edges).
     pub fn of(program: &Program, block: &BlockNode, device: &MachineDevice, known: &Predictor<'_>) -> Self {
         let Self { without, with } = Self::at_hand(program, block, device, known);
         Self { without: without.times(device.times), with: with.times(device.times) }

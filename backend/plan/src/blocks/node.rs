@@ -120,8 +120,8 @@ fn block_windows(block: &Block, inputs: usize) -> Vec<bool> {
 /// All members divide into rows, except a last one that may reduce over them. The members have a common number of rows
 /// ≥ 2, and values between them are read row by row.
 ///
-/// Paths that leave the members and come back are not checked here: [`contract`](super::contract) finds them. O(members
-/// + edges · log).
+/// Paths that leave the members and come back are not checked here: [`contract`](super::contract) finds them.
+/// O(members + edges · log).
 ///
 /// # Errors
 /// Returns the reason that prevents a block.

@@ -1,9 +1,9 @@
 //! Partition of tasks into spatial blocks: the heuristics SB-LTS and SB-RLX (paper, section 5.2 and appendix A.2).
 //!
 //! A block lasts about as long as its largest task streams, so tasks with similar work belong together. A task with
-//! more work than the tasks that it streams from delays them. Blocks are grown task by task as in the paper's algorithm
-//! 1. The algorithm leaves open which source comes next, so several rules are tried. Each rule gives an order of tasks,
-//! which dynamic programming cuts into blocks optimally. The best of all results is taken.
+//! more work than the tasks that it streams from delays them. Blocks are grown task by task, as in the paper's
+//! Algorithm 1. The algorithm leaves open which source comes next, so several rules are tried. Each rule gives an order
+//! of tasks, which dynamic programming cuts into blocks optimally. The best of all results is taken.
 
 mod growth;
 mod line;
