@@ -191,22 +191,12 @@ impl Stateful {
     /// run.
     pub fn resize(&mut self, inputs: &Inputs, size: usize) -> Result<(), SessionError> {
         let replaced = self.inputs.take_over(inputs);
-        let resized = within_memory(|| {
-            self.begin_own()?;
-            let growing = self.pairs.iter().filter_map(|pair| Some((pair, pair.growing?)));
-            growing
-                .filter_map(|(pair, axis)| Some((pair, axis, self.inputs.given(&pair.input)?)))
-                .map(|(pair, axis, given)| Ok((pair, longer(&pair.input, &given.on_host()?, axis, size)?)))
-                .collect::<Result<Vec<_>, SessionError>>()
-        });
-        match resized {
-            Ok(resized) => resized.into_iter().for_each(|(pair, tensor)| {
-                self.inputs.exchange(&pair.input, Given::Host(tensor));
-            }),
-            Err(error) => {
-                self.inputs.give_back(inputs, replaced);
-                return Err(error);
-            }
+        let resized = within_memory(|| self.resized(size));
+        if resized.is_err() {
+            self.inputs.give_back(inputs, replaced);
+        }
+        for (name, tensor) in resized? {
+            self.inputs.exchange(&name, Given::Host(tensor));
         }
         Ok(())
     }
@@ -240,6 +230,16 @@ impl Stateful {
     pub fn bytes(&self) -> u64 {
         let given = self.pairs.iter().filter_map(|pair| self.inputs.given(&pair.input));
         given.map(|given| given.spec().bytes() as u64).sum()
+    }
+
+    /// Returns the growing states with so many elements, by the names of their inputs.
+    fn resized(&mut self, size: usize) -> Result<Vec<(String, Tensor)>, SessionError> {
+        self.begin_own()?;
+        let growing = self.pairs.iter().filter_map(|pair| Some((&pair.input, pair.growing?)));
+        growing
+            .filter_map(|(input, axis)| Some((input, axis, self.inputs.given(input)?)))
+            .map(|(input, axis, given)| Ok((input.clone(), longer(input, &given.on_host()?, axis, size)?)))
+            .collect()
     }
 
     /// Makes the first state of what is not given.
