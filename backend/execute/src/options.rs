@@ -17,7 +17,8 @@ pub struct RunOptions {
     /// Stops the run when cancelled.
     pub cancel: Option<CancelToken>,
     /// The longest that the run may take, with the time that it is queued, and in `Session::run_with` that
-    /// for a plan.
+    /// for a plan. Time in which another caller makes the same plan counts, but it ends no sooner for that: the run
+    /// fails once that plan is there.
     pub timeout: Option<Duration>,
     /// Whether to note when everything happened; costs a look at the clock a node.
     pub profile: bool,

@@ -100,7 +100,12 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
             op.expected = options.cached.map_or(op.expected, |cached| cached.min(op.expected));
         }
     }
-    folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
+    match folding.fault() {
+        // Fusion may have been left half done.
+        _ if interruption::is_due() => Err(LowerError::interrupted()),
+        Some(fault) => Err(fault.into()),
+        None => Ok(program),
+    }
 }
 
 /// The operators of a domain (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can be lowered, as far as their uses allow, by name.

@@ -10,7 +10,6 @@ use super::candidates::{Candidates, LADDER, input_in};
 use anabranch::session::{Inputs, Session, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Attempts, and time after the first of them, until the search is given up …
@@ -54,6 +53,8 @@ struct Search<'s> {
     seed: u64,
     /// Fingerprints of the attempts so far: sizes of many dimensions take much memory.
     seen: BTreeSet<u64>,
+    /// Attempts that only showed which nodes are hopeless: the bound counts them.
+    checks: usize,
     failed: Vec<(Attempt, String)>,
     /// Nodes with reasons that attempts were gone on from.
     reasons: BTreeSet<String>,
@@ -66,12 +67,11 @@ impl Found {
     /// # Errors
     /// If the sizes that are given contradict each other or the model.
     pub(super) fn search(session: &Session, given: &Inputs, seed: u64) -> Result<Self, SessionError> {
-        let (seen, failed, reasons) = Default::default();
-        let mut search = Search { session, given, seed, seen, failed, reasons, begun: Instant::now() };
+        let (seen, checks, failed, reasons) = Default::default();
+        let mut search = Search { session, given, seed, seen, checks, failed, reasons, begun: Instant::now() };
         let mut best: Option<Outcome> = None;
         for first in beginnings(session, given)? {
-            let hopeless = Arc::new(hopeless(session, given, seed, &first, &UNLIKE));
-            let reached = search.climb(Attempt { hopeless, ..first });
+            let reached = search.climb(first);
             let is_further = best.as_ref().is_none_or(|best| reached.reached > best.reached);
             best = if is_further { Some(reached) } else { best };
             if best.as_ref().is_some_and(Outcome::passes) {
@@ -102,6 +102,11 @@ impl Search<'_> {
     /// From one attempt to the next that gets further, to the last of them.
     fn climb(&mut self, first: Attempt) -> Outcome {
         let mut best = Outcome::of(self.session, self.given, self.seed, first);
+        if !best.passes() && !best.attempt.sizes.is_empty() {
+            let hopeless = hopeless(self.session, self.given, self.seed, &best.attempt, &UNLIKE);
+            self.checks += UNLIKE.len();
+            best = best.past(self.session, hopeless);
+        }
         self.note(&best);
         self.reasons.extend(best.reason(self.session));
         let mut first: Option<Outcome> = None;
@@ -122,7 +127,7 @@ impl Search<'_> {
         let candidates = Candidates::of(self.session, self.given, best)?;
         let mut aside = None;
         for attempt in candidates.attempts(best) {
-            if self.seen.len() >= MOST.0 || self.begun.elapsed() >= MOST.1 {
+            if self.seen.len() + self.checks >= MOST.0 || self.begun.elapsed() >= MOST.1 {
                 break;
             }
             match self.tried(attempt) {
