@@ -218,7 +218,9 @@ pub mod import {
 pub mod interruption {
     //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
 
-    pub use anabranch_base::interruption::{Interrupt, for_this_thread, is_due, under};
+    #[doc(hidden)]
+    pub use anabranch_base::interruption::for_this_thread;
+    pub use anabranch_base::interruption::{Interrupt, is_due, under};
 }
 
 pub mod learning {

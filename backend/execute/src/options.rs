@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 pub struct RunOptions {
     /// Stops the run when cancelled.
     pub cancel: Option<CancelToken>,
-    /// Longest time of the run, including its time in the queue, and in `Session::run_with` the time to make a plan.
+    /// The longest that the run may take, with the time that it is queued, and in `Session::run_with` that
+    /// for a plan. Time in which another caller makes the same plan counts, but it ends no sooner for that: the run
+    /// fails once that plan is there.
     pub timeout: Option<Duration>,
     /// Whether to record the times of all events; costs a reading of the clock per node.
     pub profile: bool,

@@ -13,7 +13,7 @@ use anabranch_placement_core::order::Pct;
 use anabranch_placement_core::place::{PlaceError, Placement, Placer, Sucuri, strategy_by_name, strategy_names};
 use anabranch_placement_core::platform::{Device, DeviceId, DeviceKind, Platform};
 use anabranch_placement_core::problem::{MemoryRule, Problem};
-use anabranch_placement_core::simulate::simulate;
+use anabranch_placement_core::simulate::{SimulateError, simulate};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -89,8 +89,10 @@ impl Flow<'_> {
     pub fn place(&self, strategy: &str, crew: &Crew) -> Result<Allocation, FlowError> {
         self.verify(&FlowOptions::default().with_crew(crew.clone()).with_window(1))?;
         self.placed(strategy, crew, |problem, placement| {
-            let schedule = simulate(problem, &placement.device_of, &Pct);
-            let schedule = schedule.map_err(|error| FlowError::Options(error.to_string()))?;
+            let schedule = simulate(problem, &placement.device_of, &Pct).map_err(|error| match error {
+                SimulateError::Interrupted => PlaceError::Interrupted.into(),
+                error => FlowError::Options(error.to_string()),
+            })?;
             match check_schedule(problem, &placement.device_of, &schedule).into_iter().next() {
                 Some(violation) => Err(PlaceError::Violation(violation).into()),
                 None => Ok(Allocation::placed(problem, placement, schedule)),

@@ -3,6 +3,7 @@
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::quoted::Line;
 use anabranch_placement_core::place::PlaceError;
+use anabranch_placement_core::simulate::SimulateError;
 use anabranch_plan::PlanError;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ impl PlanningError {
     }
 
     /// The caller wants no plan any more.
-    pub(super) fn interrupted() -> Self {
+    pub fn interrupted() -> Self {
         Self::new(ErrorKind::Cancelled, "planning was interrupted")
     }
 
@@ -95,6 +96,15 @@ impl From<PlanError> for PlanningError {
             _ => (ErrorKind::Infeasible, None, None),
         };
         Self { node: node.cloned(), device: device.cloned(), ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl From<SimulateError> for PlanningError {
+    fn from(error: SimulateError) -> Self {
+        match error {
+            SimulateError::Interrupted => Self::interrupted(),
+            error => Self::infeasible(error),
+        }
     }
 }
 

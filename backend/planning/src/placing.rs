@@ -265,7 +265,7 @@ fn place(problem: &Problem<'_>, request: &PlacementRequest) -> Result<(Placement
         Some(order) => Box::new(Planned::new(order)),
         None => request.rule.rule(),
     };
-    let schedule = simulate(problem, &placement.device_of, &*order).map_err(PlanningError::infeasible)?;
+    let schedule = simulate(problem, &placement.device_of, &*order)?;
     match check_schedule(problem, &placement.device_of, &schedule).first() {
         None => Ok((placement, schedule)),
         Some(violation) => Err(refuse(violation.to_string())),

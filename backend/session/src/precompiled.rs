@@ -168,6 +168,8 @@ impl Session {
             match self.planner(lowered, &machine).restore(&precompiled.compiled.plan, choice) {
                 // The devices may have less memory now.
                 Err(error) if error.kind() == ErrorKind::Memory => {}
+                // It says nothing of the file.
+                Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error.into()),
                 Err(error) => return Err(CompiledError::elsewhere(&precompiled.compiled.file, error).into()),
                 Ok(planned) => return Ok(planned),
             }

@@ -15,7 +15,7 @@ use anabranch_onnx::import::ValueIndex;
 use anabranch_onnx::lower::{LowerError, LowerOptions, Phase, is_small};
 use anabranch_placement_core::loaded::LoadedProblem;
 use anabranch_plan::{HOST, PlanOptions};
-use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner};
+use anabranch_planning::{Lowered, Machine, PlanChoice, Planned, Planner, PlanningError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -101,7 +101,8 @@ impl Session {
     /// the wait for memory.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile.
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile. A caller that waits for a plan which
+    /// another caller makes learns of either when that plan is there.
     pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))
@@ -131,12 +132,18 @@ impl Session {
                 self.plans_made.fetch_add(1, Ordering::Relaxed);
                 self.make_ready(&Arc::new(planned), deadline)
             };
+            // An interruption may come to light as any error of work that was left half done.
+            let plan = || match plan() {
+                Err(_) if interruption::is_due() => Err(PlanningError::interrupted().into()),
+                made => made,
+            };
             let make = || interruption::under(deadline.watch(), plan);
             match cached(cache, phase, inputs, &deciding, pause, make) {
                 // It may be the time of the caller that was waited for that is over, which says nothing of this one's.
                 Err(error) if error.is_interruption() => match deadline.verdict() {
-                    None => {}
                     Some(own) => return Err(own.into()),
+                    None if interruption::is_due() => return Err(PlanningError::interrupted().into()),
+                    None => {}
                 },
                 // Newly found inputs that decide shapes belong into the key. A waiting caller may know them by now.
                 // Each name is found once, so that this loop ends.

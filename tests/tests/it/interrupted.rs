@@ -4,8 +4,8 @@
 use anabranch::device::{CpuGranularity, DetectOptions};
 use anabranch::execute::CancelToken;
 use anabranch::import::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
-use anabranch::interruption::{Interrupt, under};
-use anabranch::session::ErrorKind;
+use anabranch::interruption::{Interrupt, is_due, under};
+use anabranch::session::{ErrorKind, SessionError};
 use anabranch::{Inputs, RunOptions, Session, SessionOptions, Strategy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,10 +34,13 @@ fn layers(count: usize) -> ModelProto {
     ModelProto::of(graph, 17)
 }
 
-fn session(layers_count: usize, strategy: Strategy) -> (Session, Inputs) {
+fn options(strategy: Strategy) -> SessionOptions {
     let devices = DetectOptions::default().with_cpu_granularity(CpuGranularity::Core).without_gpu();
-    let options = SessionOptions::default().with_devices(devices).with_strategy(strategy);
-    let session = Session::from_bytes(&layers(layers_count).to_bytes(), options).expect("a sound model");
+    SessionOptions::default().with_devices(devices).with_strategy(strategy)
+}
+
+fn session(layers_count: usize, strategy: Strategy) -> (Session, Inputs) {
+    let session = Session::from_bytes(&layers(layers_count).to_bytes(), options(strategy)).expect("a sound model");
     let inputs = session.fill_random(Inputs::new(), 0).expect("known shapes");
     (session, inputs)
 }
@@ -47,6 +50,64 @@ fn counted(at: impl Fn(usize) -> bool + Send + Sync + 'static) -> (Interrupt, Ar
     let looks = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&looks);
     (Arc::new(move || at(counter.fetch_add(1, Ordering::Relaxed))), looks)
+}
+
+#[test]
+fn planning_ends_soon_after_any_look() {
+    for (count, strategy, parts) in [(12, Strategy::HEFT, 12), (3, Strategy::AUTO, 6)] {
+        let (whole, inputs) = session(count, strategy.clone());
+        let (never, looks) = counted(|_| false);
+        under(Some(never), || whole.prepare(&inputs)).expect("nothing stops it");
+        let all = looks.load(Ordering::Relaxed);
+        // The lowering looks once for each of the three nodes of a layer, and planning for what is left of them.
+        assert!(all > 4 * count, "{all} looks");
+        let (session, _) = session(count, strategy);
+        for end in (0..parts).map(|part| part * all / parts).chain([all - 1]) {
+            let (soon, looks) = counted(move |look| look >= end);
+            let error = under(Some(soon), || session.prepare(&inputs)).err().expect("it is ended");
+            let after = looks.load(Ordering::Relaxed) - end;
+            assert_eq!(error.kind(), ErrorKind::Cancelled, "at {end} of {all}: {error}");
+            assert!(after <= AFTER, "{after} looks after the end at {end} of {all}");
+            assert!(!is_due());
+        }
+        // Nothing that was left half done is kept.
+        assert_eq!(session.run(&inputs).expect("it is planned again").iter().count(), 1);
+    }
+}
+
+#[test]
+fn every_way_to_a_plan_is_cancelled_at_any_look() {
+    let (session, inputs) = session(3, Strategy::HEFT);
+    let choice = session.choice();
+    let planned = session.plan_with(&inputs, &choice).expect("it fits");
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let file = folder.path().join("m.anabranch");
+    session.compile(&inputs, &file, "").expect("one phase");
+    let compiled = Session::open(&file, options(Strategy::HEFT)).expect("just written");
+    let uncalibrated = options(Strategy::HEFT).with_calibration(true);
+    let uncalibrated = Session::from_bytes(&layers(3).to_bytes(), uncalibrated).expect("a sound model");
+    uncalibrated.check(&inputs).expect("it is lowered");
+    type Way<'a> = &'a dyn Fn() -> Result<(), SessionError>;
+    // To calibrate takes long: its first looks have to do.
+    let ways: [(&str, Option<usize>, Way<'_>); 4] = [
+        ("plan", None, &|| session.plan_with(&inputs, &choice).map(drop)),
+        ("predict", None, &|| session.predict(&inputs, &planned, &choice.plan).map(drop)),
+        ("restore", None, &|| compiled.plan(&inputs).map(drop)),
+        ("calibrate", Some(3), &|| uncalibrated.plan_with(&inputs, &choice).map(drop)),
+    ];
+    for (name, known, way) in ways {
+        let all = known.unwrap_or_else(|| {
+            let (never, looks) = counted(|_| false);
+            under(Some(never), way).expect(name);
+            looks.load(Ordering::Relaxed)
+        });
+        assert!(all > 0, "{name} never looks");
+        for end in (0..all).step_by(all.div_ceil(12)).chain([all - 1]) {
+            let (soon, _) = counted(move |look| look >= end);
+            let error = under(Some(soon), way).expect_err(name);
+            assert_eq!(error.kind(), ErrorKind::Cancelled, "{name} at {end} of {all}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -8,36 +8,42 @@ use std::path::{Path, PathBuf};
 /// Creates a private directory, if it does not exist.
 ///
 /// # Errors
-/// If the directory cannot be created, or the existing directory is not private ([`check`]).
+/// If it cannot be made, or is not private ([`check`]). Each error says what to do next.
 pub fn make(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path)?;
+    builder.create(path).map_err(elsewhere)?;
     check(path)
 }
 
 /// Checks that `path` is a private directory, or does not exist.
 ///
 /// # Errors
-/// If `path` is a link or a file, belongs to another user, others may enter it, or others may replace it.
+/// If it is a link or a file, belongs to another user, others may enter it, or others may put another directory in its
+/// place. Each error says what to do next.
 pub fn check(path: &Path) -> io::Result<()> {
     // A trailing slash would follow a link.
     let path: PathBuf = path.components().collect();
     let refusal = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => None,
-        facts => refusal(&facts?),
+        facts => refusal(&facts.map_err(elsewhere)?),
     };
-    let whole = std::path::absolute(&path)?;
-    let way = Way::of(whole.parent().unwrap_or(&whole))?;
+    let whole = std::path::absolute(&path).map_err(elsewhere)?;
+    let way = Way::of(whole.parent().unwrap_or(&whole)).map_err(elsewhere)?;
     match refusal.or_else(|| way.passed.iter().find_map(|(path, facts)| exposed(path, facts))) {
         Some(text) => Err(io::Error::new(ErrorKind::PermissionDenied, text)),
         None => Ok(()),
     }
 }
 
-/// Reason why other users can replace an entry below a directory, or the target of a link, if they can.
+/// Adds the next step to an error of the system.
+fn elsewhere(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot be used: {error}; name another directory"))
+}
+
+/// Why others can put something else beneath a directory, or behind a link, if they can.
 fn exposed(path: &Path, facts: &Metadata) -> Option<String> {
     const NEXT: &str = "name one that is beneath your own alone";
     let path = path.display();
@@ -63,7 +69,7 @@ fn refusal(facts: &Metadata) -> Option<String> {
         return Some("is a link; name the directory itself".into());
     }
     if !facts.is_dir() {
-        return Some("is no directory".into());
+        return Some("is no directory; name another".into());
     }
     #[cfg(unix)]
     {
@@ -105,7 +111,12 @@ mod tests {
         symlink("a", path("link")).expect("a link");
         fs::write(path("file"), "").expect("writable");
         for (name, why) in [("link", "is a link"), ("link/", "is a link"), ("file", "no directory")] {
-            assert!(check(&path(name)).is_err_and(|error| error.to_string().contains(why)), "{name}");
+            let error = check(&path(name)).expect_err(name).to_string();
+            assert!(error.contains(why) && error.contains("; name "), "{error}");
+        }
+        for beneath in [check(&path("file/a; b")), make(&path("file/a; b"))] {
+            let error = beneath.expect_err("a file is no directory").to_string();
+            assert!(error.contains("cannot be used") && error.ends_with("; name another directory"), "{error}");
         }
         for mode in [0o755, 0o770, 0o701] {
             fs::set_permissions(path("a"), fs::Permissions::from_mode(mode)).expect("its owner may");

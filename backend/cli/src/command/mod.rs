@@ -49,6 +49,7 @@ mod ways;
 mod why;
 
 use anabranch::files as on_disk;
+use anabranch::interruption;
 use anabranch::session::SessionError;
 use anabranch_kernels::OutOfMemory;
 use anabranch_report::text::{message, printable, printable_json};
@@ -184,7 +185,9 @@ impl<E: std::error::Error + 'static> From<E> for CliError {
             source = cause.source();
         }
         let error: &dyn std::error::Error = &error;
-        if error.downcast_ref::<SessionError>().is_some_and(SessionError::is_cancelled) {
+        let is_cancelled = error.downcast_ref::<SessionError>().is_some_and(SessionError::is_cancelled);
+        // An interruption may end placing a flow, calibrating or an exploration with an error of its own.
+        if is_cancelled || interruption::is_due() {
             return Self::interrupted();
         }
         if let Some(hint) = error.downcast_ref().and_then(hint) {

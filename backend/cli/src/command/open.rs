@@ -59,10 +59,7 @@ pub(super) fn open(
             damaged.iter().for_each(note);
             wrote(&file);
         }
-        Course::Refused(why) if model.cache.is_some() => {
-            let next = if why.contains("; ") { "" } else { "; name another directory, or leave it out" };
-            return Err(CliError::input(format!("--cache: {why}{next}")));
-        }
+        Course::Refused(why) if model.cache.is_some() => return Err(CliError::input(format!("--cache: {why}"))),
         Course::Passed(why) | Course::Refused(why) => note(format_args!("{} is not kept: {why}", file.display())),
         _ => {}
     }

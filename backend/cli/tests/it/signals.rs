@@ -90,6 +90,11 @@ fn an_interrupted_compilation_leaves_nothing() {
 }
 
 #[test]
+fn a_calibration_ends_at_an_interruption() {
+    ends_cleanly(&Anabranch::new(), &["calibrate", "--no-gpu"], ("INT", 2));
+}
+
+#[test]
 fn a_placement_of_a_sweep_ends_at_an_interruption() {
     let sweep = ["sweep", "random:100", "--devices", "random:8", "--strategies", "auto", "--evaluations", "1000000000"];
     ends_cleanly(&Anabranch::new(), &sweep, ("INT", 2));

@@ -103,7 +103,12 @@ fn finished(program: Program, mut folding: Folding, options: &LowerOptions) -> R
             op.expected = options.cached.map_or(op.expected, |cached| cached.min(op.expected));
         }
     }
-    folding.fault().map_or(Ok(program), |fault| Err(fault.into()))
+    match folding.fault() {
+        // Fusion may have been left half done.
+        _ if interruption::is_due() => Err(LowerError::interrupted()),
+        Some(fault) => Err(fault.into()),
+        None => Ok(program),
+    }
 }
 
 /// Returns the names of a domain's operators (`ai.onnx`, `ai.onnx.ml`, `ai.onnx.preview` or `com.microsoft`) that can

@@ -224,19 +224,32 @@ impl<T: Number> Regions<'_, T> {
             region => {
                 let corners = self.corners[region];
                 let [left, top, right, bottom] = corners;
-                let problem = if corners.iter().all(|corner| corner.is_finite()) {
+                let problem = if !corners.iter().all(|corner| corner.is_finite()) {
+                    "has a corner that is no finite number".to_owned()
+                } else if self.is_beyond(corners) {
+                    let scale = self.settings.scale;
+                    format!("is too large to compute with `spatial_scale` {scale}; make it or `spatial_scale` smaller")
+                } else {
                     format!(
                         "needs more than {MOST_POINTS} points along an axis of an output; make it smaller, or set `sampling_ratio`"
                     )
-                } else {
-                    "has a corner that is no finite number".to_owned()
                 };
                 Err(Fault::invalid(format!("region {region} from ({left}, {top}) to ({right}, {bottom}) {problem}")))
             }
         }
     }
 
-    /// Finds the elements under the grids of a region. Returns whether its points can be counted.
+    /// Whether the size of a region with these corners overflows in the type that coordinates are computed in.
+    fn is_beyond(&self, [left, top, right, bottom]: [f64; 4]) -> bool {
+        let narrow = |number: f64| if T::IS_NARROW { f64::from(number as f32) } else { number };
+        let scaled = |corner: f64| narrow(corner * self.settings.scale);
+        [[left, right], [top, bottom]]
+            .map(|ends| ends.map(scaled))
+            .iter()
+            .any(|[low, high]| !narrow(high - low).is_finite())
+    }
+
+    /// Finds what is under the grids of a region. Whether its points can be counted.
     fn read(&self, pace: &mut Pace<'_>, region: usize, axes: &mut [Axis; 2]) -> bool {
         let ([left, top, right, bottom], [_, height, width]) = (self.corners[region], self.dims);
         let [rows, columns] = self.settings.size;

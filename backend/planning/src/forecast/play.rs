@@ -10,7 +10,7 @@ use anabranch_placement_core::order::InOrder;
 use anabranch_placement_core::platform::{Device, DeviceId, DeviceKind, Platform};
 use anabranch_placement_core::problem::{MemoryRule, Problem};
 use anabranch_placement_core::rules::{Rules, Slowdowns};
-use anabranch_placement_core::simulate::simulate;
+use anabranch_placement_core::simulate::{SimulateError, simulate};
 
 /// An operation of a lane.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -63,7 +63,10 @@ pub(super) fn play(
     let problem = Problem::new(&graph, &platform, &delays, MemoryRule::Ignore).map_err(PlanningError::invalid)?;
     let problem = problem.under(Rules::default().with_slowdowns(slowdowns)).map_err(PlanningError::invalid)?;
     let lane_of: Vec<DeviceId> = operations.iter().map(|operation| DeviceId(operation.lane as u32)).collect();
-    let schedule = simulate(&problem, &lane_of, &InOrder::new(&tasks)).map_err(PlanningError::invalid)?;
+    let schedule = simulate(&problem, &lane_of, &InOrder::new(&tasks)).map_err(|error| match error {
+        SimulateError::Interrupted => error.into(),
+        violation => PlanningError::invalid(violation),
+    })?;
     Ok(schedule.tasks.iter().map(|span| (span.start, span.end)).collect())
 }
 

@@ -198,8 +198,7 @@ impl Repair<'_> {
     fn planned(&self, device_of: &[DeviceId]) -> Result<Result<f64, Box<MemoryShortage>>, PlanningError> {
         still_wanted()?;
         let rule = self.rule.rule();
-        let schedule = simulate(self.problem, device_of, &*rule);
-        let mut schedule = schedule.map_err(PlanningError::infeasible)?;
+        let mut schedule = simulate(self.problem, device_of, &*rule)?;
         self.placing.begin_with_inputs(&mut schedule);
         let device_of = device_of.to_vec();
         let placement = Placement { strategy: "", device_of, reasons: Vec::new(), planned: None };

@@ -26,7 +26,7 @@ use crate::platform::DeviceId;
 use crate::problem::Problem;
 use crate::random::Random;
 use crate::schedule::Schedule;
-use crate::simulate::simulate;
+use crate::simulate::{SimulateError, simulate};
 use anabranch_base::interruption;
 use portfolio::portfolio;
 use search::Search;
@@ -97,8 +97,11 @@ impl Auto {
             search.step();
             progress(search.evaluations(), search.best_makespan());
         }
-        // Every task is on a device that can run it.
-        let schedule = simulate(problem, search.best(), &Pct).map_err(|_| PlaceError::Interrupted)?;
+        let schedule = match simulate(problem, search.best(), &Pct) {
+            Ok(schedule) => schedule,
+            Err(SimulateError::Interrupted) => return Err(PlaceError::Interrupted),
+            Err(error) => unreachable!("every task is on a device that can run it, and PCT finds an order: {error}"),
+        };
         let makespans = [first.makespan, schedule.makespan];
         let mut different = vec![(schedule.makespan, explain(self.name(), &first.placement, search.best(), makespans))];
         let portfolio = entries.iter().map(|entry| (entry.placement.strategy, entry.makespan)).collect();

@@ -103,6 +103,16 @@ impl Outcome {
     /// Tries a model with the given inputs.
     pub(super) fn of(session: &Session, given: &Inputs, seed: u64, attempt: Attempt) -> Self {
         let result = tried(session, given, seed, &attempt);
+        Self::new(session, attempt, result)
+    }
+
+    /// Returns this outcome with these nodes passed over.
+    pub(super) fn past(self, session: &Session, hopeless: BTreeSet<String>) -> Self {
+        let attempt = Attempt { hopeless: Arc::new(hopeless), ..self.attempt };
+        Self::new(session, attempt, self.result)
+    }
+
+    fn new(session: &Session, attempt: Attempt, result: Result<Tried, SessionError>) -> Self {
         let reached = match &result {
             Ok(_) => usize::MAX,
             Err(error) => unsuited(session, error, &attempt).map_or(beyond(session, error), |(at, _)| at + 1),
@@ -196,7 +206,7 @@ pub(super) fn hopeless(
     };
     let common = sizes.iter().filter_map(refusals).reduce(|one, other| &one & &other).unwrap_or_default();
     // Random elements may be to blame.
-    if base.sizes.is_empty() || session.deciding_inputs().iter().any(|name| given.find(name).is_none()) {
+    if session.deciding_inputs().iter().any(|name| given.find(name).is_none()) {
         return BTreeSet::new();
     }
     common.into_iter().map(|(node, _)| node).collect()

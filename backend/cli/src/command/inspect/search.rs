@@ -12,7 +12,6 @@ use super::candidates::{Candidates, LADDER, input_in};
 use anabranch::session::{Inputs, Session, SessionError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Most attempts, and most time after the first of them, for the search.
@@ -56,6 +55,8 @@ struct Search<'s> {
     seed: u64,
     /// Fingerprints of the attempts so far: the sizes themselves would take much memory.
     seen: BTreeSet<u64>,
+    /// Attempts that only showed which nodes are hopeless: the bound counts them.
+    checks: usize,
     failed: Vec<(Attempt, String)>,
     /// Nodes with reasons from which the search continued.
     reasons: BTreeSet<String>,
@@ -68,12 +69,11 @@ impl Found {
     /// # Errors
     /// If the given sizes contradict each other or the model.
     pub(super) fn search(session: &Session, given: &Inputs, seed: u64) -> Result<Self, SessionError> {
-        let (seen, failed, reasons) = Default::default();
-        let mut search = Search { session, given, seed, seen, failed, reasons, begun: Instant::now() };
+        let (seen, checks, failed, reasons) = Default::default();
+        let mut search = Search { session, given, seed, seen, checks, failed, reasons, begun: Instant::now() };
         let mut best: Option<Outcome> = None;
         for first in beginnings(session, given)? {
-            let hopeless = Arc::new(hopeless(session, given, seed, &first, &UNLIKE));
-            let reached = search.climb(Attempt { hopeless, ..first });
+            let reached = search.climb(first);
             let is_further = best.as_ref().is_none_or(|best| reached.reached > best.reached);
             best = if is_further { Some(reached) } else { best };
             if best.as_ref().is_some_and(Outcome::passes) {
@@ -105,6 +105,11 @@ impl Search<'_> {
     /// Goes from one attempt to the next that gets further, and returns the last.
     fn climb(&mut self, first: Attempt) -> Outcome {
         let mut best = Outcome::of(self.session, self.given, self.seed, first);
+        if !best.passes() && !best.attempt.sizes.is_empty() {
+            let hopeless = hopeless(self.session, self.given, self.seed, &best.attempt, &UNLIKE);
+            self.checks += UNLIKE.len();
+            best = best.past(self.session, hopeless);
+        }
         self.note(&best);
         self.reasons.extend(best.reason(self.session));
         let mut first: Option<Outcome> = None;
@@ -125,7 +130,7 @@ impl Search<'_> {
         let candidates = Candidates::of(self.session, self.given, best)?;
         let mut aside = None;
         for attempt in candidates.attempts(best) {
-            if self.seen.len() >= MOST.0 || self.begun.elapsed() >= MOST.1 {
+            if self.seen.len() + self.checks >= MOST.0 || self.begun.elapsed() >= MOST.1 {
                 break;
             }
             match self.tried(attempt) {

@@ -194,6 +194,10 @@ fn regions_that_cannot_be_sampled_are_refused_by_number() {
     }
     let fault = refused(Given { points: 2, ..given }, [0.0, f64::NAN, 3.0, 3.0], 0);
     assert!(fault.contains("no finite number"), "{fault}");
+    for points in [0, 2] {
+        let fault = refused(Given { points, scale: 16.0, ..given }, [0.0, 0.0, 3.0, 3e38], 0);
+        assert!(fault.contains("`spatial_scale` 16") && !fault.contains("sampling_ratio"), "{fault}");
+    }
     let fault = refused(Given { points: 65_537, ..given }, [0.0; 4], 0);
     assert!(fault.contains("sampling_ratio") && fault.contains("65536"), "{fault}");
     let fault = refused(Given { scale: f32::NAN, ..given }, [0.0; 4], 0);
