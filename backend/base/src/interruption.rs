@@ -1,8 +1,8 @@
 //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
 //!
 //! A caller says on its thread what ends the work, and the work looks between steps of at most one pass over its graph.
-//! It then returns at once, with an error or with something unfinished: the caller asks [`is_due`] last, and uses nothing
-//! of it if so.
+//! It then returns at once, with an error or with something unfinished: the caller asks [`is_due`] last, and uses
+//! nothing of it if so.
 
 use std::cell::RefCell;
 use std::mem;

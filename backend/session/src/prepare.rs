@@ -101,8 +101,8 @@ impl Session {
     /// the wait for memory.
     ///
     /// # Errors
-    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile. A caller that waits for a plan which
-    /// another caller makes learns of either when that plan is there.
+    /// As [`Self::prepare`]; also if the run is cancelled or out of time meanwhile. A caller that waits for a plan
+    /// which another caller makes learns of either when that plan is there.
     pub fn prepare_with(&self, inputs: &Inputs, options: &RunOptions) -> Result<Arc<Prepared>, SessionError> {
         let _active = self.budget.enter();
         self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, Instant::now()))

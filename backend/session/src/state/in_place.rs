@@ -35,8 +35,6 @@ impl Session {
         let mut result = outputs.take();
         let _active = self.budget.enter();
         let asked = options.asked.unwrap_or_else(Instant::now);
-        // A GPU that is lost, planning and the run all take from one time limit.
-        let options = &RunOptions { asked: Some(asked), ..options.clone() };
         self.outlasting(|| {
             let prepared = self.find_or_prepare(&self.whole, inputs, None, &Deadline::new(options, asked))?;
             let moved = if prepared.rest.is_some() { Vec::new() } else { moved(&prepared, pairs, inputs, &mut result) };
