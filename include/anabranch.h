@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 /**
- * The version of this header: it changes when a caller would have to be compiled again.
+ * Version of this header. It changes when callers have to be compiled again.
  */
 #define ANABRANCH_INTERFACE 1
 
 /**
- * How a call ended. anabranch_last_error() has the text. Further numbers may be added.
+ * Result of a call. anabranch_last_error() returns the text of a failure. Further numbers may be added.
  */
 enum anabranch_status
 #ifdef __cplusplus
@@ -22,35 +22,36 @@ enum anabranch_status
 #endif // __cplusplus
  {
   /**
-   * Everything was done.
+   * The call succeeded.
    */
   ANABRANCH_STATUS_OK = 0,
   /**
-   * The call is wrong: a null pointer, a handle that is not open, sizes that contradict each other, no such output.
+   * The call is wrong: a null pointer, a handle that is not open, sizes that contradict each other, an unknown
+   * output.
    */
   ANABRANCH_STATUS_ARGUMENT = 1,
   /**
-   * An option is not known, has no such value, or names a strategy or a file that is not there.
+   * An option is unknown, has an invalid value, or names a strategy or a file that does not exist.
    */
   ANABRANCH_STATUS_OPTION = 2,
   /**
-   * The file cannot be read, or is no sound ONNX model.
+   * The file cannot be read, or is not a valid ONNX model.
    */
   ANABRANCH_STATUS_MODEL = 3,
   /**
-   * The model uses operators that there is no kernel for.
+   * The model uses operators without a kernel.
    */
   ANABRANCH_STATUS_UNSUPPORTED = 4,
   /**
-   * An input is missing, or not what the model declares.
+   * An input is missing, or does not match the model's declaration.
    */
   ANABRANCH_STATUS_INPUT = 5,
   /**
-   * A device is not there, cannot be used, or was lost.
+   * A device does not exist, cannot be used, or was lost.
    */
   ANABRANCH_STATUS_DEVICE = 6,
   /**
-   * What is needed does not fit a device's memory, or there is none left.
+   * The required memory exceeds a device's memory, or no memory is left.
    */
   ANABRANCH_STATUS_MEMORY = 7,
   /**
@@ -62,11 +63,11 @@ enum anabranch_status
    */
   ANABRANCH_STATUS_CANCELLED = 9,
   /**
-   * The run took longer than it was given.
+   * The run exceeded its time limit.
    */
   ANABRANCH_STATUS_TIMEOUT = 10,
   /**
-   * The text is longer than the room for it; the call told how much it takes.
+   * The buffer is too small for the text; the call reports the required size.
    */
   ANABRANCH_STATUS_ROOM = 11,
   /**
@@ -147,7 +148,7 @@ enum anabranch_type
    */
   ANABRANCH_TYPE_F8E4M3FN = 17,
   /**
-   * The same with another bias, and NaN in the place of negative zero.
+   * As F8E4m3fn with another bias, and NaN instead of negative zero.
    */
   ANABRANCH_TYPE_F8E4M3FNUZ = 18,
   /**
@@ -155,7 +156,7 @@ enum anabranch_type
    */
   ANABRANCH_TYPE_F8E5M2 = 19,
   /**
-   * The same with another bias, NaN in the place of negative zero, and no infinities.
+   * As F8E5m2 with another bias, NaN instead of negative zero, and no infinities.
    */
   ANABRANCH_TYPE_F8E5M2FNUZ = 20,
   /**
@@ -184,30 +185,31 @@ typedef int32_t anabranch_type;
 #endif // __cplusplus
 
 /**
- * Asks runs to stop, from any thread.
+ * A token that asks runs to stop, from any thread.
  */
 typedef struct anabranch_cancel anabranch_cancel;
 
 /**
- * What a run has made.
+ * Outputs and report of a run.
  */
 typedef struct anabranch_result anabranch_result;
 
 /**
- * A model that is open.
+ * An open model.
  */
 typedef struct anabranch_session anabranch_session;
 
 /**
- * An input or output as the model declares it. The pointers are valid until the session is freed.
+ * An input or output as declared by the model. The pointers are valid until the session is freed.
  */
 typedef struct anabranch_value {
   /**
-   * Its name, in UTF-8.
+   * Name, in UTF-8.
    */
   const char *name;
   /**
-   * For people, in UTF-8: `x: f32[batch×3×224×224]`, where `batch` is a symbol and `?` what is not declared.
+   * Description for people, in UTF-8: `x: f32[batch×3×224×224]`, with the symbol `batch`, and `?` for undeclared
+   * parts.
    */
   const char *description;
   /**
@@ -215,15 +217,15 @@ typedef struct anabranch_value {
    */
   int32_t element_type;
   /**
-   * The number of dimensions; -1 if not even that is declared.
+   * Number of dimensions; -1 if it is not declared.
    */
   int32_t rank;
   /**
-   * The dimensions, outermost first; -1 for those that only a run tells.
+   * Dimensions, outermost first; -1 for dimensions that are known only in a run.
    */
   const int64_t *dims;
   /**
-   * 1 if it may be left out, because the model holds a default; else 0.
+   * 1 if the input may be left out, because the model holds a default; otherwise 0.
    */
   int32_t is_optional;
 } anabranch_value;
@@ -233,7 +235,7 @@ typedef struct anabranch_value {
  */
 typedef struct anabranch_tensor {
   /**
-   * Its name, in UTF-8.
+   * Name, in UTF-8.
    */
   const char *name;
   /**
@@ -241,30 +243,30 @@ typedef struct anabranch_tensor {
    */
   int32_t element_type;
   /**
-   * The dimensions, outermost first; may be null if there are none.
+   * Dimensions, outermost first; may be null if there are none.
    */
   const int64_t *dims;
   /**
-   * The number of dimensions, 16 at most.
+   * Number of dimensions, at most 16.
    */
   size_t rank;
   /**
-   * The elements; may be null if there are no bytes. Used where they are if they are aligned to 8 bytes, and copied if they are not or are
-   * few.
+   * The elements; may be null if there are no bytes. Used in place if they are aligned to 8 bytes. Copied if they
+   * are not aligned, or are few.
    */
   const void *data;
   /**
-   * How many bytes that are: exactly those of the elements.
+   * Number of bytes: exactly those of the elements.
    */
   size_t bytes;
 } anabranch_tensor;
 
 /**
- * Where an output is to be written.
+ * Memory for an output.
  */
 typedef struct anabranch_room {
   /**
-   * The output's name, in UTF-8.
+   * Name of the output, in UTF-8.
    */
   const char *name;
   /**
@@ -272,19 +274,19 @@ typedef struct anabranch_room {
    */
   int32_t element_type;
   /**
-   * The dimensions, outermost first: exactly the output's; may be null if there are none.
+   * Dimensions, outermost first: exactly the output's. May be null if there are none.
    */
   const int64_t *dims;
   /**
-   * The number of dimensions, 16 at most.
+   * Number of dimensions, at most 16.
    */
   size_t rank;
   /**
-   * Where the elements go; may be null if there are no bytes. Written directly if it is aligned to 8 bytes.
+   * Memory for the elements; may be null if there are no bytes. Written directly if it is aligned to 8 bytes.
    */
   void *data;
   /**
-   * How many bytes that are: exactly those of the elements.
+   * Number of bytes: exactly those of the elements.
    */
   size_t bytes;
 } anabranch_room;
@@ -294,64 +296,69 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of the header that the library was built with, to be compared with ANABRANCH_INTERFACE.
+ * Returns the version of the header that the library was built with, to be compared with ANABRANCH_INTERFACE.
  *
  * Any thread, at any time.
  */
 uint32_t anabranch_interface(void);
 
 /**
- * The library's version, such as "0.1.0". The text is never freed.
+ * Returns the library's version, such as "0.1.0". The string is never freed.
  *
  * Any thread, at any time.
  */
 const char *anabranch_version(void);
 
 /**
- * Makes a token, to be given to runs. On success `cancel` is a handle, which anabranch_cancel_free() closes.
+ * Makes a token that can be passed to runs. On success `cancel` is a handle, which anabranch_cancel_free() closes.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `cancel` must be a place for a pointer, or null.
+ * `cancel` must point to a writable pointer, or be null.
  */
 anabranch_status anabranch_cancel_new(struct anabranch_cancel **cancel);
 
 /**
- * Asks every run with this token to stop, those under way and those to come: a token that was used once stays used. Runs end with
- * ANABRANCH_STATUS_CANCELLED between nodes, between the parts of a CPU's kernel, or within milliseconds of a wait; planning goes on to its end.
+ * Asks every run with this token to stop, now and in future: a token that was used once stays used.
+ *
+ * Runs end with ANABRANCH_STATUS_CANCELLED between nodes, between the parts of a CPU's kernel, or within milliseconds
+ * of a wait. Planning is not interrupted.
  *
  * Any thread, at any time; not from a signal handler.
  */
 anabranch_status anabranch_cancel_request(struct anabranch_cancel *cancel);
 
 /**
- * Closes a token; null is none. Runs that have it are not stopped by that.
+ * Closes a token. Does nothing if it is null. Runs that use it are not stopped.
  *
  * Any thread, at any time.
  */
 anabranch_status anabranch_cancel_free(struct anabranch_cancel *cancel);
 
 /**
- * Opens the ONNX model in a file. `options` is a JSON object, or null for none: `{"strategy": "auto", "threads": 2}`; docs/c.md lists them, and
- * so does the error of one that is not known. On success `session` is a handle, which anabranch_session_free() closes; on failure null.
+ * Opens the ONNX model in a file. On success `session` is a handle, which anabranch_session_free() closes; on failure
+ * it is null.
+ *
+ * `options` is a JSON object, such as `{"strategy": "auto", "threads": 2}`, or null for no options. docs/c.md lists
+ * the options, and so does the error of an unknown option.
  *
  * Any thread, at any time. Takes as long as reading the model and looking for devices.
  *
  * # Safety
- * `path` and `options` must be texts that end with a zero byte, or null, and `session` a place for a pointer, or null.
+ * `path` and `options` must be strings that end with a zero byte, or null. `session` must point to a writable pointer,
+ * or be null.
  */
-anabranch_status anabranch_open(const char *path,
-                                const char *options,
-                                struct anabranch_session **session);
+anabranch_status anabranch_open(const char *path, const char *options, struct anabranch_session **session);
 
 /**
- * Opens the ONNX model in `size` bytes, which must not refer to other files, and may be freed afterwards. All else as anabranch_open().
+ * Opens the ONNX model in `size` bytes, which must not refer to other files, and may be freed afterwards. Otherwise as
+ * anabranch_open().
  *
  * Any thread, at any time.
  *
  * # Safety
- * At `bytes` there must be `size` bytes, or it must be null; otherwise as `anabranch_open`.
+ * `bytes` must point to `size` bytes, or be null; otherwise as `anabranch_open`.
  */
 anabranch_status anabranch_open_bytes(const void *bytes,
                                       size_t size,
@@ -359,108 +366,111 @@ anabranch_status anabranch_open_bytes(const void *bytes,
                                       struct anabranch_session **session);
 
 /**
- * Closes a session; null is none. Runs that are under way end as if it was open; what anabranch_input() and anabranch_output() have told is gone.
- * Results of its runs stay.
+ * Closes a session. Does nothing if it is null. Running calls complete as if it were open. Declarations from
+ * anabranch_input() and anabranch_output() become invalid. Results of its runs stay.
  *
  * Any thread, at any time.
  */
 anabranch_status anabranch_session_free(struct anabranch_session *session);
 
 /**
- * How many inputs the model has.
+ * Returns the number of the model's inputs.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `count` must be a place for a number, or null.
+ * `count` must point to a writable number, or be null.
  */
 anabranch_status anabranch_input_count(const struct anabranch_session *session, size_t *count);
 
 /**
- * What the model declares of an input, by its place from 0 on.
+ * Returns the declaration of an input, by its index from 0.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `value` must be a place for one, or null.
+ * `value` must point to a writable anabranch_value, or be null.
  */
 anabranch_status anabranch_input(const struct anabranch_session *session, size_t index, struct anabranch_value *value);
 
 /**
- * How many outputs the model has.
+ * Returns the number of the model's outputs.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `count` must be a place for a number, or null.
+ * `count` must point to a writable number, or be null.
  */
 anabranch_status anabranch_output_count(const struct anabranch_session *session, size_t *count);
 
 /**
- * What the model declares of an output, by its place from 0 on.
+ * Returns the declaration of an output, by its index from 0.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `value` must be a place for one, or null.
+ * `value` must point to a writable anabranch_value, or be null.
  */
 anabranch_status anabranch_output(const struct anabranch_session *session, size_t index, struct anabranch_value *value);
 
 /**
- * How many outputs a run has made: as many as the model has.
+ * Returns the number of outputs of a run, which is that of the model.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `count` must be a place for a number, or null.
+ * `count` must point to a writable number, or be null.
  */
 anabranch_status anabranch_result_count(const struct anabranch_result *result, size_t *count);
 
 /**
- * An output, by its place in the model's order from 0 on. What `tensor` points to is the result's, and valid until that is freed; its elements
- * are aligned to 64 bytes.
+ * Returns an output, by its index in the model's order from 0. The pointers in `tensor` belong to the result, and are
+ * valid until it is freed. The elements are aligned to 64 bytes.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `tensor` must be a place for one, or null.
+ * `tensor` must point to a writable anabranch_tensor, or be null.
  */
 anabranch_status anabranch_result_output(const struct anabranch_result *result,
                                          size_t index,
                                          struct anabranch_tensor *tensor);
 
 /**
- * What a run did, as JSON: predicted and measured milliseconds, nodes, peak and limit in bytes of each device; with the option `profile` when each
- * node ran and each transfer was made, in nanoseconds. Written to `buffer` with a zero byte at its end, if it has room for that; `needed` is told
- * how many bytes it takes. With a null `buffer` and no `room` only that is told; `needed` may be null otherwise.
+ * Returns a report of a run as JSON: predicted and measured milliseconds, and nodes, peak and limit in bytes of each
+ * device. With the option `profile`, also the times of each node and transfer, in nanoseconds.
+ *
+ * The report is written to `buffer` with a zero byte at its end, if `room` is large enough. `needed` receives the
+ * number of required bytes. If `buffer` is null and `room` is 0, only `needed` is set; otherwise `needed` may be null.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `buffer` must have room for `room` bytes, or be null; `needed` must be a place for a number, or null.
+ * `buffer` must have `room` writable bytes, or be null. `needed` must point to a writable number, or be null.
  */
-anabranch_status anabranch_report(const struct anabranch_result *result,
-                                  char *buffer,
-                                  size_t room,
-                                  size_t *needed);
+anabranch_status anabranch_report(const struct anabranch_result *result, char *buffer, size_t room, size_t *needed);
 
 /**
- * Frees a result and its outputs; null is none.
+ * Frees a result and its outputs. Does nothing if it is null.
  *
- * Any thread, at any time at which nobody reads its outputs.
+ * Any thread, at any time at which no thread reads its outputs.
  */
 anabranch_status anabranch_result_free(struct anabranch_result *result);
 
 /**
- * Runs the model. `inputs` are `input_count` tensors in any order, by their names; those that the model has a default for may be left out.
- * `cancel` is a token, or null. A run that takes longer than `timeout_ms` milliseconds ends with ANABRANCH_STATUS_TIMEOUT; 0 is for ever. On
- * success `result` is a handle, which anabranch_result_free() closes; on failure null.
+ * Runs the model. On success `result` is a handle, which anabranch_result_free() closes; on failure it is null.
  *
- * The first run with new shapes of inputs makes a plan for them. Any thread, at any time: runs of one session follow each other, since each uses
- * all the devices of its plan. Until the call returns nobody may write the inputs; afterwards nothing of them is used.
+ * `inputs` are `input_count` tensors in any order, identified by their names. Inputs with a default in the model may
+ * be left out. `cancel` is a token, or null. A run that takes longer than `timeout_ms` milliseconds ends with
+ * ANABRANCH_STATUS_TIMEOUT; 0 means no limit.
+ *
+ * The first run with new shapes of inputs makes a plan for them. Any thread, at any time: runs of one session are
+ * serialized, since each uses all the devices of its plan. No thread may write the inputs until the call returns.
+ * Nothing refers to them afterwards.
  *
  * # Safety
- * `inputs` must be `input_count` tensors with what they point to, or null, and `result` a place for a pointer, or null.
+ * `inputs` must point to `input_count` tensors with valid pointers, or be null. `result` must point to a writable
+ * pointer, or be null.
  */
 anabranch_status anabranch_run(const struct anabranch_session *session,
                                const struct anabranch_tensor *inputs,
@@ -470,14 +480,18 @@ anabranch_status anabranch_run(const struct anabranch_session *session,
                                struct anabranch_result **result);
 
 /**
- * Runs the model like anabranch_run(), and writes outputs to `outputs`, `output_count` places in any order, by the outputs' names; outputs that
- * are not among them are not given. Types, shapes and sizes must be exactly the outputs'; where they follow from the inputs' shapes, that is
- * seen before the run. After a failure what is in the places means nothing.
+ * Runs the model like anabranch_run(), and writes outputs to the memory in `outputs`.
  *
- * Any thread, at any time, as anabranch_run(). Until the call returns nobody may write the inputs, nor read or write the places.
+ * `outputs` are `output_count` entries in any order, identified by the outputs' names; other outputs are not returned.
+ * Types, shapes and sizes must be exactly the outputs'. If they follow from the inputs' shapes, they are checked
+ * before the run. After a failure the memory's content is undefined.
+ *
+ * Any thread, at any time, as anabranch_run(). Until the call returns, no thread may write the inputs, nor read or
+ * write the outputs' memory.
  *
  * # Safety
- * `inputs` must be `input_count` tensors and `outputs` `output_count` places with what they point to, or null.
+ * `inputs` must point to `input_count` tensors, and `outputs` to `output_count` entries, with valid pointers, or be
+ * null.
  */
 anabranch_status anabranch_run_into(const struct anabranch_session *session,
                                     const struct anabranch_tensor *inputs,
@@ -488,16 +502,18 @@ anabranch_status anabranch_run_into(const struct anabranch_session *session,
                                     uint64_t timeout_ms);
 
 /**
- * The plan for inputs of these shapes, as the JSON that `anabranch place` writes: the device of each node and why, the order of each device, transfers,
- * predicted times in microseconds and bytes. It can be edited, and given to a session as the option `strategy`. The inputs are as in
- * anabranch_run(); a later run with such inputs follows this plan. Where shapes follow from computed values, it is the plan of what comes before
- * them. `buffer`, `room` and `needed` are as in anabranch_report().
+ * Returns the plan for inputs of these shapes, as the JSON that `anabranch place` writes.
+ *
+ * It holds the device of each node with the reason, the order of each device, transfers, predicted times in
+ * microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
+ * anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
+ * only the nodes before them. `buffer`, `room` and `needed` are as in anabranch_report().
  *
  * Any thread, at any time. Takes as long as planning, once for each set of shapes.
  *
  * # Safety
- * `inputs` must be `input_count` tensors with what they point to, or null; `buffer` must have room for `room` bytes, or be null; `needed` must be a
- * place for a number, or null.
+ * `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `room` writable
+ * bytes, or be null. `needed` must point to a writable number, or be null.
  */
 anabranch_status anabranch_plan(const struct anabranch_session *session,
                                 const struct anabranch_tensor *inputs,
@@ -507,8 +523,11 @@ anabranch_status anabranch_plan(const struct anabranch_session *session,
                                 size_t *needed);
 
 /**
- * Why the last call of this thread that failed did, in UTF-8: what it is about, and what to do next. Empty if none has failed. The text is valid
- * until the next call of this thread that fails, or the thread's end; calls that succeed leave it alone.
+ * Returns the text of this thread's last failure, in UTF-8: its subject, and the next step. Empty if no call has
+ * failed.
+ *
+ * The text is valid until the next failing call of this thread, or the thread's end. Successful calls do not change
+ * it.
  *
  * Any thread, at any time: each has its own text.
  */
