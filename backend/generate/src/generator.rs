@@ -14,6 +14,12 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+/// Most bytes of a prompt per token of the context: hardly any token is longer.
+const BYTES_PER_TOKEN: usize = 256;
+
+/// Most bytes of a prompt.
+const MOST_BYTES: usize = 16 << 20;
+
 /// A language model in a folder, as onnxruntime-genai or optimum export it, ready to go on from prompts.
 ///
 /// ```no_run
@@ -148,7 +154,19 @@ impl Generator {
     /// # Errors
     /// If the tokenizer fails.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
-        self.vocabulary.encode(text, true)
+        self.encoded(text, true)
+    }
+
+    /// Encodes a text that may fit the context. The tokenizer takes a hundred bytes of memory per byte of text, so a
+    /// text that is too long for any tokens is refused before.
+    fn encoded(&self, text: &str, special: bool) -> Result<Vec<u32>, GenerateError> {
+        let most = self.config.context.saturating_mul(BYTES_PER_TOKEN).min(MOST_BYTES);
+        if text.len() > most {
+            let (bytes, context) = (text.len(), self.config.context);
+            let text = format!("the prompt has {bytes} bytes, too many for {context} tokens; give a shorter prompt");
+            return Err(GenerateError::given(text));
+        }
+        self.vocabulary.encode(text, special)
     }
 
     /// The text of tokens.
@@ -167,7 +185,7 @@ impl Generator {
                 "there is no chat template beside it (chat_template.jinja, or in tokenizer_config.json); give the prompt without --chat",
             )
         })?;
-        self.vocabulary.encode(&template.render(messages)?, false)
+        self.encoded(&template.render(messages)?, false)
     }
 
     /// Begins an answer to a prompt.

@@ -61,17 +61,21 @@ fn planning_ends_soon_after_any_look() {
         let all = looks.load(Ordering::Relaxed);
         // The lowering looks once for each of the three nodes of a layer, and planning for what is left of them.
         assert!(all > 4 * count, "{all} looks");
-        let (session, _) = session(count, strategy);
         for end in (0..parts).map(|part| part * all / parts).chain([all - 1]) {
+            let (session, _) = session(count, strategy.clone());
             let (soon, looks) = counted(move |look| look >= end);
-            let error = under(Some(soon), || session.prepare(&inputs)).err().expect("it is ended");
-            let after = looks.load(Ordering::Relaxed) - end;
-            assert_eq!(error.kind(), ErrorKind::Cancelled, "at {end} of {all}: {error}");
-            assert!(after <= AFTER, "{after} looks after the end at {end} of {all}");
+            let planned = under(Some(soon), || session.prepare(&inputs));
+            let looks = looks.load(Ordering::Relaxed);
+            match planned.err() {
+                Some(error) => assert_eq!(error.kind(), ErrorKind::Cancelled, "at {end} of {all}: {error}"),
+                // Measured times choose among plans, so that a session may look less often than another.
+                None => assert!(looks <= end, "{looks} looks, and it went on after {end} of {all}"),
+            }
+            assert!(looks <= end + AFTER, "{looks} looks, with the end at {end} of {all}");
             assert!(!is_due());
+            // Nothing that was left half done is kept.
+            assert_eq!(session.run(&inputs).expect("it is planned again").iter().count(), 1);
         }
-        // Nothing that was left half done is kept.
-        assert_eq!(session.run(&inputs).expect("it is planned again").iter().count(), 1);
     }
 }
 

@@ -79,7 +79,9 @@ fn refusal(facts: &Metadata) -> Option<String> {
             return Some(format!("belongs to another user (uid {}); name a directory of your own", facts.uid()));
         }
         if mode & 0o077 != 0 {
-            return Some(format!("may be entered by others (mode {mode:o}); run `chmod 700` on it"));
+            return Some(format!(
+                "may be entered by others (mode {mode:o}); name a directory of your own with mode 700"
+            ));
         }
     }
     None
@@ -120,7 +122,7 @@ mod tests {
         }
         for mode in [0o755, 0o770, 0o701] {
             fs::set_permissions(path("a"), fs::Permissions::from_mode(mode)).expect("its owner may");
-            assert!(make(&path("a")).is_err_and(|error| error.to_string().contains("chmod 700")), "{mode:o}");
+            assert!(make(&path("a")).is_err_and(|error| error.to_string().contains("mode 700")), "{mode:o}");
         }
     }
 

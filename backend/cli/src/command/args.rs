@@ -420,8 +420,11 @@ pub(super) fn parse_dimension(text: &str) -> Result<(String, usize), String> {
 /// Parses a number of elements, nodes or the like.
 pub(super) fn parse_size<T: FromStr>(text: &str) -> Result<T, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let problem =
-        if is_number { "is too great a size; write a lower number" } else { "is no size; write a whole number" };
+    let problem = match is_number {
+        true if text.bytes().all(|byte| byte == b'0') => "is too small; write a whole number of at least 1",
+        true => "is too great a size; write a lower number",
+        false => "is no size; write a whole number",
+    };
     text.parse().map_err(|_| format!("`{text}` {problem}"))
 }
 

@@ -264,6 +264,13 @@ impl Output {
         finish(io::stdout().write_all(printable(text).as_bytes()))
     }
 
+    /// Prints a piece of text, safe to show. Returns whether it has a reader: `| head` closes its end.
+    pub(crate) fn is_read(self, text: &str) -> Result<bool, CliError> {
+        let written = io::stdout().write_all(printable(text).as_bytes()).and_then(|()| io::stdout().flush());
+        let is_closed = written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        finish(written).map(|()| !is_closed)
+    }
+
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), CliError> {
         finish(io::stdout().write_all(printable_json(&pretty(value)?).as_bytes()))
     }

@@ -143,7 +143,7 @@ fn a_cache_is_private_and_believes_nothing_that_another_wrote() {
     symlink("kept", command.path("link")).expect("a link");
     refused("link", "is a link");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).expect("its own");
-    refused("kept", "chmod 700");
+    refused("kept", "mode 700");
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).expect("its own");
     // A directory of one's own that others can exchange.
     refused("shared/kept", "which others may write to (mode 777)");

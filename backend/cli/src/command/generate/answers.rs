@@ -118,8 +118,8 @@ impl Answers {
             let piece = piece.map_err(failed)?;
             text += &piece.text;
             chosen.extend(piece.token);
-            if !self.output.json && !piece.text.is_empty() {
-                self.output.text(&piece.text)?;
+            if !self.output.json && !piece.text.is_empty() && !self.output.is_read(&piece.text)? {
+                break;
             }
         }
         if !self.output.json {

@@ -132,13 +132,17 @@ fn given_lengths(operator: &Operator<'_>, builder: &mut Builder, queries: &[usiz
 /// The number of positions per row of the batch is data. The capacity is the length of the past cache, or the total
 /// length if that is larger. The total length must be known; it is known if it is the size of a mask.
 fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, Fault> {
-    if (11..operator.count()).any(|index| operator.optional(index).is_some())
-        || operator.flag("smooth_softmax", false)?
-    {
-        return Err(Fault::unsupported("a sink of attention, or a cache on a grid"));
+    if operator.optional(11).is_some() || operator.flag("smooth_softmax", false)? {
+        return Err(Fault::unsupported("a sink of attention (head_sink, smooth_softmax)"));
+    }
+    if (12..operator.count()).any(|index| operator.optional(index).is_some()) {
+        return Err(Fault::unsupported("a quantised cache (k_scale, v_scale)"));
     }
     operator.only_outputs(3, "of scores")?;
     let (heads, own) = (operator.size("num_heads", 1, 0)?, operator.size("kv_num_heads", 1, 0)?);
+    if own == 0 || heads % own != 0 {
+        return Err(Fault::invalid(format!("{heads} heads of queries cannot share {own} heads of keys and values")));
+    }
     let q = operator.float_input(0)?;
     if !is_cached(q.dtype()) {
         return Err(Fault::of_type(0, q.dtype(), "f32, f16 or bf16"));
@@ -178,7 +182,8 @@ fn grouped(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>, 
     let depth = queries.dims()[3];
     let op = Attention {
         scale: scale(operator, depth)?,
-        cap: operator.float("softcap", 0.0)?,
+        // ONNX Runtime takes a negative cap for none.
+        cap: operator.float("softcap", 0.0)?.max(0.0),
         // The position itself counts.
         before: window.and_then(|size| usize::try_from(size - 1).ok()),
         after: Some(0),
