@@ -25,12 +25,12 @@ pub(crate) struct StepArgs {
     /// State is bound by --feed; without it, outputs and inputs with names that exporters give to states, which
     /// `anabranch inspect` lists. All other inputs stay as they are. The first state is what --input gives, else zeros;
     /// an axis that grows has no elements then.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) steps: Option<u32>,
     /// Bind an output to an input of the next step, as in 'present.*=past.*'
     ///
     /// `*` stands for the same text in both names. May be repeated.
-    #[arg(long, value_name = "OUTPUT=INPUT", requires = "steps", value_parser = parse_feed)]
+    #[arg(long, value_name = "OUTPUT=INPUT", hide_short_help = true, requires = "steps", value_parser = parse_feed)]
     feed: Vec<(String, String)>,
 }
 
