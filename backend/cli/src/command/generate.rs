@@ -82,7 +82,7 @@ struct ChoiceArgs {
     #[arg(long, value_name = "P")]
     top_p: Option<f64>,
     /// Make tokens that were seen less probable by this factor [default: 1]
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", hide_short_help = true)]
     repetition_penalty: Option<f64>,
     /// Seed of the draws; each further prompt adds 1
     #[arg(long, value_name = "SEED", default_value_t = 0)]

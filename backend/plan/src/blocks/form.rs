@@ -36,7 +36,7 @@ pub struct Forming<'a> {
 
 /// The blocks of a placed program, by their first nodes: all that can stream together on one device does. Empty under
 /// [`StreamMode::Off`], and fewer than could be if the caller is interrupted. O(e · (n + e)) at worst for n nodes and e
-/// edges that could stream: a group grows at most [`MOST_MEMBERS`] times, and an edge is tried again only if a group at
+/// edges that could stream: a group grows at most `MOST_MEMBERS` times, and an edge is tried again only if a group at
 /// its ends has grown.
 pub fn form(forming: &Forming<'_>) -> Vec<BlockMembers> {
     if forming.mode == StreamMode::Off {
