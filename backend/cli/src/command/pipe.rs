@@ -90,7 +90,7 @@ pub(crate) struct PipeCommand {
     #[arg(long, value_name = "FILE.html", value_parser = file_of(&["html"]), help_heading = "Reports")]
     report: Option<PathBuf>,
     /// Show meanwhile how busy stages are, what waits before them, and the rate
-    #[arg(long, help_heading = "Reports")]
+    #[arg(long, hide_short_help = true, help_heading = "Reports")]
     live: bool,
     /// Write the last data sets as a trace, FILE.json or FILE.paje
     ///
