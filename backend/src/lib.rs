@@ -216,7 +216,7 @@ pub mod import {
 }
 
 pub mod interruption {
-    //! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
+    //! Early end of work whose caller was cancelled: lowering and planning, which do not know the options of a run.
 
     #[doc(hidden)]
     pub use anabranch_base::interruption::for_this_thread;

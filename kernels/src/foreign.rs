@@ -12,8 +12,8 @@ pub(crate) struct Foreign {
     bytes: usize,
 }
 
-// SAFETY: `Foreign::new` demands that nobody else writes the bytes while this value is used, on any thread. After the
-// first write to them, nobody else may read them either. No part of the value is bound to the thread that made it.
+// SAFETY: `Foreign::new` demands that no other code writes the bytes while this value is used, on any thread. After the
+// first write to them, no other code may read them either. No part of the value is bound to the thread that made it.
 unsafe impl Send for Foreign {}
 // SAFETY: through a shared reference the bytes are only read.
 unsafe impl Sync for Foreign {}
@@ -23,7 +23,7 @@ impl Foreign {
     ///
     /// # Safety
     /// Until the last read and write through this value, the memory must stay valid, hold initialised bytes, and not be
-    /// written by anyone else. From the first write through this value on, nobody else may read it.
+    /// written by anyone else. From the first write through this value on, no other code may read it.
     pub(crate) unsafe fn new(start: NonNull<u8>, bytes: usize) -> Option<Self> {
         let aligned = (start.as_ptr() as usize).is_multiple_of(ELEMENT);
         (aligned && isize::try_from(bytes).is_ok()).then_some(Self { start, bytes })
@@ -31,14 +31,14 @@ impl Foreign {
 
     /// Returns the bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: `new` demands that this many initialised bytes are there and that nobody else writes them; the borrow
-        // of `self` excludes `bytes_mut`.
+        // SAFETY: `new` demands that this many initialised bytes are there and that no other code writes them; the
+        // borrow of `self` excludes `bytes_mut`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
     /// Returns the bytes for writing.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; `new` demands that nobody else reads them from now on, and `self` is borrowed
+        // SAFETY: as for `bytes`; `new` demands that no other code reads them from now on, and `self` is borrowed
         // exclusively.
         unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }

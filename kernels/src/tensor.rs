@@ -123,7 +123,7 @@ impl Buffer {
     ///
     /// # Safety
     /// Until the last read and write through the buffer, the memory must stay valid, hold initialised bytes, and not be
-    /// written by anyone else. From the first write through the buffer on, nobody else may read it.
+    /// written by anyone else. From the first write through the buffer on, no other code may read it.
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Option<Self> {
         // SAFETY: `Foreign::new` makes the same demands as this function.
         let memory = unsafe { Foreign::new(start, bytes) }?;
@@ -138,7 +138,7 @@ impl Buffer {
     /// file.
     ///
     /// # Safety
-    /// As long as the buffer exists, nobody may write these bytes of the file or make it shorter.
+    /// As long as the buffer exists, no process may write these bytes of the file or shorten it.
     pub unsafe fn mapped(file: &File, offset: u64, bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
             return Ok(Self::default());
@@ -358,7 +358,7 @@ mod tests {
         use std::io::Write;
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         file.write_all(&[3; 5000]).expect("a small file");
-        // SAFETY: nobody else knows the file.
+        // SAFETY: no other code knows the file.
         let mapped = |offset, bytes| unsafe { Buffer::mapped(file.as_file(), offset, bytes) };
         let mut buffer = mapped(4096, 904).expect("there");
         assert_eq!((buffer.len(), buffer.bytes()), (904, &[3; 904][..]));

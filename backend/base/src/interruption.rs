@@ -1,4 +1,4 @@
-//! Work that ends early once nobody wants its result: lowering and planning, which have no run's options at hand.
+//! Early end of work whose caller was cancelled: lowering and planning, which do not know the options of a run.
 //!
 //! A caller says on its thread what ends the work, and the work looks between steps of at most one pass over its graph.
 //! It then returns at once, with an error or with something unfinished: the caller asks [`is_due`] last, and uses

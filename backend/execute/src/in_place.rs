@@ -1,7 +1,7 @@
 //! Inputs that go on with what a former run has made, in its memory: caches that are appended to.
 //!
 //! A caller gives [`continued`] for such an input, and the former output among those that the run may write over. A
-//! kernel that finds its input in the output's memory writes what is new alone. If somebody else has the former output,
+//! kernel that finds its input in the output's memory writes what is new alone. If another owner has the former output,
 //! or another plan's devices, it is read like any input, and the result lies elsewhere: the bits are the same.
 
 use super::engine::Engine;

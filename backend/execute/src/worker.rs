@@ -127,7 +127,7 @@ impl Run<'_> {
         self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
     }
 
-    /// To be asked after each kernel, which is at `place`, before anybody hears of what it has made.
+    /// To be asked after each kernel, which is at `place`, before other threads hear of its output.
     pub(super) fn uninterrupted(&self, place: Place) -> Result<(), Halt> {
         if self.is_interrupted() { Err(Halt::Left(place)) } else { Ok(()) }
     }

@@ -14,7 +14,7 @@ pub struct InPlace {
 
 impl InPlace {
     /// All pairs of a plan: the host computes the output of the input, in a kernel that
-    /// [can](anabranch_kernels::op::NodeSpec::in_place) do so in place, and nobody else reads the input. O(nodes +
+    /// [can](anabranch_kernels::op::NodeSpec::in_place) do so in place, and no other node reads the input. O(nodes +
     /// edges).
     pub fn all(plan: &Plan, program: &Program) -> Vec<Self> {
         let consumers = program.consumers();

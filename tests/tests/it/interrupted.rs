@@ -1,4 +1,4 @@
-//! Planning ends wherever nobody wants the plan any more: by a run's token and clock, and by what its thread is told to
+//! Planning ends at any look after its end is wanted: by a run's token and clock, and by what its thread is told to
 //! look at.
 
 use anabranch::device::{CpuGranularity, DetectOptions};

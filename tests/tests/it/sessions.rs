@@ -131,7 +131,7 @@ fn threads_change_no_bits() {
     }
 }
 
-/// The test below runs this test in a separate process, whose threads and files nobody else opens.
+/// The test below runs this test in a separate process, whose threads and files no other test opens.
 #[test]
 fn a_hundred_shapes() {
     if std::env::var_os("ANABRANCH_TEST_ALONE").is_none() {

@@ -433,7 +433,7 @@ pub(super) fn parse_count(text: &str) -> Result<NonZeroUsize, String> {
     NonZeroUsize::new(parse_size(text)?).ok_or_else(|| "write a whole number of at least 1".into())
 }
 
-/// Longest time that a flag takes: more than a year means nothing to anybody.
+/// Longest time that a flag takes: about a year.
 const MOST_SECONDS: f64 = 3.2e7;
 
 pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// User id of `nobody`: another user than the caller.
+/// User id of another user than the caller.
 const OTHER: u32 = 65534;
 
 /// Runs a program as the other user, if this user may. Otherwise prints a note.

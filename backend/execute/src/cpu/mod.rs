@@ -101,8 +101,8 @@ impl CpuWorker {
         }
     }
 
-    /// Takes a buffer of a former output whose content the next run goes on with in place, or gives it back if somebody
-    /// else has it.
+    /// Takes a buffer of a former output whose content the next run goes on with in place, or gives it back if another
+    /// owner else has it.
     pub(super) fn go_on_with(&mut self, output: u32, mut buffer: Arc<Buffer>) -> Result<(), Arc<Buffer>> {
         let place = self.script.handed_out.iter().find(|handed_out| handed_out.output == output);
         let Some(HandedOut { cell, .. }) = place else { return Err(buffer) };

@@ -142,7 +142,7 @@ impl ConstantFile {
     /// If the file was changed since it was opened or cannot be read, or memory is short.
     pub(super) fn part(&self, name: &str, offset: u64, bytes: usize) -> Result<Buffer, ConstantError> {
         if self.is_mapped {
-            // SAFETY: nobody writes into a compiled model that is in use, as SECURITY.md asks of users. We replace old
+            // SAFETY: users write into no compiled model that is in use, as SECURITY.md asks. We replace old
             // models by new files (`files::write`).
             let mapped = unsafe { Buffer::mapped(&self.file, offset, bytes) };
             // If the file system cannot map, or the process may not map more, the file is read.

@@ -1,9 +1,9 @@
 //! Helpers of a team, and the protocol by which they join a job.
 //!
 //! One word, [`Shared::state`], says whether a job is open, which job it is, and how many helpers are in it. The caller
-//! publishes a job and works on it until no part is left. Then it closes the job so that nobody can join any more, and
-//! waits for the helpers that are still in it. A helper that sleeps through a job therefore costs the caller only the
-//! wake-up call.
+//! publishes a job and works on it until no part is left. Then it closes the job so that no helper can join any more,
+//! and waits for the helpers that are still in it. A helper that sleeps through a job therefore costs the caller only
+//! the wake-up call.
 
 use super::SPIN;
 use std::any::Any;
@@ -145,7 +145,7 @@ impl Drop for Crew {
 impl Shared {
     /// Opens a job and wakes the first helpers, which wake the others.
     fn publish(&self, job: Job) {
-        // SAFETY: the caller holds `busy`, and all helpers left the last job before it was closed (`close`). Nobody
+        // SAFETY: the caller holds `busy`, and all helpers left the last job before it was closed (`close`). No helper
         // reads the cell until the state is opened below.
         unsafe { *self.job.get() = job };
         for (member, share) in self.shares.iter().enumerate() {
@@ -153,7 +153,8 @@ impl Shared {
         }
         let closed = self.state.0.load(Ordering::Relaxed);
         // Sequentially consistent, as are the accesses in `sleep`: either this thread sees that the helper sleeps, or
-        // the helper sees the job. Only `ENDING` could be set meanwhile; then `Crew` is being dropped and nobody calls.
+        // the helper sees the job. Only `ENDING` could be set meanwhile; then `Crew` is being dropped and no caller is
+        // left.
         self.state.0.store(closed.wrapping_add(JOB) | OPEN, Ordering::SeqCst);
         self.wake(0, job.parts);
         self.wake(1, job.parts);

@@ -2,8 +2,8 @@
 //!
 //! The calling thread is member 0 and always works itself; the helpers are members 1, 2, …. Each member has a share of
 //! consecutive parts, so that from kernel to kernel it reads what it wrote before, which is in its core's cache. A
-//! member that has finished its share takes the last parts of other shares, so a slow or late helper delays nobody. A
-//! call returns when all parts are done.
+//! member that has finished its share takes the last parts of other shares, so a slow or late helper delays no other
+//! member. A call returns when all parts are done.
 //!
 //! An idle helper looks for more work for a while ([`Team::linger`]) and then sleeps. The next kernel of a graph
 //! usually follows within microseconds, and waking a sleeping thread costs about 20 µs.

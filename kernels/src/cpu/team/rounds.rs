@@ -9,7 +9,7 @@ use super::tiles::{Grid, Tile, Tiles};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of checks whether a round has ended before parts that nobody has begun are taken over: some microseconds.
+/// Number of checks whether a round has ended before parts that no member has begun are taken over: some microseconds.
 const PATIENCE: usize = 256;
 
 /// Maximum shares of parts, which are begun and counted together.
@@ -76,7 +76,8 @@ pub(super) fn run<T: Send + Sync>(
         let before = reads.map(place);
         let (stack, matrix) = place(writes);
         // SAFETY: `in_turn` runs each part at most once in each round and begins a round when the last one has ended.
-        // So nobody else has this tile or the part's memory, and the matrix that is read is not written in this round.
+        // So no other member has this tile or the part's memory, and the matrix that is read is not written in this
+        // round.
         let (before, tile, mut kept) = unsafe {
             let before = before.map(|(stack, matrix)| stack.matrix(matrix));
             (before, stack.claim(matrix * parts + part), (share > 0).then(|| kept.claim(part)))
@@ -157,7 +158,7 @@ impl Progress {
         }
     }
 
-    /// Runs all shares of the range that nobody has begun, and returns whether there were any.
+    /// Runs all shares of the range that no member has begun, and returns whether there were any.
     fn take(&self, round: usize, shares: Range<usize>, body: &(dyn Fn(usize, usize) + Sync)) -> bool {
         let mut begun = Begun(&self.done, 0);
         for share in shares {

@@ -102,7 +102,7 @@ impl<'a, T> Tiles<'a, T> {
     /// Claims tile number `tile`.
     ///
     /// # Safety
-    /// While the tile is used, nobody may claim it again, or [read](Self::matrix) its matrix.
+    /// While the tile is used, no member may claim it again, or [read](Self::matrix) its matrix.
     pub(super) unsafe fn claim(&self, tile: usize) -> Tile<'a, T> {
         assert!(tile < self.grid.tiles(), "tile {tile} of {}", self.grid.tiles());
         let (matrix, rows, columns) = self.grid.place(tile);
@@ -116,14 +116,14 @@ impl<'a, T> Tiles<'a, T> {
     /// Returns a whole matrix for reading.
     ///
     /// # Safety
-    /// While the matrix is used, nobody may claim one of its tiles.
+    /// While the matrix is used, no member may claim one of its tiles.
     pub(super) unsafe fn matrix(&self, matrix: usize) -> &'a [T]
     where
         T: Sync,
     {
         assert!(matrix < self.grid.batch, "matrix {matrix} of {}", self.grid.batch);
         let size = self.grid.rows * self.grid.columns;
-        // SAFETY: `new` checked against the grid that the slice has `batch` matrices; the caller ensures that nobody
+        // SAFETY: `new` checked against the grid that the slice has `batch` matrices; the caller ensures that no member
         // writes.
         unsafe { std::slice::from_raw_parts(self.start.add(matrix * size), size) }
     }

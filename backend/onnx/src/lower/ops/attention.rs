@@ -61,7 +61,7 @@ fn attention(operator: &Operator<'_>, builder: &mut Builder) -> Result<Vec<View>
     Ok(vec![result, heads.keys, heads.values, shown])
 }
 
-/// Attention whose scores nobody reads, in one pass over keys and values that earlier calls have left.
+/// Attention without an output of scores, in one pass over the keys and values of earlier calls.
 fn over_cache(operator: &Operator<'_>, builder: &mut Builder, heads: Heads) -> Result<Vec<View>, Fault> {
     let &[batch, query_heads, length, depth] = heads.queries.dims() else { return Err(Fault::missing(0)) };
     let (total, wide) = (heads.keys.dims()[2], heads.values.dims()[3]);
