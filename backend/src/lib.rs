@@ -49,11 +49,11 @@
 //! # let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/layer.onnx");
 //! let session = Session::open(model, SessionOptions::default().with_dim("batch", 8))?;
 //! let inputs = session.fill_random(Inputs::new(), 1)?;
-//! let ways = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
-//! let options = CompareOptions::new("layer", ways.to_vec()).with_runs(5, 2);
+//! let configurations = [Strategy::CPU, Strategy::HEFT].map(|strategy| PlanChoice { strategy, ..session.choice() });
+//! let options = CompareOptions::new("layer", configurations.to_vec()).with_runs(5, 2);
 //! let comparison = compare(&session, &inputs, &options, &mut || {})?;
 //! for outcome in &comparison.outcomes {
-//!     println!("{}: {:?} ms predicted, {} ms measured", outcome.way.place, outcome.predicted_ms, outcome.measured_ms.median);
+//!     println!("{}: {:?} ms predicted, {} ms measured", outcome.configuration.place, outcome.predicted_ms, outcome.measured_ms.median);
 //! }
 //! # Ok(())
 //! # }
@@ -126,10 +126,12 @@ pub mod compare {
     //! Configurations of placing, ordering and streaming one model, each really run on this machine: predicted against
     //! measured times.
 
+    #[allow(deprecated)]
+    pub use anabranch_tuning::compare::Way;
     pub use anabranch_tuning::compare::{
-        Agreement, CompareOptions, Comparison, DYNAMIC, DeviceOutcome, Difference, Latencies, Load, Median, Outcome,
-        Ratio, Series, SeriesOptions, Together, Tolerance, Top1, Way, Worst, compare, compare_seen, floats, measure,
-        runs_per_second, together,
+        Agreement, CompareOptions, Comparison, Configuration, DYNAMIC, DeviceOutcome, Difference, Latencies, Load,
+        Median, Outcome, Ratio, Series, SeriesOptions, Together, Tolerance, Top1, Worst, compare, compare_seen, floats,
+        measure, runs_per_second, together,
     };
 }
 

@@ -110,7 +110,7 @@ fn judge(
         PlanChoice { strategy, ..session.choice() }
     };
     let gpus = session.inventory().gpus.iter().map(|gpu| gpu.name.as_str());
-    let ways: Vec<_> = STRATEGIES.into_iter().chain(gpus).map(choice).collect();
+    let configurations: Vec<_> = STRATEGIES.into_iter().chain(gpus).map(choice).collect();
     let single = session.ready(&session.plan_with(&inputs, &choice("cpu"))?)?;
     if calibrate {
         *calibrated = session.costs();
@@ -121,8 +121,8 @@ fn judge(
     let refine = if matches!(knowledge, Knowledge::Refined) { arguments.refine } else { 0 };
     // Each configuration is assumed to be twice as slow as the CPU, and to need the same time again for runs that do
     // not count.
-    let repeat = (share / (seconds * 4.0 * ways.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
-    let options = CompareOptions::new(name(file), ways).with_runs(repeat, 2).with_refine(refine);
+    let repeat = (share / (seconds * 4.0 * configurations.len() as f64)).clamp(RUNS.0, RUNS.1) as u32;
+    let options = CompareOptions::new(name(file), configurations).with_runs(repeat, 2).with_refine(refine);
     Ok(compare(&session, &inputs, &options, &mut || {})?)
 }
 
@@ -139,7 +139,7 @@ fn print_table(title: &str, comparisons: &[Comparison]) {
     println!("|---|---:|---|---:|---:|");
     for comparison in comparisons {
         let ratio = |ratio: Option<f64>| ratio.map_or("–".into(), |ratio| format!("{ratio:.3}"));
-        let fastest = comparison.best().map_or("–", |outcome| &outcome.way.place);
+        let fastest = comparison.best().map_or("–", |outcome| &outcome.configuration.place);
         let (others, dynamic) = (ratio(comparison.against_others("auto")), ratio(against_dynamic(comparison)));
         println!("| {} | {} | {fastest} | {others} | {dynamic} |", comparison.model, comparison.nodes);
     }
@@ -149,7 +149,7 @@ fn print_table(title: &str, comparisons: &[Comparison]) {
     let wrong = comparisons.iter().flat_map(|c| &c.outcomes).filter(|outcome| !outcome.outputs.within).count();
     println!(
         "\nMean absolute error of makespans {makespans:.1} %; nodes are off by {nodes:.1} % of their measured time \
-         (Σ |predicted − measured| of Σ measured) in the mean of the ways; {wrong} ways with other outputs.\n"
+         (Σ |predicted − measured| of Σ measured) in the mean of the configurations; {wrong} configurations with other outputs.\n"
     );
 }
 
@@ -158,7 +158,10 @@ fn row(comparison: &Comparison, outcome: &Outcome) -> String {
     let median = outcome.measured_ms;
     format!(
         "{} | {} | {:.3} | {:.3} – {:.3} | {} | {} | {}",
-        outcome.same_plan_as.as_ref().map_or(outcome.way.place.clone(), |o| format!("{} = {o}", outcome.way.place)),
+        outcome
+            .same_plan_as
+            .as_ref()
+            .map_or(outcome.configuration.place.clone(), |o| format!("{} = {o}", outcome.configuration.place)),
         outcome.predicted_ms.map_or("–".into(), |ms| format!("{ms:.3}")),
         median.median,
         median.low,
@@ -171,7 +174,7 @@ fn row(comparison: &Comparison, outcome: &Outcome) -> String {
 
 fn against_dynamic(comparison: &Comparison) -> Option<f64> {
     let median = |place: &str| {
-        let found = comparison.outcomes.iter().find(|outcome| outcome.way.place == place);
+        let found = comparison.outcomes.iter().find(|outcome| outcome.configuration.place == place);
         found.map(|outcome| outcome.measured_ms.median)
     };
     Some(median("auto")? / median(DYNAMIC)?)

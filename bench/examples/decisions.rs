@@ -111,30 +111,32 @@ fn judge(arguments: &Arguments, file: &Path, folder: &Path, calibrated: &mut Cos
     let options = SessionOptions::default().with_devices(arguments.common.devices());
     let session = Session::open(file, options.with_costs(calibrated.clone()).with_calibration(true))?;
     let inputs = arguments.common.inputs(&session, file)?;
-    let (mut ways, mut random) = (ways(&session), Random::new(arguments.common.seed));
-    add_random(&mut ways, arguments.plans, (&session, &inputs), folder, &mut random)?;
+    let (mut configurations, mut random) = (configurations(&session), Random::new(arguments.common.seed));
+    add_random(&mut configurations, arguments.plans, (&session, &inputs), folder, &mut random)?;
     *calibrated = session.costs();
-    let run = |ways: &[PlanChoice], repeat: u32, refine: u32| {
-        let options = CompareOptions::new(name(file), ways.to_vec()).with_runs(repeat, 2).with_refine(refine);
+    let run = |configurations: &[PlanChoice], repeat: u32, refine: u32| {
+        let options = CompareOptions::new(name(file), configurations.to_vec()).with_runs(repeat, 2).with_refine(refine);
         compare(&session, &inputs, &options, &mut || {})
     };
-    run(&ways, 1, arguments.refine - 1)?;
-    add_random(&mut ways, arguments.plans, (&session, &inputs), folder, &mut random)?;
-    let all = run(&ways, arguments.repeat, 1)?;
-    let best = run(&best_of(&all, &ways), AGAIN * arguments.repeat, 0)?;
+    run(&configurations, 1, arguments.refine - 1)?;
+    add_random(&mut configurations, arguments.plans, (&session, &inputs), folder, &mut random)?;
+    let all = run(&configurations, arguments.repeat, 1)?;
+    let best = run(&best_of(&all, &configurations), AGAIN * arguments.repeat, 0)?;
     Ok(Judged { all, best })
 }
 
 /// Returns the choice of `auto`, and those of the plans with the least medians.
-fn best_of(comparison: &Comparison, ways: &[PlanChoice]) -> Vec<PlanChoice> {
+fn best_of(comparison: &Comparison, configurations: &[PlanChoice]) -> Vec<PlanChoice> {
     let mut planned: Vec<&Outcome> = comparison.outcomes.iter().filter(|outcome| is_distinct(outcome)).collect();
     planned.sort_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
     let is = |choice: &PlanChoice, outcome: &Outcome| {
         let (place, order, stream) = (choice.strategy.to_string(), choice.order, choice.plan.streaming);
-        (&place, Some(order), Some(stream)) == (&outcome.way.place, outcome.way.order, outcome.way.stream)
+        (&place, Some(order), Some(stream))
+            == (&outcome.configuration.place, outcome.configuration.order, outcome.configuration.stream)
     };
-    let chosen = ways.iter().filter(|choice| choice.strategy == Strategy::AUTO);
-    let least = planned.into_iter().take(BEST).filter_map(|outcome| ways.iter().find(|choice| is(choice, outcome)));
+    let chosen = configurations.iter().filter(|choice| choice.strategy == Strategy::AUTO);
+    let least =
+        planned.into_iter().take(BEST).filter_map(|outcome| configurations.iter().find(|choice| is(choice, outcome)));
     chosen.chain(least).cloned().collect()
 }
 
@@ -144,25 +146,25 @@ fn is_distinct(outcome: &Outcome) -> bool {
 }
 
 /// Returns every strategy, order and device, and `heft` with everything streamed and with nothing streamed.
-fn ways(session: &Session) -> Vec<PlanChoice> {
+fn configurations(session: &Session) -> Vec<PlanChoice> {
     let choice = |strategy| PlanChoice { strategy, ..session.choice() };
     let alone = session.inventory().gpus.is_empty();
     let names = Strategy::algorithms().map(|(name, _)| name).filter(|name| !(alone && *name == "gpu"));
     let strategies = names.filter_map(Strategy::algorithm);
-    let mut ways: Vec<_> =
+    let mut configurations: Vec<_> =
         [Strategy::AUTO].into_iter().chain(strategies.filter(|s| *s != Strategy::AUTO)).map(choice).collect();
     let names: Vec<String> = session.inventory().devices().map(|device| device.name().to_owned()).collect();
-    ways.extend(names.iter().map(|name| choice(Strategy::Device(name.clone()))));
-    ways.extend([Order::Msr, Order::Fifo].map(|order| PlanChoice { order, ..choice(Strategy::HEFT) }));
+    configurations.extend(names.iter().map(|name| choice(Strategy::Device(name.clone()))));
+    configurations.extend([Order::Msr, Order::Fifo].map(|order| PlanChoice { order, ..choice(Strategy::HEFT) }));
     let streaming = |mode| PlanOptions::default().with_streaming(mode);
     let streamed = |mode| PlanChoice { plan: streaming(mode), ..choice(Strategy::HEFT) };
-    ways.extend([StreamMode::Off, StreamMode::Always].map(streamed));
-    ways
+    configurations.extend([StreamMode::Off, StreamMode::Always].map(streamed));
+    configurations
 }
 
 /// Adds random plans until there are `wanted` different plans under the current costs, or no more are found.
 fn add_random(
-    ways: &mut Vec<PlanChoice>,
+    configurations: &mut Vec<PlanChoice>,
     wanted: usize,
     (session, inputs): (&Session, &Inputs),
     folder: &Path,
@@ -177,7 +179,7 @@ fn add_random(
         known.extend(new.then_some(planned));
         new
     };
-    let mut different = ways.iter().filter(|choice| is_new(choice)).count();
+    let mut different = configurations.iter().filter(|choice| is_new(choice)).count();
     let base = session.plan_with(inputs, &choice(Strategy::HEFT))?;
     let mut file = serde_json::to_value(PlanFile::of(base.plan(), &base.program, &base.blocks))?;
     ["blocks", "devices"].into_iter().for_each(|part| drop(file.as_object_mut().map(|all| all.remove(part))));
@@ -188,13 +190,13 @@ fn add_random(
             break;
         }
         let to_gpu = !gpus.is_empty() && random.below(TO_GPU) == 0;
-        let path = folder.join(format!("random-{}.json", ways.len()));
+        let path = folder.join(format!("random-{}.json", configurations.len()));
         let moved = moved(file.clone(), if to_gpu { &gpus } else { &cpus }, random);
         std::fs::write(&path, serde_json::to_vec(&moved)?)?;
         let choice = choice(Strategy::PlanFile(path));
         if is_new(&choice) {
             different += 1;
-            ways.push(choice);
+            configurations.push(choice);
         }
     }
     Ok(())
@@ -236,11 +238,15 @@ fn row(Judged { all, best }: &Judged) -> String {
     let Verdict { plans, pairs, tau } = Verdict::of(all);
     let figure = |figure: Option<f64>| figure.map_or("–".into(), |figure| format!("{figure:.3}"));
     let place = |outcome: &Outcome| {
-        let place =
-            Path::new(&outcome.way.place).file_stem().map_or_else(String::new, |name| name.display().to_string());
-        let order =
-            outcome.way.order.filter(|order| *order != Order::Pct).map_or(String::new(), |order| format!(", {order}"));
-        let stream = match outcome.way.stream {
+        let place = Path::new(&outcome.configuration.place)
+            .file_stem()
+            .map_or_else(String::new, |name| name.display().to_string());
+        let order = outcome
+            .configuration
+            .order
+            .filter(|order| *order != Order::Pct)
+            .map_or(String::new(), |order| format!(", {order}"));
+        let stream = match outcome.configuration.stream {
             Some(StreamMode::Off) => ", nothing streamed",
             Some(StreamMode::Always) => ", all streamed",
             Some(StreamMode::Auto) | None => "",
@@ -249,7 +255,7 @@ fn row(Judged { all, best }: &Judged) -> String {
     };
     let planned = best.outcomes.iter().filter(|outcome| outcome.predicted_ms.is_some());
     let fastest = planned.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median));
-    let chosen = best.outcomes.iter().find(|outcome| outcome.way.place == "auto");
+    let chosen = best.outcomes.iter().find(|outcome| outcome.configuration.place == "auto");
     let regret = chosen.zip(fastest).map(|(chosen, fastest)| chosen.measured_ms.median / fastest.measured_ms.median);
     let median = chosen.map(|outcome| outcome.measured_ms.median);
     format!(

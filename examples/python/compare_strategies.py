@@ -1,8 +1,8 @@
-"""Compares ways to place a model on this machine: predicted beside measured, and each plan's schedule as a picture.
+"""Compares configurations of a model on this machine: predicted beside measured, and each plan's schedule as a picture.
 
     python examples/python/compare_strategies.py [FOLDER [MODEL.onnx]]
 
-Writes to the folder (`strategies`): `comparison.html`, `profile.svg` of the best way's last run, and the laboratory's schedule of the
+Writes to the folder (`strategies`): `comparison.html`, `profile.svg` of the best configuration's last run, and the laboratory's schedule of the
 same problem under each strategy, `STRATEGY.svg`. Each core is a device of its own, so that there is something to place on.
 """
 

@@ -6,7 +6,7 @@
     outputs = session.run({"x": array})
 
 A session places the model's nodes on CPU devices and GPUs, plans order, transfers and memory, and runs that plan. It tells the plan
-(`Session.plan`), what runs take (`Session.profile`), how ways to place compare (`Session.compare`), and learns real costs
+(`Session.plan`), what runs take (`Session.profile`), how configurations compare (`Session.compare`), and learns real costs
 (`Session.refine`). `devices` lists what is there; `place` is the laboratory for graphs and platforms that need not be. `Flow` runs graphs of Python functions. `Generator` makes text with a language model.
 
 Errors are those of `anabranch.errors`, all below `AnabranchError`.

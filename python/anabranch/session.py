@@ -278,16 +278,16 @@ class Session:
         refine: int = 0,
         progress: Callable[[int], object] | None = None,
     ) -> Comparison:
-        """Runs the model placed in several ways in turn, and by a scheduler without a plan (``dynamic``).
+        """Runs the model in several configurations in turn, and by a scheduler without a plan (``dynamic``).
 
         Args:
             inputs: As for `profile`.
             places: Strategies, devices or plan files. The first is the reference of all outputs.
             orders: With each of these orders of ready nodes.
             streams: With each of these: ``off``, ``auto``, ``always``.
-            repeat: Measured runs of each way.
+            repeat: Measured runs of each configuration.
             warmup: Runs of each before, which do not count.
-            refine: Rounds of running all ways and learning from it before they are placed for the comparison.
+            refine: Rounds of running all configurations and learning from it before they are placed for the comparison.
             progress: Called with the number of runs that are done.
         """
         given = _arrays.given(inputs, self._declared)

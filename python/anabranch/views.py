@@ -171,7 +171,7 @@ class Profile:
 
 
 class Comparison:
-    """Ways to place one model, each really run. Times are milliseconds, sizes bytes.
+    """Configurations of one model, each really run. Times are milliseconds, sizes bytes.
 
     Attributes:
         data: Everything, as ``anabranch compare --json`` tells it.
@@ -183,20 +183,21 @@ class Comparison:
 
     @property
     def best(self) -> str:
-        """The place of the way with the least measured median."""
+        """The place of the configuration with the least measured median."""
         return str(min(self.rows(), key=lambda row: row["measured_ms"])["place"])
 
     @property
     def failed(self) -> dict[str, str]:
         """The places without a plan, and why."""
-        return {way["place"]: why for way, why in self.data["failed"]}
+        return {configuration["place"]: why for configuration, why in self.data["failed"]}
 
     def rows(self) -> Rows:
-        """A row for each way: ``place``, ``order``, ``stream``, ``same_plan_as`` (an earlier way whose plan is the same),
+        """A row for each configuration: ``place``, ``order``, ``stream``,
+        ``same_plan_as`` (an earlier configuration whose plan is the same),
         ``predicted_ms``, ``measured_ms`` (median), ``low_ms`` and ``high_ms`` (where the median is, with the comparison's confidence),
         ``error_percent`` ((predicted − measured) / measured), ``traffic_bytes``, ``place_ms``, ``same_bits`` and ``within`` (whether the
-        outputs are those of the first way)."""
-        return Rows(map(_way, self.data["outcomes"]))
+        outputs are those of the first configuration)."""
+        return Rows(map(_row, self.data["outcomes"]))
 
     def html(self) -> str:
         """A page with charts and tables. It needs no network."""
@@ -206,14 +207,14 @@ class Comparison:
         return _frame(self._page)
 
     def __repr__(self) -> str:
-        ways = ", ".join(f"{row['place']} {row['measured_ms']:.4g} ms" for row in self.rows())
-        return f"<Comparison of {self.data['model']}: {ways}>"
+        medians = ", ".join(f"{row['place']} {row['measured_ms']:.4g} ms" for row in self.rows())
+        return f"<Comparison of {self.data['model']}: {medians}>"
 
 
-def _way(outcome: dict[str, Any]) -> dict[str, Any]:
+def _row(outcome: dict[str, Any]) -> dict[str, Any]:
     measured = outcome["measured_ms"]
     return {
-        **outcome["way"],
+        **outcome["configuration"],
         "same_plan_as": outcome.get("same_plan_as"),
         "predicted_ms": outcome["predicted_ms"],
         "measured_ms": measured["median"],

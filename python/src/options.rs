@@ -89,24 +89,24 @@ pub(crate) fn run(token: &anabranch::CancelToken, timeout: Option<f64>) -> Resul
 }
 
 /// Returns every combination of places, orders and streams. `base` holds all other choices.
-pub(crate) fn ways(
+pub(crate) fn configurations(
     base: &PlanChoice,
     places: &[String],
     orders: &[String],
     streams: &[String],
 ) -> Result<Vec<PlanChoice>> {
-    let mut ways = Vec::new();
+    let mut configurations = Vec::new();
     for place in places {
         for order in orders {
             for stream in streams {
                 let order = order.parse().map_err(Failure::argument)?;
                 let streaming = read::<StreamMode>(Value::String(stream.clone())).map_err(Failure::argument)?;
                 let plan = base.plan.clone().with_streaming(streaming);
-                ways.push(PlanChoice { strategy: strategy(place), order, plan });
+                configurations.push(PlanChoice { strategy: strategy(place), order, plan });
             }
         }
     }
-    Ok(ways)
+    Ok(configurations)
 }
 
 fn strategy(place: &str) -> Strategy {

@@ -156,9 +156,9 @@ impl Session {
         progress: Option<Bound<'_, PyAny>>,
     ) -> PyResult<(String, String)> {
         self.watching(py, &given, progress.as_ref(), |inputs, run, step| {
-            let ways = options::ways(&self.session.choice(), &places, &orders, &streams)?;
+            let configurations = options::configurations(&self.session.choice(), &places, &orders, &streams)?;
             let (repeat, warmup, rounds) = runs;
-            let options = CompareOptions::new(self.model.clone(), ways)
+            let options = CompareOptions::new(self.model.clone(), configurations)
                 .with_runs(repeat.max(1), warmup)
                 .with_refine(rounds)
                 .with_run(run);

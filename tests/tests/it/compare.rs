@@ -11,15 +11,15 @@ use anabranch::refine::{RefineOptions, Verdict, refine};
 use anabranch::session::Inputs;
 use anabranch_tests::{MODELS, assert_close, model, one_cpu, options, reference, same, session, strategy};
 
-fn way(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
+fn configuration(place: &str, order: &str, streaming: StreamMode) -> PlanChoice {
     let plan = PlanOptions::default().with_streaming(streaming);
     PlanChoice { strategy: strategy(place), order: order.parse().expect("an order's name"), plan }
 }
 
-fn compared(session: &Session, inputs: &Inputs, ways: Vec<PlanChoice>) -> Comparison {
-    let options = CompareOptions::new("model", ways).with_runs(6, 1).with_refine(1);
+fn compared(session: &Session, inputs: &Inputs, configurations: Vec<PlanChoice>) -> Comparison {
+    let options = CompareOptions::new("model", configurations).with_runs(6, 1).with_refine(1);
     let mut steps = 0;
-    let comparison = compare(session, inputs, &options, &mut || steps += 1).expect("all ways run");
+    let comparison = compare(session, inputs, &options, &mut || steps += 1).expect("all configurations run");
     assert_eq!(steps == options.steps(), comparison.failed.is_empty());
     comparison
 }
@@ -57,18 +57,18 @@ fn on_cpus_alone_the_dynamic_scheduler_gives_the_planned_bits() {
 fn a_comparison_is_consistent() {
     let session = session("convnet", options("heft"));
     let (inputs, _) = reference("convnet");
-    let ways = vec![
-        way("cpu", "pct", StreamMode::Off),
-        way("heft", "fifo", StreamMode::Auto),
-        way("gpu0", "msr", StreamMode::Always),
-        way("gpu", "pct", StreamMode::Off),
+    let configurations = vec![
+        configuration("cpu", "pct", StreamMode::Off),
+        configuration("heft", "fifo", StreamMode::Auto),
+        configuration("gpu0", "msr", StreamMode::Always),
+        configuration("gpu", "pct", StreamMode::Off),
     ];
-    let comparison = compared(&session, &inputs, ways);
+    let comparison = compared(&session, &inputs, configurations);
     assert!(comparison.failed.is_empty() && comparison.side_by_side, "{:?}", comparison.failed);
-    let places: Vec<_> = comparison.outcomes.iter().map(|outcome| &*outcome.way.place).collect();
+    let places: Vec<_> = comparison.outcomes.iter().map(|outcome| &*outcome.configuration.place).collect();
     assert_eq!(places, ["cpu", "heft", "gpu0", "gpu", DYNAMIC]);
     for outcome in &comparison.outcomes {
-        let (place, median) = (&outcome.way.place, outcome.measured_ms);
+        let (place, median) = (&outcome.configuration.place, outcome.measured_ms);
         assert_eq!(outcome.samples_ms.len(), 6, "{place}");
         assert!(0.0 < median.low && median.low <= median.median && median.median <= median.high, "{place}: {median:?}");
         assert!(median.confidence >= 0.95, "{place}");
@@ -80,8 +80,10 @@ fn a_comparison_is_consistent() {
             assert!(device.predicted_peak_bytes.is_none_or(|planned| device.peak_bytes <= planned), "{place}");
         }
     }
-    let of = |place: &str| comparison.outcomes.iter().find(|outcome| outcome.way.place == place).expect("was compared");
-    assert!(of("cpu").outputs.same_bits, "a way gives its own bits");
+    let of = |place: &str| {
+        comparison.outcomes.iter().find(|outcome| outcome.configuration.place == place).expect("was compared")
+    };
+    assert!(of("cpu").outputs.same_bits, "a configuration gives its own bits");
     assert!(of("gpu").traffic_bytes > 0 && of("gpu").predicted_traffic_bytes == Some(of("gpu").traffic_bytes));
     // One round of learning has measured every node on the devices that the configurations used.
     assert!(of("cpu").node_error_percent.is_some());
@@ -98,8 +100,11 @@ fn a_way_without_a_plan_fails_alone() {
     options.devices.memory_overrides = vec![("gpu0".into(), 1000)];
     let session = session("convnet", options);
     let (inputs, _) = reference("convnet");
-    let comparison =
-        compared(&session, &inputs, vec![way("gpu0", "pct", StreamMode::Off), way("cpu", "pct", StreamMode::Off)]);
+    let comparison = compared(
+        &session,
+        &inputs,
+        vec![configuration("gpu0", "pct", StreamMode::Off), configuration("cpu", "pct", StreamMode::Off)],
+    );
     assert_eq!(comparison.failed.len(), 1);
     assert!(
         comparison.failed[0].0.place == "gpu0" && comparison.failed[0].1.contains("1000"),
@@ -118,11 +123,11 @@ fn a_dynamic_scheduler_that_does_not_fit_fails_alone() {
         Session::open(model("encoder"), options).expect("a bundled model opens")
     };
     let (inputs, _) = reference("encoder");
-    let way = way("cpu", "frugal", StreamMode::Always);
-    let free = limited(None).plan_with(&inputs, &way).expect("no limit");
+    let configuration = configuration("cpu", "frugal", StreamMode::Always);
+    let free = limited(None).plan_with(&inputs, &configuration).expect("no limit");
     let session = limited(Some(free.plan().memory().devices()[0].peak()));
-    let comparison = compared(&session, &inputs, vec![way]);
-    let places: Vec<_> = comparison.outcomes.iter().map(|outcome| &*outcome.way.place).collect();
+    let comparison = compared(&session, &inputs, vec![configuration]);
+    let places: Vec<_> = comparison.outcomes.iter().map(|outcome| &*outcome.configuration.place).collect();
     assert_eq!((places, comparison.failed.len()), (vec!["cpu"], 1), "{:?}", comparison.failed);
     let (failed, reason) = &comparison.failed[0];
     assert!(failed.place == DYNAMIC && reason.contains("cpu0") && reason.contains("bytes"), "{failed:?}: {reason}");

@@ -196,7 +196,7 @@ fn series_and_comparisons_measure_whole_runs() {
     assert_eq!(predicted, run.predicted());
     assert!(predicted.is_some() && run.outputs.tensor("y").is_ok());
     let options = CompareOptions::new("picked", vec![session.choice()]).with_runs(2, 1);
-    let comparison = compare(&session, &inputs(), &options, &mut || ()).expect("one way");
+    let comparison = compare(&session, &inputs(), &options, &mut || ()).expect("one configuration");
     let outcome = &comparison.outcomes[0];
     let nodes = run.parts().iter().map(|part| part.measured.node_times().count()).sum::<usize>();
     assert_eq!((outcome.devices[0].nodes, outcome.devices[0].peak_bytes), (nodes, run.peaks()[0]));

@@ -197,7 +197,7 @@ pub(crate) struct PlaceArgs {
     /// Strategy, device or plan file [default: heft]
     ///
     /// `anabranch strategies` lists strategies, `anabranch devices` devices; `anabranch place -o` writes plan files.
-    #[arg(long, value_name = "WAY")]
+    #[arg(long, value_name = "STRATEGY")]
     pub(crate) place: Option<String>,
     /// Order ready nodes by pct, msr, fifo or frugal [default: pct]
     ///

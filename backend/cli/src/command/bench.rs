@@ -7,13 +7,13 @@ use super::args::{
     ConstraintArgs, DeviceArgs, FuseArgs, LimitArgs, ModelArgs, PlaceArgs, parse_dimension, parse_percent,
     parse_seconds,
 };
+use super::configurations::{choices, usual, write_csv};
 use super::files::file_of;
 use super::inputs::read_inputs;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, open_session};
 use super::parallel::parse_callers;
 use super::progress::Progress;
-use super::ways::{choices, usual, write_csv};
 use super::{CliError, MORE, Output, note, pretty, say, write_file};
 use anabranch::compare::{CompareOptions, Comparison, DYNAMIC, compare};
 use anabranch::execute::{CancelToken, RunOptions};
@@ -30,19 +30,19 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   anabranch bench model.onnx
-  anabranch bench *.onnx --ways auto,heft,cpu,dynamic --duration 2 --csv results.csv -o before.json
+  anabranch bench *.onnx --place auto,heft,cpu,dynamic --duration 2 --csv results.csv -o before.json
   anabranch bench *.onnx --compare-to before.json --fail-above 5%
   anabranch bench model.onnx --parallel 4 --threads 1 --json
 
-Ways are run in turn, round by round. An interval holds the median with 95 % confidence; a change is how many times as long runs take,
+Configurations are run in turn, round by round. An interval holds the median with 95 % confidence; a change is how many times as long runs take,
 with the interval that a rank-sum test gives. Two processes differ by some percent for reasons of their own (where memory lies, what
 else the machine does): measure both results several times before you believe a small change. `anabranch compare` measures one
 model with the same engine, and shows predictions and devices.";
 
 /// Configurations that are measured by default.
-const WAYS: [&str; 5] = ["auto", "heft", "cpu", "gpu", DYNAMIC];
+const DEFAULT_PLACES: [&str; 5] = ["auto", "heft", "cpu", "gpu", DYNAMIC];
 
-/// Measure several models placed in several ways, in one table, and what changed since an earlier result
+/// Measure several models placed in several configurations, in one table, and what changed since an earlier result
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = EXAMPLES, after_help = MORE)]
 pub(crate) struct BenchCommand {
@@ -53,15 +53,15 @@ pub(crate) struct BenchCommand {
     ///
     /// `anabranch strategies` lists strategies; `dynamic` is the scheduler at run time, which has no plan. By default
     /// `gpu` takes part where there is one.
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
-    ways: Vec<String>,
-    /// Measured runs of each way
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', alias = "ways")]
+    place: Vec<String>,
+    /// Measured runs of each configuration
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
-    /// Measure each way for so many seconds
+    /// Measure each configuration for so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, conflicts_with = "repeat")]
     duration: Option<Duration>,
-    /// Runs of each way before those that count
+    /// Runs of each configuration before those that count
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// Callers that run a model at the same time
@@ -70,7 +70,7 @@ pub(crate) struct BenchCommand {
     /// the number of callers, while throughput gains the time between runs.
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_callers)]
     parallel: NonZeroU32,
-    /// Write one line for each model and way
+    /// Write one line for each model and configuration
     #[arg(long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     csv: Option<PathBuf>,
     /// Write the results, with every run, for --compare-to
@@ -79,10 +79,10 @@ pub(crate) struct BenchCommand {
     /// Show what changed since the results that -o wrote
     #[arg(long, value_name = "FILE.json")]
     compare_to: Option<PathBuf>,
-    /// End with status 3 if a way is slower by more than this, as in 5%
+    /// End with status 3 if a configuration is slower by more than this, as in 5%
     ///
     /// Only where the interval of the change also excludes that nothing has changed. What cannot be compared is an
-    /// error: a way of the earlier results that was not measured again, or one of too few runs.
+    /// error: a configuration of the earlier results that was not measured again, or one of too few runs.
     #[arg(long, value_name = "PERCENT", requires = "compare_to", value_parser = parse_percent)]
     fail_above: Option<f64>,
     /// Seed of the inputs' random elements
@@ -146,12 +146,12 @@ impl BenchCommand {
         let (session, store, sets) = open_session(&self.devices, None, model, &place, true)?;
         open::print_all_notes(&session, output);
         let inputs = self.inputs(model, sets.first().map(PathBuf::as_path), &session)?;
-        let places = match self.ways.is_empty() {
-            true => usual(&WAYS, !session.inventory().gpus.is_empty()),
-            false => self.ways.clone(),
+        let places = match self.place.is_empty() {
+            true => usual(&DEFAULT_PLACES, !session.inventory().gpus.is_empty()),
+            false => self.place.clone(),
         };
-        let ways = choices("--ways", &places, &[Order::Pct], &[StreamMode::Auto], &Residency::Auto)?;
-        let options = CompareOptions::new(&name, ways)
+        let configurations = choices("--place", &places, &[Order::Pct], &[StreamMode::Auto], &Residency::Auto)?;
+        let options = CompareOptions::new(&name, configurations)
             .with_dynamic(places.iter().any(|place| place == DYNAMIC))
             .with_runs(self.repeat, self.warmup)
             .with_duration(self.duration)

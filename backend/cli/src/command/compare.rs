@@ -1,11 +1,11 @@
 //! `anabranch compare`: strategies, orders and streaming on the real devices, predicted against measured.
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, PlaceArgs, Streamed, WeightArgs};
+use super::configurations::{choices, usual, write_csv};
 use super::files::file_of;
 use super::interrupt::cancel_on_interrupt;
 use super::open::{self, Opened, open};
 use super::progress::Progress;
-use super::ways::{choices, usual, write_csv};
 use super::{CliError, Output, write_file};
 use anabranch::Session;
 use anabranch::compare::{CompareOptions, Comparison, compare_seen};
@@ -25,26 +25,26 @@ use std::path::PathBuf;
 /// Places that are compared by default.
 const PLACES: [&str; 5] = ["auto", "heft", "mite", "cpu", "gpu"];
 
-/// Run a model placed in several ways, and without a plan, and compare what was predicted with what was measured
+/// Run a model in several configurations, and without a plan, and compare predicted with measured times
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  anabranch compare model.onnx --random 1\n  \
-    anabranch compare model.onnx --place heft,auto,gpu --stream off,auto --refine 3 --csv ways.csv\n  \
-    anabranch compare a.onnx b.onnx c.onnx --html ways.html\n\n\
-    A scheduler that decides at run time takes part as `dynamic`. Ways are run in turn. For several models, percentiles, \
+    anabranch compare model.onnx --place heft,auto,gpu --stream off,auto --refine 3 --csv configurations.csv\n  \
+    anabranch compare a.onnx b.onnx c.onnx --html configurations.html\n\n\
+    A scheduler that decides at run time takes part as `dynamic`. Configurations are run in turn. For several models, percentiles, \
     throughput and changes since an earlier result there is `anabranch bench`, which measures with the same engine.")]
 pub(crate) struct CompareCommand {
     #[command(flatten)]
     model: ModelArgs,
-    /// More models, each compared in the same ways; then what is common to all is told too
+    /// More models, each compared in the same configurations; then what is common to all is told too
     #[arg(value_name = "MODEL", conflicts_with = "input")]
     more: Vec<PathBuf>,
     /// Strategies, devices or plan files [default: auto,heft,mite,cpu,gpu]
     ///
     /// `anabranch strategies` lists strategies. By default `gpu` takes part where there is one.
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Ways")]
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', help_heading = "Configurations")]
     place: Vec<String>,
     /// Compare these orders of ready nodes: pct, msr, fifo, frugal
-    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Ways")]
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "pct", help_heading = "Configurations")]
     order: Vec<Order>,
     /// Compare these modes of streaming
     #[arg(
@@ -53,21 +53,21 @@ pub(crate) struct CompareCommand {
         value_name = "A,B,…",
         value_delimiter = ',',
         default_value = "auto",
-        help_heading = "Ways"
+        help_heading = "Configurations"
     )]
     stream: Vec<Streamed>,
-    /// Measured runs of each way
+    /// Measured runs of each configuration
     #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: u32,
-    /// Runs of each way before those that count
+    /// Runs of each configuration before those that count
     #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 2, hide_short_help = true, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
-    /// Rounds of learning from all ways before they are compared
+    /// Rounds of learning from all configurations before they are compared
     ///
     /// Learned costs are kept in the cost store.
     #[arg(help_heading = "Measuring", long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     refine: u32,
-    /// Write one line for each way as CSV
+    /// Write one line for each configuration as CSV
     #[arg(help_heading = "Files", long, value_name = "FILE.csv", value_parser = file_of(&["csv"]))]
     csv: Option<PathBuf>,
     /// Write a page with charts and tables; it needs no network
@@ -120,8 +120,8 @@ impl CompareCommand {
         run: &RunOptions,
         output: Output,
     ) -> Result<Compared, CliError> {
-        let ways = self.ways(!opened.session.inventory().gpus.is_empty())?;
-        let options = CompareOptions::new(open::model_name(model), ways)
+        let configurations = self.configurations(!opened.session.inventory().gpus.is_empty())?;
+        let options = CompareOptions::new(open::model_name(model), configurations)
             .with_runs(self.repeat, self.warmup)
             .with_refine(self.refine)
             .with_run(run.clone());
@@ -129,7 +129,7 @@ impl CompareCommand {
     }
 
     /// Returns every combination, places first.
-    fn ways(&self, has_gpu: bool) -> Result<Vec<PlanChoice>, CliError> {
+    fn configurations(&self, has_gpu: bool) -> Result<Vec<PlanChoice>, CliError> {
         let places = if self.place.is_empty() { usual(&PLACES, has_gpu) } else { self.place.clone() };
         let streams: Vec<_> = self.stream.iter().map(|stream| stream.mode()).collect();
         choices("--place", &places, &self.order, &streams, &self.weights.residency())
@@ -162,7 +162,7 @@ fn text(comparison: &Comparison) -> String {
         rounds => format!(" after {rounds} rounds of learning"),
     };
     let mut text = format!(
-        "{}: {} nodes, {} runs of each way in turn{refined}\n\n{ERRORS}\n{}\n{}\n",
+        "{}: {} nodes, {} runs of each configuration in turn{refined}\n\n{ERRORS}\n{}\n{}\n",
         comparison.model,
         comparison.nodes,
         comparison.repeat,
@@ -175,8 +175,8 @@ fn text(comparison: &Comparison) -> String {
             "the plans do not fit memory side by side: each was readied and warmed up anew before each run\n",
         );
     }
-    for (way, reason) in &comparison.failed {
-        let _ = writeln!(text, "{}: {reason}", names.name(way));
+    for (configuration, reason) in &comparison.failed {
+        let _ = writeln!(text, "{}: {reason}", names.name(configuration));
     }
     text
 }
@@ -194,8 +194,9 @@ fn verdict(comparison: &Comparison, names: &Names) -> String {
 }
 
 fn makespans(comparison: &Comparison, names: &Names) -> Table {
-    let mut table =
-        Table::new("way | >predicted | >measured | >interval | >error | >nodes off | >traffic | >placing | outputs");
+    let mut table = Table::new(
+        "configuration | >predicted | >measured | >interval | >error | >nodes off | >traffic | >placing | outputs",
+    );
     for (name, outcome) in distinct(comparison, names) {
         let median = outcome.measured_ms;
         let ms = |ms: Option<f64>| ms.map_or("–".to_owned(), |ms| duration(ms * 1e-3));
@@ -215,7 +216,7 @@ fn makespans(comparison: &Comparison, names: &Names) -> Table {
 }
 
 fn devices(comparison: &Comparison, names: &Names) -> Table {
-    let mut table = Table::new("way | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
+    let mut table = Table::new("configuration | device | >nodes | >busy predicted | >busy | >peak planned | >peak");
     for (name, outcome) in distinct(comparison, names) {
         for (facts, device) in comparison.devices.iter().zip(&outcome.devices) {
             let percent = |part: f64| format!("{} %", digits(part * 100.0, 0));

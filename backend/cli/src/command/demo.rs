@@ -173,7 +173,7 @@ impl Demo {
     /// Returns the devices that alone took at most [`SLOW`] times as long as `auto`.
     fn quick(&self, before: &Comparison) -> Vec<String> {
         let took = |place: &str| {
-            let outcome = before.outcomes.iter().find(|outcome| outcome.way.place == place);
+            let outcome = before.outcomes.iter().find(|outcome| outcome.configuration.place == place);
             outcome.map(|outcome| outcome.measured_ms.median)
         };
         let most = took("auto").map_or(f64::INFINITY, |auto| auto * SLOW);
@@ -201,7 +201,8 @@ impl Demo {
                 Err(_) if is_infeasible(&session, &self.inputs) => return Ok(None),
                 Err(error) => return Err(error),
             };
-            let failed = comparison.failed.iter().map(|(way, error)| (way.place.clone(), error.clone()));
+            let failed =
+                comparison.failed.iter().map(|(configuration, error)| (configuration.place.clone(), error.clone()));
             let refused: Vec<_> = failed.filter(|(place, _)| names.contains(place)).collect();
             if refused.len() == names.len() {
                 return Ok(Some(Limited { limit_bytes, refused, comparison }));
@@ -235,15 +236,16 @@ fn names(inventory: &Inventory) -> Vec<String> {
 /// Returns options that compare these places.
 fn options(places: impl Iterator<Item = String>, run: &RunOptions) -> Result<CompareOptions, CliError> {
     let places: Vec<_> = places.collect();
-    let ways = super::ways::choices("--place", &places, &[Order::default()], &[StreamMode::Auto], &Residency::Auto)?;
-    Ok(CompareOptions::new(NAME, ways).with_run(run.clone()))
+    let configurations =
+        super::configurations::choices("--place", &places, &[Order::default()], &[StreamMode::Auto], &Residency::Auto)?;
+    Ok(CompareOptions::new(NAME, configurations).with_run(run.clone()))
 }
 
 /// Returns the least bytes that the network takes on one device alone.
 fn peak_alone(comparison: &Comparison, names: &[String]) -> Option<u64> {
-    let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.way.place));
+    let alone = comparison.outcomes.iter().filter(|outcome| names.contains(&outcome.configuration.place));
     let peak = |outcome: &Outcome| {
-        let at = names.iter().position(|name| *name == outcome.way.place)?;
+        let at = names.iter().position(|name| *name == outcome.configuration.place)?;
         outcome.devices.get(at)?.predicted_peak_bytes
     };
     alone.filter_map(peak).min()

@@ -1,10 +1,10 @@
 //! `anabranch fit`: the fewest cores and devices, and the least memory, that keep the time of a model or a task graph.
 
+mod configuration;
 mod graph;
 mod machine;
 mod model;
 mod report;
-mod way;
 
 use super::args::{ConstraintArgs, DeviceArgs, ModelArgs, parse_percent, parse_positive, refuse_given};
 use super::files::file_of;

@@ -6,6 +6,7 @@ mod bench;
 mod calibrate;
 mod compare;
 mod compile;
+mod configurations;
 mod costs;
 mod demo;
 mod devices;
@@ -45,7 +46,6 @@ mod sweep;
 mod trace_file;
 mod version;
 mod watch;
-mod ways;
 mod why;
 
 use anabranch::files as on_disk;

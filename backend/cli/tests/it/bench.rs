@@ -10,14 +10,15 @@ const QUICK: [&str; 5] = ["--no-gpu", "--repeat", "6", "--warmup", "1"];
 fn models_and_ways_are_measured_in_one_table() {
     let command = Anabranch::new();
     let (mlp, unet) = (bundled("mlp.onnx"), bundled("unet.onnx"));
-    let bench = [&["bench", &mlp, &unet, "--ways", "heft,cpu,cpu0,dynamic"], &QUICK[..]].concat();
+    let bench = [&["bench", &mlp, &unet, "--place", "heft,cpu,cpu0,dynamic"], &QUICK[..]].concat();
     let results = command.json(&[&bench[..], &["--csv", "r.csv", "-o", "r.json"]].concat());
     let models = results["models"].as_array().expect("models");
     assert_eq!(models.iter().map(|model| model["model"].as_str()).collect::<Vec<_>>(), [Some(&*mlp), Some(&*unet)]);
     for model in models {
         let outcomes = model["outcomes"].as_array().expect("outcomes");
-        let ways: Vec<_> = outcomes.iter().map(|outcome| outcome["way"]["place"].as_str()).collect();
-        assert_eq!(ways, ["heft", "cpu", "cpu0", "dynamic"].map(Some));
+        let configurations: Vec<_> =
+            outcomes.iter().map(|outcome| outcome["configuration"]["place"].as_str()).collect();
+        assert_eq!(configurations, ["heft", "cpu", "cpu0", "dynamic"].map(Some));
         for outcome in outcomes {
             let figure =
                 |key: &str| outcome["latencies_ms"][key].as_f64().unwrap_or_else(|| panic!("{key}: {outcome}"));
@@ -40,7 +41,7 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
     fn arguments<'a>(model: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-        [&["bench", model, "--ways", "heft,cpu"], &QUICK[..], more].concat()
+        [&["bench", model, "--place", "heft,cpu"], &QUICK[..], more].concat()
     }
     let bench = |more| arguments(&mlp, more);
     let results = command.json(&bench(&["-o", "now.json"]));
@@ -66,10 +67,10 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
     assert!(changes.len() == 2 && changes.iter().all(|c| c["ratio"]["high"].as_f64() < Some(1.0)), "{faster}");
     // Other configurations are reported as missing or new. Other numbers of callers are not compared.
     let other =
-        command.text(&[&["bench", &mlp, "--ways", "heft,cpu0", "--compare-to", "slow.json"], &QUICK[..]].concat());
+        command.text(&[&["bench", &mlp, "--place", "heft,cpu0", "--compare-to", "slow.json"], &QUICK[..]].concat());
     assert!(other.contains("cpu: not measured this time") && other.contains("cpu0: not measured before"), "{other}");
     // If changes decide, a missing measurement is not a success.
-    let missing = ["bench", &mlp, "--ways", "heft", "--compare-to", "slow.json", "--fail-above", "5%"];
+    let missing = ["bench", &mlp, "--place", "heft", "--compare-to", "slow.json", "--fail-above", "5%"];
     command.refuses(&[&missing[..], &QUICK[..]].concat(), &["--fail-above", "by cpu", "nothing to compare to"]);
     command.refuses(&bench(&["--compare-to", "slow.json", "--parallel", "2"]), &["slow.json", "--parallel 1"]);
 }
@@ -78,7 +79,7 @@ fn changes_since_an_earlier_result_are_told_with_their_certainty() {
 fn callers_at_the_same_time_are_measured_together() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
-    let bench = ["bench", &mlp, "--ways", "heft,dynamic", "--parallel", "3", "--no-gpu", "--repeat", "10"];
+    let bench = ["bench", &mlp, "--place", "heft,dynamic", "--parallel", "3", "--no-gpu", "--repeat", "10"];
     let results = command.json(&bench);
     assert_eq!(results["models"][0]["callers"], 3);
     for outcome in results["models"][0]["outcomes"].as_array().expect("outcomes") {
@@ -97,7 +98,7 @@ fn one_model_that_fails_does_not_lose_the_others() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
     fs::write(command.path("broken.onnx"), "no model").expect("writable");
-    let bench = [&["bench", "broken.onnx", &mlp, "--ways", "cpu", "-o", "r.json"], &QUICK[..]].concat();
+    let bench = [&["bench", "broken.onnx", &mlp, "--place", "cpu", "-o", "r.json"], &QUICK[..]].concat();
     command.refuses(&bench, &["broken.onnx", "1 of 2 models"]);
     let results: Value = serde_json::from_str(&command.read("r.json")).expect("JSON");
     assert_eq!(results["models"].as_array().map(Vec::len), Some(1));
@@ -108,7 +109,7 @@ fn one_model_that_fails_does_not_lose_the_others() {
 fn times_bound_what_is_measured_and_nonsense_is_refused() {
     let command = Anabranch::new();
     let mlp = bundled("mlp.onnx");
-    let timed = command.json(&["bench", &mlp, "--no-gpu", "--ways", "cpu", "--duration", "0.05"]);
+    let timed = command.json(&["bench", &mlp, "--no-gpu", "--place", "cpu", "--duration", "0.05"]);
     assert!(timed["models"][0]["outcomes"][0]["samples_ms"].as_array().is_some_and(|samples| !samples.is_empty()));
     fs::write(command.path("other.json"), "{}").expect("writable");
     fs::write(command.path("plan.json"), "{\"format\": \"x\"}").expect("writable");
@@ -117,8 +118,8 @@ fn times_bound_what_is_measured_and_nonsense_is_refused() {
         (&["--compare-to", "other.json"], &["other.json", "anabranch bench MODEL -o"]),
         (&["--fail-above", "5%"], &["--compare-to"]),
         (&["--compare-to", "other.json", "--fail-above", "much"], &["5%"]),
-        (&["--ways", "dynamic"], &["--ways", "name a strategy"]),
-        (&["--ways", "hetf"], &["did you mean `heft`?"]),
+        (&["--place", "dynamic"], &["--place", "name a strategy"]),
+        (&["--place", "hetf"], &["did you mean `heft`?"]),
         (&["--parallel", "0"], &["1 to 1024"]),
         (&["--csv", "r.txt"], &["r.txt", ".csv"]),
         (&["-o", "none/such.json"], &["there is no directory none"]),

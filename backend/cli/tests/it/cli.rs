@@ -246,17 +246,19 @@ fn devices_are_listed() {
 fn ways_are_compared_as_text_json_and_csv() {
     let command = Anabranch::new();
     let ways = ["compare", "--software-gpu", "--place", "heft,cpu,gpu0", "--order", "pct,fifo", "--stream", "off"];
-    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "ways.csv", "--html", "ways.html"];
+    let quick = ["--repeat", "2", "--warmup", "1", "--csv", "configurations.csv", "--html", "configurations.html"];
     let comparison = command.json(&[&ways[..], &quick[..]].concat());
     let outcomes = comparison["outcomes"].as_array().expect("outcomes");
-    let names: Vec<_> = outcomes.iter().map(|o| (o["way"]["place"].as_str(), o["way"]["order"].as_str())).collect();
+    let names: Vec<_> =
+        outcomes.iter().map(|o| (o["configuration"]["place"].as_str(), o["configuration"]["order"].as_str())).collect();
     assert_eq!(names.len(), 7);
     assert_eq!((names[1], names[6]), ((Some("heft"), Some("fifo")), (Some("dynamic"), None)));
     assert!(outcomes.iter().all(|outcome| outcome["outputs"]["within"] == true), "{comparison}");
-    let page = command.read("ways.html");
+    let page = command.read("configurations.html");
     // Configurations of one plan are listed together, in all charts and tables.
     let plans: std::collections::BTreeSet<_> = outcomes.iter().filter_map(|outcome| outcome["plan"].as_u64()).collect();
-    let table = page.split("<h3>Ways</h3>").nth(1).and_then(|rest| rest.split("</table>").next()).expect("a table");
+    let table =
+        page.split("<h3>Configurations</h3>").nth(1).and_then(|rest| rest.split("</table>").next()).expect("a table");
     assert_eq!(table.matches("<tr><td").count(), plans.len() + 1, "{table}");
     let plan = |at: usize| outcomes[at]["plan"].as_u64();
     assert_eq!(plan(2) == plan(3), page.contains("cpu/pct = cpu/fifo"), "{comparison}");
@@ -274,7 +276,7 @@ fn ways_are_compared_as_text_json_and_csv() {
         assert!(page.contains(part), "no {part}");
     }
     assert!(page.matches("<script").count() == 1 && !page.contains("src="));
-    let csv = command.read("ways.csv");
+    let csv = command.read("configurations.csv");
     assert_eq!(csv.lines().count(), 8);
     let columns = csv.lines().map(|line| line.split(',').count());
     assert!(
@@ -340,7 +342,7 @@ fn the_demo_compares_learns_and_keeps_a_memory_limit() {
     assert!(page.contains("One network over devices of unlike speed") && page.contains("speed-up"), "{page}");
     let places = |comparison: &Value| -> Vec<String> {
         let outcomes = comparison["outcomes"].as_array().expect("outcomes").iter();
-        outcomes.map(|outcome| outcome["way"]["place"].as_str().expect("a name").to_owned()).collect()
+        outcomes.map(|outcome| outcome["configuration"]["place"].as_str().expect("a name").to_owned()).collect()
     };
     for comparison in [&found["before"], &found["after"]] {
         for expected in ["auto", "heft", "mite", "cpu0", "dynamic"] {

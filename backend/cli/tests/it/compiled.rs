@@ -28,7 +28,7 @@ fn a_compiled_model_runs_like_the_model_and_says_what_it_is() {
     assert_eq!((&shown["runs"], &shown["compiled"]), (&true.into(), &made["compiled"]), "{shown}");
     let text = command.text(&["inspect", "m.anabranch"]);
     assert!(text.contains("compiled from") && text.contains("mlp.onnx") && text.contains("x: f32[4×"), "{text}");
-    let bench = command.json(&["bench", "m.anabranch", "--ways", "heft,cpu", "--repeat", "2", "--warmup", "0"]);
+    let bench = command.json(&["bench", "m.anabranch", "--place", "heft,cpu", "--repeat", "2", "--warmup", "0"]);
     assert!(bench.to_string().contains("m.anabranch"), "{bench}");
 }
 

@@ -128,7 +128,7 @@ fn an_absent_gpu_is_told_where_it_is_missed() {
     let model = bundled("mlp.onnx");
     let run = said(&["run", &model, "--dim", "batch=2", "--random", "1", "--repeat", "2"]);
     assert_eq!(run, "", "a run on the CPU says nothing of GPUs, nor does the driver's loader");
-    let bench = said(&["bench", &model, &model, "--ways", "cpu", "--repeat", "1", "--dim", "batch=2"]);
+    let bench = said(&["bench", &model, &model, "--place", "cpu", "--repeat", "1", "--dim", "batch=2"]);
     assert_eq!(bench.matches("no GPU").count(), 1, "{bench}");
 }
 

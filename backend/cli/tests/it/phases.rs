@@ -156,7 +156,7 @@ fn other_commands_measure_whole_runs_too() {
         "--no-gpu",
         "--cpu-devices",
         "machine",
-        "--ways",
+        "--place",
         "heft",
         "--repeat",
         "2",

@@ -166,7 +166,7 @@ fn a_comparison_of_several_models_is_one_page_with_a_matrix() {
     }
     assert!(!page.contains(&format!("<h1>{}", models[0])) && page.matches("<h2>").count() == 2, "titles are names");
     if let Some(document) = tested(&command, &command.path("all.html")) {
-        assert!(document.contains("<th><button type=\"button\">way</button></th>"), "tables can be sorted");
+        assert!(document.contains("<th><button type=\"button\">configuration</button></th>"), "tables can be sorted");
     }
     let text = command.text(&[&["compare", &models[0], &models[1]], &ways[..]].concat());
     assert!(text.contains("median, and how many times the model's fastest it is"), "{text}");

@@ -50,7 +50,7 @@ impl Picture {
 pub fn distinct<'a>(comparison: &'a Comparison, names: &Names) -> Vec<(String, &'a Outcome)> {
     let mut found: Vec<(String, &Outcome)> = Vec::new();
     for outcome in &comparison.outcomes {
-        let name = names.name(&outcome.way);
+        let name = names.name(&outcome.configuration);
         match found.iter_mut().find(|(_, other)| outcome.plan.is_some() && other.plan == outcome.plan) {
             Some((all, _)) => *all = format!("{all} = {name}"),
             None => found.push((name, outcome)),

@@ -10,20 +10,20 @@ use std::path::is_separator;
 /// Returns the matrix with a row per configuration and a column per model. A cell has the median and its ratio to the
 /// model's fastest. The last column has the geometric mean of the ratios.
 fn matrix(comparisons: &[&Comparison]) -> (Vec<String>, Vec<Vec<String>>) {
-    let head = std::iter::once("way".to_owned()).chain(model_names(comparisons));
-    let mut ways: Vec<String> = Vec::new();
-    // Named in one way for all models, so that each row is one configuration.
+    let head = std::iter::once("configuration".to_owned()).chain(model_names(comparisons));
+    let mut configurations: Vec<String> = Vec::new();
+    // Named alike for all models, so that each row is one configuration.
     let names = Names::of_all(comparisons);
     for outcome in comparisons.iter().flat_map(|one| &one.outcomes) {
-        let name = names.name(&outcome.way);
-        if !ways.contains(&name) {
-            ways.push(name);
+        let name = names.name(&outcome.configuration);
+        if !configurations.contains(&name) {
+            configurations.push(name);
         }
     }
-    let row = |way: &String| {
-        let (mut cells, mut logarithms) = (vec![way.clone()], Vec::new());
+    let row = |configuration: &String| {
+        let (mut cells, mut logarithms) = (vec![configuration.clone()], Vec::new());
         for comparison in comparisons {
-            let found = comparison.outcomes.iter().find(|outcome| names.name(&outcome.way) == *way);
+            let found = comparison.outcomes.iter().find(|outcome| names.name(&outcome.configuration) == *configuration);
             let best = comparison.best().map_or(0.0, |best| best.measured_ms.median);
             cells.push(found.map_or("–".into(), |outcome| {
                 let median = outcome.measured_ms.median;
@@ -36,7 +36,7 @@ fn matrix(comparisons: &[&Comparison]) -> (Vec<String>, Vec<Vec<String>>) {
         cells.push(if complete { format!("{:.2} ×", mean.exp()) } else { "–".into() });
         cells
     };
-    let rows = ways.iter().map(row).collect();
+    let rows = configurations.iter().map(row).collect();
     (head.chain(["geometric mean".to_owned()]).collect(), rows)
 }
 

@@ -38,9 +38,9 @@ impl Compared {
 /// Returns the fastest configuration, or all whose intervals do not decide which is.
 pub fn fastest(comparison: &Comparison, names: &Names) -> Option<(&'static str, String)> {
     if let Some(fastest) = comparison.fastest() {
-        return Some(("fastest", names.name(&fastest.way)));
+        return Some(("fastest", names.name(&fastest.configuration)));
     }
-    let equal: Vec<_> = comparison.equally_fast().iter().map(|outcome| names.name(&outcome.way)).collect();
+    let equal: Vec<_> = comparison.equally_fast().iter().map(|outcome| names.name(&outcome.configuration)).collect();
     (!equal.is_empty()).then(|| ("no fastest, as intervals overlap:", equal.join(", ")))
 }
 
@@ -57,7 +57,12 @@ fn facts(session: &Session, comparison: &Comparison) -> Vec<(&'static str, Strin
     let names = Names::of(comparison);
     facts.extend(fastest(comparison, &names));
     facts.extend(busy(&comparison.load).map(|busy| ("busy machine", busy)));
-    facts.extend(comparison.failed.iter().map(|(way, reason)| ("failed", format!("{}: {reason}", names.name(way)))));
+    facts.extend(
+        comparison
+            .failed
+            .iter()
+            .map(|(configuration, reason)| ("failed", format!("{}: {reason}", names.name(configuration)))),
+    );
     facts.extend(comparison.notes.iter().map(|note| ("note", note.clone())));
     facts
 }

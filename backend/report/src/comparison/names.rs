@@ -1,6 +1,6 @@
 //! Names of configurations in tables and charts, and the terms for their errors and outputs.
 
-use anabranch::compare::{Comparison, Outcome, Way};
+use anabranch::compare::{Comparison, Configuration, Outcome};
 use anabranch::plan::StreamMode;
 use std::fmt::Write as _;
 
@@ -16,11 +16,18 @@ pub struct Names {
 impl Names {
     /// Returns names that distinguish the configurations of one comparison.
     pub fn of(comparison: &Comparison) -> Self {
-        let ways = || comparison.outcomes.iter().map(|outcome| &outcome.way).filter(|way| way.order.is_some());
-        let first = ways().next();
+        let configurations = || {
+            comparison
+                .outcomes
+                .iter()
+                .map(|outcome| &outcome.configuration)
+                .filter(|configuration| configuration.order.is_some())
+        };
+        let first = configurations().next();
         Self {
-            orders: ways().any(|way| first.is_some_and(|first| first.order != way.order)),
-            streams: ways().any(|way| first.is_some_and(|first| first.stream != way.stream)),
+            orders: configurations().any(|configuration| first.is_some_and(|first| first.order != configuration.order)),
+            streams: configurations()
+                .any(|configuration| first.is_some_and(|first| first.stream != configuration.stream)),
         }
     }
 
@@ -31,12 +38,12 @@ impl Names {
     }
 
     /// Returns the name of a configuration.
-    pub fn name(&self, way: &Way) -> String {
-        let mut name = way.place.clone();
-        if let Some(order) = way.order.as_ref().filter(|_| self.orders) {
+    pub fn name(&self, configuration: &Configuration) -> String {
+        let mut name = configuration.place.clone();
+        if let Some(order) = configuration.order.as_ref().filter(|_| self.orders) {
             let _ = write!(name, "/{order}");
         }
-        if let Some(stream) = way.stream.filter(|_| self.streams) {
+        if let Some(stream) = configuration.stream.filter(|_| self.streams) {
             let _ = write!(name, "/{}", stream_name(stream));
         }
         name

@@ -21,7 +21,7 @@ pub fn page(all: &[Compared]) -> String {
     match all {
         [one] => {
             let facts: Vec<_> = one.facts.iter().cloned().chain([errors()]).collect();
-            chart::page(&format!("{}: ways to place it", file_name(&one.comparison.model)), &facts, &parts(one))
+            chart::page(&format!("{}: configurations compared", file_name(&one.comparison.model)), &facts, &parts(one))
         }
         several => {
             let comparisons: Vec<&Comparison> = several.iter().map(|one| &one.comparison).collect();
@@ -31,7 +31,7 @@ pub fn page(all: &[Compared]) -> String {
                 all.push(section(&name, &one.facts));
                 all.extend(parts(one));
             }
-            chart::page(&format!("{} models: ways to place them", several.len()), &[errors()], &all)
+            chart::page(&format!("{} models: configurations compared", several.len()), &[errors()], &all)
         }
     }
 }
@@ -49,7 +49,7 @@ fn parts(one: &Compared) -> Vec<String> {
     let names = &Names::of(comparison);
     let confidence = comparison.outcomes.iter().map(|outcome| outcome.measured_ms.confidence).fold(1.0, f64::min);
     let subtitle = format!(
-        "{} runs of each way in turn; whiskers: where the median is with {:.0} % confidence; ways of one plan stand together",
+        "{} runs of each configuration in turn; whiskers: where the median is with {:.0} % confidence; configurations of one plan stand together",
         comparison.repeat,
         100.0 * confidence
     );
@@ -66,7 +66,7 @@ fn parts(one: &Compared) -> Vec<String> {
     let fastest = fastest.map_or(String::new(), |(name, _)| name);
     let mut parts = vec![
         chart.draw("Makespan", &subtitle, ("makespan", milliseconds), vec![chart.panel(model, makespans)]),
-        titled("Ways", "a click on a head sorts", &table(comparison, names)),
+        titled("Configurations", "a click on a head sorts", &table(comparison, names)),
     ];
     if !different.is_empty() {
         parts.push(titled(&format!("What {fastest}, of the least median, does differently"), "", &different));
@@ -144,7 +144,7 @@ fn table(comparison: &Comparison, names: &Names) -> String {
     let row = |(name, outcome): (String, &Outcome)| {
         std::iter::once(name).chain(COLUMNS.map(|(_, value)| value(outcome))).collect()
     };
-    let head: Vec<&str> = std::iter::once("way").chain(COLUMNS.map(|(name, _)| name)).collect();
+    let head: Vec<&str> = std::iter::once("configuration").chain(COLUMNS.map(|(name, _)| name)).collect();
     html_table(&head, &distinct(comparison, names).into_iter().map(row).collect::<Vec<_>>())
 }
 

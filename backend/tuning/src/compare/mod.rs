@@ -1,4 +1,4 @@
-//! Compares configurations (ways) to place, order and stream one model by running each on the devices of this machine:
+//! Compares configurations to place, order and stream one model by running each on the devices of this machine:
 //! predicted against measured times.
 //!
 //! All configurations are planned first and then run in turn, so that drift of the machine affects all equally.
@@ -57,7 +57,7 @@ pub struct CompareOptions {
     /// Name of the model in reports.
     pub model: String,
     /// Configurations to compare. The first is the reference of all outputs.
-    pub ways: Vec<PlanChoice>,
+    pub configurations: Vec<PlanChoice>,
     /// Measured runs of each configuration, ≥ 1. If there are several callers, runs by each of them.
     pub repeat: u32,
     /// Duration for which each configuration is measured, instead of a number of runs.
@@ -77,7 +77,7 @@ pub struct CompareOptions {
 
 /// A configuration that was compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Way {
+pub struct Configuration {
     /// Strategy, device, plan file, or [`DYNAMIC`].
     pub place: String,
     /// Order of ready nodes; `None` for the dynamic scheduler.
@@ -109,7 +109,7 @@ pub struct Comparison {
     /// Results of each configuration. The dynamic scheduler comes last, if it takes part and fits the devices.
     pub outcomes: Vec<Outcome>,
     /// Configurations without a plan, with the reason, and the dynamic scheduler if it does not fit.
-    pub failed: Vec<(Way, String)>,
+    pub failed: Vec<(Configuration, String)>,
     /// Notes of the inventory.
     pub notes: Vec<String>,
     /// Load of the machine during the measured runs.
@@ -120,11 +120,11 @@ pub struct Comparison {
 impl CompareOptions {
     /// Compares these configurations and the run-time scheduler, with the costs known so far. Default: twenty measured
     /// runs of each after two unmeasured runs.
-    pub fn new(model: impl Into<String>, ways: Vec<PlanChoice>) -> Self {
+    pub fn new(model: impl Into<String>, configurations: Vec<PlanChoice>) -> Self {
         let (model, run) = (model.into(), RunOptions::default());
         Self {
             model,
-            ways,
+            configurations,
             repeat: 20,
             duration: None,
             callers: NonZeroU32::MIN,
@@ -168,9 +168,11 @@ impl CompareOptions {
     /// Number of steps of progress: runs, or rounds of several callers. If a duration is set, only runs that do not
     /// count for it.
     pub fn steps(&self) -> u64 {
-        let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.ways.len() as u64;
+        let learning = u64::from(self.refine) * u64::from(LEARNING + 1) * self.configurations.len() as u64;
         let measured = if self.duration.is_some() { 0 } else { self.rounds() };
-        learning + u64::from(self.warmup + measured + PROFILED) * (self.ways.len() as u64 + u64::from(self.dynamic))
+        learning
+            + u64::from(self.warmup + measured + PROFILED)
+                * (self.configurations.len() as u64 + u64::from(self.dynamic))
     }
 
     /// Rounds in the given number of runs.
@@ -194,8 +196,9 @@ impl Comparison {
     /// intervals overlap or rest on too few runs.
     pub fn fastest(&self) -> Option<&Outcome> {
         let best = self.best()?;
-        let is_other =
-            |outcome: &&Outcome| outcome.way != best.way && (best.plan.is_none() || outcome.plan != best.plan);
+        let is_other = |outcome: &&Outcome| {
+            outcome.configuration != best.configuration && (best.plan.is_none() || outcome.plan != best.plan)
+        };
         let is_slower = |outcome: &Outcome| outcome.measured_ms.is_above(&best.measured_ms);
         self.outcomes.iter().filter(is_other).all(is_slower).then_some(best)
     }
@@ -206,8 +209,9 @@ impl Comparison {
         let Some(best) = self.best() else { return Vec::new() };
         let mut equal = vec![best];
         for outcome in &self.outcomes {
-            let known =
-                |other: &&Outcome| other.way == outcome.way || (other.plan.is_some() && other.plan == outcome.plan);
+            let known = |other: &&Outcome| {
+                other.configuration == outcome.configuration || (other.plan.is_some() && other.plan == outcome.plan)
+            };
             if !outcome.measured_ms.is_above(&best.measured_ms) && !equal.iter().any(known) {
                 equal.push(outcome);
             }
@@ -218,15 +222,19 @@ impl Comparison {
     /// Returns the median of a configuration divided by the least of all others: below 1 it is the fastest. `None` if
     /// it was not compared or is alone.
     pub fn against_others(&self, place: &str) -> Option<f64> {
-        let own = self.outcomes.iter().filter(|outcome| outcome.way.place == place);
+        let own = self.outcomes.iter().filter(|outcome| outcome.configuration.place == place);
         let own = own.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
-        let others = self.outcomes.iter().filter(|outcome| outcome.way.place != place);
+        let others = self.outcomes.iter().filter(|outcome| outcome.configuration.place != place);
         let others = others.map(|outcome| outcome.measured_ms.median).reduce(f64::min)?;
         Some(own / others)
     }
 }
 
-impl Way {
+/// Earlier name of [`Configuration`].
+#[deprecated(note = "renamed to `Configuration`")]
+pub type Way = Configuration;
+
+impl Configuration {
     fn of(choice: &PlanChoice) -> Self {
         Self { place: choice.strategy.to_string(), order: Some(choice.order), stream: Some(choice.plan.streaming) }
     }
@@ -310,16 +318,16 @@ pub fn compare_seen(
     })?;
     let first = &plans[0].1;
     let same = |at: usize| of[..at].iter().position(|plan| *plan == of[at]).map(|other| plans[other].0.place.clone());
-    let planned = plans.iter().enumerate().filter_map(|(at, (way, planned))| {
+    let planned = plans.iter().enumerate().filter_map(|(at, (configuration, planned))| {
         Some(Outcome {
             same_plan_as: same(at),
             plan: Some(of[at]),
-            ..tallies[of[at]].outcome(way.clone(), Some(planned))?
+            ..tallies[of[at]].outcome(configuration.clone(), Some(planned))?
         })
     });
-    failed.extend(contest.refused().map(|error| (Way::dynamic(), error.to_string())));
+    failed.extend(contest.refused().map(|error| (Configuration::dynamic(), error.to_string())));
     let dynamic = tallies.last().filter(|_| options.dynamic && contest.refused().is_none());
-    let dynamic = dynamic.and_then(|tally| tally.outcome(Way::dynamic(), None));
+    let dynamic = dynamic.and_then(|tally| tally.outcome(Configuration::dynamic(), None));
     let outcomes: Vec<Outcome> = planned.chain(dynamic).collect();
     // A model in phases has the nodes of later plans, too.
     let ran = |outcome: &Outcome| outcome.devices.iter().map(|device| device.nodes).sum();
@@ -340,7 +348,7 @@ pub fn compare_seen(
     })
 }
 
-type Plans = Vec<(Way, Arc<Planned>)>;
+type Plans = Vec<(Configuration, Arc<Planned>)>;
 
 /// The distinct plans, and the plan of each configuration. Equal plans are run and measured once.
 struct Distinct {
@@ -349,9 +357,9 @@ struct Distinct {
 }
 
 impl Distinct {
-    fn of(ways: &Plans) -> Self {
+    fn of(configurations: &Plans) -> Self {
         let mut distinct = Self { plans: Vec::new(), of: Vec::new() };
-        for (_, planned) in ways {
+        for (_, planned) in configurations {
             let found = distinct.plans.iter().position(|other| other.is_same_plan(planned));
             distinct.of.push(found.unwrap_or(distinct.plans.len()));
             if found.is_none() {
@@ -368,14 +376,14 @@ fn plan_all(
     session: &Session,
     inputs: &Inputs,
     options: &CompareOptions,
-) -> Result<(Plans, Vec<(Way, String)>), SessionError> {
+) -> Result<(Plans, Vec<(Configuration, String)>), SessionError> {
     let (mut plans, mut failed, mut first) = (Plans::new(), Vec::new(), None);
-    for choice in &options.ways {
-        let way = Way::of(choice);
+    for choice in &options.configurations {
+        let configuration = Configuration::of(choice);
         match session.plan_with(inputs, choice) {
-            Ok(planned) => plans.push((way, planned)),
+            Ok(planned) => plans.push((configuration, planned)),
             Err(error) if error.is_infeasible() => {
-                failed.push((way, error.to_string()));
+                failed.push((configuration, error.to_string()));
                 first.get_or_insert(error);
             }
             Err(error) => return Err(error),

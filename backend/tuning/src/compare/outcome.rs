@@ -3,7 +3,7 @@
 use super::contest::Ran;
 use super::nearest::Nearest;
 use super::together::Together;
-use super::{Agreement, Latencies, Median, Way, runs_per_second};
+use super::{Agreement, Configuration, Latencies, Median, runs_per_second};
 use anabranch_execute::{Activity, Lane, RunOutput};
 use anabranch_learning::Accuracy;
 use anabranch_planning::Planned;
@@ -16,7 +16,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The configuration.
-    pub way: Way,
+    #[serde(alias = "way")]
+    pub configuration: Configuration,
     /// An earlier configuration with the same plan: the measurements are those of that plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_plan_as: Option<String>,
@@ -119,7 +120,7 @@ impl Tally {
     }
 
     /// Returns the outcome; `None` if nothing was measured.
-    pub(super) fn outcome(&self, way: Way, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
+    pub(super) fn outcome(&self, configuration: Configuration, planned: Option<&Arc<Planned>>) -> Option<Outcome> {
         let samples = self.callers.as_ref().map_or(&self.samples, |together| &together.latencies_ms);
         let (measured_ms, outputs) = (Median::of(samples)?, self.agreement?);
         let seen = self.seen.as_ref()?.found()?;
@@ -142,7 +143,7 @@ impl Tally {
             samples_ms: samples.clone(),
             same_plan_as: None,
             plan: None,
-            way,
+            configuration,
         })
     }
 }

@@ -2,7 +2,7 @@
 //! confidence interval.
 
 use super::results::ending;
-use anabranch::compare::{Comparison, Outcome, Ratio, Way};
+use anabranch::compare::{Comparison, Configuration, Outcome, Ratio};
 use anabranch_report::table::Table;
 use anabranch_report::text::{digits, duration};
 use serde::{Deserialize, Serialize};
@@ -17,16 +17,17 @@ pub(super) struct Changes {
     /// Changes by model and configuration, in the order of the later results.
     changed: Vec<Change>,
     /// Models and configurations of the earlier results that were not measured again.
-    missing: Vec<(String, Way)>,
+    missing: Vec<(String, Configuration)>,
     /// Models and configurations that only the later results have.
-    new: Vec<(String, Way)>,
+    new: Vec<(String, Configuration)>,
 }
 
 /// Change of one model in one configuration. Times in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Change {
     model: String,
-    way: Way,
+    #[serde(alias = "way")]
+    configuration: Configuration,
     before_ms: f64,
     now_ms: f64,
     /// Ratio of the times now to the times before; `None` if there are too few runs.
@@ -42,7 +43,7 @@ impl Changes {
         let changed = now.iter().filter_map(|own| Some(Change::of(own.0, find(&before, own)?, own.1)));
         let alone = |own: &Vec<Named<'_>>, others: &Vec<Named<'_>>| {
             let alone = own.iter().filter(|own| find(others, own).is_none());
-            alone.map(|(model, outcome)| ((*model).to_owned(), outcome.way.clone())).collect()
+            alone.map(|(model, outcome)| ((*model).to_owned(), outcome.configuration.clone())).collect()
         };
         Self { changed: changed.collect(), missing: alone(&before, &now), new: alone(&now, &before) }
     }
@@ -55,26 +56,28 @@ impl Changes {
         let slower: Vec<_> = self.changed.iter().filter(is_slower).collect();
         let worst = slower.iter().max_by(|a, b| a.times().total_cmp(&b.times()))?;
         let (count, all, times) = (slower.len(), self.changed.len(), worst.times());
-        let (model, way) = (&worst.model, &worst.way.place);
+        let (model, configuration) = (&worst.model, &worst.configuration.place);
         Some(format!(
-            "{count} of {all} are slower by more than {percent} %, most {model} by {way}: {times:.3} times as long"
+            "{count} of {all} are slower by more than {percent} %, most {model} by {configuration}: {times:.3} times as long"
         ))
     }
 
     /// Describes why it is unknown whether a configuration became slower; `None` if all earlier results were compared.
     pub(super) fn untold(&self) -> Option<String> {
-        if let Some((model, way)) = self.missing.first() {
-            let (count, place) = (self.missing.len(), &way.place);
+        if let Some((model, configuration)) = self.missing.first() {
+            let (count, place) = (self.missing.len(), &configuration.place);
             return Some(format!(
                 "{count} of the earlier results have nothing to compare to, the first: {model} by {place}; models go by their \
                  paths as they are typed"
             ));
         }
         if self.changed.is_empty() {
-            return Some("nothing was compared: the earlier results have none of these models and ways".into());
+            return Some(
+                "nothing was compared: the earlier results have none of these models and configurations".into(),
+            );
         }
         let few = self.changed.iter().find(|change| change.ratio.is_none())?;
-        Some(format!("{} by {}: {}", few.model, few.way.place, few.verdict()))
+        Some(format!("{} by {}: {}", few.model, few.configuration.place, few.verdict()))
     }
 }
 
@@ -83,7 +86,7 @@ type Named<'a> = (&'a str, &'a Outcome);
 
 /// Returns the outcome of the same model and configuration.
 fn find<'a>(among: &[Named<'a>], (model, outcome): &Named<'_>) -> Option<&'a Outcome> {
-    among.iter().find(|(other, one)| other == model && one.way == outcome.way).map(|(_, one)| *one)
+    among.iter().find(|(other, one)| other == model && one.configuration == outcome.configuration).map(|(_, one)| *one)
 }
 
 /// Returns all outcomes with their models.
@@ -99,7 +102,7 @@ impl Change {
     fn of(model: &str, before: &Outcome, now: &Outcome) -> Self {
         Self {
             model: model.to_owned(),
-            way: now.way.clone(),
+            configuration: now.configuration.clone(),
             before_ms: before.measured_ms.median,
             now_ms: now.measured_ms.median,
             ratio: Ratio::of(&before.samples_ms, &now.samples_ms),
@@ -127,7 +130,7 @@ impl Change {
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: f64| duration(ms * 1e-3);
-        let mut table = Table::new("model | way | >before | >now | >times | 95 % interval | change");
+        let mut table = Table::new("model | configuration | >before | >now | >times | 95 % interval | change");
         for change in &self.changed {
             let figures = change
                 .ratio
@@ -135,7 +138,7 @@ impl fmt::Display for Changes {
             let (times, within) = figures.unwrap_or_else(|| ("–".into(), "–".into()));
             table.row([
                 ending(&change.model, NAME),
-                change.way.place.clone(),
+                change.configuration.place.clone(),
                 ms(change.before_ms),
                 ms(change.now_ms),
                 times,
@@ -144,8 +147,10 @@ impl fmt::Display for Changes {
             ]);
         }
         writeln!(f, "since the earlier results\n\n{table}")?;
-        let mut told = |what: &str, ways: &[(String, Way)]| {
-            ways.iter().try_for_each(|(model, way)| writeln!(f, "{model}, {}: {what}", way.place))
+        let mut told = |what: &str, configurations: &[(String, Configuration)]| {
+            configurations
+                .iter()
+                .try_for_each(|(model, configuration)| writeln!(f, "{model}, {}: {what}", configuration.place))
         };
         told("not measured this time", &self.missing)?;
         told("not measured before", &self.new)
@@ -156,14 +161,14 @@ impl fmt::Display for Changes {
 mod tests {
     use super::*;
 
-    fn comparison(model: &str, ways: &[(&str, f64)]) -> Comparison {
-        let way = |place: &str| serde_json::json!({ "place": place, "order": "pct", "stream": "auto" });
+    fn comparison(model: &str, configurations: &[(&str, f64)]) -> Comparison {
+        let configuration = |place: &str| serde_json::json!({ "place": place, "order": "pct", "stream": "auto" });
         let outcome = |(place, scale): &(&str, f64)| {
             let samples: Vec<f64> = (0..20).map(|at| scale * (1.0 + 0.001 * f64::from(at % 7))).collect();
             let median = serde_json::json!({ "median": samples[3], "low": 0.0, "high": 0.0, "confidence": 0.95 });
             let zero = serde_json::json!({ "min": 0.0, "p50": 0.0, "p90": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0 });
             serde_json::json!({
-                "way": way(place), "place_ms": null, "predicted_ms": null, "measured_ms": median, "latencies_ms": zero,
+                "configuration": configuration(place), "place_ms": null, "predicted_ms": null, "measured_ms": median, "latencies_ms": zero,
                 "runs_per_second": 1.0, "samples_ms": samples, "error_percent": null, "node_error_percent": null,
                 "link_error_percent": null, "predicted_traffic_bytes": null, "traffic_bytes": 0, "devices": [],
                 "outputs": { "same_bits": true, "within": true, "worst": 0.0 },
@@ -171,7 +176,7 @@ mod tests {
         };
         let value = serde_json::json!({
             "model": model, "nodes": 1, "repeat": 20, "callers": 1, "warmup": 0, "refine": 0, "side_by_side": true,
-            "devices": [], "outcomes": ways.iter().map(outcome).collect::<Vec<_>>(), "failed": [], "notes": [],
+            "devices": [], "outcomes": configurations.iter().map(outcome).collect::<Vec<_>>(), "failed": [], "notes": [],
         });
         serde_json::from_value(value).expect("a comparison")
     }
@@ -183,8 +188,9 @@ mod tests {
         let changes = Changes::between(&before, &now);
         let told: Vec<_> = changes.changed.iter().map(|change| (change.model.as_str(), change.verdict())).collect();
         assert_eq!(told, [("a", "10.0 % slower".to_owned()), ("b", "no clear change".to_owned())]);
-        let names =
-            |ways: &[(String, Way)]| ways.iter().map(|(m, way)| format!("{m} {}", way.place)).collect::<Vec<_>>();
+        let names = |configurations: &[(String, Configuration)]| {
+            configurations.iter().map(|(m, configuration)| format!("{m} {}", configuration.place)).collect::<Vec<_>>()
+        };
         assert_eq!((names(&changes.missing), names(&changes.new)), (vec!["a cpu".into()], vec!["a auto".into()]));
         assert!(changes.untold().is_some_and(|told| told.contains("1 of the earlier") && told.contains("a by cpu")));
         assert!(changes.slower(5.0).is_some_and(|told| told.contains("1 of 2") && told.contains("a by heft")));

@@ -126,10 +126,14 @@ impl Results {
                 callers => format!(" by each of {callers} callers at a time"),
             };
             let warmup = first.warmup;
-            let _ = writeln!(text, "each way in turn, after {warmup} runs to warm up{callers}; intervals of medians\n");
+            let _ = writeln!(
+                text,
+                "each configuration in turn, after {warmup} runs to warm up{callers}; intervals of medians\n"
+            );
         }
-        let mut table =
-            Table::new("model | way | >runs | >median | >interval | >p95 | >p99 | >runs/s | >× best | outputs");
+        let mut table = Table::new(
+            "model | configuration | >runs | >median | >interval | >p95 | >p99 | >runs/s | >× best | outputs",
+        );
         for comparison in &self.models {
             let (names, best) = (Names::of(comparison), comparison.best().map_or(0.0, |best| best.measured_ms.median));
             for outcome in &comparison.outcomes {
@@ -139,8 +143,8 @@ impl Results {
         let _ = write!(text, "{table}");
         for comparison in &self.models {
             let names = Names::of(comparison);
-            for (way, reason) in &comparison.failed {
-                let _ = writeln!(text, "{}, {}: {reason}", comparison.model, names.name(way));
+            for (configuration, reason) in &comparison.failed {
+                let _ = writeln!(text, "{}, {}: {reason}", comparison.model, names.name(configuration));
             }
             if let Some(busy) = busy(&comparison.load) {
                 let _ = writeln!(text, "{}: {busy}", comparison.model);
@@ -159,7 +163,7 @@ fn row(comparison: &Comparison, outcome: &Outcome, names: &Names, best: f64) -> 
     let same = outcome.same_plan_as.as_ref().map_or(String::new(), |other| format!(" = {other}"));
     [
         ending(&comparison.model, NAME),
-        names.name(&outcome.way) + &same,
+        names.name(&outcome.configuration) + &same,
         outcome.samples_ms.len().to_string(),
         ms(median.median),
         interval(median.low * 1e-3, median.high * 1e-3),

@@ -35,9 +35,9 @@ pub(super) struct Story {
 impl Story {
     pub(super) fn of(found: &Findings, inventory: &Inventory) -> Self {
         let single = fastest_device(&found.after, inventory);
-        let again = |place: &str| of_way(&found.after, place);
+        let again = |place: &str| of_configuration(&found.after, place);
         let mut outcomes: Vec<[Option<&Outcome>; 2]> =
-            found.before.outcomes.iter().map(|before| [Some(before), again(&before.way.place)]).collect();
+            found.before.outcomes.iter().map(|before| [Some(before), again(&before.configuration.place)]).collect();
         outcomes.sort_by(|one, other| latest_ms(one).total_cmp(&latest_ms(other)));
         let rows = outcomes.iter().filter_map(|outcome| row(*outcome, single));
         let mut findings = Vec::new();
@@ -88,13 +88,13 @@ fn devices(inventory: &Inventory) -> Vec<String> {
     inventory.cpus.iter().enumerate().map(cpu).chain(inventory.gpus.iter().map(gpu)).collect()
 }
 
-fn of_way<'a>(comparison: &'a Comparison, place: &str) -> Option<&'a Outcome> {
-    comparison.outcomes.iter().find(|outcome| outcome.way.place == place)
+fn of_configuration<'a>(comparison: &'a Comparison, place: &str) -> Option<&'a Outcome> {
+    comparison.outcomes.iter().find(|outcome| outcome.configuration.place == place)
 }
 
 /// Returns the device that is fastest alone.
 fn fastest_device<'a>(comparison: &'a Comparison, inventory: &Inventory) -> Option<&'a Outcome> {
-    let is_device = |outcome: &&Outcome| inventory.device(&outcome.way.place).is_some();
+    let is_device = |outcome: &&Outcome| inventory.device(&outcome.configuration.place).is_some();
     let alone = comparison.outcomes.iter().filter(is_device);
     alone.min_by(|one, other| one.measured_ms.median.total_cmp(&other.measured_ms.median))
 }
@@ -107,7 +107,7 @@ fn latest_ms([before, after]: &[Option<&Outcome>; 2]) -> f64 {
 fn row(outcome: [Option<&Outcome>; 2], single: Option<&Outcome>) -> Option<[String; 8]> {
     let ms = |ms: f64| duration(ms * 1e-3);
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-    let place = &outcome[1].or(outcome[0])?.way.place;
+    let place = &outcome[1].or(outcome[0])?.configuration.place;
     let name = if place == DYNAMIC { "run-time scheduler".to_owned() } else { place.clone() };
     let figures = outcome.map(|outcome| {
         [
@@ -123,11 +123,11 @@ fn row(outcome: [Option<&Outcome>; 2], single: Option<&Outcome>) -> Option<[Stri
 
 /// Returns the speed of `auto` over the fastest device alone, and its nodes on each device.
 fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Option<(&'static str, String)> {
-    let (auto, single) = (of_way(&found.after, "auto")?, single?);
+    let (auto, single) = (of_configuration(&found.after, "auto")?, single?);
     let ratio = single.measured_ms.median / auto.measured_ms.median;
     let parts = inventory.devices().zip(&auto.devices).filter(|(_, device)| device.nodes > 0);
     let parts: Vec<_> = parts.map(|(device, of)| format!("{} nodes on {}", of.nodes, device.name())).collect();
-    let (device, parts) = (&single.way.place, parts.join(", "));
+    let (device, parts) = (&single.configuration.place, parts.join(", "));
     Some(match ratio {
         _ if auto.plan == single.plan => ("placement", format!("auto found that {device} alone is fastest here")),
         ratio if ratio >= 1.0 => {
@@ -139,7 +139,7 @@ fn auto(found: &Findings, single: Option<&Outcome>, inventory: &Inventory) -> Op
 
 /// Returns the errors of the prediction for `auto` before and after learning.
 fn learned(found: &Findings) -> Option<(&'static str, String)> {
-    let [before, after] = [&found.before, &found.after].map(|comparison| of_way(comparison, "auto"));
+    let [before, after] = [&found.before, &found.after].map(|comparison| of_configuration(comparison, "auto"));
     let (before, after) = (before?.error_percent?, after?.error_percent?);
     let off =
         |percent: f64| format!("{} % too {}", digits(percent.abs(), 0), if percent < 0.0 { "short" } else { "long" });
@@ -149,7 +149,7 @@ fn learned(found: &Findings) -> Option<(&'static str, String)> {
 
 fn limited(limited: &Limited) -> (&'static str, String) {
     let limit = format_bytes(limited.limit_bytes);
-    let Some(heft) = of_way(&limited.comparison, "heft") else {
+    let Some(heft) = of_configuration(&limited.comparison, "heft") else {
         return ("memory", format!("with {limit} for each device, no plan was found"));
     };
     let predicted = heft.predicted_ms.map_or(String::new(), |ms| format!(" (predicted {})", duration(ms * 1e-3)));

@@ -6,9 +6,9 @@ use super::super::interrupt::cancel_on_interrupt;
 use super::super::open::{self, Opened, open};
 use super::super::progress::Progress;
 use super::super::{CliError, Output};
+use super::configuration::PlannedConfiguration;
 use super::machine::Part;
 use super::report::{Beside, Report, Row};
-use super::way::Way;
 use super::{FitCommand, Goal};
 use anabranch::compare::{SeriesOptions, measure};
 use anabranch::execute::RunOptions;
@@ -36,11 +36,11 @@ struct Candidate {
     /// Memory limits of its plans, besides the given ones.
     limits: Vec<(String, u64)>,
     opened: Opened,
-    plans: Vec<Way>,
+    plans: Vec<PlannedConfiguration>,
 }
 
 /// The plan with the least memory that keeps the deadline.
-type Least = Option<(Row, Way)>;
+type Least = Option<(Row, PlannedConfiguration)>;
 
 impl Search<'_> {
     pub(super) fn run(&self, output: Output) -> Result<(), CliError> {
@@ -73,7 +73,7 @@ impl Search<'_> {
             let least = self.of_the_plans(&smallest, row, deadline, &run, &mut report)?;
             let least = self.under_limits(&smallest, least, deadline, &run, &mut report)?;
             // The problem of a model in phases covers only the first phase.
-            let bounded = least.as_ref().filter(|(_, way)| way.planned.rest().is_none());
+            let bounded = least.as_ref().filter(|(_, configuration)| configuration.planned.rest().is_none());
             report.beside = bounded.map(|least| self.bounds(&smallest, least)).transpose()?;
             report.least_memory = least.map(|(row, _)| row);
         }
@@ -88,16 +88,17 @@ impl Search<'_> {
         opened: Opened,
         run: &RunOptions,
     ) -> Result<Candidate, CliError> {
-        let mut plans: Vec<Way> = Vec::new();
+        let mut plans: Vec<PlannedConfiguration> = Vec::new();
         let mut refused = None;
         for place in &self.command.place {
             for order in [Order::Pct, Order::Frugal] {
                 for streaming in [StreamMode::Auto, StreamMode::Off] {
                     let plan = PlanOptions::default().with_streaming(streaming);
                     let choice = PlanChoice { strategy: open::strategy(place), order, plan };
-                    match Way::of(&opened, choice, run) {
-                        Ok(way) if plans.iter().any(|other| way.planned.is_same_plan(&other.planned)) => {}
-                        Ok(way) => plans.push(way),
+                    match PlannedConfiguration::of(&opened, choice, run) {
+                        Ok(configuration)
+                            if plans.iter().any(|other| configuration.planned.is_same_plan(&other.planned)) => {}
+                        Ok(configuration) => plans.push(configuration),
                         Err(error) if error.is_infeasible() => refused = Some(error),
                         Err(error) => return Err(error.into()),
                     }
@@ -152,7 +153,8 @@ impl Search<'_> {
                 return Ok(None);
             }
         };
-        let likely = candidate.plans.iter().take_while(|way| way.predicted_ms <= deadline * TRUST).count();
+        let likely =
+            candidate.plans.iter().take_while(|configuration| configuration.predicted_ms <= deadline * TRUST).count();
         if likely == 0 {
             report.tried.push(Row::unmeasured(&candidate.part, &candidate.plans[0]));
         }
@@ -188,8 +190,8 @@ impl Search<'_> {
                 return Ok(Some((row, plans[place].clone())));
             }
         }
-        let found = plans.iter().find(|way| best.is_by(&way.choice));
-        Ok(found.map(|way| (best.clone(), way.clone())))
+        let found = plans.iter().find(|configuration| best.is_by(&configuration.choice));
+        Ok(found.map(|configuration| (best.clone(), configuration.clone())))
     }
 
     /// Plans for these devices under ever lower memory limits, by bisection of the share of its unlimited memory that
@@ -204,7 +206,7 @@ impl Search<'_> {
         run: &RunOptions,
         report: &mut Report,
     ) -> Result<Least, CliError> {
-        let Some((_, Way { peaks, .. })) = &least else { return Ok(least) };
+        let Some((_, PlannedConfiguration { peaks, .. })) = &least else { return Ok(least) };
         let peaks = peaks.clone();
         let (mut short, mut enough) = (0u64, 1u64 << HALVINGS);
         while enough - short > 1 {
@@ -230,9 +232,9 @@ impl Search<'_> {
 
     fn measure(&self, candidate: &Candidate, plan: usize, run: &RunOptions) -> Result<Row, CliError> {
         let Candidate { part, limits, opened, plans } = candidate;
-        let way = &plans[plan];
+        let configuration = &plans[plan];
         let options = SeriesOptions::default().with_runs(self.command.repeat, None).with_run(run.clone());
-        let prepared = opened.session.ready(&way.planned)?;
+        let prepared = opened.session.ready(&configuration.planned)?;
         // Learned costs would change the predictions of plans that were made before. The store keeps them for the next
         // time.
         let series = measure(&opened.session, &opened.inputs, &prepared, &options, &mut |run| {
@@ -240,14 +242,18 @@ impl Search<'_> {
         });
         let series = series?;
         opened.save_costs()?;
-        let row = Row::measured(part, way, &series);
+        let row = Row::measured(part, configuration, &series);
         Ok(row.under(limits))
     }
 
     /// Returns bounds on the memory of data in any order, next to the other memory of the plan of least memory.
-    fn bounds(&self, candidate: &Candidate, (row, way): &(Row, Way)) -> Result<Beside, CliError> {
+    fn bounds(
+        &self,
+        candidate: &Candidate,
+        (row, configuration): &(Row, PlannedConfiguration),
+    ) -> Result<Beside, CliError> {
         let problem = candidate.opened.session.problem(&candidate.opened.inputs)?;
         let live = live_bytes(&problem.graph).map_err(CliError::internal)?;
-        Ok(Beside::of(&way.planned, &live, row))
+        Ok(Beside::of(&configuration.planned, &live, row))
     }
 }

@@ -1,8 +1,8 @@
 //! Results for a model: a line for each plan that was run, the smallest that kept the time, and bounds of its memory.
 
 use super::Goal;
+use super::configuration::PlannedConfiguration;
 use super::machine::Part;
-use super::way::Way;
 use anabranch::compare::{Median, Series};
 use anabranch::device::format_bytes;
 use anabranch::planning::{PlanChoice, Planned};
@@ -77,29 +77,29 @@ pub(super) struct Beside {
 }
 
 impl Row {
-    pub(super) fn measured(part: &Part, way: &Way, series: &Series) -> Self {
+    pub(super) fn measured(part: &Part, configuration: &PlannedConfiguration, series: &Series) -> Self {
         Self {
-            predicted_ms: series.predicted.map_or(way.predicted_ms, |predicted| predicted.makespan * 1e3),
+            predicted_ms: series.predicted.map_or(configuration.predicted_ms, |predicted| predicted.makespan * 1e3),
             measured_ms: series.measured_ms,
             measured: true,
             measured_bytes: series.run.peaks().iter().copied().fold(0, u64::saturating_add),
-            ..Self::unmeasured(part, way)
+            ..Self::unmeasured(part, configuration)
         }
     }
 
     /// Returns the row of a plan that was not run.
-    pub(super) fn unmeasured(part: &Part, way: &Way) -> Self {
-        let choice = &way.choice;
+    pub(super) fn unmeasured(part: &Part, configuration: &PlannedConfiguration) -> Self {
+        let choice = &configuration.choice;
         Self {
             part: part.clone(),
             place: choice.strategy.to_string(),
             order: choice.order.to_string(),
             stream: stream_name(choice.plan.streaming),
             limits: Vec::new(),
-            predicted_ms: way.predicted_ms,
+            predicted_ms: configuration.predicted_ms,
             measured_ms: Median::default(),
             measured: false,
-            planned_bytes: way.bytes(),
+            planned_bytes: configuration.bytes(),
             measured_bytes: 0,
             kept: false,
         }

@@ -1,4 +1,4 @@
-//! Configurations (ways) of a model, for commands that run several of them, with their names and CSV lines.
+//! Configurations of a model, for commands that run several of them, with their names and CSV lines.
 
 use super::{CliError, write_with};
 use anabranch::compare::{Comparison, DYNAMIC, DeviceOutcome, Outcome};
@@ -68,14 +68,14 @@ fn emit_csv(file: &mut dyn Write, comparisons: &[&Comparison]) -> io::Result<()>
 
 /// Name of a column, and its cell for an item.
 type Column<T> = (&'static str, fn(&T) -> String);
-type WayColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
+type ConfigurationColumn = (&'static str, fn(&Comparison, &Outcome) -> String);
 
 /// Columns of the CSV.
-const COLUMNS: [WayColumn; 22] = [
+const COLUMNS: [ConfigurationColumn; 22] = [
     ("model", |comparison, _| comparison.model.clone()),
-    ("place", |_, outcome| outcome.way.place.clone()),
-    ("order", |_, outcome| or_empty(outcome.way.order)),
-    ("stream", |_, outcome| or_empty(outcome.way.stream.map(stream_name))),
+    ("place", |_, outcome| outcome.configuration.place.clone()),
+    ("order", |_, outcome| or_empty(outcome.configuration.order)),
+    ("stream", |_, outcome| or_empty(outcome.configuration.stream.map(stream_name))),
     ("runs", |_, outcome| outcome.samples_ms.len().to_string()),
     ("callers", |comparison, _| comparison.callers.to_string()),
     ("predicted_ms", |_, outcome| or_empty(outcome.predicted_ms)),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A plan, with the choice that made it.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct PlannedConfiguration {
     pub(super) choice: PlanChoice,
     pub(super) planned: Arc<Planned>,
     /// Predicted time of a run. If the model runs in phases: of all its plans, plus the host's time in one run.
@@ -18,7 +18,7 @@ pub(super) struct Way {
     pub(super) peaks: Vec<u64>,
 }
 
-impl Way {
+impl PlannedConfiguration {
     /// Plans as `choice` says. If the model runs in phases, one run shows the plans of later phases.
     ///
     /// # Errors
