@@ -6,9 +6,10 @@
 //! [`abandon`]. The writer holds a lock on its temporary file, so that other processes do not remove a file in use.
 
 pub mod private;
-mod way;
+mod resolved_path;
 
 use crate::bytes::format_bytes;
+use resolved_path::ResolvedPath;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
-use way::Way;
 
 /// Largest size of a file that people write and edit, in bytes; real files are far smaller.
 pub const MOST_BYTES: u64 = 1 << 30;
@@ -107,16 +107,16 @@ fn open_without_waiting(path: &Path) -> io::Result<File> {
 /// If `emit` fails, a link must not be followed, the file is marked as read-only, or its directory or the disk is full
 /// or not writable. An existing file is then unchanged.
 pub fn write(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let way = Way::of(path)?;
-    way.accept()?;
-    write_at(&way, |out| emit(out).map(|()| None))
+    let resolved = ResolvedPath::of(path)?;
+    resolved.accept()?;
+    write_at(&resolved, |out| emit(out).map(|()| None))
 }
 
 /// Writes a file as [`write()`] does, and follows links even if this module did not write the target.
 ///
 /// The caller has read the file and knows its content.
 pub fn write_known(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    write_at(&Way::of(path)?, |out| emit(out).map(|()| None))
+    write_at(&ResolvedPath::of(path)?, |out| emit(out).map(|()| None))
 }
 
 /// Writes a file as [`write()`] does, with a modification time whose nanoseconds `emit` returns.
@@ -125,17 +125,20 @@ pub fn write_known(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<
 pub fn write_sealed(path: &Path, emit: impl FnOnce(&mut dyn Write) -> io::Result<u32>) -> io::Result<()> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |nanoseconds| SystemTime::UNIX_EPOCH + Duration::new(since.as_secs(), nanoseconds);
-    let way = Way::of(path)?;
-    way.accept()?;
-    write_at(&way, |out| Ok(Some(at(emit(out)?))))
+    let resolved = ResolvedPath::of(path)?;
+    resolved.accept()?;
+    write_at(&resolved, |out| Ok(Some(at(emit(out)?))))
 }
 
-/// Writes to the end of a way. `emit` may return the file's modification time.
-fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>) -> io::Result<()> {
-    if way.is_stream() {
-        return stream(way, |out| emit(out).map(drop));
+/// Writes to the end of a resolved path. `emit` may return the file's modification time.
+fn write_at(
+    resolved: &ResolvedPath,
+    emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<SystemTime>>,
+) -> io::Result<()> {
+    if resolved.is_stream() {
+        return stream(resolved, |out| emit(out).map(drop));
     }
-    let place = &way.end;
+    let place = &resolved.end;
     let permissions = permissions(place)?;
     let part = Part::beside(place)?;
     if let Some(permissions) = permissions {
@@ -145,7 +148,7 @@ fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<Sy
     let time = emit(&mut writer)?;
     writer.flush()?;
     drop(writer);
-    way::mark(&part.file);
+    resolved_path::mark(&part.file);
     if let Some(time) = time {
         part.file.set_modified(time)?;
     }
@@ -158,9 +161,9 @@ fn write_at(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<Option<Sy
 /// # Errors
 /// If the file cannot be opened, or a link must not be followed ([`write()`]).
 pub fn append(path: &Path) -> io::Result<File> {
-    let way = Way::of(path)?;
-    let file = way.open()?;
-    way::mark(&file);
+    let resolved = ResolvedPath::of(path)?;
+    let file = resolved.open()?;
+    resolved_path::mark(&file);
     Ok(file)
 }
 
@@ -169,9 +172,9 @@ pub fn append(path: &Path) -> io::Result<File> {
 /// # Errors
 /// If a link must not be followed ([`write()`]), or the file is read-only.
 pub fn may_write(path: &Path) -> io::Result<()> {
-    let way = Way::of(path)?;
-    way.accept()?;
-    if way.is_stream() { Ok(()) } else { permissions(&way.end).map(drop) }
+    let resolved = ResolvedPath::of(path)?;
+    resolved.accept()?;
+    if resolved.is_stream() { Ok(()) } else { permissions(&resolved.end).map(drop) }
 }
 
 /// Returns the permissions of the file that is to be replaced, if it exists and is this user's own.
@@ -203,8 +206,8 @@ fn own_permissions(metadata: &fs::Metadata) -> fs::Permissions {
 }
 
 /// Writes to a pipe or device, without waiting for a reader.
-fn stream(way: &Way, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut writer = BufWriter::new(way.open()?);
+fn stream(resolved: &ResolvedPath, emit: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(resolved.open()?);
     emit(&mut writer)?;
     writer.flush()
 }
@@ -309,24 +312,24 @@ fn remove_if_abandoned(path: &Path) {
 
 fn is_at(file: &File, path: &Path) -> bool {
     let both = file.metadata().ok().zip(fs::symlink_metadata(path).ok());
-    both.is_some_and(|(file, there)| way::is_same(&file, &there))
+    both.is_some_and(|(file, there)| resolved_path::is_same(&file, &there))
 }
 
 /// A lock on a directory, held by one process at a time, for changes that depend on the directory's content.
 ///
 /// If the file system has no locks, nothing is held.
-pub struct Held {
+pub struct DirectoryLock {
     /// Locked until the file is closed.
     _directory: Option<File>,
 }
 
-impl Held {
+impl DirectoryLock {
     /// Locks the directory of the file that `path` leads to.
     ///
     /// # Errors
     /// If the directory cannot be opened, or another process does not release it.
     pub fn beside(path: &Path) -> io::Result<Self> {
-        let directory = File::open(directory(&Way::of(path)?.end))?;
+        let directory = File::open(directory(&ResolvedPath::of(path)?.end))?;
         let since = Instant::now();
         loop {
             match directory.try_lock() {
@@ -346,7 +349,7 @@ impl Held {
 /// # Errors
 /// If the directory cannot be created.
 pub fn make_directory(path: &Path) -> io::Result<()> {
-    fs::create_dir_all(directory(&Way::of(path)?.end))
+    fs::create_dir_all(directory(&ResolvedPath::of(path)?.end))
 }
 
 /// Creates the directory of a file whose content the caller has read, and checks that the file can be written there.
@@ -355,7 +358,7 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 /// If the directory cannot be created or the file cannot be written.
 pub fn ready(path: &Path) -> io::Result<()> {
     make_directory(path)?;
-    let place = Way::of(path)?.end;
+    let place = ResolvedPath::of(path)?.end;
     permissions(&place)?;
     Part::beside(&place).map(drop)
 }
@@ -476,7 +479,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
-                    let _held = Held::beside(&path).expect("a directory");
+                    let _held = DirectoryLock::beside(&path).expect("a directory");
                     let before = fs::read_to_string(&path).map_or(0, |text| text.parse::<u32>().expect("a number"));
                     write_text(&path, &(before + 1).to_string()).expect("writable");
                     count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

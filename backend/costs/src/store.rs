@@ -130,7 +130,7 @@ impl CostStore {
 
     fn write(&mut self, path: &Path, add: bool) -> Result<(), StoreError> {
         files::make_directory(path).map_err(|error| refused(path, error))?;
-        let _held = files::Held::beside(path).map_err(|error| refused(path, error))?;
+        let _held = files::DirectoryLock::beside(path).map_err(|error| refused(path, error))?;
         if let Some((mut there, dropped)) = Self::there(path)? {
             if dropped > 0 {
                 keep_aside(path).map_err(|error| refused(path, error))?;

@@ -1,6 +1,6 @@
 //! Directories that only their owner may enter, so that this user wrote everything in them.
 
-use super::way::{Way, stranger};
+use super::resolved_path::{ResolvedPath, stranger};
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ pub fn check(path: &Path) -> io::Result<()> {
         facts => refusal(&facts.map_err(elsewhere)?),
     };
     let whole = std::path::absolute(&path).map_err(elsewhere)?;
-    let way = Way::of(whole.parent().unwrap_or(&whole)).map_err(elsewhere)?;
-    match refusal.or_else(|| way.passed.iter().find_map(|(path, facts)| exposed(path, facts))) {
+    let resolved = ResolvedPath::of(whole.parent().unwrap_or(&whole)).map_err(elsewhere)?;
+    match refusal.or_else(|| resolved.passed.iter().find_map(|(path, facts)| exposed(path, facts))) {
         Some(text) => Err(io::Error::new(ErrorKind::PermissionDenied, text)),
         None => Ok(()),
     }

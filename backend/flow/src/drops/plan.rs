@@ -13,7 +13,7 @@ use super::recipe::{Kind, Node, Recipe};
 use super::state::{self, Records};
 use super::{DropsError, refused};
 use anabranch_base::cancel::CancelToken;
-use anabranch_base::files::Held;
+use anabranch_base::files::DirectoryLock;
 use anabranch_base::quoted::Name;
 use std::fs;
 use std::io::ErrorKind;
@@ -93,7 +93,7 @@ impl<'r> Prepared<'r> {
             }
         }
         let path = directory.join(recipe.naming.state_file());
-        let held = Held::beside(&path).map_err(told)?;
+        let held = DirectoryLock::beside(&path).map_err(told)?;
         let records = state::load(&path)?;
         // Left over from a process that was killed.
         match fs::remove_dir_all(directory.join(recipe.naming.memory_folder())) {

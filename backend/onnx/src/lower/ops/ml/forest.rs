@@ -24,7 +24,7 @@ pub(super) enum Test<'a> {
 
 /// A node of a directed acyclic graph, in which trees may share lower nodes.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Node {
     /// The node is not described yet.
     Nowhere,
     Leaf {
@@ -44,7 +44,7 @@ enum Way {
 pub(super) struct Forest {
     dtype: DType,
     features: usize,
-    ways: Vec<Way>,
+    nodes: Vec<Node>,
     /// Targets and weights of the leaves.
     entries: Vec<(u32, f64)>,
 }
@@ -52,20 +52,20 @@ pub(super) struct Forest {
 impl Forest {
     /// Creates `nodes` nodes, none of which is described yet, over this many features of this type (`f32` or `f64`).
     pub(super) fn new(dtype: DType, features: usize, nodes: usize) -> Self {
-        Self { dtype, features, ways: vec![Way::Nowhere; nodes], entries: Vec::new() }
+        Self { dtype, features, nodes: vec![Node::Nowhere; nodes], entries: Vec::new() }
     }
 
     /// Adds one more node.
     pub(super) fn node(&mut self) -> usize {
-        self.ways.push(Way::Nowhere);
-        self.ways.len() - 1
+        self.nodes.push(Node::Nowhere);
+        self.nodes.len() - 1
     }
 
     /// Makes a node a leaf of these targets and weights.
     pub(super) fn leaf(&mut self, at: usize, entries: impl IntoIterator<Item = (u32, f64)>) {
         let first = self.entries.len();
         self.entries.extend(entries);
-        self.ways[at] = Way::Leaf { first: first as u32, count: (self.entries.len() - first) as u32 };
+        self.nodes[at] = Node::Leaf { first: first as u32, count: (self.entries.len() - first) as u32 };
     }
 
     /// Makes a node a branch to `sides`: for features that pass the test, and for features that do not.
@@ -88,10 +88,10 @@ impl Forest {
             return Err(Fault::invalid(format!("it reads feature {feature} of rows of {}", self.features)));
         };
         let branch =
-            |threshold, sides, missing_right| Way::Branch { feature: index as u32, threshold, missing_right, sides };
+            |threshold, sides, missing_right| Node::Branch { feature: index as u32, threshold, missing_right, sides };
         // No number is greater than NaN.
         let never = branch(f64::NAN, [no, yes], missing);
-        self.ways[at] = match test {
+        self.nodes[at] = match test {
             Test::LessOrEqual(t) if t.is_nan() => never,
             Test::LessOrEqual(t) => branch(t, [yes, no], !missing),
             Test::Less(t) if t.is_nan() || t == f64::NEG_INFINITY => never,
@@ -121,7 +121,7 @@ impl Forest {
     pub(super) fn lookup(&mut self, at: usize, keys: &mut [(f64, usize)], default: usize, missing: usize) {
         let found = self.search(0, keys, default);
         let sides = [found, missing];
-        self.ways[at] = Way::Branch { feature: 0, threshold: f64::NAN, missing_right: true, sides };
+        self.nodes[at] = Node::Branch { feature: 0, threshold: f64::NAN, missing_right: true, sides };
     }
 
     /// Returns a node from which a number leads to the node of the first equal key, or to the default.
@@ -153,8 +153,8 @@ impl Forest {
         let left = self.divide(feature, &cuts[..middle], &between[..=middle]);
         let right = self.divide(feature, &cuts[middle + 1..], &between[middle + 1..]);
         let sides = [left, right];
-        self.ways.push(Way::Branch { feature, threshold: cuts[middle], missing_right: false, sides });
-        self.ways.len() - 1
+        self.nodes.push(Node::Branch { feature, threshold: cuts[middle], missing_right: false, sides });
+        self.nodes.len() - 1
     }
 
     /// Returns the next smaller number of the thresholds' type.
@@ -172,12 +172,12 @@ impl Forest {
     fn depths(&self, roots: &[usize]) -> Result<Vec<u32>, usize> {
         const OPEN: u32 = u32::MAX;
         const UNSEEN: u32 = u32::MAX - 1;
-        let mut depths = vec![UNSEEN; self.ways.len()];
+        let mut depths = vec![UNSEEN; self.nodes.len()];
         let mut path = Vec::new();
         for root in roots {
             path.push(*root);
             while let Some(at) = path.last().copied() {
-                let Way::Branch { sides, .. } = self.ways[at] else {
+                let Node::Branch { sides, .. } = self.nodes[at] else {
                     depths[at] = 0;
                     path.pop();
                     continue;
@@ -206,8 +206,8 @@ impl Forest {
     /// Returns the nodes' words, level by level of each tree, so that children are neighbours; shared nodes appear
     /// once.
     fn words(&self, roots: &[usize]) -> (Vec<[u32; 4]>, Vec<u32>) {
-        let mut words: Vec<[u32; 4]> = Vec::with_capacity(self.ways.len() + roots.len());
-        let mut children: Vec<Option<u32>> = vec![None; self.ways.len()];
+        let mut words: Vec<[u32; 4]> = Vec::with_capacity(self.nodes.len() + roots.len());
+        let mut children: Vec<Option<u32>> = vec![None; self.nodes.len()];
         let mut firsts = Vec::with_capacity(roots.len());
         let mut open = VecDeque::new();
         for root in roots {
@@ -215,10 +215,10 @@ impl Forest {
             open.push_back((*root, words.len()));
             words.push([0; 4]);
             while let Some((node, at)) = open.pop_front() {
-                let node = match self.ways[node] {
-                    Way::Nowhere | Way::Leaf { count: 0, .. } => TreeNode::Leaf { entry: TreeNode::NO_ENTRY },
-                    Way::Leaf { first, .. } => TreeNode::Leaf { entry: first },
-                    Way::Branch { feature, threshold, missing_right, sides } => {
+                let node = match self.nodes[node] {
+                    Node::Nowhere | Node::Leaf { count: 0, .. } => TreeNode::Leaf { entry: TreeNode::NO_ENTRY },
+                    Node::Leaf { first, .. } => TreeNode::Leaf { entry: first },
+                    Node::Branch { feature, threshold, missing_right, sides } => {
                         let left = *children[node].get_or_insert_with(|| {
                             let left = words.len();
                             words.extend([[0; 4]; 2]);
@@ -249,24 +249,24 @@ impl Forest {
         name: impl Fn(usize) -> String,
     ) -> Result<View, Fault> {
         let (aggregate, base, dtype) = scores;
-        let count = self.ways.len().saturating_mul(2).saturating_add(roots.len());
+        let count = self.nodes.len().saturating_mul(2).saturating_add(roots.len());
         if count.max(self.entries.len()) >= (1 << 31) {
             return Err(Fault::unsupported(format!(
                 "{} nodes; fewer than a thousand million are possible",
-                self.ways.len()
+                self.nodes.len()
             )));
         }
         builder.afford(count.saturating_mul(size_of::<[u32; 4]>()))?;
         let depths = self.depths(roots).map_err(|at| Fault::invalid(format!("{} leads to itself", name(at))))?;
         let steps: u64 = roots.iter().map(|root| u64::from(depths[*root])).sum();
-        if steps > 16 * self.ways.len().max(1 << 12) as u64 {
-            let nodes = self.ways.len();
+        if steps > 16 * self.nodes.len().max(1 << 12) as u64 {
+            let nodes = self.nodes.len();
             return Err(Fault::unsupported(format!("{steps} steps per row through {nodes} nodes: trees share nodes")));
         }
         let (words, firsts) = self.words(roots);
         let roots: Vec<[u32; 2]> = firsts.into_iter().zip(roots).map(|(first, root)| [first, depths[*root]]).collect();
-        for way in &self.ways {
-            if let Way::Leaf { first, count } = *way
+        for node in &self.nodes {
+            if let Node::Leaf { first, count } = *node
                 && let Some(last) = (first as usize + count as usize).checked_sub(1).filter(|_| count > 0)
             {
                 self.entries[last].0 |= TreeNode::LAST;

@@ -30,7 +30,7 @@ const STANDARD: u32 = 3;
 const MARK: &str = "user.anabranch";
 
 /// A path to a file, with its links resolved.
-pub(super) struct Way {
+pub(super) struct ResolvedPath {
     /// Path of the file without links.
     pub(super) end: PathBuf,
     /// Metadata of the end; `None` if nothing is there.
@@ -44,34 +44,34 @@ pub(super) struct Way {
     links: u32,
 }
 
-impl Way {
+impl ResolvedPath {
     /// Follows the links of a path.
     ///
     /// # Errors
     /// If the path ends in another user's link or pipe, or links lead in a circle.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let (end, passed) = (PathBuf::new(), Vec::new());
-        let mut way = Self { end, facts: None, passed, is_open_file: false, is_linked: false, links: 0 };
+        let mut resolved = Self { end, facts: None, passed, is_open_file: false, is_linked: false, links: 0 };
         let mut rest = reversed(path);
         while let Some(part) = rest.pop() {
-            let next = joined(&way.end, &part);
+            let next = joined(&resolved.end, &part);
             let whole: PathBuf =
                 [next.as_os_str()].into_iter().chain(rest.iter().rev().map(OsString::as_os_str)).collect();
-            if way.leads_to_open_file(&whole) {
-                return Ok(Self { end: whole, is_open_file: true, is_linked: false, ..way });
+            if resolved.leads_to_open_file(&whole) {
+                return Ok(Self { end: whole, is_open_file: true, is_linked: false, ..resolved });
             }
             match fs::symlink_metadata(&next) {
-                Ok(facts) if facts.is_symlink() => way.follow(next, facts, &mut rest)?,
+                Ok(facts) if facts.is_symlink() => resolved.follow(next, facts, &mut rest)?,
                 facts => {
-                    way.facts = facts.ok();
-                    way.passed.extend(way.facts.clone().map(|facts| (next.clone(), facts)));
-                    way.end = next;
+                    resolved.facts = facts.ok();
+                    resolved.passed.extend(resolved.facts.clone().map(|facts| (next.clone(), facts)));
+                    resolved.end = next;
                 }
             }
         }
-        match way.facts.as_ref().filter(|facts| is_pipe(facts)).and_then(stranger) {
+        match resolved.facts.as_ref().filter(|facts| is_pipe(facts)).and_then(stranger) {
             Some(owner) => Err(denied(format!("is a pipe of another user (uid {owner}); name another file"))),
-            None => Ok(way),
+            None => Ok(resolved),
         }
     }
 
@@ -253,15 +253,19 @@ mod tests {
             [("up", "a/b/../.."), ("file", "up/a/file"), ("whole", root.to_str().expect("UTF-8")), ("loop", "loop")];
         links.iter().for_each(|(name, to)| symlink(to, root.join(name)).expect("a link"));
         for path in ["a/file", "file", "up/up/file", "whole/whole/a/b/../file", "./a/./file", "a/b/../../up/a/file"] {
-            let way = Way::of(&root.join(path)).expect("no other user");
-            assert_eq!(way.end, fs::canonicalize(root.join(path)).expect("there"), "{path}");
-            assert!(!way.is_stream());
+            let resolved = ResolvedPath::of(&root.join(path)).expect("no other user");
+            assert_eq!(resolved.end, fs::canonicalize(root.join(path)).expect("there"), "{path}");
+            assert!(!resolved.is_stream());
         }
-        assert_eq!(Way::of(Path::new("../x/./y")).expect("a path").end, Path::new("../x/y"));
-        assert!(Way::of(&root.join("loop")).is_err_and(|error| error.to_string().contains("40 links")));
+        assert_eq!(ResolvedPath::of(Path::new("../x/./y")).expect("a path").end, Path::new("../x/y"));
+        assert!(ResolvedPath::of(&root.join("loop")).is_err_and(|error| error.to_string().contains("40 links")));
         symlink("/dev/stdout", root.join("out")).expect("a link");
-        assert!(["out", "whole/out"].iter().all(|path| Way::of(&root.join(path)).is_ok_and(|way| way.is_stream())));
-        assert!(Way::of(&root.join("out")).is_ok_and(|way| way.accept().is_ok()));
+        assert!(
+            ["out", "whole/out"]
+                .iter()
+                .all(|path| ResolvedPath::of(&root.join(path)).is_ok_and(|resolved| resolved.is_stream()))
+        );
+        assert!(ResolvedPath::of(&root.join("out")).is_ok_and(|resolved| resolved.accept().is_ok()));
     }
 
     #[test]
@@ -319,7 +323,7 @@ mod tests {
             (format!("/proc/self/root{whole}"), false),
             ("/proc/self/fd".into(), true),
         ] {
-            assert_eq!(Way::of(Path::new(&path)).expect("a path").is_stream(), is_stream, "{path}");
+            assert_eq!(ResolvedPath::of(Path::new(&path)).expect("a path").is_stream(), is_stream, "{path}");
         }
         assert!(write_text(Path::new("/proc/self/fd"), "a directory").is_err());
     }
@@ -330,14 +334,15 @@ mod tests {
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str| fs::write(path(name), name).expect("writable");
         ["file", "other", "model"].iter().for_each(|name| write(name));
-        let (there, free) = (Way::of(&path("file")).expect("a way"), Way::of(&path("free")).expect("a way"));
+        let (there, free) =
+            (ResolvedPath::of(&path("file")).expect("a path"), ResolvedPath::of(&path("free")).expect("a path"));
         assert!(there.open().is_ok());
         fs::rename(path("other"), path("file")).expect("its own");
         assert!(there.open().is_err_and(|error| error.to_string().contains("exchanged")));
         fs::remove_file(path("file")).expect("its own");
-        for (way, name) in [(there, "file"), (free, "free")] {
+        for (resolved, name) in [(there, "file"), (free, "free")] {
             symlink("model", path(name)).expect("a link");
-            assert!(way.open().is_err(), "{name}");
+            assert!(resolved.open().is_err(), "{name}");
         }
     }
 }
