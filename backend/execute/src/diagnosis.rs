@@ -1,9 +1,9 @@
 //! Names for errors of a run: the place of a failure, and the wait-for graph of a stalled run.
 
 use super::error::Place;
-use super::exchange::{Doing, Exchange, Wait};
-use super::script::{Awaited, PortScript};
+use super::run_channels::{Doing, RunChannels, Wait};
 use super::supervise::Blame;
+use super::worker_program::{Awaited, PortSpec};
 use anabranch_ir::program::{NodeId, Origin, Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{ExecError, Plan, Step};
@@ -14,17 +14,17 @@ use std::sync::Arc;
 pub(super) struct Diagnosis {
     pub(super) plan: Arc<Plan>,
     pub(super) program: Arc<Program>,
-    pub(super) ports: Vec<PortScript>,
+    pub(super) ports: Vec<PortSpec>,
 }
 
 impl Diagnosis {
     /// Describes for each waiting worker its step, and the workers that it waits for.
-    pub(super) fn wait_for_graph(&self, exchange: &Exchange) -> String {
+    pub(super) fn wait_for_graph(&self, channels: &RunChannels) -> String {
         let waiting = |(worker, (_, doing)): (usize, (u64, Doing))| match doing {
             Doing::Waiting(wait) => Some(self.waiting(worker, wait)),
             Doing::Idle | Doing::Working => None,
         };
-        exchange.look().enumerate().filter_map(waiting).collect::<Vec<_>>().join("; ")
+        channels.look().enumerate().filter_map(waiting).collect::<Vec<_>>().join("; ")
     }
 
     fn waiting(&self, worker: usize, wait: Wait) -> String {
@@ -60,7 +60,7 @@ impl Diagnosis {
         }
     }
 
-    /// Describes a worker's step of its script.
+    /// Describes a worker's step of its worker program.
     fn step_name(&self, worker: usize, step: u32) -> String {
         let devices = self.plan.devices().len();
         if worker >= devices {

@@ -1,28 +1,28 @@
 //! Buffers and kernels of an executor, and one run of its plan.
 //!
 //! Protocol: the caller of a run has the pool's turn, so that all workers are idle. It gives each thread with steps its
-//! part, runs the host's script itself, and waits until all threads are done. The first worker that fails records the
-//! reason and raises the stop flag; the other workers leave at their next step, chunk or wait. A worker that sees the
-//! end of the run's time in a kernel just leaves: the caller, who checks the same token and clock, stops the others.
-//! When all workers have left a failed run, its caller resets everything in flight, so that no data of one run reaches
-//! the next.
+//! part, runs the host's worker program itself, and waits until all threads are done. The first worker that fails
+//! records the reason and raises the stop flag; the other workers leave at their next step, chunk or wait. A worker
+//! that sees the end of the run's time in a kernel just leaves: the caller, who checks the same token and clock, stops
+//! the others. When all workers have left a failed run, its caller resets everything in flight, so that no data of one
+//! run reaches the next.
 
 use super::RunOptions;
 use super::cpu::CpuWorker;
 use super::diagnosis::Diagnosis;
 use super::error::Place;
 use super::event::Lane;
-use super::exchange::{Doing, Exchange, Halt};
 use super::gpu::GpuSide;
 #[cfg(feature = "gpu")]
 use super::gpu::GpuWorker;
 use super::ledger::Ledger;
 use super::link::LinkWorker;
 use super::pool::DevicePool;
-use super::script::{DeviceScript, LinkScript, LinkStep, Scripts};
+use super::run_channels::{Doing, Halt, RunChannels};
 use super::supervise::{Deadline, Supervisor, Verdict};
 use super::threads::{Inbox, Job};
 use super::worker::{GpuTensors, Run, Terms, Worker, attempt};
+use super::worker_program::{DeviceProgram, LinkProgram, LinkStep, WorkerPrograms};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{Mutex, lock};
 use anabranch_device::ComputeDevice;
@@ -40,7 +40,7 @@ use std::time::Instant;
 pub(super) struct Engine {
     pub(super) ledger: Ledger,
     diagnosis: Diagnosis,
-    pub(super) exchange: Exchange,
+    pub(super) channels: RunChannels,
     verdict: Verdict,
     /// Workers of the devices, by their ids, and then of the links; `None` for those without steps.
     stations: Vec<Option<Station>>,
@@ -93,27 +93,28 @@ impl Engine {
     /// Allocates all memory, prepares all kernels, and starts or opens the devices on which the plan has steps.
     pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
         let program = kernels.program();
-        let Scripts { mut devices, mut links, ports } = Scripts::of(plan, program)?;
+        let WorkerPrograms { mut devices, mut links, ports } = WorkerPrograms::of(plan, program)?;
         let ledger = pool.ledger();
         ready_constants(kernels, pool, &mut devices, &ledger)?;
         ready_sent(plan, kernels, &mut links, &ledger)?;
-        let exchange = Exchange::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
+        let channels = RunChannels::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
         let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
-        let cpus = devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (script, device))| match device {
-            ComputeDevice::Cpu(team) if !script.steps.is_empty() => {
-                Some(at != HOST.index() || team.threads > 1 && !script.nodes.is_empty())
-            }
-            _ => None,
-        });
+        let cpus =
+            devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (worker_program, device))| match device {
+                ComputeDevice::Cpu(team) if !worker_program.steps.is_empty() => {
+                    Some(at != HOST.index() || team.threads > 1 && !worker_program.nodes.is_empty())
+                }
+                _ => None,
+            });
         let (shares_cpus, has_helpers) = (cpus.clone().count() > 1, cpus.clone().any(|helped| helped));
         let mut stations = Vec::new();
-        for (at, script) in devices.into_iter().enumerate() {
+        for (at, worker_program) in devices.into_iter().enumerate() {
             let device = DeviceId(at as u32);
-            ledger.take(device, exchange.port(device.0).ring_bytes());
-            stations.push(parts.station(device, script)?);
+            ledger.take(device, channels.port(device.0).ring_bytes());
+            stations.push(parts.station(device, worker_program)?);
         }
-        for script in links {
-            stations.push(Some(parts.link(stations.len(), script)?));
+        for worker_program in links {
+            stations.push(Some(parts.link(stations.len(), worker_program)?));
         }
         drop(parts);
         let diagnosis = Diagnosis { plan: Arc::clone(plan), program: Arc::clone(program), ports };
@@ -126,7 +127,7 @@ impl Engine {
         Ok(Self {
             ledger,
             diagnosis,
-            exchange,
+            channels,
             verdict: Verdict::default(),
             stations,
             has_resident,
@@ -149,13 +150,13 @@ impl Engine {
     /// Runs once. The caller has the pool's turn: all workers are idle before and after.
     pub(super) fn run(self: &Arc<Self>, pool: &DevicePool, call: &mut Call<'_>) -> Result<(), Broken> {
         let (spin, linger) = (pool.spin(call.options.spin), pool.spin(call.options.linger));
-        let graph = || self.diagnosis.wait_for_graph(&self.exchange);
+        let graph = || self.diagnosis.wait_for_graph(&self.channels);
         let deadline = Deadline::new(call.options, call.origin);
-        let interrupt = deadline.interrupt(&self.exchange.stop);
+        let interrupt = deadline.interrupt(&self.channels.stop);
         let terms = Terms { origin: call.origin, profile: call.options.profile, spin, linger, interrupt };
         let supervisor = Supervisor {
             deadline,
-            exchange: &self.exchange,
+            channels: &self.channels,
             verdict: &self.verdict,
             graph: &graph,
             stall_after: call.options.stall_after,
@@ -226,10 +227,10 @@ impl Engine {
         };
         let threads = inboxes().count() as u32;
         if threads > 0 {
-            self.exchange.port(HOST.0).waiter.enter();
+            self.channels.port(HOST.0).waiter.enter();
             pool.busy().enter(threads);
-            self.exchange.port(HOST.0).show(Doing::Working);
-            inboxes().for_each(|(worker, _)| self.exchange.port(worker).show(Doing::Working));
+            self.channels.port(HOST.0).show(Doing::Working);
+            inboxes().for_each(|(worker, _)| self.channels.port(worker).show(Doing::Working));
             let job = |worker| Job { engine: Arc::clone(self), worker, terms: self.terms_on(worker, pool, terms) };
             inboxes().for_each(|(worker, inbox)| inbox.give(job(worker)));
         }
@@ -249,7 +250,7 @@ impl Engine {
         let Some(station) = &self.stations[HOST.index()] else { return };
         let mut worker = lock(&station.worker);
         let run =
-            Run { exchange: &self.exchange, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
+            Run { channels: &self.channels, worker: HOST.0, terms, inputs: call.inputs, supervisor: Some(supervisor) };
         let result = attempt(&mut **worker, &run);
         self.finished(HOST.0, result);
     }
@@ -258,8 +259,8 @@ impl Engine {
     pub(super) fn work(&self, worker: u32, terms: Terms) {
         let result = match &self.stations[worker as usize] {
             Some(station) => {
-                let run = Run { exchange: &self.exchange, worker, terms, inputs: &[], supervisor: None };
-                self.exchange.port(worker).waiter.enter();
+                let run = Run { channels: &self.channels, worker, terms, inputs: &[], supervisor: None };
+                self.channels.port(worker).waiter.enter();
                 attempt(&mut **lock(&station.worker), &run)
             }
             None => Ok(()),
@@ -270,17 +271,17 @@ impl Engine {
     fn finished(&self, worker: u32, result: Result<(), Halt>) {
         match result {
             Ok(()) => {}
-            Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.exchange),
+            Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.channels),
             Err(Halt::Stopped) => self.verdict.leave(worker, Place::Nowhere),
             Err(Halt::Left(place)) => self.verdict.leave(worker, place),
         }
-        self.exchange.port(worker).show(Doing::Idle);
+        self.channels.port(worker).show(Doing::Idle);
     }
 
     /// Makes all workers forget a failed run. Returns whether memory sufficed to create the lost buffers again.
     fn reset(&self) -> bool {
         let workers = self.stations.iter().flatten().all(|station| lock(&station.worker).reset());
-        workers && self.exchange.reset()
+        workers && self.channels.reset()
     }
 
     /// Appends the events of a successful run, and clears the workers' logs.
@@ -302,26 +303,27 @@ impl Engine {
 
 impl Parts<'_> {
     /// Creates the worker of a device, if it has steps.
-    fn station(&mut self, device: DeviceId, script: DeviceScript) -> Result<Option<Station>, ExecError> {
+    fn station(&mut self, device: DeviceId, worker_program: DeviceProgram) -> Result<Option<Station>, ExecError> {
         let is_host = device == HOST;
-        if script.steps.is_empty() && !is_host {
+        if worker_program.steps.is_empty() && !is_host {
             self.gpus.push(None);
             return Ok(None);
         }
         let (side, worker): (_, Box<dyn Worker>) = match &self.pool.devices()[device.index()] {
             ComputeDevice::Cpu(cpu) => {
-                let computes = !script.nodes.is_empty();
+                let computes = !worker_program.nodes.is_empty();
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
-                let kernels = script.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
-                (None, Box::new(CpuWorker::new(device, cpu, script, kernels, team, self.plan, self.ledger)?))
+                let kernels =
+                    worker_program.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
+                (None, Box::new(CpuWorker::new(device, cpu, worker_program, kernels, team, self.plan, self.ledger)?))
             }
             #[cfg(not(feature = "gpu"))]
             ComputeDevice::Gpu(_) => match *self.pool.gpu(device)? {},
             #[cfg(feature = "gpu")]
             ComputeDevice::Gpu(opener) => {
                 let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
-                let side = GpuSide::new(gpu, &opener.name, device, &script, self.kernels, self.ledger, memory)?;
-                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, script, side)))
+                let side = GpuSide::new(gpu, &opener.name, device, &worker_program, self.kernels, self.ledger, memory)?;
+                (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, worker_program, side)))
             }
         };
         self.gpus.push(side);
@@ -330,15 +332,15 @@ impl Parts<'_> {
     }
 
     /// Creates the worker of a link.
-    fn link(&self, worker: usize, script: LinkScript) -> Result<Station, ExecError> {
+    fn link(&self, worker: usize, worker_program: LinkProgram) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
         if let Some(link) = self.plan.links().get(worker - devices.len()) {
             self.ledger.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
             self.ledger.take(link.to, link.ring.total() as usize);
         }
-        let ends = [script.from, script.to].map(|end| self.gpus[end.index()].clone());
-        let inbox = Some(self.pool.thread(Lane::Link { from: script.from, to: script.to })?);
-        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(script, self.plan, ends)?);
+        let ends = [worker_program.from, worker_program.to].map(|end| self.gpus[end.index()].clone());
+        let inbox = Some(self.pool.thread(Lane::Link { from: worker_program.from, to: worker_program.to })?);
+        let worker: Box<dyn Worker> = Box::new(LinkWorker::new(worker_program, self.plan, ends)?);
         Ok(Station { worker: Mutex::new(worker), inbox })
     }
 }
@@ -347,31 +349,31 @@ impl Parts<'_> {
 fn ready_constants(
     kernels: &Kernels,
     pool: &DevicePool,
-    scripts: &mut [DeviceScript],
+    worker_programs: &mut [DeviceProgram],
     ledger: &Ledger,
 ) -> Result<(), ExecError> {
     let devices = || pool.devices().iter().enumerate().filter(|(_, device)| matches!(device, ComputeDevice::Cpu(_)));
-    let nodes = |script: &DeviceScript| script.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
-    let all: Vec<NodeId> = devices().flat_map(|(at, _)| nodes(&scripts[at])).collect();
+    let nodes = |worker_program: &DeviceProgram| worker_program.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
+    let all: Vec<NodeId> = devices().flat_map(|(at, _)| nodes(&worker_programs[at])).collect();
     let values: Vec<ValueId> =
-        devices().flat_map(|(at, _)| scripts[at].cells.constants.iter().map(|cell| cell.value)).collect();
+        devices().flat_map(|(at, _)| worker_programs[at].cells.constants.iter().map(|cell| cell.value)).collect();
     let mut loaded = kernels.ready(&all, &values)?.into_iter();
     // Nodes that share a constant share its buffer, which counts on the first device.
     let mut counted = BTreeSet::new();
     for (at, _) in devices() {
-        let packed = nodes(&scripts[at]).into_iter().flat_map(|node| kernels.packed(node));
+        let packed = nodes(&worker_programs[at]).into_iter().flat_map(|node| kernels.packed(node));
         let fresh = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
         ledger.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
     }
     for (at, _) in devices() {
-        let constants = &mut scripts[at].cells.constants;
+        let constants = &mut worker_programs[at].cells.constants;
         constants.iter_mut().zip(&mut loaded).for_each(|(cell, buffer)| cell.buffer = buffer);
     }
     Ok(())
 }
 
 /// Loads the constants that links send. They count on the host.
-fn ready_sent(plan: &Plan, kernels: &Kernels, links: &mut [LinkScript], ledger: &Ledger) -> Result<(), ExecError> {
+fn ready_sent(plan: &Plan, kernels: &Kernels, links: &mut [LinkProgram], ledger: &Ledger) -> Result<(), ExecError> {
     let program = kernels.program();
     let value = |step: &LinkStep| Some(plan.transfer(step.transfer).value).filter(|v| program.constant(*v).is_some());
     let values: BTreeSet<ValueId> = links.iter().flat_map(|link| &link.steps).filter_map(value).collect();

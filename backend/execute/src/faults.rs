@@ -92,7 +92,7 @@ mod armed {
     /// Replaces the `n`th operation of a kind in the next run.
     pub(crate) fn fail_at(executor: &Executor, operation: Operation, n: usize, act: &Act) {
         let engine = sync::lock(&executor.state).engine.clone().expect("readied by a run that went well");
-        engine.exchange.faults.fail_at(operation, n, act);
+        engine.channels.faults.fail_at(operation, n, act);
     }
 
     /// Destroys a GPU.

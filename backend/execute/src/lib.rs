@@ -2,9 +2,9 @@
 //!
 //! A [`DevicePool`] holds the devices for all plans: threads, opened GPUs and a count of their memory. An [`Executor`]
 //! allocates memory and prepares kernels for one [`Plan`] once, and then runs it any number of times. During a run
-//! nothing is decided. Every worker has a script of steps, made from the plan's total order, and waits at countdowns
-//! that other workers open. `README.md` next to this file explains why that cannot deadlock, its costs, and the
-//! handling of failures.
+//! nothing is decided. Every worker has a worker program of steps, made from the plan's total order, and waits at
+//! countdowns that other workers open. `README.md` next to this file explains why that cannot deadlock, its costs, and
+//! the handling of failures.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -22,7 +22,6 @@ mod dynamic;
 mod engine;
 mod error;
 mod event;
-mod exchange;
 mod faults;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -38,13 +37,14 @@ mod pool;
 mod queue;
 mod relay;
 mod resident;
-mod script;
+mod run_channels;
 mod supervise;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod times;
 mod worker;
+mod worker_program;
 
 pub use anabranch_base::cancel::CancelToken;
 pub use anabranch_device::{ComputeDevice, CpuTeam, GpuOpener};

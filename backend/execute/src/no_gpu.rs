@@ -1,9 +1,9 @@
 //! Replaces the modules `gpu` and `link` in a build without the feature `gpu`: every link has an end on a GPU, and
 //! there is none.
 
-use super::exchange::Halt;
-use super::script::LinkScript;
+use super::run_channels::Halt;
 use super::worker::{Log, Run, Worker};
+use super::worker_program::LinkProgram;
 use anabranch_kernels::gpu::{Gpu, GpuBuffer};
 use anabranch_plan::{ExecError, Plan};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) enum GpuSide {}
 pub(super) enum LinkWorker {}
 
 impl LinkWorker {
-    pub(super) fn new(_: LinkScript, _: &Arc<Plan>, _: [Option<Arc<GpuSide>>; 2]) -> Result<Self, ExecError> {
+    pub(super) fn new(_: LinkProgram, _: &Arc<Plan>, _: [Option<Arc<GpuSide>>; 2]) -> Result<Self, ExecError> {
         Err(ExecError::internal("a plan has a link, and this build has no GPUs"))
     }
 }

@@ -2,11 +2,11 @@
 
 use super::RunOptions;
 use super::event::Lane;
-use super::exchange::Stop;
 use super::inside;
 use super::ledger::{Held, Ledger};
 use super::queue::{RunQueue, Turn};
 use super::relay::{Errand, Relay};
+use super::run_channels::Stop;
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use anabranch_base::sync::{Mutex, Sender, lock};

@@ -1,7 +1,7 @@
 //! Supervision of a run by its caller's thread, between and during its own work: cancellation, time, and progress.
 
 use super::error::{Failure, Place};
-use super::exchange::{Doing, Exchange, Stop};
+use super::run_channels::{Doing, RunChannels, Stop};
 use super::{CancelToken, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{AtomicBool, Mutex, lock};
@@ -103,10 +103,10 @@ pub(super) struct Blame {
 
 impl Verdict {
     /// Ends a run: records the reason, if it is the first, and tells all workers.
-    pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, exchange: &Exchange) {
+    pub(super) fn fail(&self, worker: Option<u32>, failure: Failure, channels: &RunChannels) {
         lock(&self.blame).get_or_insert(Blame { worker, failure });
-        exchange.stop.set(true);
-        exchange.wake_all();
+        channels.stop.set(true);
+        channels.wake_all();
     }
 
     /// A worker was told to leave, or has seen itself that it must.
@@ -139,7 +139,7 @@ impl Verdict {
 /// The caller of a run as its supervisor.
 pub(super) struct Supervisor<'a> {
     pub(super) deadline: Deadline<'a>,
-    pub(super) exchange: &'a Exchange,
+    pub(super) channels: &'a RunChannels,
     pub(super) verdict: &'a Verdict,
     /// Describes the wait-for graph, for the error of a stalled run.
     pub(super) graph: &'a dyn Fn() -> String,
@@ -162,7 +162,7 @@ impl Supervisor<'_> {
     /// sleep.
     pub(super) fn look(&self) -> Option<Duration> {
         self.check();
-        if !self.exchange.stop.is_set() && self.is_stalled() {
+        if !self.channels.stop.is_set() && self.is_stalled() {
             let text = format!("the run stalled: {}; please report this as a fault of the runtime", (self.graph)());
             self.end(ExecError::new(ErrorKind::Internal, text));
         }
@@ -171,13 +171,13 @@ impl Supervisor<'_> {
     }
 
     fn end(&self, error: ExecError) {
-        self.verdict.fail(None, error.into(), self.exchange);
+        self.verdict.fail(None, error.into(), self.channels);
     }
 
     /// Whether all workers of the run have waited long enough, each for one thing that has not come.
     fn is_stalled(&self) -> bool {
         let (mut stuck, mut waiting, mut words) = (true, false, 0u64);
-        for (worker, (word, doing)) in self.exchange.look().enumerate() {
+        for (worker, (word, doing)) in self.channels.look().enumerate() {
             // Words count upwards, so that a weighted sum reveals every change; a vector would need an allocation.
             words = words.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(word);
             match doing {
@@ -185,7 +185,7 @@ impl Supervisor<'_> {
                 Doing::Working => stuck = false,
                 Doing::Waiting(wait) => {
                     waiting = true;
-                    stuck &= !self.exchange.port(worker as u32).is_ready(wait);
+                    stuck &= !self.channels.port(worker as u32).is_ready(wait);
                 }
             }
         }

@@ -3,11 +3,11 @@
 use super::cpu::CpuWorker;
 use super::error::{Failure, Place};
 use super::event::Event;
-use super::exchange::{Delivery, Doing, Exchange, Halt, Port, Stop, Wait};
 use super::faults::Operation;
 use super::resident::DeviceTensor;
-use super::script::{Feed, NO_GATE};
+use super::run_channels::{Delivery, Doing, Halt, Port, RunChannels, Stop, Wait};
 use super::supervise::Supervisor;
+use super::worker_program::{Feed, NO_GATE};
 use anabranch_base::wait::spin_for;
 use anabranch_kernels::cpu::Interrupt;
 use anabranch_kernels::gpu::Gpu;
@@ -79,7 +79,7 @@ pub(super) struct Terms {
 
 /// A run as one worker sees it.
 pub(super) struct Run<'a> {
-    pub(super) exchange: &'a Exchange,
+    pub(super) channels: &'a RunChannels,
     pub(super) worker: u32,
     pub(super) terms: Terms,
     /// The caller's tensors, for the host.
@@ -107,11 +107,11 @@ impl Run<'_> {
     }
 
     pub(super) fn port(&self) -> &Port {
-        self.exchange.port(self.worker)
+        self.channels.port(self.worker)
     }
 
     pub(super) fn site(&self, place: Place) -> Site<'_> {
-        Site { stop: &self.exchange.stop, place }
+        Site { stop: &self.channels.stop, place }
     }
 
     /// Checks whether the run must be left. The caller's thread also checks its token and its clock, if it has them.
@@ -119,7 +119,7 @@ impl Run<'_> {
         if let Some(supervisor) = self.supervisor {
             supervisor.check();
         }
-        self.exchange.stop.check()
+        self.channels.stop.check()
     }
 
     /// Whether kernels may have left out parts of their work, so that their results must not be used.
@@ -134,7 +134,7 @@ impl Run<'_> {
 
     /// Lets a test fail the following operation.
     pub(super) fn strike(&self, operation: Operation) -> Result<(), KernelError> {
-        self.exchange.faults.strike(operation, || self.is_interrupted() || self.exchange.stop.is_set())
+        self.channels.faults.strike(operation, || self.is_interrupted() || self.channels.stop.is_set())
     }
 
     /// Waits until all inputs of a step are present, and takes the buffers that came with them.
@@ -162,7 +162,7 @@ impl Run<'_> {
 
     /// Waits: spins for about as long as the plan expects, then sleeps.
     pub(super) fn wait(&self, wait: Wait) -> Result<(), Halt> {
-        let (port, stop) = (self.port(), &self.exchange.stop);
+        let (port, stop) = (self.port(), &self.channels.stop);
         if port.is_ready(wait) {
             return Ok(());
         }

@@ -4,10 +4,10 @@ use super::CpuWorker;
 use super::cell::Cell;
 use super::slow::Slow;
 use crate::error::{Failure, Place};
-use crate::exchange::Halt;
 use crate::faults::Operation;
-use crate::script::{DeviceScript, NodeScript, Operand, Streaming};
+use crate::run_channels::Halt;
 use crate::worker::Run;
+use crate::worker_program::{DeviceProgram, NodeCall, Operand, Streaming};
 use anabranch_kernels::KernelError;
 use anabranch_kernels::cpu::{Call, CpuKernel};
 use std::ops::Range;
@@ -28,13 +28,13 @@ impl CpuWorker {
     /// Calls [`Self::work`], and discards the result of an interrupted kernel, even its error.
     pub(super) fn compute(
         &mut self,
-        script: &DeviceScript,
-        node: &NodeScript,
+        program: &DeviceProgram,
+        node: &NodeCall,
         at: u32,
         part: Option<&Part<'_>>,
         run: &Run<'_>,
     ) -> Result<(), Halt> {
-        let computed = self.work(script, node, at, part, run);
+        let computed = self.work(program, node, at, part, run);
         run.uninterrupted(Place::Node(node.node))?;
         Ok(computed?)
     }
@@ -43,16 +43,16 @@ impl CpuWorker {
     /// are out of their cells meanwhile.
     fn work(
         &mut self,
-        script: &DeviceScript,
-        node: &NodeScript,
+        program: &DeviceProgram,
+        node: &NodeCall,
         at: u32,
         part: Option<&Part<'_>>,
         run: &Run<'_>,
     ) -> Result<(), Failure> {
-        let written = script.operands(&node.outputs);
+        let written = program.operands(&node.outputs);
         if let ([output], None) = (written, part) {
             let mut held = [std::mem::take(&mut self.cells[output.cell as usize])];
-            let result = self.call(script, node, at, None, &mut held, run);
+            let result = self.call(program, node, at, None, &mut held, run);
             let [cell] = held;
             self.cells[output.cell as usize] = cell;
             return result;
@@ -66,7 +66,7 @@ impl CpuWorker {
             });
         }
         drop(made);
-        let result = self.call(script, node, at, part, &mut held, run);
+        let result = self.call(program, node, at, part, &mut held, run);
         for ((number, operand), cell) in written.iter().enumerate().zip(held.drain(..)) {
             match part.and_then(|part| part.streaming.out(number)) {
                 Some(_) => self.made.push(cell),
@@ -81,14 +81,14 @@ impl CpuWorker {
     #[inline(always)]
     fn call(
         &mut self,
-        script: &DeviceScript,
-        node: &NodeScript,
+        program: &DeviceProgram,
+        node: &NodeCall,
         at: u32,
         part: Option<&Part<'_>>,
         held: &mut [Cell],
         run: &Run<'_>,
     ) -> Result<(), Failure> {
-        let (read, written) = (script.operands(&node.inputs), script.operands(&node.outputs));
+        let (read, written) = (program.operands(&node.inputs), program.operands(&node.outputs));
         let mut few: [&[u8]; FEW_INPUTS] = [&[]; FEW_INPUTS];
         let mut many = Vec::new();
         let inputs = match few.get_mut(..read.len()) {

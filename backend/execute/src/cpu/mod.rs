@@ -1,8 +1,8 @@
-//! The worker of a CPU device: follows its script and computes with its team.
+//! The worker of a CPU device: follows its worker program and computes with its team.
 //!
 //! A buffer belongs to the worker that writes it ([`Cell`]). A value with other readers is lent as a clone of its
-//! [`Arc`]. The script says which step gives the clone back; the slot's next value comes only after that, when the
-//! buffer is unique again. Tensors therefore need no locks and no unsafe code.
+//! [`Arc`]. The worker program says which step gives the clone back; the slot's next value comes only after that, when
+//! the buffer is unique again. Tensors therefore need no locks and no unsafe code.
 
 mod cell;
 mod compute;
@@ -11,10 +11,10 @@ mod stream;
 
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
-use super::exchange::{Delivery, Halt};
 use super::ledger::Ledger;
-use super::script::{After, DeviceScript, HandOver, HandedOut, Work};
+use super::run_channels::{Delivery, Halt};
 use super::worker::{Log, Run, Worker};
+use super::worker_program::{After, DeviceProgram, HandOver, HandedOut, Work};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_device::CpuTeam;
 use anabranch_kernels::Buffer;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 /// The state of a CPU device between and during runs.
 pub(super) struct CpuWorker {
     device: DeviceId,
-    script: Arc<DeviceScript>,
+    program: Arc<DeviceProgram>,
     plan: Arc<Plan>,
     log: Log,
-    /// Kernel of each node of the script.
+    /// Kernel of each node of the worker program.
     kernels: Vec<Arc<dyn CpuKernel>>,
     team: Arc<Team>,
     /// Factor by which nodes are slowed down, if above 1.
@@ -56,28 +56,28 @@ impl CpuWorker {
     pub(super) fn new(
         device: DeviceId,
         cpu: &CpuTeam,
-        script: DeviceScript,
+        program: DeviceProgram,
         kernels: Vec<Arc<dyn CpuKernel>>,
         team: Arc<Team>,
         plan: &Arc<Plan>,
         ledger: &Ledger,
     ) -> Result<Self, ExecError> {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
-        let constants = script.cells.constants.iter();
+        let constants = program.cells.constants.iter();
         let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
         let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
-        let slots: usize = script.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
+        let slots: usize = program.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
         ledger.take(device, scratch + counted + tables + slots);
         let short = || ExecError::memory(&cpu.name);
         let mut worker = Self {
             device,
             plan: Arc::clone(plan),
             log: Log::default(),
-            cells: (0..script.cells.count()).map(|_| Cell::Empty).collect(),
+            cells: (0..program.cells.count()).map(|_| Cell::Empty).collect(),
             taken: Vec::with_capacity(8),
             made: Vec::with_capacity(8),
             held: Vec::with_capacity(8),
-            script: Arc::new(script),
+            program: Arc::new(program),
             kernels,
             team,
             slowdown: cpu.slowdown(),
@@ -90,9 +90,9 @@ impl CpuWorker {
     /// Takes over buffers of former outputs, by output, for slots whose own buffers the caller still holds, and buffers
     /// in the caller's memory.
     pub(super) fn adopt(&mut self, spare: &mut [Option<Arc<Buffer>>]) {
-        for HandedOut { output, cell } in &self.script.handed_out {
+        for HandedOut { output, cell } in &self.program.handed_out {
             let Some(mut buffer) = spare.get_mut(*output as usize).and_then(Option::take) else { continue };
-            let slot = &self.script.cells.slots[*cell as usize];
+            let slot = &self.program.cells.slots[*cell as usize];
             let cell = &mut self.cells[*cell as usize];
             let fits = buffer.len() as u64 == slot.bytes && Arc::get_mut(&mut buffer).is_some();
             if fits && (buffer.is_foreign() || !cell.is_free()) {
@@ -104,9 +104,9 @@ impl CpuWorker {
     /// Takes a buffer of a former output whose content the next run goes on with in place, or gives it back if another
     /// owner else has it.
     pub(super) fn go_on_with(&mut self, output: u32, mut buffer: Arc<Buffer>) -> Result<(), Arc<Buffer>> {
-        let place = self.script.handed_out.iter().find(|handed_out| handed_out.output == output);
+        let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output);
         let Some(HandedOut { cell, .. }) = place else { return Err(buffer) };
-        let (slot, cell) = (&self.script.cells.slots[*cell as usize], &mut self.cells[*cell as usize]);
+        let (slot, cell) = (&self.program.cells.slots[*cell as usize], &mut self.cells[*cell as usize]);
         if slot.bytes != buffer.len() as u64 {
             return Err(buffer);
         }
@@ -122,16 +122,16 @@ impl CpuWorker {
 
     /// The buffer of an output, as a run that failed has left it.
     pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
-        let place = self.script.handed_out.iter().find(|handed_out| handed_out.output == output)?;
+        let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output)?;
         self.cells[place.cell as usize].lend()
     }
 
     /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
-    fn begin(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
+    fn begin(&mut self, program: &DeviceProgram, run: &Run<'_>) -> Result<(), Halt> {
         if run.terms.profile {
-            self.log.events.reserve(script.nodes.len());
+            self.log.events.reserve(program.nodes.len());
         }
-        for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
+        for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             if slot.handed_out && !cell.is_free() {
                 let text = || {
                     format!(
@@ -143,29 +143,29 @@ impl CpuWorker {
                 *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
             }
         }
-        for landing in &script.first_landings {
+        for landing in &program.first_landings {
             self.hand_over(*landing, run)?;
         }
         Ok(())
     }
 
-    fn follow_steps(&mut self, script: &DeviceScript, run: &Run<'_>) -> Result<(), Halt> {
+    fn follow_steps(&mut self, program: &DeviceProgram, run: &Run<'_>) -> Result<(), Halt> {
         let mut now = run.now();
-        for step in &script.steps {
+        for step in &program.steps {
             run.check()?;
             let ready = now;
-            if step.gate != super::script::NO_GATE {
+            if step.gate != super::worker_program::NO_GATE {
                 run.pass(step.gate, |Delivery { cell, buffer }| self.cells[cell as usize] = Cell::Shared(buffer))?;
                 now = run.now();
             }
             match step.work {
                 Work::Node(at) => {
-                    let node = &script.nodes[at as usize];
+                    let node = &program.nodes[at as usize];
                     self.log.at = Place::Node(node.node);
                     let (mut start, mut waited) = (now, 0);
                     match &node.streaming {
-                        None => self.compute(script, node, at, None, run)?,
-                        Some(streaming) => (start, waited) = self.run_chunks(script, at, streaming, run)?,
+                        None => self.compute(program, node, at, None, run)?,
+                        Some(streaming) => (start, waited) = self.run_chunks(program, at, streaming, run)?,
                     }
                     if run.terms.profile {
                         now = run.now();
@@ -184,7 +184,7 @@ impl CpuWorker {
                     self.outputs.push((index, value));
                 }
             }
-            for after in script.after(&step.after) {
+            for after in program.after(&step.after) {
                 self.tell(after, run, now)?;
             }
         }
@@ -194,7 +194,7 @@ impl CpuWorker {
     /// Informs other workers of a step's end.
     fn tell(&mut self, after: &After, run: &Run<'_>, now: u64) -> Result<(), Failure> {
         match *after {
-            After::Open(gate) => run.exchange.open(gate),
+            After::Open(gate) => run.channels.open(gate),
             After::HandOver(landing) => self.hand_over(landing, run),
             After::Forget(cell) => {
                 self.cells[cell as usize] = Cell::Empty;
@@ -206,7 +206,7 @@ impl CpuWorker {
                 if let Some(transfer) = transfer.filter(|_| run.terms.profile) {
                     self.note_transfer(transfer, now, now);
                 }
-                run.exchange.deliver(gate, Delivery { cell: there, buffer })
+                run.channels.deliver(gate, Delivery { cell: there, buffer })
             }
         }
     }
@@ -215,7 +215,7 @@ impl CpuWorker {
     fn hand_over(&mut self, landing: HandOver, run: &Run<'_>) -> Result<(), Failure> {
         let buffer = self.cells[landing.cell as usize].hand_over();
         let buffer = buffer.ok_or_else(|| Failure::internal("a slot to land in is away"))?;
-        run.exchange.deliver(landing.gate, Delivery { cell: landing.cell, buffer })
+        run.channels.deliver(landing.gate, Delivery { cell: landing.cell, buffer })
     }
 
     /// Records a transfer between CPU devices, which no link records.
@@ -228,9 +228,9 @@ impl CpuWorker {
 
     /// Drops the inputs, and slots in the caller's memory, which may be gone after a run.
     fn forget_callers(&mut self) {
-        let (slots, constants) = (self.script.cells.slots.len(), self.script.cells.first_constant());
+        let (slots, constants) = (self.program.cells.slots.len(), self.program.cells.first_constant());
         self.cells[slots..constants].fill_with(Cell::default);
-        for handed_out in &self.script.handed_out {
+        for handed_out in &self.program.handed_out {
             let cell = &mut self.cells[handed_out.cell as usize];
             if cell.is_foreign() {
                 *cell = Cell::default();
@@ -241,16 +241,16 @@ impl CpuWorker {
     /// Creates the missing buffers: all at first, and after a failed run those that were in flight. Returns whether
     /// memory sufficed.
     fn restore(&mut self) -> bool {
-        let script = Arc::clone(&self.script);
-        for (slot, cell) in script.cells.slots.iter().zip(&mut self.cells) {
+        let program = Arc::clone(&self.program);
+        for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             // A clone that a caller or a link still holds makes the buffer unusable.
             if !cell.is_free() {
                 let Some(fresh) = Cell::zeroed(slot.bytes, slot.lent) else { return false };
                 *cell = fresh;
             }
         }
-        let first = script.cells.first_constant();
-        for (constant, cell) in script.cells.constants.iter().zip(&mut self.cells[first..]) {
+        let first = program.cells.first_constant();
+        for (constant, cell) in program.cells.constants.iter().zip(&mut self.cells[first..]) {
             *cell = Cell::Shared(Arc::clone(&constant.buffer));
         }
         true
@@ -259,11 +259,11 @@ impl CpuWorker {
 
 impl Worker for CpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let (script, team) = (Arc::clone(&self.script), Arc::clone(&self.team));
+        let (program, team) = (Arc::clone(&self.program), Arc::clone(&self.team));
         let _watched = run.terms.interrupt.as_ref().map(|interrupt| team.watch(Arc::clone(interrupt)));
         team.linger(run.terms.linger);
-        self.begin(&script, run)?;
-        self.follow_steps(&script, run)?;
+        self.begin(&program, run)?;
+        self.follow_steps(&program, run)?;
         self.log.at = Place::Nowhere;
         self.forget_callers();
         Ok(())

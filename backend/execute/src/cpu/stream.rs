@@ -4,21 +4,21 @@ use super::CpuWorker;
 use super::cell::Cell;
 use super::compute::Part;
 use crate::error::Failure;
-use crate::exchange::Halt;
-use crate::script::{DeviceScript, Streaming};
+use crate::run_channels::Halt;
 use crate::worker::Run;
+use crate::worker_program::{DeviceProgram, Streaming};
 
 impl CpuWorker {
     /// Computes each chunk as it arrives, and passes on the results. Returns the time at which everything for the first
     /// chunk was present, and the nanoseconds of waiting for the other chunks.
     pub(super) fn run_chunks(
         &mut self,
-        script: &DeviceScript,
+        program: &DeviceProgram,
         at: u32,
         streaming: &Streaming,
         run: &Run<'_>,
     ) -> Result<(u64, u64), Halt> {
-        let node = &script.nodes[at as usize];
+        let node = &program.nodes[at as usize];
         let (mut start, mut waited, mut passing) = (0, 0, 0);
         for chunk in 0..streaming.cut.chunks() {
             run.check()?;
@@ -31,7 +31,7 @@ impl CpuWorker {
             }
             let rows = streaming.cut.rows_of(chunk);
             let part = Part { rows: node.own_rows(&streaming.cut, &rows), streaming, chunk_rows: rows.len() };
-            self.compute(script, node, at, Some(&part), run)?;
+            self.compute(program, node, at, Some(&part), run)?;
             self.pass_on(streaming, run)?;
             if chunk == 0 {
                 passing = run.now();
@@ -65,12 +65,12 @@ impl CpuWorker {
             for (at, onward) in out.to.iter().enumerate() {
                 // The last reader gets the ring's own reference, so that no reference stays here.
                 let buffer = if at + 1 < out.to.len() { cell.lend() } else { cell.hand_over() };
-                run.exchange.send(onward.to, buffer);
+                run.channels.send(onward.to, buffer);
             }
         }
         for (input, buffer) in streaming.ins.iter().zip(self.taken.drain(..)) {
             if let Some(ring) = input.feed.credit {
-                run.exchange.give_back(ring, buffer)?;
+                run.channels.give_back(ring, buffer)?;
             }
         }
         Ok(())

@@ -3,11 +3,11 @@
 use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::error::{Failure, Place};
-use crate::exchange::Halt;
 use crate::gpu::{GpuSide, wait_for};
 use crate::ledger::Ledger;
 use crate::link::End;
-use crate::script::{Cells, ConstantCell, DeviceScript, SlotScript};
+use crate::run_channels::Halt;
+use crate::worker_program::{Cells, ConstantCell, DeviceProgram, SlotSpec};
 use anabranch_ir::program::{NodeId, ValueId};
 use anabranch_kernels::KernelError;
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
@@ -69,13 +69,13 @@ impl GpuLayout {
         }
     }
 
-    /// Returns the nodes and cells as a script whose steps are not followed, and the cell of each value.
-    fn script(&self, setup: &Setup) -> (DeviceScript, BTreeMap<ValueId, u32>) {
+    /// Returns the nodes and cells as a worker program whose steps are not followed, and the cell of each value.
+    fn worker_program(&self, setup: &Setup) -> (DeviceProgram, BTreeMap<ValueId, u32>) {
         let program = setup.kernels.program();
         let (constants, slots): (Vec<ValueId>, Vec<ValueId>) =
             self.values.iter().partition(|value| program.constant(**value).is_some());
         let bytes = |value: ValueId| program.value(value).spec.bytes();
-        let slot = |value: &ValueId| SlotScript { bytes: padded(bytes(*value)), handed_out: false, lent: false };
+        let slot = |value: &ValueId| SlotSpec { bytes: padded(bytes(*value)), handed_out: false, lent: false };
         let constant = |value: &ValueId| ConstantCell {
             value: *value,
             bytes: bytes(*value),
@@ -88,11 +88,11 @@ impl GpuLayout {
             constants: constants.iter().map(constant).collect(),
         };
         let of: BTreeMap<ValueId, u32> = slots.into_iter().chain(constants).zip(0..).collect();
-        let mut script = DeviceScript { cells, ..DeviceScript::default() };
+        let mut worker_program = DeviceProgram { cells, ..DeviceProgram::default() };
         for (node, needs) in &self.nodes {
-            script.push_node(program, *node, needs, |value| of.get(&value).copied());
+            worker_program.push_node(program, *node, needs, |value| of.get(&value).copied());
         }
-        (script, of)
+        (worker_program, of)
     }
 
     /// Creates all buffers, compiles all kernels and starts the threads. Returns the inboxes for nodes, for values to
@@ -105,9 +105,9 @@ impl GpuLayout {
         reporter: Reporter,
     ) -> Result<(Sender<Task>, [Sender<Move>; 2]), ExecError> {
         let (device, name) = (reporter.device, setup.pool.devices()[reporter.device.index()].name());
-        let (script, cells) = self.script(setup);
+        let (worker_program, cells) = self.worker_program(setup);
         let gpu = setup.pool.gpu(device)?;
-        let side = GpuSide::new(gpu, name, device, &script, &setup.kernels, ledger, &self.memory)?;
+        let side = GpuSide::new(gpu, name, device, &worker_program, &setup.kernels, ledger, &self.memory)?;
         let refused = |error: KernelError| ExecError::unusable(name, &error);
         let mut upload = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Write).map_err(refused)?;
         let mut download = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Read).map_err(refused)?;

@@ -1,7 +1,7 @@
 //! Messages and life cycle of a dynamic executor's threads.
 
 use crate::error::{Failure, Place};
-use crate::exchange::{Halt, Stop};
+use crate::run_channels::{Halt, Stop};
 use crate::threads::spawn;
 use crate::worker::Site;
 use anabranch_base::sync::JoinHandle;

@@ -1,7 +1,7 @@
 //! Waits for a GPU, and detects its loss.
 
 use crate::error::{Failure, Place};
-use crate::exchange::Halt;
+use crate::run_channels::Halt;
 use crate::worker::Site;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_kernels::KernelError;

@@ -12,11 +12,11 @@ pub(super) use lost::{Ahead, failure, healthy, wait_for};
 pub(super) use side::GpuSide;
 
 use super::error::{Failure, Place};
-use super::exchange::{Halt, Wait};
 use super::faults::Operation;
 use super::resident::DeviceTensor;
-use super::script::{After, DeviceScript, Gate, NO_GATE, NodeScript, Streaming, Work};
+use super::run_channels::{Halt, Wait};
 use super::worker::{GpuTensors, Log, Run, Worker};
+use super::worker_program::{After, DeviceProgram, Gate, NO_GATE, NodeCall, Streaming, Work};
 use anabranch_kernels::gpu::{Gpu, Kernel};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::GPU_BATCH;
@@ -37,7 +37,7 @@ struct Batch {
 
 /// State of a GPU's worker.
 pub(super) struct GpuWorker {
-    script: Arc<DeviceScript>,
+    program: Arc<DeviceProgram>,
     side: Arc<GpuSide>,
     log: Log,
     batch: Batch,
@@ -46,10 +46,10 @@ pub(super) struct GpuWorker {
 }
 
 impl GpuWorker {
-    pub(super) fn new(device: DeviceId, script: DeviceScript, side: Arc<GpuSide>) -> Self {
+    pub(super) fn new(device: DeviceId, program: DeviceProgram, side: Arc<GpuSide>) -> Self {
         let timing = Timing::new(device, &side);
         let tensors = GpuTensors::default();
-        Self { log: Log::default(), tensors, timing, script: Arc::new(script), side, batch: Batch::default() }
+        Self { log: Log::default(), tensors, timing, program: Arc::new(program), side, batch: Batch::default() }
     }
 
     /// Waits, after submitting the encoded commands.
@@ -60,7 +60,7 @@ impl GpuWorker {
         run.wait(wait)
     }
 
-    fn run_node(&mut self, node: &NodeScript, at: usize, run: &Run<'_>) -> Result<(), Halt> {
+    fn run_node(&mut self, node: &NodeCall, at: usize, run: &Run<'_>) -> Result<(), Halt> {
         self.log.at = Place::Node(node.node);
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
@@ -85,7 +85,7 @@ impl GpuWorker {
                 self.submit(run)?;
             }
             for onward in streaming.outs.iter().flat_map(|out| &out.to) {
-                run.exchange.send(onward.to, None);
+                run.channels.send(onward.to, None);
             }
         }
         Ok(())
@@ -145,7 +145,7 @@ impl GpuWorker {
             }
         }
         for gate in self.batch.after.drain(..) {
-            run.exchange.open(gate)?;
+            run.channels.open(gate)?;
         }
         Ok(())
     }
@@ -153,18 +153,18 @@ impl GpuWorker {
 
 impl Worker for GpuWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
+        let program = Arc::clone(&self.program);
         if run.terms.profile {
-            self.timing.prepare(&self.side, &script)?;
+            self.timing.prepare(&self.side, &program)?;
         }
-        for step in &script.steps {
+        for step in &program.steps {
             run.check()?;
             if step.gate != NO_GATE {
                 self.wait(Wait::Gate(step.gate), run)?;
                 run.pass(step.gate, drop)?;
             }
             match step.work {
-                Work::Node(at) => self.run_node(&script.nodes[at as usize], at as usize, run)?,
+                Work::Node(at) => self.run_node(&program.nodes[at as usize], at as usize, run)?,
                 Work::Input { index, cell } => {
                     let source = self.tensors.inputs.get(index as usize).and_then(DeviceTensor::buffer).cloned();
                     self.copy(source.as_ref(), self.side.cells.get(cell as usize).cloned().as_ref())?;
@@ -174,7 +174,7 @@ impl Worker for GpuWorker {
                     self.copy(self.side.cells.get(cell as usize).cloned().as_ref(), target.as_ref())?;
                 }
             }
-            let gates = script.after(&step.after).iter().filter_map(|after| match after {
+            let gates = program.after(&step.after).iter().filter_map(|after| match after {
                 After::Open(gate) => Some(*gate),
                 After::HandOver(_) | After::Share { .. } | After::Forget(_) => None,
             });

@@ -3,7 +3,7 @@
 use super::lost::healthy;
 use crate::error::{Failure, Place};
 use crate::ledger::Ledger;
-use crate::script::{DeviceScript, NodeScript, Operand};
+use crate::worker_program::{DeviceProgram, NodeCall, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
 use anabranch_placement_core::platform::DeviceId;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// A GPU with all objects of a plan.
 pub(crate) struct GpuSide {
     pub(crate) gpu: Arc<Gpu>,
-    /// Slots, then constants, as in the script's cells; a GPU has no guests.
+    /// Slots, then constants, as in the worker program's cells; a GPU has no guests.
     pub(crate) cells: Vec<wgpu::Buffer>,
-    /// Kernels of each node of the device's script: one for the whole node, or one per chunk.
+    /// Kernels of each node of the device's worker program: one for the whole node, or one per chunk.
     pub(crate) nodes: Vec<Vec<Kernel>>,
     /// Constants shared with the other plans of its session.
     _constants: Vec<Arc<wgpu::Buffer>>,
@@ -24,7 +24,7 @@ pub(crate) struct GpuSide {
 /// Parts of a side under construction.
 struct Making<'a> {
     gpu: &'a Gpu,
-    script: &'a DeviceScript,
+    worker_program: &'a DeviceProgram,
     kernels: &'a Kernels,
     cells: Vec<wgpu::Buffer>,
     scratch: Option<wgpu::Buffer>,
@@ -36,20 +36,20 @@ impl GpuSide {
         gpu: Arc<Gpu>,
         name: &str,
         device: DeviceId,
-        script: &DeviceScript,
+        worker_program: &DeviceProgram,
         kernels: &Kernels,
         ledger: &Ledger,
         memory: &DeviceMemory,
     ) -> Result<Arc<Self>, ExecError> {
-        let constants = script.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
+        let constants = worker_program.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
         let constants = constants.collect::<Result<Vec<_>, _>>()?;
-        let slots = script.cells.slots.iter().map(|slot| slot.bytes);
+        let slots = worker_program.cells.slots.iter().map(|slot| slot.bytes);
         let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
         ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
         let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4)));
         let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
         let cells = slots.map(|size| gpu.storage(size)).chain(shared).collect();
-        let making = Making { gpu: &gpu, script, kernels, cells, scratch };
+        let making = Making { gpu: &gpu, worker_program, kernels, cells, scratch };
         let nodes = making.compile(name)?;
         let cells = making.cells;
         gpu.poll(None).map_err(|error| ExecError::unusable(name, &error))?;
@@ -64,21 +64,21 @@ impl GpuSide {
 
 impl Making<'_> {
     fn compile(&self, device: &str) -> Result<Vec<Vec<Kernel>>, ExecError> {
-        let compiled = |node: &NodeScript| {
+        let compiled = |node: &NodeCall| {
             let tables = self.kernels.tables(node.node)?;
             let name = &self.kernels.program().node(node.node).name;
             self.compile_node(node, &tables).map_err(|error| ExecError::kernel(name, device, error))
         };
-        self.script.nodes.iter().map(compiled).collect()
+        self.worker_program.nodes.iter().map(compiled).collect()
     }
 
-    fn compile_node(&self, node: &NodeScript, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
+    fn compile_node(&self, node: &NodeCall, tables: &[Option<Tensor>]) -> Result<Vec<Kernel>, KernelError> {
         let spec = &self.kernels.program().node(node.node).spec;
         let buffer = |cell: u32| &self.cells[cell as usize];
         // An operand of 0 bytes is not read, or is empty, and then no dispatch reads it.
         let read = |operand: &Operand| (operand.bytes > 0).then(|| buffer(operand.cell));
-        let inputs: Vec<_> = self.script.operands(&node.inputs).iter().map(read).collect();
-        let outputs: Vec<_> = self.script.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
+        let inputs: Vec<_> = self.worker_program.operands(&node.inputs).iter().map(read).collect();
+        let outputs: Vec<_> = self.worker_program.operands(&node.outputs).iter().map(|o| buffer(o.cell)).collect();
         let buffers = Buffers { inputs: &inputs, outputs: &outputs, scratch: self.scratch.as_ref() };
         let compile = |rows| gpu::compile(self.gpu, spec, tables, &buffers, rows);
         let Some(streaming) = &node.streaming else { return Ok(vec![compile(None)?]) };

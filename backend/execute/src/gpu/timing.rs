@@ -8,9 +8,9 @@ use super::lost::{failure, wait_for, wait_for_work};
 use super::side::GpuSide;
 use crate::error::{Failure, Place};
 use crate::event::{Activity, Event, Lane};
-use crate::exchange::Halt;
-use crate::script::{DeviceScript, NodeScript};
+use crate::run_channels::Halt;
 use crate::worker::Run;
+use crate::worker_program::{DeviceProgram, NodeCall};
 use anabranch_ir::program::NodeId;
 use anabranch_kernels::gpu::TimestampRing;
 use anabranch_placement_core::platform::DeviceId;
@@ -73,8 +73,8 @@ impl Timing {
     }
 
     /// Allocates timestamps for the passes of a run, once.
-    pub(super) fn prepare(&mut self, side: &GpuSide, script: &DeviceScript) -> Result<(), Failure> {
-        let passes: usize = (0..script.nodes.len()).map(|at| side.nodes[at].len()).sum();
+    pub(super) fn prepare(&mut self, side: &GpuSide, program: &DeviceProgram) -> Result<(), Failure> {
+        let passes: usize = (0..program.nodes.len()).map(|at| side.nodes[at].len()).sum();
         while self.has_timestamps && self.sets.len() * (SET as usize) < passes {
             match TimestampRing::new(&side.gpu, SET) {
                 Ok(Some(set)) => self.sets.push(set),
@@ -86,7 +86,7 @@ impl Timing {
     }
 
     /// Notes that a node is encoded next.
-    pub(super) fn begin(&mut self, node: &NodeScript, now: u64) {
+    pub(super) fn begin(&mut self, node: &NodeCall, now: u64) {
         let pairs = self.pairs..self.pairs;
         let (node, bytes) = (node.node, node.made);
         self.marks.push(Mark { node, bytes, ready: now, pairs, times: None, busy: Duration::ZERO });

@@ -1,8 +1,8 @@
 //! Copies from a GPU to the host: copies run ahead of the reads by as many pieces as there are staging buffers.
 
 use super::staging::End;
-use crate::exchange::Halt;
 use crate::gpu::Ahead;
+use crate::run_channels::Halt;
 use crate::worker::Site;
 
 impl End {

@@ -9,10 +9,10 @@ pub(super) use staging::{End, download};
 
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
-use super::exchange::{Delivery, Halt};
 use super::gpu::GpuSide;
-use super::script::{Feed, LinkScript, LinkStep};
+use super::run_channels::{Delivery, Halt};
 use super::worker::{Log, Run, Worker};
+use super::worker_program::{Feed, LinkProgram, LinkStep};
 use anabranch_kernels::{Buffer, KernelError};
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::{ExecError, Plan};
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// State of a link.
 pub(super) struct LinkWorker {
-    script: Arc<LinkScript>,
+    program: Arc<LinkProgram>,
     plan: Arc<Plan>,
     log: Log,
     /// GPU ends of the link.
@@ -33,19 +33,19 @@ pub(super) struct LinkWorker {
 impl LinkWorker {
     /// Creates a link between the GPUs of these sides; a missing side is the host.
     pub(super) fn new(
-        script: LinkScript,
+        program: LinkProgram,
         plan: &Arc<Plan>,
         [from, to]: [Option<Arc<GpuSide>>; 2],
     ) -> Result<Self, ExecError> {
         let refused = |end: DeviceId, error: KernelError| ExecError::unusable(&plan.device(end).name, &error);
-        let download = from.map(|side| End::new(side, script.staging, wgpu::MapMode::Read)).transpose();
-        let upload = to.map(|side| End::new(side, script.staging, wgpu::MapMode::Write)).transpose();
+        let download = from.map(|side| End::new(side, program.staging, wgpu::MapMode::Read)).transpose();
+        let upload = to.map(|side| End::new(side, program.staging, wgpu::MapMode::Write)).transpose();
         Ok(Self {
-            download: download.map_err(|error| refused(script.from, error))?,
-            upload: upload.map_err(|error| refused(script.to, error))?,
+            download: download.map_err(|error| refused(program.from, error))?,
+            upload: upload.map_err(|error| refused(program.to, error))?,
             log: Log::default(),
             plan: Arc::clone(plan),
-            script: Arc::new(script),
+            program: Arc::new(program),
         })
     }
 
@@ -54,7 +54,7 @@ impl LinkWorker {
     fn carry(&mut self, step: &LinkStep, brought: Brought, run: &Run<'_>) -> Result<(u64, u64), Halt> {
         let Brought { source, mut landing } = brought;
         let stream = self.plan.transfer(step.transfer).stream();
-        let piece = stream.map_or(self.script.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
+        let piece = stream.map_or(self.program.staging.bytes as usize, |stream| stream.chunk_rows * stream.row_bytes);
         let moving = &Moving { run, step, waited: Cell::new(0), begun: Cell::new(0) };
         let mut target = match (step.target, &mut self.upload) {
             (Some(slot), Some(upload)) => Target::Gpu(upload, slot),
@@ -84,12 +84,12 @@ impl LinkWorker {
             }
         }
         match (step.arrival, landing.zip(step.target)) {
-            (Some(gate), Some((buffer, cell))) => run.exchange.deliver(gate, Delivery { cell, buffer })?,
-            (Some(gate), None) => run.exchange.open(gate)?,
+            (Some(gate), Some((buffer, cell))) => run.channels.deliver(gate, Delivery { cell, buffer })?,
+            (Some(gate), None) => run.channels.open(gate)?,
             (None, _) => {}
         }
         for gate in &step.after {
-            run.exchange.open(*gate)?;
+            run.channels.open(*gate)?;
         }
         Ok((moving.begun.get(), moving.waited.get()))
     }
@@ -97,10 +97,10 @@ impl LinkWorker {
 
 impl Worker for LinkWorker {
     fn follow(&mut self, run: &Run<'_>) -> Result<(), Halt> {
-        let script = Arc::clone(&self.script);
-        let lane = Lane::Link { from: script.from, to: script.to };
+        let program = Arc::clone(&self.program);
+        let lane = Lane::Link { from: program.from, to: program.to };
         let mut now = run.now();
-        for step in &script.steps {
+        for step in &program.steps {
             run.check()?;
             self.log.at = Place::Transfer(step.transfer);
             let ready = now;
@@ -154,7 +154,7 @@ fn forward(feed: &Feed, piece: usize, moving: &Moving<'_>, target: &mut Target<'
             return Err(Failure::internal("a chunk of a CPU has no bytes").into());
         };
         target.take(moving, offset, &buffer.bytes()[..piece.min(bytes - offset)])?;
-        moving.run.exchange.give_back(ring, buffer)?;
+        moving.run.channels.give_back(ring, buffer)?;
     }
     Ok(())
 }

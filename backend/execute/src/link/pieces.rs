@@ -2,10 +2,10 @@
 
 use super::staging::End;
 use crate::error::{Failure, Place};
-use crate::exchange::{Halt, Wait};
 use crate::faults::Operation;
-use crate::script::{Feed, LinkStep};
+use crate::run_channels::{Halt, Wait};
 use crate::worker::{Run, Site};
+use crate::worker_program::{Feed, LinkStep};
 use anabranch_kernels::Buffer;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Moving<'_> {
     /// Informs the reader of a stream that a chunk has arrived.
     fn send(&self, buffer: Option<Arc<Buffer>>) {
         if let Some(reader) = self.step.reader {
-            self.run.exchange.send(reader, buffer);
+            self.run.channels.send(reader, buffer);
         }
     }
 }

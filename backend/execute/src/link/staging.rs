@@ -1,8 +1,8 @@
 //! Staging buffers that host and GPU use alternately.
 
 use crate::error::{Failure, Place};
-use crate::exchange::{Halt, Stop};
 use crate::gpu::{GpuSide, failure, healthy, wait_for};
+use crate::run_channels::{Halt, Stop};
 use crate::worker::Site;
 use anabranch_kernels::KernelError;
 use anabranch_kernels::gpu::Gpu;

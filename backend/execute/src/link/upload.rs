@@ -4,7 +4,7 @@
 //! their number. Here the number is the plan's.
 
 use super::staging::{End, refused};
-use crate::exchange::Halt;
+use crate::run_channels::Halt;
 use crate::worker::Site;
 
 impl End {

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Whether the fault has not happened yet; it is removed. A broken engine has met it.
 fn spared(executor: &Executor) -> bool {
-    lock(&executor.state).engine.as_ref().is_some_and(|engine| engine.exchange.faults.disarm())
+    lock(&executor.state).engine.as_ref().is_some_and(|engine| engine.channels.faults.disarm())
 }
 
 /// An error.

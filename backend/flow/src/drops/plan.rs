@@ -30,7 +30,7 @@ pub struct Prepared<'r> {
     pub(super) found: Vec<Option<Sum>>,
     /// By drop: reason why data cannot be read.
     pub(super) unreadable: Vec<Option<String>>,
-    _held: Held,
+    _held: DirectoryLock,
 }
 
 /// Reason why an application has to run.

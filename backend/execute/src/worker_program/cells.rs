@@ -1,7 +1,7 @@
 //! Assigns values to buffers of devices.
 
 use super::build::Contradiction;
-use super::{Cells, ConstantCell, SlotScript};
+use super::{Cells, ConstantCell, SlotSpec};
 use anabranch_ir::program::{Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Plan, Step};
@@ -53,9 +53,9 @@ impl CellMap {
     }
 }
 
-fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotScript> {
+fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotSpec> {
     let bytes = &plan.memory().devices()[device.index()].slots;
-    let slot = |bytes: &u64| SlotScript { bytes: *bytes, handed_out: false, lent: false };
+    let slot = |bytes: &u64| SlotSpec { bytes: *bytes, handed_out: false, lent: false };
     let mut slots: Vec<_> = bytes.iter().map(slot).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;

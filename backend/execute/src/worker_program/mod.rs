@@ -1,4 +1,4 @@
-//! Turns a plan into one script per worker: tables that the worker follows without further decisions.
+//! Turns a plan into one worker program per worker: tables that the worker follows without further decisions.
 //!
 //! All waits of a run, except those for chunks, are countdowns at [`Gate`]s, whose numbers are known here. A gate
 //! belongs to a step of a device or to a transfer of a link; only steps that wait have a gate.
@@ -33,19 +33,20 @@ pub(super) struct Gate {
     pub(super) index: u32,
 }
 
-/// All scripts of a plan. Workers are the devices, by their ids, and then the links, by their order in the plan.
+/// All worker programs of a plan. Workers are the devices, by their ids, and then the links, by their order in the
+/// plan.
 #[derive(Debug)]
-pub(super) struct Scripts {
-    pub(super) devices: Vec<DeviceScript>,
-    pub(super) links: Vec<LinkScript>,
-    /// Exchange between the workers, by worker.
-    pub(super) ports: Vec<PortScript>,
+pub(super) struct WorkerPrograms {
+    pub(super) devices: Vec<DeviceProgram>,
+    pub(super) links: Vec<LinkProgram>,
+    /// Gates, queues and rings of each worker.
+    pub(super) ports: Vec<PortSpec>,
 }
 
 /// Everything that other workers give a worker, and the places at which it waits for that.
 #[derive(Debug, Default)]
-pub(super) struct PortScript {
-    pub(super) gates: Vec<GateScript>,
+pub(super) struct PortSpec {
+    pub(super) gates: Vec<GateSpec>,
     /// Channels for which the worker waits inside its steps.
     pub(super) channels: Vec<Channel>,
     /// Most waiting chunks of each stream that the worker reads.
@@ -56,7 +57,7 @@ pub(super) struct PortScript {
 
 /// One gate.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GateScript {
+pub(super) struct GateSpec {
     /// Step that waits at the gate.
     pub(super) step: u32,
     /// Workers that open the gate, with one entry for each opening.
@@ -67,10 +68,10 @@ pub(super) struct GateScript {
 
 /// Work of a device in a run.
 #[derive(Debug, Default)]
-pub(super) struct DeviceScript {
+pub(super) struct DeviceProgram {
     pub(super) steps: Vec<DeviceStep>,
     pub(super) after: Vec<After>,
-    pub(super) nodes: Vec<NodeScript>,
+    pub(super) nodes: Vec<NodeCall>,
     pub(super) operands: Vec<Operand>,
     pub(super) cells: Cells,
     /// Slots whose buffers the caller receives.
@@ -82,7 +83,7 @@ pub(super) struct DeviceScript {
 /// Buffers of a device: slots, then buffers that are shared with it temporarily, then constants.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
-    pub(super) slots: Vec<SlotScript>,
+    pub(super) slots: Vec<SlotSpec>,
     /// Number of values of other CPU devices and of the caller.
     pub(super) guests: usize,
     pub(super) constants: Vec<ConstantCell>,
@@ -90,7 +91,7 @@ pub(super) struct Cells {
 
 /// A buffer of the device itself.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SlotScript {
+pub(super) struct SlotSpec {
     pub(super) bytes: u64,
     /// Whether the caller receives the buffer itself, so that each run needs another buffer.
     pub(super) handed_out: bool,
@@ -103,7 +104,7 @@ pub(super) struct SlotScript {
 pub(super) struct ConstantCell {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
-    /// Elements, on a CPU device once the script is prepared.
+    /// Elements, on a CPU device once the worker program is prepared.
     pub(super) buffer: Arc<Buffer>,
     /// Whether the constant counts on this device.
     pub(super) counted: bool,
@@ -115,7 +116,7 @@ pub(super) struct DeviceStep {
     pub(super) work: Work,
     /// Gate at which the step waits; [`NO_GATE`] if it does not wait.
     pub(super) gate: u32,
-    /// Actions after the step, in [`DeviceScript::after`].
+    /// Actions after the step, in [`DeviceProgram::after`].
     pub(super) after: Range<u32>,
     /// Whether a link waits for the result, so that a GPU submits at once.
     pub(super) urgent: bool,
@@ -126,7 +127,7 @@ pub(super) struct DeviceStep {
 pub(super) enum Work {
     /// Puts the caller's tensor into a cell. Tensors are numbered among those of the host, or among those of GPUs.
     Input { index: u32, cell: u32 },
-    /// Runs a node of [`DeviceScript::nodes`].
+    /// Runs a node of [`DeviceProgram::nodes`].
     Node(u32),
     /// Sets a cell's value aside for the caller.
     Output { index: u32, cell: u32 },
@@ -172,7 +173,7 @@ pub(super) struct Operand {
 
 /// A node as its device sees it.
 #[derive(Clone, Debug)]
-pub(super) struct NodeScript {
+pub(super) struct NodeCall {
     pub(super) node: NodeId,
     pub(super) inputs: Range<u32>,
     pub(super) outputs: Range<u32>,
@@ -238,7 +239,7 @@ pub(super) struct Onward {
 
 /// Work of a link in a run.
 #[derive(Debug)]
-pub(super) struct LinkScript {
+pub(super) struct LinkProgram {
     pub(super) from: DeviceId,
     pub(super) to: DeviceId,
     pub(super) steps: Vec<LinkStep>,
@@ -255,7 +256,7 @@ pub(super) struct LinkStep {
     pub(super) gate: u32,
     /// Slot of the source, on a GPU.
     pub(super) source: Option<u32>,
-    /// Constant to send, if the value is constant; `None` until the script is prepared.
+    /// Constant to send, if the value is constant; `None` until the worker program is prepared.
     pub(super) constant: Option<Arc<Buffer>>,
     /// Slot of the target, if the value arrives whole.
     pub(super) target: Option<u32>,
@@ -282,8 +283,8 @@ pub(super) struct Feed {
     pub(super) credit: Option<RingAt>,
 }
 
-impl Scripts {
-    /// Builds the scripts of a plan of this program. O(steps · log).
+impl WorkerPrograms {
+    /// Builds the worker programs of a plan of this program. O(steps · log).
     ///
     /// # Errors
     /// If the plan contradicts itself, which [`check`](anabranch_plan::check()) would have found.
@@ -292,7 +293,7 @@ impl Scripts {
     }
 }
 
-impl NodeScript {
+impl NodeCall {
     /// Converts a range of a stream's rows into rows of the node.
     pub(super) fn own_rows(&self, cut: &Stream, rows: &Range<usize>) -> Range<usize> {
         let factor = self.rows / cut.rows;
@@ -312,7 +313,7 @@ impl Streaming {
     }
 }
 
-impl DeviceScript {
+impl DeviceProgram {
     /// Adds a node whose values are in the cells that `cell` finds.
     pub(super) fn push_node(
         &mut self,
@@ -339,7 +340,7 @@ impl DeviceScript {
         }
         let (inputs, outputs) = (first..middle, middle..self.operands.len() as u32);
         let made = node.spec.outputs.iter().map(|spec| spec.bytes() as u64).sum();
-        self.nodes.push(NodeScript { node: id, inputs, outputs, rows, made, streaming: None });
+        self.nodes.push(NodeCall { node: id, inputs, outputs, rows, made, streaming: None });
     }
 
     /// Returns the operands in `range`.

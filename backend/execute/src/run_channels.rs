@@ -1,4 +1,4 @@
-//! Exchange between the workers of a run: gates, chunks and empty buffers, and the flag that ends the run.
+//! Channels between the workers of a run: gates, chunks and empty buffers, and the flag that ends the run.
 //!
 //! A gate is a countdown that other workers open directly, with the buffers that come with it; no thread relays
 //! messages. Each gate has one worker that waits at it, and each queue has one worker that takes from it. Senders never
@@ -6,7 +6,7 @@
 
 use super::error::{Failure, Place};
 use super::faults::{Faults, Operation};
-use super::script::{Awaited, Channel, Gate, PortScript, QueueAt, RingAt};
+use super::worker_program::{Awaited, Channel, Gate, PortSpec, QueueAt, RingAt};
 use anabranch_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
 use anabranch_base::wait::Waiter;
 use anabranch_kernels::Buffer;
@@ -182,18 +182,18 @@ pub(super) struct Port {
 
 /// Ports of all workers of an executor.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct RunChannels {
     pub(super) stop: Stop,
     ports: Vec<Port>,
     pub(super) faults: Faults,
 }
 
-impl Exchange {
+impl RunChannels {
     /// Creates closed gates, empty queues and full rings. `None` if memory is short.
-    pub(super) fn new(scripts: &[PortScript]) -> Option<Self> {
-        let exchange =
-            Self { stop: Stop::default(), ports: scripts.iter().map(Port::new).collect(), faults: Faults::default() };
-        exchange.renew_rings().then_some(exchange)
+    pub(super) fn new(specs: &[PortSpec]) -> Option<Self> {
+        let channels =
+            Self { stop: Stop::default(), ports: specs.iter().map(Port::new).collect(), faults: Faults::default() };
+        channels.renew_rings().then_some(channels)
     }
 
     pub(super) fn port(&self, worker: u32) -> &Port {
@@ -302,8 +302,8 @@ impl Exchange {
 }
 
 impl Port {
-    fn new(script: &PortScript) -> Self {
-        let gate = |gate: &super::script::GateScript| GateState {
+    fn new(spec: &PortSpec) -> Self {
+        let gate = |gate: &super::worker_program::GateSpec| GateState {
             count: AtomicU32::new(gate.openers.len() as u32),
             openings: gate.openers.len() as u32,
             expected: gate.expected,
@@ -315,10 +315,10 @@ impl Port {
             depth: ring.depth as usize,
         };
         Self {
-            gates: script.gates.iter().map(gate).collect(),
-            channels: script.channels.clone(),
-            queues: script.queues.iter().map(|chunks| Queue::new(*chunks)).collect(),
-            rings: script.rings.iter().map(ring).collect(),
+            gates: spec.gates.iter().map(gate).collect(),
+            channels: spec.channels.clone(),
+            queues: spec.queues.iter().map(|chunks| Queue::new(*chunks)).collect(),
+            rings: spec.rings.iter().map(ring).collect(),
             status: Status::default(),
             waiter: Waiter::default(),
         }
@@ -379,23 +379,23 @@ mod tests {
     use super::*;
     use anabranch_plan::Ring;
 
-    fn ring(depth: u64) -> Exchange {
-        let script = PortScript { rings: vec![Ring { bytes: 8, depth }], ..PortScript::default() };
-        Exchange::new(&[script]).expect("some bytes")
+    fn ring(depth: u64) -> RunChannels {
+        let spec = PortSpec { rings: vec![Ring { bytes: 8, depth }], ..PortSpec::default() };
+        RunChannels::new(&[spec]).expect("some bytes")
     }
 
     const AT: RingAt = RingAt { worker: 0, ring: 0 };
 
     #[test]
     fn a_buffer_is_free_when_its_last_reader_has_given_it_back() {
-        let exchange = ring(2);
-        let take = || exchange.port(0).free_buffer(0);
+        let channels = ring(2);
+        let take = || channels.port(0).free_buffer(0);
         let (one, _) = (take().expect("two are free"), take().expect("two are free"));
         assert!(take().is_none());
         let other = Arc::clone(&one);
-        exchange.give_back(AT, one).expect("its own");
+        channels.give_back(AT, one).expect("its own");
         assert!(take().is_none(), "another still reads it");
-        exchange.give_back(AT, other).expect("its own");
+        channels.give_back(AT, other).expect("its own");
         assert!(take().is_some() && take().is_none());
     }
 
@@ -406,15 +406,15 @@ mod tests {
 
     #[test]
     fn a_gate_opens_once_a_run() {
-        let gate = super::super::script::GateScript { openers: vec![0, 0], ..Default::default() };
-        let exchange = Exchange::new(&[PortScript { gates: vec![gate], ..PortScript::default() }]).expect("no bytes");
+        let gate = super::super::worker_program::GateSpec { openers: vec![0, 0], ..Default::default() };
+        let channels = RunChannels::new(&[PortSpec { gates: vec![gate], ..PortSpec::default() }]).expect("no bytes");
         let at = Gate { worker: 0, index: 0 };
         for _ in 0..2 {
-            exchange.deliver(at, Delivery { cell: 7, buffer: Arc::new(Buffer::zeroed(4)) }).expect("the first");
-            assert!(!exchange.port(0).is_ready(Wait::Gate(0)));
-            exchange.open(at).expect("the second");
-            assert!(exchange.port(0).is_ready(Wait::Gate(0)) && exchange.open(at).is_err());
-            exchange.port(0).collect(0, |delivery| assert_eq!((delivery.cell, delivery.buffer.len()), (7, 4)));
+            channels.deliver(at, Delivery { cell: 7, buffer: Arc::new(Buffer::zeroed(4)) }).expect("the first");
+            assert!(!channels.port(0).is_ready(Wait::Gate(0)));
+            channels.open(at).expect("the second");
+            assert!(channels.port(0).is_ready(Wait::Gate(0)) && channels.open(at).is_err());
+            channels.port(0).collect(0, |delivery| assert_eq!((delivery.cell, delivery.buffer.len()), (7, 4)));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Plays scripts without kernels, by workers that take turns.
+//! Plays worker programs without kernels, by workers that take turns.
 
-use super::{After, Feed, Gate, NO_GATE, QueueAt, Scripts, StreamOut, Work};
-use crate::exchange::{Exchange, Wait};
+use super::{After, Feed, Gate, NO_GATE, QueueAt, StreamOut, Work, WorkerPrograms};
+use crate::run_channels::{RunChannels, Wait};
 use anabranch_kernels::Buffer;
 use anabranch_placement_core::platform::DeviceKind;
 use anabranch_plan::test_programs::{Placed, random_program, random_residency};
@@ -13,16 +13,16 @@ use std::sync::Arc;
 fn a_chain_on_one_device_waits_for_nobody() {
     let placed = Placed::chain(&["cpu"], &[0; 6], &[4]);
     let plan = placed.plan(&PlanOptions::default()).expect("feasible");
-    let scripts = Scripts::of(&plan, &placed.program).expect("a plan that agrees with itself");
-    assert!(scripts.ports[0].gates.is_empty() && scripts.devices[0].after.is_empty());
-    assert!(scripts.devices[0].steps.iter().all(|step| step.gate == NO_GATE));
-    assert_eq!(scripts.devices[0].steps.iter().filter(|s| matches!(s.work, Work::Node(_))).count(), 6);
+    let worker_programs = WorkerPrograms::of(&plan, &placed.program).expect("a plan that agrees with itself");
+    assert!(worker_programs.ports[0].gates.is_empty() && worker_programs.devices[0].after.is_empty());
+    assert!(worker_programs.devices[0].steps.iter().all(|step| step.gate == NO_GATE));
+    assert_eq!(worker_programs.devices[0].steps.iter().filter(|s| matches!(s.work, Work::Node(_))).count(), 6);
 }
 
-/// All workers in the middle of a run, and the exchange between them.
+/// All workers in the middle of a run, and the channels between them.
 struct Play<'a> {
-    scripts: &'a Scripts,
-    exchange: Exchange,
+    worker_programs: &'a WorkerPrograms,
+    channels: RunChannels,
     /// Step of each worker, and its chunk there.
     at: Vec<(usize, usize)>,
     /// Number of chunks in flight.
@@ -34,23 +34,23 @@ struct Play<'a> {
 }
 
 impl<'a> Play<'a> {
-    fn new(scripts: &'a Scripts, cpus: Vec<bool>) -> Self {
+    fn new(worker_programs: &'a WorkerPrograms, cpus: Vec<bool>) -> Self {
         let mut play = Self {
-            scripts,
-            exchange: Exchange::new(&scripts.ports).expect("small rings"),
-            at: vec![(0, 0); scripts.ports.len()],
+            worker_programs,
+            channels: RunChannels::new(&worker_programs.ports).expect("small rings"),
+            at: vec![(0, 0); worker_programs.ports.len()],
             queued: BTreeMap::new(),
             landings: BTreeMap::new(),
             lands_on_cpu: cpus,
         };
-        for landing in scripts.devices.iter().flat_map(|device| &device.first_landings) {
+        for landing in worker_programs.devices.iter().flat_map(|device| &device.first_landings) {
             play.hand_over(landing);
         }
         play
     }
 
     fn open(&self, gate: Gate) {
-        self.exchange.open(gate).expect("nobody opens a gate more often than is waited for");
+        self.channels.open(gate).expect("nobody opens a gate more often than is waited for");
     }
 
     fn hand_over(&mut self, landing: &super::HandOver) {
@@ -59,30 +59,32 @@ impl<'a> Play<'a> {
     }
 
     fn is_ready(&self, worker: usize, wait: Wait) -> bool {
-        wait == Wait::Gate(NO_GATE) || self.exchange.port(worker as u32).is_ready(wait)
+        wait == Wait::Gate(NO_GATE) || self.channels.port(worker as u32).is_ready(wait)
     }
 
     fn send(&mut self, to: QueueAt, chunk: Option<Arc<Buffer>>) {
-        self.exchange.send(to, chunk);
-        let (queued, room) =
-            (self.queued.entry(to).or_default(), self.scripts.ports[to.worker as usize].queues[to.queue as usize]);
+        self.channels.send(to, chunk);
+        let (queued, room) = (
+            self.queued.entry(to).or_default(),
+            self.worker_programs.ports[to.worker as usize].queues[to.queue as usize],
+        );
         *queued += 1;
         assert!(*queued <= room, "{queued} chunks in a queue of {room}");
     }
 
     /// Takes a chunk and returns its buffer to its ring.
     fn take(&mut self, worker: usize, feed: &Feed) {
-        let chunk = self.exchange.port(worker as u32).next_chunk(feed.queue).expect("it is ready");
+        let chunk = self.channels.port(worker as u32).next_chunk(feed.queue).expect("it is ready");
         *self.queued.entry(QueueAt { worker: worker as u32, queue: feed.queue }).or_default() -= 1;
         assert_eq!(feed.credit.is_some(), chunk.is_some());
         if let (Some(ring), Some(buffer)) = (feed.credit, chunk) {
-            self.exchange.give_back(ring, buffer).expect("a buffer of the ring");
+            self.channels.give_back(ring, buffer).expect("a buffer of the ring");
         }
     }
 
     /// Plays a turn of a device: a chunk or a step. Returns whether anything was done.
     fn turn_of_device(&mut self, worker: usize) -> bool {
-        let device = &self.scripts.devices[worker];
+        let device = &self.worker_programs.devices[worker];
         let (index, chunk) = self.at[worker];
         let Some(step) = device.steps.get(index).filter(|step| self.is_ready(worker, Wait::Gate(step.gate))) else {
             return false;
@@ -99,7 +101,7 @@ impl<'a> Play<'a> {
                 return false;
             }
             for out in &streaming.outs {
-                let buffer = (!is_gpu).then(|| self.exchange.port(worker as u32).free_buffer(out.output));
+                let buffer = (!is_gpu).then(|| self.channels.port(worker as u32).free_buffer(out.output));
                 let buffer = buffer.map(|buffer| buffer.expect("it is ready"));
                 out.to.iter().for_each(|onward| self.send(onward.to, buffer.clone()));
             }
@@ -122,7 +124,7 @@ impl<'a> Play<'a> {
 
     /// Plays a turn of a link: a chunk or a step.
     fn turn_of_link(&mut self, worker: usize, chunks: impl Fn(anabranch_plan::TransferId) -> usize) -> bool {
-        let link = &self.scripts.links[worker - self.scripts.devices.len()];
+        let link = &self.worker_programs.links[worker - self.worker_programs.devices.len()];
         let (index, chunk) = self.at[worker];
         let Some(step) = link.steps.get(index).filter(|step| self.is_ready(worker, Wait::Gate(step.gate))) else {
             return false;
@@ -133,7 +135,7 @@ impl<'a> Play<'a> {
             if !fed || (through && !self.is_ready(worker, Wait::Channel(step.room))) {
                 return false;
             }
-            let buffer = through.then(|| self.exchange.port(worker as u32).free_buffer(0).expect("it is ready"));
+            let buffer = through.then(|| self.channels.port(worker as u32).free_buffer(0).expect("it is ready"));
             self.send(step.reader.expect("a stream has a reader"), buffer);
             if let Some(feed) = &step.feed {
                 self.take(worker, feed);
@@ -163,9 +165,9 @@ fn random_scripts_run_to_their_end() {
             weights: random_residency(u, &placed)?,
         };
         let plan = placed.plan(&options).expect("no limit");
-        let scripts = Scripts::of(&plan, &placed.program).expect("a plan that agrees with itself");
+        let worker_programs = WorkerPrograms::of(&plan, &placed.program).expect("a plan that agrees with itself");
         let cpus = plan.devices().iter().map(|device| device.kind == DeviceKind::Cpu).collect();
-        let mut play = Play::new(&scripts, cpus);
+        let mut play = Play::new(&worker_programs, cpus);
         let workers = play.at.len();
         let chunks = |id| plan.transfer(id).stream().map_or(0, anabranch_plan::Stream::chunks);
         loop {
@@ -174,7 +176,7 @@ fn random_scripts_run_to_their_end() {
             for worker in (0..workers).map(|turn| (first + turn) % workers) {
                 // Some workers are faster than others.
                 for _ in 0..=worker % 3 {
-                    moved |= match worker < scripts.devices.len() {
+                    moved |= match worker < worker_programs.devices.len() {
                         true => play.turn_of_device(worker),
                         false => play.turn_of_link(worker, chunks),
                     };
@@ -184,15 +186,15 @@ fn random_scripts_run_to_their_end() {
                 break;
             }
         }
-        let steps = scripts.devices.iter().map(|device| device.steps.len());
-        let ends: Vec<usize> = steps.chain(scripts.links.iter().map(|link| link.steps.len())).collect();
+        let steps = worker_programs.devices.iter().map(|device| device.steps.len());
+        let ends: Vec<usize> = steps.chain(worker_programs.links.iter().map(|link| link.steps.len())).collect();
         assert_eq!(play.at.iter().map(|at| at.0).collect::<Vec<_>>(), ends);
         assert!(play.queued.values().all(|chunks| *chunks == 0));
-        for (worker, port) in scripts.ports.iter().enumerate() {
+        for (worker, port) in worker_programs.ports.iter().enumerate() {
             let closed = |gate: usize| !play.is_ready(worker, Wait::Gate(gate as u32));
             assert!(!(0..port.gates.len()).any(closed), "every countdown ends at zero");
             for (ring, size) in port.rings.iter().enumerate() {
-                let free = || play.exchange.port(worker as u32).free_buffer(ring as u32);
+                let free = || play.channels.port(worker as u32).free_buffer(ring as u32);
                 assert_eq!(std::iter::from_fn(free).count() as u64, size.depth, "every buffer came back");
             }
         }

@@ -1,12 +1,13 @@
-//! Builds scripts: each device's and link's part of the total order, with the gates and their openers.
+//! Builds worker programs: each device's and link's part of the total order, with the gates and their openers.
 //!
-//! While a script is built, every step has a gate of its own number; at the end, gates without openers are dropped.
+//! While a worker program is built, every step has a gate of its own number; at the end, gates without openers are
+//! dropped.
 
 use super::cells::CellMap;
 use super::release;
 use super::{
-    After, Channel, DeviceScript, DeviceStep, Gate, GateScript, HandOver, HandedOut, LinkScript, LinkStep, NO_CELL,
-    NO_GATE, Operand, PortScript, Scripts, Work,
+    After, Channel, DeviceProgram, DeviceStep, Gate, GateSpec, HandOver, HandedOut, LinkProgram, LinkStep, NO_CELL,
+    NO_GATE, Operand, PortSpec, Work, WorkerPrograms,
 };
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_placement_core::platform::{DeviceId, DeviceKind};
@@ -21,10 +22,10 @@ pub(super) struct Builder<'a> {
     pub(super) plan: &'a Plan,
     pub(super) program: &'a Program,
     pub(super) cells: CellMap,
-    pub(super) devices: Vec<DeviceScript>,
-    links: Vec<LinkScript>,
+    pub(super) devices: Vec<DeviceProgram>,
+    links: Vec<LinkProgram>,
     /// Ports of the workers, with a gate for each step.
-    pub(super) ports: Vec<PortScript>,
+    pub(super) ports: Vec<PortSpec>,
     /// Actions after each step of each device.
     after: Vec<Vec<Vec<After>>>,
     /// Steps that read a value, ascending, for each device and value.
@@ -40,12 +41,12 @@ impl<'a> Builder<'a> {
         let devices = plan.devices().len();
         let device_rings = (0..devices).map(|at| plan.memory().rings(DeviceId(at as u32)).to_vec());
         let link_rings = plan.links().iter().map(|link| vec![link.ring]);
-        let port = |rings| PortScript { rings, ..PortScript::default() };
+        let port = |rings| PortSpec { rings, ..PortSpec::default() };
         Self {
             plan,
             program,
             cells: CellMap::new(plan, program),
-            devices: (0..devices).map(|_| DeviceScript::default()).collect(),
+            devices: (0..devices).map(|_| DeviceProgram::default()).collect(),
             links: Vec::new(),
             ports: device_rings.chain(link_rings).map(port).collect(),
             after: vec![Vec::new(); devices],
@@ -55,7 +56,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<Scripts, Contradiction> {
+    pub(super) fn finish(mut self) -> Result<WorkerPrograms, Contradiction> {
         self.lay_out_steps()?;
         self.lay_out_links()?;
         self.route_transfers()?;
@@ -166,7 +167,7 @@ impl<'a> Builder<'a> {
         steps.push(DeviceStep { work, gate: NO_GATE, after: 0..0, urgent: false });
         self.after[device.index()].push(Vec::new());
         let step = steps.len() as u32 - 1;
-        self.ports[device.index()].gates.push(GateScript { step, ..GateScript::default() });
+        self.ports[device.index()].gates.push(GateSpec { step, ..GateSpec::default() });
         step
     }
 
@@ -194,7 +195,7 @@ impl<'a> Builder<'a> {
                 let transfer = self.plan.transfer(*id);
                 let step = steps.len() as u32;
                 self.on_link.insert(*id, Gate { worker, index: step });
-                self.ports[worker as usize].gates.push(GateScript { step, ..GateScript::default() });
+                self.ports[worker as usize].gates.push(GateSpec { step, ..GateSpec::default() });
                 let lands = transfer.lands(self.kind(link.to));
                 let from_gpu = self.kind(link.from) != DeviceKind::Cpu;
                 let cell = |device| self.cells.cell(device, transfer.value);
@@ -212,7 +213,7 @@ impl<'a> Builder<'a> {
                     room: 0,
                 });
             }
-            self.links.push(LinkScript { from: link.from, to: link.to, steps, staging: link.staging });
+            self.links.push(LinkProgram { from: link.from, to: link.to, steps, staging: link.staging });
         }
         Ok(())
     }
@@ -286,7 +287,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Numbers the remaining gates, and sorts every worker's tables.
-    fn seal(mut self) -> Scripts {
+    fn seal(mut self) -> WorkerPrograms {
         self.expect_waits();
         let numbers: Vec<Vec<u32>> = self.ports.iter_mut().map(drop_open_gates).collect();
         let number = |gate: &mut Gate| gate.index = numbers[gate.worker as usize][gate.index as usize];
@@ -321,7 +322,7 @@ impl<'a> Builder<'a> {
                 step.arrival.iter_mut().chain(&mut step.after).for_each(number);
             }
         }
-        Scripts { devices: self.devices, links: self.links, ports: self.ports }
+        WorkerPrograms { devices: self.devices, links: self.links, ports: self.ports }
     }
 
     /// Records at each device's gates the predicted waits of its worker.
@@ -352,9 +353,9 @@ fn numbered(index: usize, device_of: impl Fn(usize) -> DeviceId) -> (DeviceId, u
 }
 
 /// Keeps the gates with openers; returns the new numbers.
-fn drop_open_gates(port: &mut PortScript) -> Vec<u32> {
+fn drop_open_gates(port: &mut PortSpec) -> Vec<u32> {
     let mut kept = 0;
-    let number = |gate: &GateScript| {
+    let number = |gate: &GateSpec| {
         kept += u32::from(!gate.openers.is_empty());
         if gate.openers.is_empty() { NO_GATE } else { kept - 1 }
     };
