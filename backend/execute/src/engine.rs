@@ -15,8 +15,8 @@ use super::event::Lane;
 use super::gpu::GpuSide;
 #[cfg(feature = "gpu")]
 use super::gpu::GpuWorker;
-use super::ledger::Ledger;
 use super::link::LinkWorker;
+use super::memory_accounting::MemoryAccounting;
 use super::pool::DevicePool;
 use super::run_channels::{Doing, Halt, RunChannels};
 use super::supervise::{Deadline, Supervisor, Verdict};
@@ -38,7 +38,7 @@ use std::time::Instant;
 
 /// Everything that a plan keeps on its devices between runs.
 pub(super) struct Engine {
-    pub(super) ledger: Ledger,
+    pub(super) accounting: MemoryAccounting,
     diagnosis: Diagnosis,
     pub(super) channels: RunChannels,
     verdict: Verdict,
@@ -85,7 +85,7 @@ struct Parts<'a> {
     plan: &'a Arc<Plan>,
     kernels: &'a Kernels,
     pool: &'a DevicePool,
-    ledger: &'a Ledger,
+    accounting: &'a MemoryAccounting,
     gpus: Vec<Option<Arc<GpuSide>>>,
 }
 
@@ -94,11 +94,11 @@ impl Engine {
     pub(super) fn build(plan: &Arc<Plan>, kernels: &Kernels, pool: &DevicePool) -> Result<Self, ExecError> {
         let program = kernels.program();
         let WorkerPrograms { mut devices, mut links, ports } = WorkerPrograms::of(plan, program)?;
-        let ledger = pool.ledger();
-        ready_constants(kernels, pool, &mut devices, &ledger)?;
-        ready_sent(plan, kernels, &mut links, &ledger)?;
+        let accounting = pool.accounting();
+        ready_constants(kernels, pool, &mut devices, &accounting)?;
+        ready_sent(plan, kernels, &mut links, &accounting)?;
         let channels = RunChannels::new(&ports).ok_or_else(|| ExecError::memory(pool.devices()[0].name()))?;
-        let mut parts = Parts { plan, kernels, pool, ledger: &ledger, gpus: Vec::new() };
+        let mut parts = Parts { plan, kernels, pool, accounting: &accounting, gpus: Vec::new() };
         let cpus =
             devices.iter().zip(pool.devices()).enumerate().filter_map(|(at, (worker_program, device))| match device {
                 ComputeDevice::Cpu(team) if !worker_program.steps.is_empty() => {
@@ -110,7 +110,7 @@ impl Engine {
         let mut stations = Vec::new();
         for (at, worker_program) in devices.into_iter().enumerate() {
             let device = DeviceId(at as u32);
-            ledger.take(device, channels.port(device.0).ring_bytes());
+            accounting.take(device, channels.port(device.0).ring_bytes());
             stations.push(parts.station(device, worker_program)?);
         }
         for worker_program in links {
@@ -125,7 +125,7 @@ impl Engine {
         let may_sleep =
             waits || matches!(&pool.devices()[HOST.index()], ComputeDevice::Cpu(team) if team.slowdown().is_some());
         Ok(Self {
-            ledger,
+            accounting,
             diagnosis,
             channels,
             verdict: Verdict::default(),
@@ -315,14 +315,18 @@ impl Parts<'_> {
                 let team = if computes { self.pool.team(device, cpu) } else { Arc::new(Team::solo()) };
                 let kernels =
                     worker_program.nodes.iter().map(|node| self.kernels.cpu(node.node)).collect::<Result<_, _>>()?;
-                (None, Box::new(CpuWorker::new(device, cpu, worker_program, kernels, team, self.plan, self.ledger)?))
+                (
+                    None,
+                    Box::new(CpuWorker::new(device, cpu, worker_program, kernels, team, self.plan, self.accounting)?),
+                )
             }
             #[cfg(not(feature = "gpu"))]
             ComputeDevice::Gpu(_) => match *self.pool.gpu(device)? {},
             #[cfg(feature = "gpu")]
             ComputeDevice::Gpu(opener) => {
                 let (gpu, memory) = (self.pool.gpu(device)?, &self.plan.memory().devices()[device.index()]);
-                let side = GpuSide::new(gpu, &opener.name, device, &worker_program, self.kernels, self.ledger, memory)?;
+                let side =
+                    GpuSide::new(gpu, &opener.name, device, &worker_program, self.kernels, self.accounting, memory)?;
                 (Some(Arc::clone(&side)), Box::new(GpuWorker::new(device, worker_program, side)))
             }
         };
@@ -335,8 +339,8 @@ impl Parts<'_> {
     fn link(&self, worker: usize, worker_program: LinkProgram) -> Result<Station, ExecError> {
         let devices = self.plan.devices();
         if let Some(link) = self.plan.links().get(worker - devices.len()) {
-            self.ledger.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
-            self.ledger.take(link.to, link.ring.total() as usize);
+            self.accounting.take(link.staging_device(devices), link.staging_bytes(devices) as usize);
+            self.accounting.take(link.to, link.ring.total() as usize);
         }
         let ends = [worker_program.from, worker_program.to].map(|end| self.gpus[end.index()].clone());
         let inbox = Some(self.pool.thread(Lane::Link { from: worker_program.from, to: worker_program.to })?);
@@ -350,7 +354,7 @@ fn ready_constants(
     kernels: &Kernels,
     pool: &DevicePool,
     worker_programs: &mut [DeviceProgram],
-    ledger: &Ledger,
+    accounting: &MemoryAccounting,
 ) -> Result<(), ExecError> {
     let devices = || pool.devices().iter().enumerate().filter(|(_, device)| matches!(device, ComputeDevice::Cpu(_)));
     let nodes = |worker_program: &DeviceProgram| worker_program.nodes.iter().map(|node| node.node).collect::<Vec<_>>();
@@ -363,7 +367,7 @@ fn ready_constants(
     for (at, _) in devices() {
         let packed = nodes(&worker_programs[at]).into_iter().flat_map(|node| kernels.packed(node));
         let fresh = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer)));
-        ledger.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
+        accounting.take(DeviceId(at as u32), fresh.map(|buffer| buffer.len()).sum());
     }
     for (at, _) in devices() {
         let constants = &mut worker_programs[at].cells.constants;
@@ -373,13 +377,18 @@ fn ready_constants(
 }
 
 /// Loads the constants that links send. They count on the host.
-fn ready_sent(plan: &Plan, kernels: &Kernels, links: &mut [LinkProgram], ledger: &Ledger) -> Result<(), ExecError> {
+fn ready_sent(
+    plan: &Plan,
+    kernels: &Kernels,
+    links: &mut [LinkProgram],
+    accounting: &MemoryAccounting,
+) -> Result<(), ExecError> {
     let program = kernels.program();
     let value = |step: &LinkStep| Some(plan.transfer(step.transfer).value).filter(|v| program.constant(*v).is_some());
     let values: BTreeSet<ValueId> = links.iter().flat_map(|link| &link.steps).filter_map(value).collect();
     let values: Vec<ValueId> = values.into_iter().collect();
     let loaded: BTreeMap<ValueId, Arc<Buffer>> = values.iter().copied().zip(kernels.ready(&[], &values)?).collect();
-    ledger.take(HOST, loaded.values().map(|buffer| buffer.len()).sum());
+    accounting.take(HOST, loaded.values().map(|buffer| buffer.len()).sum());
     for step in links.iter_mut().flat_map(|link| &mut link.steps) {
         step.constant = value(step).and_then(|value| loaded.get(&value).cloned());
     }

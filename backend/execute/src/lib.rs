@@ -27,17 +27,17 @@ mod faults;
 mod gpu;
 mod in_place;
 mod inside;
-mod ledger;
 #[cfg(feature = "gpu")]
 mod link;
+mod memory_accounting;
 #[cfg(not(feature = "gpu"))]
 mod no_gpu;
 mod options;
 mod pool;
 mod queue;
-mod relay;
 mod resident;
 mod run_channels;
+mod runner;
 mod supervise;
 #[cfg(test)]
 mod tests;
@@ -67,7 +67,7 @@ use anabranch_plan::{HOST, InPlace, Plan, PlanDevice, Route, TransferId};
 use engine::{Call, Engine};
 #[cfg(not(feature = "gpu"))]
 use no_gpu::{self as gpu, self as link};
-use relay::Work;
+use runner::Work;
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
@@ -176,11 +176,11 @@ impl Executor {
             return Err(ExecError::internal("a run was asked for from within a kernel"));
         };
         let origin = Instant::now();
-        if self.plan.predicted().makespan < relay::LONG || !self.pool.is_taken() {
+        if self.plan.predicted().makespan < runner::LONG || !self.pool.is_taken() {
             return self.run_in_turn(inputs, resident, options, origin, output);
         }
         // If the system starts no more threads, the calling thread runs the plan.
-        let Ok(queue) = self.pool.relay() else {
+        let Ok(queue) = self.pool.runner() else {
             return self.run_in_turn(inputs, resident, options, origin, output);
         };
         let work = Work {
@@ -191,7 +191,7 @@ impl Executor {
             origin,
             output: std::mem::take(output),
         };
-        *output = work.relayed(&queue)?;
+        *output = work.run_by(&queue)?;
         Ok(())
     }
 
@@ -216,14 +216,14 @@ impl Executor {
         let read = replaced.as_deref().unwrap_or(inputs);
         let given = read.iter().map(|tensor| tensor.bytes().len()).sum();
         let held = || (1..).map(DeviceId).zip(self.plan.memory().devices().iter().skip(1));
-        engine.ledger.take(HOST, given);
-        held().for_each(|(device, memory)| engine.ledger.take(device, memory.given as usize));
+        engine.accounting.take(HOST, given);
+        held().for_each(|(device, memory)| engine.accounting.take(device, memory.given as usize));
         let tensors = GpuTensors { inputs: resident.to_vec(), outputs: targets };
         let mut call = Call { inputs: read, options, origin, spare: &mut state.spare, tensors };
         let result = engine.run(&self.pool, &mut call);
         let targets = call.tensors.outputs;
-        engine.ledger.give(HOST, given);
-        held().for_each(|(device, memory)| engine.ledger.give(device, memory.given as usize));
+        engine.accounting.give(HOST, given);
+        held().for_each(|(device, memory)| engine.accounting.give(device, memory.given as usize));
         state.spare.clear();
         if let Err(broken) = result {
             drop(replaced);
@@ -236,7 +236,7 @@ impl Executor {
         }
         output.makespan = origin.elapsed();
         output.peaks.clear();
-        output.peaks.extend(engine.ledger.peaks());
+        output.peaks.extend(engine.accounting.peaks());
         engine.take_events(&mut output.events);
         event::start_copies(&mut output.events, |id| self.maker_on_gpu(id));
         event::part_copies(&mut output.events, |id| self.sent_whole(id));

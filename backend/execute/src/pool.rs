@@ -3,10 +3,10 @@
 use super::RunOptions;
 use super::event::Lane;
 use super::inside;
-use super::ledger::{Held, Ledger};
+use super::memory_accounting::{MemoryAccounting, PoolBytes};
 use super::queue::{RunQueue, Turn};
-use super::relay::{Errand, Relay};
 use super::run_channels::Stop;
+use super::runner::{Job, RunnerThread};
 use super::supervise::{Deadline, TICK};
 use super::threads::{Busy, Inbox, PoolThread};
 use anabranch_base::sync::{Mutex, Sender, lock};
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 /// millisecond the longest waiting caller is next.
 pub struct DevicePool {
     devices: Vec<ComputeDevice>,
-    held: Held,
+    held: PoolBytes,
     queue: RunQueue,
     busy: Arc<Busy>,
     /// Whether waits may spin: another processing unit runs the awaited thread.
@@ -57,7 +57,7 @@ type Opened = Box<dyn Fn() -> Arc<Gpu> + Send + Sync>;
 struct Started {
     threads: BTreeMap<Lane, PoolThread>,
     teams: BTreeMap<DeviceId, Arc<Team>>,
-    relay: Option<Relay>,
+    runner: Option<RunnerThread>,
 }
 
 impl DevicePool {
@@ -91,8 +91,8 @@ impl DevicePool {
         lock(&self.notes).iter().cloned().collect()
     }
 
-    pub(super) fn ledger(&self) -> Ledger {
-        Ledger::new(&self.held)
+    pub(super) fn accounting(&self) -> MemoryAccounting {
+        MemoryAccounting::new(&self.held)
     }
 
     pub(super) fn busy(&self) -> &Arc<Busy> {
@@ -110,13 +110,13 @@ impl DevicePool {
     }
 
     /// Returns the queue for long runs whose callers find the devices taken.
-    pub(super) fn relay(&self) -> Result<Sender<Arc<Errand>>, ExecError> {
+    pub(super) fn runner(&self) -> Result<Sender<Arc<Job>>, ExecError> {
         let mut started = lock(&self.started);
-        let relay = match &mut started.relay {
-            Some(relay) => relay,
-            none => none.insert(Relay::start(self.host_units())?),
+        let runner = match &mut started.runner {
+            Some(runner) => runner,
+            none => none.insert(RunnerThread::start(self.host_units())?),
         };
-        Ok(relay.queue())
+        Ok(runner.queue())
     }
 
     /// Processing units of the host, if they are given.

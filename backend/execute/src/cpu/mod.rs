@@ -11,7 +11,7 @@ mod stream;
 
 use super::error::{Failure, Place};
 use super::event::{Activity, Event, Lane};
-use super::ledger::Ledger;
+use super::memory_accounting::MemoryAccounting;
 use super::run_channels::{Delivery, Halt};
 use super::worker::{Log, Run, Worker};
 use super::worker_program::{After, DeviceProgram, HandOver, HandedOut, Work};
@@ -60,14 +60,14 @@ impl CpuWorker {
         kernels: Vec<Arc<dyn CpuKernel>>,
         team: Arc<Team>,
         plan: &Arc<Plan>,
-        ledger: &Ledger,
+        accounting: &MemoryAccounting,
     ) -> Result<Self, ExecError> {
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         let constants = program.cells.constants.iter();
         let counted: usize = constants.filter(|constant| constant.counted).map(|constant| constant.bytes).sum();
         let tables: usize = kernels.iter().map(|kernel| kernel.resident_bytes()).sum();
         let slots: usize = program.cells.slots.iter().map(|slot| slot.bytes as usize).sum();
-        ledger.take(device, scratch + counted + tables + slots);
+        accounting.take(device, scratch + counted + tables + slots);
         let short = || ExecError::memory(&cpu.name);
         let mut worker = Self {
             device,

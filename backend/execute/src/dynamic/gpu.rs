@@ -4,8 +4,8 @@ use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::error::{Failure, Place};
 use crate::gpu::{GpuSide, wait_for};
-use crate::ledger::Ledger;
 use crate::link::End;
+use crate::memory_accounting::MemoryAccounting;
 use crate::run_channels::Halt;
 use crate::worker_program::{Cells, ConstantCell, DeviceProgram, SlotSpec};
 use anabranch_ir::program::{NodeId, ValueId};
@@ -100,18 +100,18 @@ impl GpuLayout {
     pub(super) fn start(
         self,
         setup: &Setup,
-        ledger: &Ledger,
+        accounting: &MemoryAccounting,
         threads: &mut Threads,
         reporter: Reporter,
     ) -> Result<(Sender<Task>, [Sender<Move>; 2]), ExecError> {
         let (device, name) = (reporter.device, setup.pool.devices()[reporter.device.index()].name());
         let (worker_program, cells) = self.worker_program(setup);
         let gpu = setup.pool.gpu(device)?;
-        let side = GpuSide::new(gpu, name, device, &worker_program, &setup.kernels, ledger, &self.memory)?;
+        let side = GpuSide::new(gpu, name, device, &worker_program, &setup.kernels, accounting, &self.memory)?;
         let refused = |error: KernelError| ExecError::unusable(name, &error);
         let mut upload = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Write).map_err(refused)?;
         let mut download = End::new(Arc::clone(&side), STAGING, wgpu::MapMode::Read).map_err(refused)?;
-        ledger.take(HOST, (2 * STAGING.total()) as usize);
+        accounting.take(HOST, (2 * STAGING.total()) as usize);
         let cells = Arc::new(cells);
         let part = |what: &str| format!("{name} {what}");
 

@@ -3,7 +3,7 @@
 //! A memory is named by a device: [`HOST`] for the host's memory, which all CPU devices share, and each GPU for its own
 //! memory.
 
-use crate::ledger::Ledger;
+use crate::memory_accounting::MemoryAccounting;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_ir::program::{NodeId, Program, ValueId};
 use anabranch_kernels::Buffer;
@@ -85,7 +85,7 @@ impl Copies {
 /// Reusable buffers of the host, by size.
 pub(super) struct Buffers {
     free: BTreeMap<usize, Vec<Buffer>>,
-    ledger: Arc<Ledger>,
+    accounting: Arc<MemoryAccounting>,
     /// Bytes that can still be taken, and the limit.
     left: u64,
     limit: u64,
@@ -93,8 +93,8 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// Creates a set of buffers with at most `left` of the host's `limit` bytes.
-    pub(super) fn new(ledger: Arc<Ledger>, left: u64, limit: u64) -> Self {
-        Self { free: BTreeMap::new(), ledger, left, limit }
+    pub(super) fn new(accounting: Arc<MemoryAccounting>, left: u64, limit: u64) -> Self {
+        Self { free: BTreeMap::new(), accounting, left, limit }
     }
 
     /// Returns a buffer of exactly this many bytes, of undefined content.
@@ -104,7 +104,7 @@ impl Buffers {
         }
         self.reserve(bytes as u64, host)?;
         let buffer = Buffer::try_zeroed(bytes).ok_or_else(|| self.exhausted(bytes as u64, host))?;
-        self.ledger.take(HOST, bytes);
+        self.accounting.take(HOST, bytes);
         Ok(buffer)
     }
 
@@ -130,7 +130,7 @@ impl Buffers {
             Ok(buffer) => self.free.entry(bytes).or_default().push(buffer),
             Err(_) => {
                 self.left += bytes as u64;
-                self.ledger.give(HOST, bytes);
+                self.accounting.give(HOST, bytes);
             }
         }
     }

@@ -97,7 +97,7 @@ impl DynamicExecutor {
         let (events, mut outputs) = Schedule::new(&mut workers, &self.setup, inputs, options, origin).run()?;
         let mut output = RunOutput {
             events,
-            peaks: workers.ledger.peaks().collect(),
+            peaks: workers.accounting.peaks().collect(),
             makespan: origin.elapsed(),
             ..RunOutput::default()
         };

@@ -105,7 +105,7 @@ impl<'a> Schedule<'a> {
     /// dropped.
     pub(super) fn run(mut self) -> Result<Finished, ExecError> {
         let given: usize = self.inputs.iter().map(|tensor| tensor.bytes().len()).sum();
-        self.workers.ledger.take(HOST, given);
+        self.workers.accounting.take(HOST, given);
         self.take_inputs()?;
         self.start_ready()?;
         while self.unfinished > 0 || self.outputs.len() < self.program.outputs.len() {
@@ -125,7 +125,7 @@ impl<'a> Schedule<'a> {
             }
             self.start_ready()?;
         }
-        self.workers.ledger.give(HOST, given);
+        self.workers.accounting.give(HOST, given);
         let Self { setup, program, decisions, sent, mut events, outputs, .. } = self;
         let on_gpu = |on: &Decision| setup.devices[on.device.index()].kind == DeviceKind::Gpu;
         start_copies(&mut events, |id| match program.value(sent[id.index()]).origin {

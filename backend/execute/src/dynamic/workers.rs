@@ -8,7 +8,7 @@ use super::memory::Buffers;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::cpu::perform;
 use crate::error::{Failure, Place};
-use crate::ledger::Ledger;
+use crate::memory_accounting::MemoryAccounting;
 use crate::run_channels::Halt;
 use anabranch_device::{ComputeDevice, CpuTeam};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -30,7 +30,7 @@ pub(super) struct Workers {
     /// Predicted seconds of each node on each device; `None` if the node cannot run there.
     pub(super) lengths: Vec<Vec<Option<f64>>>,
     pub(super) replies: Receiver<Reply>,
-    pub(super) ledger: Arc<Ledger>,
+    pub(super) accounting: Arc<MemoryAccounting>,
     pub(super) buffers: Buffers,
     /// Constants that kernels on the host read unpacked, or that the caller receives.
     pub(super) constants: BTreeMap<ValueId, Arc<Buffer>>,
@@ -41,8 +41,8 @@ impl Workers {
     /// Prepares all kernels, allocates permanent memory, and starts the threads.
     pub(super) fn new(setup: &Setup) -> Result<Self, ExecError> {
         let (replies, inbox) = unbounded();
-        let ledger = Arc::new(setup.pool.ledger());
-        let (resident, constants) = setup.resident(&ledger)?;
+        let accounting = Arc::new(setup.pool.accounting());
+        let (resident, constants) = setup.resident(&accounting)?;
         let cpus = || setup.devices.iter().filter(|device| device.kind == DeviceKind::Cpu);
         let limit = cpus().try_fold(0u64, |sum, device| Some(sum.saturating_add(device.limit?)));
         let limit = limit.unwrap_or(u64::MAX);
@@ -51,8 +51,8 @@ impl Workers {
             links: Vec::new(),
             lengths: setup.forecast.nodes.clone(),
             replies: inbox,
-            buffers: Buffers::new(Arc::clone(&ledger), limit.saturating_sub(resident), limit),
-            ledger: Arc::clone(&ledger),
+            buffers: Buffers::new(Arc::clone(&accounting), limit.saturating_sub(resident), limit),
+            accounting: Arc::clone(&accounting),
             constants,
             threads: Threads::default(),
         };
@@ -74,7 +74,7 @@ impl Workers {
                     let lengths = workers.lengths.iter_mut().zip(setup.kernels.program().node_ids());
                     let unfit = lengths.filter(|(_, node)| !layout.nodes.contains_key(node));
                     unfit.for_each(|(lengths, _)| lengths[at] = None);
-                    let (nodes, links) = layout.start(setup, &ledger, &mut workers.threads, reporter)?;
+                    let (nodes, links) = layout.start(setup, &accounting, &mut workers.threads, reporter)?;
                     (nodes, Some(links))
                 }
             };
@@ -89,7 +89,7 @@ impl Workers {
         let kernels = program.node_ids().map(|node| setup.kernels.cpu(node)).collect::<Result<Vec<_>, _>>()?;
         let scratch = kernels.iter().map(|kernel| kernel.scratch_bytes()).max().unwrap_or(0);
         self.buffers.reserve(scratch as u64, &cpu.name)?;
-        self.ledger.take(reporter.device, scratch);
+        self.accounting.take(reporter.device, scratch);
         let mut scratch = Buffer::try_zeroed(scratch).ok_or_else(|| ExecError::memory(&cpu.name))?;
         let (pin, slowdown) = (setup.pool.pinning(cpu), cpu.slowdown());
         let team = setup.pool.team(reporter.device, cpu);
@@ -135,7 +135,7 @@ fn compute(
 impl Setup {
     /// Prepares and counts the constants on the host: unpacked constants, which it returns, packed constants, and
     /// tables.
-    fn resident(&self, ledger: &Ledger) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
+    fn resident(&self, accounting: &MemoryAccounting) -> Result<(u64, BTreeMap<ValueId, Arc<Buffer>>), ExecError> {
         let program = self.kernels.program();
         let mut values: BTreeSet<ValueId> = program.outputs.iter().map(|output| output.value).collect();
         let mut nodes: Vec<NodeId> = Vec::new();
@@ -153,7 +153,7 @@ impl Setup {
         let packed = packed.filter(|buffer| counted.insert(Arc::as_ptr(buffer))).map(|buffer| buffer.len());
         let tables = nodes.iter().filter_map(|node| self.kernels.cpu(*node).ok()).map(|kernel| kernel.resident_bytes());
         let bytes: usize = packed.chain(tables).chain(buffers.iter().map(|buffer| buffer.len())).sum();
-        ledger.take(HOST, bytes);
+        accounting.take(HOST, bytes);
         Ok((bytes as u64, values.into_iter().zip(buffers).collect()))
     }
 }

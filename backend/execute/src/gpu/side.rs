@@ -2,7 +2,7 @@
 
 use super::lost::healthy;
 use crate::error::{Failure, Place};
-use crate::ledger::Ledger;
+use crate::memory_accounting::MemoryAccounting;
 use crate::worker_program::{DeviceProgram, NodeCall, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
 use anabranch_kernels::{KernelError, Tensor};
@@ -38,14 +38,14 @@ impl GpuSide {
         device: DeviceId,
         worker_program: &DeviceProgram,
         kernels: &Kernels,
-        ledger: &Ledger,
+        accounting: &MemoryAccounting,
         memory: &DeviceMemory,
     ) -> Result<Arc<Self>, ExecError> {
         let constants = worker_program.cells.constants.iter().map(|cell| kernels.on_gpu(&gpu, name, cell.value));
         let constants = constants.collect::<Result<Vec<_>, _>>()?;
         let slots = worker_program.cells.slots.iter().map(|slot| slot.bytes);
         let held: u64 = slots.clone().chain(constants.iter().map(|constant| constant.size())).sum();
-        ledger.take(device, (held + memory.scratch + memory.kernels) as usize);
+        accounting.take(device, (held + memory.scratch + memory.kernels) as usize);
         let scratch = (memory.scratch > 0).then(|| gpu.storage(memory.scratch.next_multiple_of(4)));
         let shared = constants.iter().map(|constant| wgpu::Buffer::clone(constant));
         let cells = slots.map(|size| gpu.storage(size)).chain(shared).collect();

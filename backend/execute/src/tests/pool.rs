@@ -4,7 +4,7 @@ use super::failures::{PANICS, WELL, bad};
 use super::naive::hook;
 use super::runs::ladder;
 use super::{adapter, assert_right, devices, executor_on, gpu, inputs, kernels, pool, threads_named};
-use crate::relay::LONG;
+use crate::runner::LONG;
 use crate::{CancelToken, ComputeDevice, DevicePool, Executor, GpuOpener, RunOptions, RunOutput};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
@@ -155,7 +155,7 @@ fn a_queued_run_ends_at_its_own_timeout_and_token() {
     });
     let pool = pool(&placed, 1);
     let slow = executor_on(&pool, &placed, slow_kernels, &PlanOptions::default());
-    // A run that its caller executes itself, and a run that is relayed.
+    // A run that its caller executes itself, and a run of the runner thread.
     for (length, is_long) in [(1, false), (9, true)] {
         let queued = on(&pool, &Placed::chain(&["cpu"], &vec![0; length], &[6]));
         assert_eq!(queued.plan().predicted().makespan >= LONG, is_long);

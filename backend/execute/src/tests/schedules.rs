@@ -11,7 +11,7 @@ use super::faults::{fail_at, refuse};
 use super::runs::ladder;
 use super::{devices, inputs, kernels, naive};
 use crate::faults::Operation;
-use crate::relay::LONG;
+use crate::runner::LONG;
 use crate::{CancelToken, DevicePool, ExecError, Executor, Kernels, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::sync::{JoinHandle, thread};
@@ -180,9 +180,9 @@ fn callers_queue_in_every_order() {
     });
 }
 
-/// Long runs of several callers, which the pool's relay executes.
+/// Long runs of several callers, which the pool's runner thread executes.
 #[test]
-fn relayed_runs_end_in_every_order() {
+fn runs_of_the_runner_thread_end_in_every_order() {
     let scene = || Scene::new(Placed::chain(&["cpu"], &[0; 9], &[4]), &PlanOptions::default(), None);
     explore(scene, |scene| {
         assert!(scene.plan.predicted().makespan >= LONG);

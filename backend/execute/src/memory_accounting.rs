@@ -5,25 +5,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that all executors of a pool hold on each device.
-pub(super) type Held = Arc<[AtomicU64]>;
+pub(super) type PoolBytes = Arc<[AtomicU64]>;
 
 /// Memory that one executor holds, and its peak. When dropped, all of it is subtracted from the pool's count.
 #[derive(Debug)]
-pub(super) struct Ledger {
-    own: Box<[Account]>,
-    pool: Held,
+pub(super) struct MemoryAccounting {
+    own: Box<[DeviceBytes]>,
+    pool: PoolBytes,
 }
 
 #[derive(Debug, Default)]
-struct Account {
+struct DeviceBytes {
     held: AtomicU64,
     peak: AtomicU64,
 }
 
-impl Ledger {
-    /// Creates an empty ledger that also counts in `pool`.
-    pub(super) fn new(pool: &Held) -> Self {
-        Self { own: pool.iter().map(|_| Account::default()).collect(), pool: Arc::clone(pool) }
+impl MemoryAccounting {
+    /// Creates empty accounts that also count in `pool`.
+    pub(super) fn new(pool: &PoolBytes) -> Self {
+        Self { own: pool.iter().map(|_| DeviceBytes::default()).collect(), pool: Arc::clone(pool) }
     }
 
     /// Records that `bytes` were allocated on a device.
@@ -49,7 +49,7 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
+impl Drop for MemoryAccounting {
     fn drop(&mut self) {
         for (pool, own) in self.pool.iter().zip(&self.own) {
             pool.fetch_sub(own.held.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -63,18 +63,18 @@ mod tests {
 
     #[test]
     fn peaks_stay_and_the_pool_gets_back_what_a_dropped_executor_held() {
-        let pool: Held = [(); 2].map(|()| AtomicU64::new(0)).into();
+        let pool: PoolBytes = [(); 2].map(|()| AtomicU64::new(0)).into();
         let held = || pool.iter().map(|held| held.load(Ordering::Relaxed)).collect::<Vec<_>>();
-        let (ledger, device) = (Ledger::new(&pool), DeviceId(1));
+        let (accounting, device) = (MemoryAccounting::new(&pool), DeviceId(1));
         for (taken, given, peak) in [(10, 4, 10), (3, 9, 10), (11, 0, 11)] {
-            ledger.take(device, taken);
-            ledger.give(device, given);
-            assert_eq!(ledger.peaks().collect::<Vec<_>>(), [0, peak]);
+            accounting.take(device, taken);
+            accounting.give(device, given);
+            assert_eq!(accounting.peaks().collect::<Vec<_>>(), [0, peak]);
         }
-        let other = Ledger::new(&pool);
+        let other = MemoryAccounting::new(&pool);
         other.take(device, 5);
         assert_eq!(held(), [0, 16]);
-        drop(ledger);
+        drop(accounting);
         assert_eq!(held(), [0, 5]);
         drop(other);
         assert_eq!(held(), [0, 0]);

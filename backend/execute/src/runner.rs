@@ -21,9 +21,9 @@ use std::time::Instant;
 /// (`README.md`).
 pub(super) const LONG: f64 = 5e-4;
 
-/// The relay's thread; it ends when this is dropped.
-pub(super) struct Relay {
-    queue: Sender<Arc<Errand>>,
+/// The runner thread; it ends when this is dropped.
+pub(super) struct RunnerThread {
+    queue: Sender<Arc<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Work {
 }
 
 /// A run on its way from its caller to the thread and back.
-pub(super) struct Errand {
+pub(super) struct Job {
     stage: Mutex<Stage>,
     done: Condvar,
 }
@@ -51,7 +51,7 @@ enum Stage {
     Done(thread::Result<Result<RunOutput, ExecError>>),
 }
 
-impl Relay {
+impl RunnerThread {
     /// Starts the thread on these processing units, or on those of the calling thread if there are none or the system
     /// refuses.
     ///
@@ -64,16 +64,16 @@ impl Relay {
             let _pinned = affinity::pin_current_thread(&units);
             serve(&runs);
         };
-        Ok(Self { queue, thread: Some(spawn("relay", main)?) })
+        Ok(Self { queue, thread: Some(spawn("runner", main)?) })
     }
 
     /// Returns the sender that gives runs to the thread.
-    pub(super) fn queue(&self) -> Sender<Arc<Errand>> {
+    pub(super) fn queue(&self) -> Sender<Arc<Job>> {
         self.queue.clone()
     }
 }
 
-impl Drop for Relay {
+impl Drop for RunnerThread {
     fn drop(&mut self) {
         // The thread serves until the last sender is dropped. No run is in progress, because its caller would hold the
         // pool.
@@ -83,14 +83,14 @@ impl Drop for Relay {
 }
 
 /// Executes runs until all senders are dropped.
-fn serve(runs: &Receiver<Arc<Errand>>) {
-    for errand in runs {
-        let stage = mem::replace(&mut *lock(&errand.stage), Stage::Taken);
+fn serve(runs: &Receiver<Arc<Job>>) {
+    for job in runs {
+        let stage = mem::replace(&mut *lock(&job.stage), Stage::Taken);
         if let Stage::Queued(work) = stage {
             // No data of a run is left here when its caller is informed of its end.
             let result = catch_unwind(AssertUnwindSafe(|| work.run()));
-            *lock(&errand.stage) = Stage::Done(result);
-            errand.done.notify_one();
+            *lock(&job.stage) = Stage::Done(result);
+            job.done.notify_one();
         }
     }
 }
@@ -103,18 +103,18 @@ impl Work {
     }
 
     /// Has the thread behind `queue` execute the run, unless it has to end before it starts.
-    pub(super) fn relayed(self, queue: &Sender<Arc<Errand>>) -> Result<RunOutput, ExecError> {
+    pub(super) fn run_by(self, queue: &Sender<Arc<Job>>) -> Result<RunOutput, ExecError> {
         let options = self.options.clone();
         let deadline = Deadline::new(&options, self.origin);
-        let errand = Arc::new(Errand { stage: Mutex::new(Stage::Queued(Box::new(self))), done: Condvar::new() });
-        match queue.send(Arc::clone(&errand)) {
-            Ok(()) => errand.wait(&deadline),
+        let job = Arc::new(Job { stage: Mutex::new(Stage::Queued(Box::new(self))), done: Condvar::new() });
+        match queue.send(Arc::clone(&job)) {
+            Ok(()) => job.wait(&deadline),
             Err(_) => Err(ExecError::internal("the thread that makes queued runs has ended")),
         }
     }
 }
 
-impl Errand {
+impl Job {
     fn wait(&self, deadline: &Deadline<'_>) -> Result<RunOutput, ExecError> {
         let mut stage = lock(&self.stage);
         loop {
