@@ -191,9 +191,11 @@ pub mod flow {
     //! Flows: dataflow graphs whose nodes are a user's functions, run by workers in the manner of Sucuri (Silva et al.
     //! 2016, "Task Scheduling in Sucuri Dataflow Library").
 
+    #[allow(deprecated)]
+    pub use anabranch_flow::Crew;
     pub use anabranch_flow::{
-        Allocation, AllocationError, Collected, Crew, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs,
-        Links, NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerReport, programs,
+        Allocation, AllocationError, Collected, Flow, FlowError, FlowEvent, FlowOptions, FlowReport, Inputs, Links,
+        NodeReport, Number, Output, Parcel, Peers, Scheduler, Sent, Traffic, WorkerConfig, WorkerReport, programs,
     };
 }
 

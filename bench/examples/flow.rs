@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release -p anabranch-bench --example flow -- --workers 2 --rounds 9
 
-use anabranch::flow::{Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
+use anabranch::flow::{Flow, FlowError, FlowOptions, FlowReport, Scheduler, WorkerConfig};
 use clap::Parser;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ fn fork_join(options: &FlowOptions) -> Result<FlowReport, FlowError> {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { workers, rounds } = Arguments::parse();
-    let options = FlowOptions::default().with_crew(Crew::of(workers)?).with_iterations(RUNS).with_window(1);
+    let options = FlowOptions::default().with_workers(WorkerConfig::of(workers)?).with_iterations(RUNS).with_window(1);
     let mut samples: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for round in 0..=rounds {
         for scheduler in Scheduler::ALL {

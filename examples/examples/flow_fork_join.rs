@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p anabranch-examples --example flow_fork_join
 
-use anabranch::flow::{Crew, Flow, FlowOptions};
+use anabranch::flow::{Flow, FlowOptions, WorkerConfig};
 use std::collections::BTreeMap;
 
 type Counts = BTreeMap<String, usize>;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sums
     });
     let sums = flow.collect("kept", &sums);
-    let report = flow.run(&FlowOptions::default().with_crew(Crew::detect(2)?))?;
+    let report = flow.run(&FlowOptions::default().with_workers(WorkerConfig::detect(2)?))?;
 
     let sums = sums.take().pop().unwrap_or_default();
     assert_eq!(sums, count(&lines, 4), "as a loop counts them");

@@ -3,7 +3,7 @@
 //!
 //!     cargo run --release -p anabranch-examples --example flow_pipeline
 
-use anabranch::flow::{Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
+use anabranch::flow::{Flow, FlowError, FlowOptions, FlowReport, Scheduler, WorkerConfig};
 
 /// Returns the digits of the factorial of each number that ends in 7, in order.
 fn digits(options: &FlowOptions) -> Result<(Vec<String>, FlowReport), FlowError> {
@@ -35,9 +35,9 @@ fn digits(options: &FlowOptions) -> Result<(Vec<String>, FlowReport), FlowError>
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let crew = Crew::machines(2, 1)?;
+    let worker_config = WorkerConfig::machines(2, 1)?;
     for scheduler in [Scheduler::Central, Scheduler::Local, Scheduler::Stealing] {
-        let options = FlowOptions::default().with_crew(crew.clone()).with_scheduler(scheduler);
+        let options = FlowOptions::default().with_workers(worker_config.clone()).with_scheduler(scheduler);
         let (lines, report) = digits(&options)?;
         let tasks: Vec<u64> = report.workers.iter().map(|worker| worker.tasks).collect();
         println!(

@@ -4,7 +4,7 @@
 //!     cargo run --release -p anabranch-examples --example flow_wavefront
 
 use anabranch::flow::programs::{Lcs, Program};
-use anabranch::flow::{Crew, FlowOptions, Scheduler};
+use anabranch::flow::{FlowOptions, Scheduler, WorkerConfig};
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -12,12 +12,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let started = Instant::now();
     let length = program.sequential();
     println!("a plain loop finds {length} in {:?}", started.elapsed());
-    let crew = Crew::machines(2, 1)?;
+    let worker_config = WorkerConfig::machines(2, 1)?;
     println!("{:8} {:>12} {:>9} {:>10}", "place", "measured", "messages", "bytes");
     for place in ["sucuri", "heft", "hash"] {
         let (flow, lengths) = program.flow();
-        let allocation = flow.place(place, &crew)?;
-        let options = FlowOptions::default().with_crew(crew.clone()).with_scheduler(Scheduler::Local);
+        let allocation = flow.place(place, &worker_config)?;
+        let options = FlowOptions::default().with_workers(worker_config.clone()).with_scheduler(Scheduler::Local);
         let report = flow.run(&options.with_allocation(allocation))?;
         assert_eq!(lengths.take(), [length]);
         println!(

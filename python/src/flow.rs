@@ -3,7 +3,7 @@
 
 use super::failure::{Failure, Result};
 use super::work::watched;
-use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Output, Scheduler};
+use anabranch::flow::{Allocation, Flow, FlowError, FlowOptions, FlowReport, Output, Scheduler, WorkerConfig};
 use anabranch_report::show::{flow_chart, flow_trace};
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyTuple};
@@ -48,8 +48,8 @@ struct Options {
 
 impl Options {
     /// Returns the workers. They are not pinned to cores: processes that functions start would be pinned, too.
-    fn crew(&self) -> Result<Crew> {
-        Ok(Crew::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
+    fn worker_config(&self) -> Result<WorkerConfig> {
+        Ok(WorkerConfig::shared_out(self.workers, Some(self.machines.unwrap_or(1)))?)
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn place_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) ->
         None,
         |_| {
             let options: Options = serde_json::from_str(options).map_err(Failure::argument)?;
-            let allocation = built(nodes, &Raised::default())?.place(&options.place, &options.crew()?)?;
+            let allocation = built(nodes, &Raised::default())?.place(&options.place, &options.worker_config()?)?;
             Ok(allocation.nodes().map(|(name, worker)| (name.to_owned(), worker)).collect())
         },
     )
@@ -100,13 +100,14 @@ pub(crate) fn run_flow(py: Python<'_>, nodes: Vec<Declared>, options: &str) -> P
     let run = || -> Result<_> {
         let options: Options = serde_json::from_str(options).map_err(Failure::argument)?;
         let flow = built(nodes, &raised)?;
-        let (crew, scheduler) = (options.crew()?, scheduler(&options.scheduler)?);
+        let (worker_config, scheduler) = (options.worker_config()?, scheduler(&options.scheduler)?);
         let allocation = match &options.allocation {
             Some(nodes) => Some(Allocation::new(nodes.iter().cloned())),
-            None if scheduler.is_local() => Some(flow.place(&options.place, &crew)?),
+            None if scheduler.is_local() => Some(flow.place(&options.place, &worker_config)?),
             None => None,
         };
-        let mut how = FlowOptions::default().with_crew(crew).with_scheduler(scheduler).with_cancel(token.clone());
+        let mut how =
+            FlowOptions::default().with_workers(worker_config).with_scheduler(scheduler).with_cancel(token.clone());
         how = how.with_profile(options.profile);
         how = options.iterations.into_iter().fold(how, FlowOptions::with_iterations);
         how = options.window.into_iter().fold(how, FlowOptions::with_window);

@@ -2,7 +2,7 @@
 
 use super::error::FlowError;
 use super::graph::Flow;
-use super::options::Crew;
+use super::options::WorkerConfig;
 use anabranch_base::lock::lock;
 use anabranch_base::quoted::Line;
 use anabranch_placement_core::place::Placement;
@@ -86,10 +86,14 @@ impl Allocation {
     /// Reads an allocation from a plan file.
     ///
     /// # Errors
-    /// If it does not name exactly the nodes of the flow, or workers that the crew does not have.
-    pub fn from_plan_file(file: &PlanFile, flow: &Flow<'_>, crew: &Crew) -> Result<Self, AllocationError> {
+    /// If it does not name exactly the nodes of the flow, or workers that the configuration does not have.
+    pub fn from_plan_file(
+        file: &PlanFile,
+        flow: &Flow<'_>,
+        worker_config: &WorkerConfig,
+    ) -> Result<Self, AllocationError> {
         let names: Vec<&str> = flow.names().collect();
-        let workers: Vec<String> = (0..crew.worker_count()).map(Crew::name_of).collect();
+        let workers: Vec<String> = (0..worker_config.worker_count()).map(WorkerConfig::name_of).collect();
         let workers: Vec<&str> = workers.iter().map(String::as_str).collect();
         let assigned = file.assigned(&names, &workers)?;
         Ok(Self::new(names.into_iter().zip(assigned.into_iter().map(|device| device.0))))
@@ -149,16 +153,16 @@ impl Allocation {
         }
     }
 
-    /// Checks that it has exactly the nodes of this flow, and only workers of this crew.
+    /// Checks that it has exactly the nodes of this flow, and only workers of this configuration.
     ///
     /// # Errors
     /// If it does not, with the node.
-    pub fn fits(&self, flow: &Flow<'_>, crew: &Crew) -> Result<(), FlowError> {
-        self.workers(flow, crew).map(drop)
+    pub fn fits(&self, flow: &Flow<'_>, worker_config: &WorkerConfig) -> Result<(), FlowError> {
+        self.workers(flow, worker_config).map(drop)
     }
 
     /// Returns the worker of each node of the flow.
-    pub(super) fn workers(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Vec<u32>, FlowError> {
+    pub(super) fn workers(&self, flow: &Flow<'_>, worker_config: &WorkerConfig) -> Result<Vec<u32>, FlowError> {
         let (given, there) = (self.nodes.len(), flow.node_count());
         if given != there {
             let why =
@@ -167,7 +171,7 @@ impl Allocation {
         }
         let worker = |((name, worker), node): (&(String, u32), &super::graph::Declared<'_>)| {
             let (settings, worker) = (*lock(&node.settings), *worker);
-            let last = crew.worker_count() - 1;
+            let last = worker_config.worker_count() - 1;
             let why = match settings.worker {
                 _ if worker > last => {
                     format!("puts node {name:?} on worker {worker}, but the workers are 0 to {last}; run it with more")
@@ -180,7 +184,7 @@ impl Allocation {
                         "puts node {name:?} on worker {worker}, but it is pinned to worker {pin}; change one of both"
                     )
                 }
-                _ => return crew.admits(name, Some(worker), settings.machine).map(|()| worker),
+                _ => return worker_config.admits(name, Some(worker), settings.machine).map(|()| worker),
             };
             Err(AllocationError(format!("the allocation {why}")).into())
         };

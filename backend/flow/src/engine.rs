@@ -86,12 +86,12 @@ impl<'e, 'f> Engine<'e, 'f> {
     ) -> (Self, Vec<Hand>) {
         let total = (!flow.has_source()).then_some(options.iterations);
         let window = flow.window(options);
-        let crew = options.crew();
-        let machines: Vec<u32> = homes.iter().map(|home| home.machine(crew)).collect();
+        let worker_config = options.worker_config();
+        let machines: Vec<u32> = homes.iter().map(|home| home.machine(worker_config)).collect();
         let is_own = |machine: u32| far.as_ref().is_none_or(|far| far.is_own(machine));
         let (leads, others) = far.as_ref().map_or((true, 0), |far| (far.leads(), far.awaited()));
         let matching = Matching::new(&flow.nodes, window, total, |node| is_own(machines[node]), others);
-        let (queues, deques) = Queues::new(crew, options.scheduler);
+        let (queues, deques) = Queues::new(worker_config, options.scheduler);
         let node = |((declared, home), machine): ((Declared<'f>, Home), u32)| {
             declared.body.open(window);
             let reader = |reader: &graph::Reader| Reader {
@@ -111,7 +111,7 @@ impl<'e, 'f> Engine<'e, 'f> {
         };
         let nodes: Vec<Node<'f>> = flow.nodes.into_iter().zip(homes).zip(machines).map(node).collect();
         let engine = Engine {
-            traffic: (crew.machine_count() > 1).then(|| TrafficCount::new(nodes.len(), window, options)),
+            traffic: (worker_config.machine_count() > 1).then(|| TrafficCount::new(nodes.len(), window, options)),
             nodes,
             matching,
             queues,
@@ -153,7 +153,7 @@ impl<'e, 'f> Engine<'e, 'f> {
     fn work(&self, mut hand: Hand) -> Hand {
         self.waiters[hand.worker].enter();
         // If the system does not allow pinning, the worker runs anywhere.
-        let unit = self.options.crew().unit_of(hand.worker as u32);
+        let unit = self.options.worker_config().unit_of(hand.worker as u32);
         let _pinned = unit.and_then(|unit| affinity::pin_current_thread(&[unit]).ok());
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.follow(&mut hand))) {
             let Task { node, slot } = hand.task;

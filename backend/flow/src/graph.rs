@@ -300,7 +300,7 @@ impl<'f> Flow<'f> {
             if !(settings.weight.is_finite() && settings.weight >= 0.0) {
                 return Err(FlowError::Weight { node: named(), weight: settings.weight });
             }
-            options.crew().admits(&node.name, settings.worker, settings.machine)?;
+            options.worker_config().admits(&node.name, settings.worker, settings.machine)?;
         }
         let slots = self.nodes.len().checked_mul(options.window());
         match slots.filter(|slots| *slots <= MOST_SLOTS) {

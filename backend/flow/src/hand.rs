@@ -20,7 +20,7 @@ pub(super) struct Hand {
 
 impl Hand {
     pub(super) fn new(worker: usize, deque: Worker<Task>, options: &FlowOptions, nodes: usize) -> Self {
-        let machine = options.crew().machine_of(worker as u32);
+        let machine = options.worker_config().machine_of(worker as u32);
         Hand {
             worker,
             machine,

@@ -4,14 +4,14 @@
 //! A [`Flow`] is declared node by node. Its sources feed a stream of iterations through it, several of which are in
 //! flight at a time. A node runs once in each iteration, when its operands are there.
 //!
-//! [`FlowOptions`] hold the workers and their machines ([`Crew`]), the [`Scheduler`], the [`Allocation`] of nodes to
-//! workers, and the number of iterations in flight. Any placement strategy can make an allocation ([`Flow::place`]).
-//! Results do not depend on these options: a node is a function of its operands, and nodes with a state are called in
-//! the order of iterations.
+//! [`FlowOptions`] hold the workers and their machines ([`WorkerConfig`]), the [`Scheduler`], the [`Allocation`] of
+//! nodes to workers, and the number of iterations in flight. Any placement strategy can make an allocation
+//! ([`Flow::place`]). Results do not depend on these options: a node is a function of its operands, and nodes with a
+//! state are called in the order of iterations.
 //!
 //! ```
 //! # mod anabranch { pub use anabranch_flow as flow; }
-//! use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
+//! use anabranch::flow::{WorkerConfig, Flow, FlowOptions, Scheduler};
 //!
 //! let (text, mut total) = ("one fish two fish", 0);
 //! let mut flow = Flow::new();
@@ -22,7 +22,7 @@
 //! flow.serializer("total", &lengths, |length| total += length);
 //! let lines = flow.collect("sorted", &lines);
 //!
-//! let options = FlowOptions::default().with_crew(Crew::machines(2, 1)?).with_scheduler(Scheduler::Local);
+//! let options = FlowOptions::default().with_workers(WorkerConfig::machines(2, 1)?).with_scheduler(Scheduler::Local);
 //! let report = flow.run(&options)?;
 //! assert_eq!(lines.take(), ["ONE 3", "FISH 4", "TWO 3", "FISH 4"]);
 //! assert_eq!((total, report.iterations, report.tasks()), (14, 4, 6 * 4));
@@ -64,7 +64,9 @@ pub use allocation::{Allocation, AllocationError};
 pub use error::FlowError;
 pub use graph::{Collected, Flow};
 pub use inputs::Inputs;
-pub use options::{Crew, FlowOptions, Links, Scheduler};
+#[allow(deprecated)]
+pub use options::Crew;
+pub use options::{FlowOptions, Links, Scheduler, WorkerConfig};
 pub use parcel::{Number, Parcel};
 pub use ports::Output;
 pub use remote::Peers;

@@ -14,7 +14,7 @@ const WINDOW_A_WORKER: usize = 4;
 
 /// The workers of a flow, and which of them share a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Crew {
+pub struct WorkerConfig {
     /// Machine of each worker.
     machine_of: Vec<u32>,
     /// Processing unit that each worker stays on.
@@ -38,7 +38,11 @@ impl Default for Links {
     }
 }
 
-impl Crew {
+/// Earlier name of [`WorkerConfig`].
+#[deprecated(note = "renamed to `WorkerConfig`")]
+pub type Crew = WorkerConfig;
+
+impl WorkerConfig {
     /// Returns `workers` workers on one machine.
     ///
     /// # Errors
@@ -56,13 +60,13 @@ impl Crew {
     /// If there is no machine or worker, or more than 1024 workers together.
     pub fn machines(machines: u32, workers_each: u32) -> Result<Self, FlowError> {
         match machines.checked_mul(workers_each).filter(|workers| (1..=MOST_WORKERS).contains(workers)) {
-            Some(workers) => Ok(Crew {
+            Some(workers) => Ok(WorkerConfig {
                 machine_of: (0..workers).map(|worker| worker / workers_each).collect(),
                 units: vec![None; workers as usize],
                 links: Links::default(),
             }),
             None => Err(FlowError::Options(format!(
-                "{machines} machines with {workers_each} workers each are no crew; it has 1 to {MOST_WORKERS} workers"
+                "{machines} machines with {workers_each} workers each: a flow has 1 to {MOST_WORKERS} workers"
             ))),
         }
     }
@@ -75,21 +79,21 @@ impl Crew {
     /// # Errors
     /// If there is no worker, or more than 1024.
     pub fn detect(workers: u32) -> Result<Self, FlowError> {
-        let mut crew = Self::of(workers)?;
+        let mut worker_config = Self::of(workers)?;
         let options = DetectOptions::default().without_gpu().with_cpu_granularity(CpuGranularity::L3);
-        let Ok(inventory) = detect(&options) else { return Ok(crew) };
+        let Ok(inventory) = detect(&options) else { return Ok(worker_config) };
         let shared = inventory.cpus.iter().enumerate();
         let units = shared.flat_map(|(machine, cpu)| cpu.team().iter().map(move |unit| (machine as u32, *unit)));
         for (worker, (machine, unit)) in units.take(workers as usize).enumerate() {
-            (crew.machine_of[worker], crew.units[worker]) = (machine, Some(unit));
+            (worker_config.machine_of[worker], worker_config.units[worker]) = (machine, Some(unit));
         }
-        Ok(crew)
+        Ok(worker_config)
     }
 
     /// Distributes workers evenly among machines.
     ///
-    /// Without a number of machines, as [`Crew::detect`]. Without a number of workers, as many as this process may use
-    /// processing units, rounded down to a multiple of the machines, and at least one per machine.
+    /// Without a number of machines, as [`WorkerConfig::detect`]. Without a number of workers, as many as this process
+    /// may use processing units, rounded down to a multiple of the machines, and at least one per machine.
     ///
     /// # Errors
     /// If the workers are not a multiple of the machines, if there is no machine or worker, or if there are more than
@@ -110,7 +114,7 @@ impl Crew {
 
     /// Sets the links between workers (default: [`Links::default`]).
     pub fn with_links(self, links: Links) -> Self {
-        Crew { links, ..self }
+        WorkerConfig { links, ..self }
     }
 
     /// Returns the name of a worker in allocations and reports.
@@ -165,7 +169,7 @@ impl Crew {
     }
 }
 
-/// Number of processing units that this process may use, limited to the largest crew.
+/// Number of processing units that this process may use, limited to the most workers of a flow.
 fn units() -> u32 {
     std::thread::available_parallelism().map_or(1, |units| units.get() as u32).min(MOST_WORKERS)
 }
@@ -215,7 +219,7 @@ impl Scheduler {
 /// Options of a flow's run.
 #[derive(Clone, Debug)]
 pub struct FlowOptions {
-    pub(super) crew: Crew,
+    pub(super) worker_config: WorkerConfig,
     pub(super) scheduler: Scheduler,
     pub(super) window: Option<usize>,
     pub(super) iterations: u64,
@@ -229,9 +233,9 @@ impl Default for FlowOptions {
     /// One worker for each processing unit that this process may use.
     fn default() -> Self {
         let machine_of = vec![0; units() as usize];
-        let crew = Crew { units: vec![None; machine_of.len()], machine_of, links: Links::default() };
+        let worker_config = WorkerConfig { units: vec![None; machine_of.len()], machine_of, links: Links::default() };
         FlowOptions {
-            crew,
+            worker_config,
             scheduler: Scheduler::default(),
             window: None,
             iterations: 1,
@@ -245,8 +249,14 @@ impl Default for FlowOptions {
 
 impl FlowOptions {
     /// Sets the workers (default: one per processing unit that this process may use).
-    pub fn with_crew(self, crew: Crew) -> Self {
-        FlowOptions { crew, ..self }
+    pub fn with_workers(self, worker_config: WorkerConfig) -> Self {
+        FlowOptions { worker_config, ..self }
+    }
+
+    /// Earlier name of [`Self::with_workers`].
+    #[deprecated(note = "renamed to `with_workers`")]
+    pub fn with_crew(self, worker_config: WorkerConfig) -> Self {
+        self.with_workers(worker_config)
     }
 
     /// Sets the scheduler (default: [`Scheduler::Stealing`]).
@@ -290,12 +300,18 @@ impl FlowOptions {
     }
 
     /// Returns the workers.
-    pub fn crew(&self) -> &Crew {
-        &self.crew
+    pub fn worker_config(&self) -> &WorkerConfig {
+        &self.worker_config
+    }
+
+    /// Earlier name of [`Self::worker_config`].
+    #[deprecated(note = "renamed to `worker_config`")]
+    pub fn crew(&self) -> &WorkerConfig {
+        self.worker_config()
     }
 
     /// Most iterations in flight.
     pub(super) fn window(&self) -> usize {
-        self.window.unwrap_or(WINDOW_A_WORKER * self.crew.worker_count() as usize)
+        self.window.unwrap_or(WINDOW_A_WORKER * self.worker_config.worker_count() as usize)
     }
 }

@@ -3,7 +3,7 @@
 use super::allocation::Allocation;
 use super::error::FlowError;
 use super::graph::{Flow, Settings};
-use super::options::{Crew, FlowOptions};
+use super::options::{FlowOptions, WorkerConfig};
 use super::queues::Home;
 use anabranch_base::lock::lock;
 use anabranch_placement_core::check::{check_placement, check_schedule};
@@ -22,20 +22,20 @@ const SUCURI: &str = "sucuri";
 
 /// Returns the machine of every node under a local scheduler; `None` under a central scheduler.
 pub(super) fn machines(flow: &Flow<'_>, options: &FlowOptions) -> Result<Option<Vec<u32>>, FlowError> {
-    let crew = options.crew();
+    let worker_config = options.worker_config();
     if let Some(allocation) = &options.allocation {
-        let workers = allocation.workers(flow, crew)?;
-        let machines = workers.iter().map(|worker| crew.machine_of(*worker)).collect();
+        let workers = allocation.workers(flow, worker_config)?;
+        let machines = workers.iter().map(|worker| worker_config.machine_of(*worker)).collect();
         return Ok(options.scheduler.is_local().then_some(machines));
     }
     if !options.scheduler.is_local() {
         return Ok(None);
     }
-    if crew.machine_count() == 1 {
+    if worker_config.machine_count() == 1 {
         return Ok(Some(vec![0; flow.node_count()]));
     }
-    flow.placed(SUCURI, crew, |_, placement| {
-        Ok(Some(placement.device_of.iter().map(|worker| crew.machine_of(worker.0)).collect()))
+    flow.placed(SUCURI, worker_config, |_, placement| {
+        Ok(Some(placement.device_of.iter().map(|worker| worker_config.machine_of(worker.0)).collect()))
     })
 }
 
@@ -80,15 +80,15 @@ impl Flow<'_> {
 
     /// Places every node on a worker, by the strategy of this name. The result is checked before it is returned.
     ///
-    /// Places one iteration. A strategy that weighs transfers against nodes uses the crew's links, so weights must be
-    /// in seconds.
+    /// Places one iteration. A strategy that weighs transfers against nodes uses the configured links, so weights must
+    /// be in seconds.
     ///
     /// # Errors
     /// As [`Flow::run`] before it runs anything. Also if no strategy has this name, or the strategy cannot place the
     /// flow.
-    pub fn place(&self, strategy: &str, crew: &Crew) -> Result<Allocation, FlowError> {
-        self.verify(&FlowOptions::default().with_crew(crew.clone()).with_window(1))?;
-        self.placed(strategy, crew, |problem, placement| {
+    pub fn place(&self, strategy: &str, worker_config: &WorkerConfig) -> Result<Allocation, FlowError> {
+        self.verify(&FlowOptions::default().with_workers(worker_config.clone()).with_window(1))?;
+        self.placed(strategy, worker_config, |problem, placement| {
             let schedule = simulate(problem, &placement.device_of, &Pct).map_err(|error| match error {
                 SimulateError::Interrupted => PlaceError::Interrupted.into(),
                 error => FlowError::Options(error.to_string()),
@@ -104,13 +104,13 @@ impl Flow<'_> {
     fn placed<T>(
         &self,
         strategy: &str,
-        crew: &Crew,
+        worker_config: &WorkerConfig,
         then: impl FnOnce(&Problem<'_>, &Placement) -> Result<T, FlowError>,
     ) -> Result<T, FlowError> {
         let ranks = self.machines_wanted();
         let placer: Box<dyn Placer> = match strategy {
             SUCURI => {
-                let machines = Sucuri::default().with_machines(crew.machine_of_all().to_vec());
+                let machines = Sucuri::default().with_machines(worker_config.machine_of_all().to_vec());
                 Box::new(machines.with_manual_ranks(ranks.iter().map(|(task, machine)| (*task, *machine)).collect()))
             }
             name => strategy_by_name(name).ok_or_else(|| {
@@ -121,10 +121,10 @@ impl Flow<'_> {
             })?,
         };
         let graph = self.task_graph()?;
-        let platform = platform(crew)?;
+        let platform = platform(worker_config)?;
         let weight = |task: TaskId| graph.task(task).operations;
         let here = |task: TaskId, device: DeviceId| {
-            ranks.get(&task).is_none_or(|machine| crew.machine_of(device.0) == *machine)
+            ranks.get(&task).is_none_or(|machine| worker_config.machine_of(device.0) == *machine)
         };
         let costs = CostTable::from_fn(&graph, &platform, |task, device| here(task, device).then(|| weight(task)))
             .map_err(|error| FlowError::Options(error.to_string()))?;
@@ -145,9 +145,11 @@ impl Flow<'_> {
     }
 }
 
-/// Returns a crew as devices.
-fn platform(crew: &Crew) -> Result<Platform, FlowError> {
-    let devices = (0..crew.worker_count()).map(|worker| Device::new(Crew::name_of(worker), DeviceKind::Cpu)).collect();
-    let platform = Platform::new(devices, |from, to| crew.link(from.0, to.0));
+/// Returns workers as devices.
+fn platform(worker_config: &WorkerConfig) -> Result<Platform, FlowError> {
+    let devices = (0..worker_config.worker_count())
+        .map(|worker| Device::new(WorkerConfig::name_of(worker), DeviceKind::Cpu))
+        .collect();
+    let platform = Platform::new(devices, |from, to| worker_config.link(from.0, to.0));
     platform.map_err(|error| FlowError::Options(error.to_string()))
 }

@@ -5,7 +5,7 @@
 //! that a worker makes ready for itself wait in its deque. The worker takes the newest task, and thieves take the
 //! oldest.
 
-use super::options::{Crew, Scheduler};
+use super::options::{Scheduler, WorkerConfig};
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 
 /// A node that can run in the iteration of a slot.
@@ -30,9 +30,9 @@ pub(super) enum Home {
 
 impl Home {
     /// Returns the machine that tasks go to; 0 if they go to any worker.
-    pub(super) fn machine(self, crew: &Crew) -> u32 {
+    pub(super) fn machine(self, worker_config: &WorkerConfig) -> u32 {
         match self {
-            Home::Worker(worker) => crew.machine_of(worker),
+            Home::Worker(worker) => worker_config.machine_of(worker),
             Home::Machine(machine) | Home::Near(machine) => machine,
             Home::Anywhere => 0,
         }
@@ -57,11 +57,11 @@ pub(super) struct Queues {
 
 impl Queues {
     /// Makes empty queues, and each worker's end of its deque.
-    pub(super) fn new(crew: &Crew, scheduler: Scheduler) -> (Self, Vec<Worker<Task>>) {
-        let machine_of = crew.machine_of_all().to_vec();
+    pub(super) fn new(worker_config: &WorkerConfig, scheduler: Scheduler) -> (Self, Vec<Worker<Task>>) {
+        let machine_of = worker_config.machine_of_all().to_vec();
         let deques: Vec<Worker<Task>> = machine_of.iter().map(|_| Worker::new_lifo()).collect();
         let empty = |count: usize| (0..count).map(|_| Injector::new()).collect();
-        let machines = crew.machine_count() as usize;
+        let machines = worker_config.machine_count() as usize;
         let queues = Queues {
             scheduler,
             shared: empty(if scheduler.is_local() { machines } else { 1 }),

@@ -3,7 +3,7 @@
 use crate::chart::{Interval, Lane, TimePanel, Timeline};
 use crate::text::duration;
 use crate::trace::{Slice, Trace};
-use anabranch::flow::{Crew, FlowEvent, FlowReport, Scheduler};
+use anabranch::flow::{FlowEvent, FlowReport, Scheduler, WorkerConfig};
 use serde_json::{Map, json};
 
 /// Number of colours that distinguish neighbouring nodes or iterations.
@@ -53,7 +53,7 @@ pub fn trace(report: &FlowReport) -> Trace {
     let groups: Vec<_> = (0..machines).map(|machine| trace.group(&format!("machine {machine}"))).collect();
     let tracks: Vec<_> = (0..)
         .zip(&report.workers)
-        .map(|(number, worker)| trace.track(groups[worker.machine as usize], &Crew::name_of(number)))
+        .map(|(number, worker)| trace.track(groups[worker.machine as usize], &WorkerConfig::name_of(number)))
         .collect();
     for event in &report.events {
         let arguments = Map::from_iter([("iteration".to_owned(), json!(event.iteration))]);
@@ -74,5 +74,5 @@ fn name<'a>(report: &'a FlowReport, event: &FlowEvent) -> &'a str {
 }
 
 fn lane_name(report: &FlowReport, worker: u32) -> String {
-    format!("machine {} {}", report.workers[worker as usize].machine, Crew::name_of(worker))
+    format!("machine {} {}", report.workers[worker as usize].machine, WorkerConfig::name_of(worker))
 }

@@ -13,7 +13,7 @@ use super::args::{parse_seconds, refuse_given};
 use super::files::file_of;
 use super::{CliError, MORE, Output, note, pretty, trace_file, write_file};
 use anabranch::files;
-use anabranch::flow::{Allocation, Crew, Flow, FlowReport, Scheduler};
+use anabranch::flow::{Allocation, Flow, FlowReport, Scheduler, WorkerConfig};
 use anabranch::plan_file::PlanFile;
 use anabranch_report::flow::trace;
 use anabranch_report::show::flow_chart;
@@ -202,8 +202,8 @@ impl FlowCommand {
         }
     }
 
-    fn crew(&self) -> Result<Crew, CliError> {
-        Ok(Crew::shared_out(self.workers, self.machines)?)
+    fn worker_config(&self) -> Result<WorkerConfig, CliError> {
+        Ok(WorkerConfig::shared_out(self.workers, self.machines)?)
     }
 
     /// Returns the only scheduler, for inputs that are run once.
@@ -215,19 +215,19 @@ impl FlowCommand {
     }
 
     /// Returns the allocation of a flow's nodes.
-    fn allocation_of(&self, flow: &Flow<'_>, crew: &Crew) -> Result<Allocation, CliError> {
-        let Some(path) = &self.allocation else { return Ok(flow.place(&self.place, crew)?) };
+    fn allocation_of(&self, flow: &Flow<'_>, worker_config: &WorkerConfig) -> Result<Allocation, CliError> {
+        let Some(path) = &self.allocation else { return Ok(flow.place(&self.place, worker_config)?) };
         let text = files::read_text(path, files::MOST_BYTES).map_err(|error| CliError::in_file(path, error))?;
         let allocation = if is_json(path) {
             let file: PlanFile = serde_json::from_str(&text).map_err(|error| {
                 CliError::in_file(path, format_args!("is no plan: {}", files::json_problem(&error)))
             })?;
-            Allocation::from_plan_file(&file, flow, crew)
+            Allocation::from_plan_file(&file, flow, worker_config)
         } else {
             Allocation::from_list(&text, flow)
         };
         let allocation = allocation.map_err(|error| CliError::in_file(path, error))?;
-        allocation.fits(flow, crew).map_err(|error| CliError::in_file(path, error))?;
+        allocation.fits(flow, worker_config).map_err(|error| CliError::in_file(path, error))?;
         Ok(allocation)
     }
 

@@ -66,15 +66,15 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Crew, Scheduler};
+    use super::super::{Scheduler, WorkerConfig};
     use super::*;
 
     fn holds<P: Program>(program: &P) {
         let expected = program.sequential();
         for scheduler in Scheduler::ALL {
             for (machines, workers) in [(1, 1), (1, 3), (2, 1)] {
-                let crew = Crew::machines(machines, workers).expect("a small crew");
-                let options = FlowOptions::default().with_crew(crew).with_scheduler(scheduler);
+                let worker_config = WorkerConfig::machines(machines, workers).expect("a few workers");
+                let options = FlowOptions::default().with_workers(worker_config).with_scheduler(scheduler);
                 let (answer, _) = program.run(&options).expect("a sound flow");
                 assert!(answer.as_ref() == Some(&expected), "{} with {options:?}", program.name());
             }
@@ -94,8 +94,8 @@ mod tests {
 
     /// Checks that the weights are in seconds: a small program is predicted to take less than 0.1 s.
     fn is_weighed<P: Program>(program: &P) {
-        let crew = Crew::of(2).expect("a small crew");
-        let allocation = program.flow().0.place("heft", &crew).expect("a sound flow");
+        let worker_config = WorkerConfig::of(2).expect("a few workers");
+        let allocation = program.flow().0.place("heft", &worker_config).expect("a sound flow");
         let predicted = allocation.predicted().map(|schedule| schedule.makespan);
         assert!(predicted.is_some_and(|seconds| seconds < 0.1), "{}: {predicted:?}", program.name());
     }

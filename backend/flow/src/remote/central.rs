@@ -91,7 +91,7 @@ impl Engine<'_, '_> {
             Kind::Operand => {
                 let input = self.nodes.get(node as usize)?.inputs.get(port as usize)?;
                 let made = Task { node: input.producer as u32, slot };
-                let mut workers = workers_of(self.options.crew(), peer);
+                let mut workers = workers_of(self.options.worker_config(), peer);
                 workers.find_map(|worker| {
                     let mut at = lock(&far.desks[worker as usize].at);
                     let at = at.as_mut().filter(|at| at.task == made)?;
@@ -101,7 +101,7 @@ impl Engine<'_, '_> {
                 input.line.land(slot as usize, content).then_some(())
             }
             Kind::Ran => {
-                let mut workers = workers_of(self.options.crew(), peer);
+                let mut workers = workers_of(self.options.worker_config(), peer);
                 let desk = &far.desks[workers.find(|worker| *worker == port)? as usize];
                 let at = lock(&desk.at).take().filter(|at| at.task == Task { node, slot })?;
                 let (outcome, times) = content.split_first()?;
@@ -130,7 +130,7 @@ impl Engine<'_, '_> {
     pub(super) fn serve(&self, far: &Far) {
         thread::scope(|scope| {
             let mut workers: Vec<(u32, Sender<Order>)> = Vec::new();
-            for worker in workers_of(self.options.crew(), far.own) {
+            for worker in workers_of(self.options.worker_config(), far.own) {
                 let (orders, inbox) = bounded(1);
                 let thread = thread::Builder::new().name(format!("flow worker {worker}"));
                 match thread.spawn_scoped(scope, move || self.attend(far, &inbox)) {

@@ -85,7 +85,8 @@ impl Engine<'_, '_> {
 
     /// Returns the error of a lost peer: its machine, and the node that it ran or was to run.
     pub(super) fn hung_up(&self, far: &Far, peer: u32) -> Refusal {
-        let running = workers_of(self.options.crew(), peer).filter_map(|worker| far.desks[worker as usize].task());
+        let running =
+            workers_of(self.options.worker_config(), peer).filter_map(|worker| far.desks[worker as usize].task());
         let running: Vec<&str> = running.map(|task| self.nodes[task.node as usize].name.as_str()).collect();
         let own = || self.nodes.iter().filter(|node| node.machine == peer);
         match (running.first(), own().next()) {
@@ -157,7 +158,7 @@ impl Engine<'_, '_> {
     fn is_sound(&self, far: &Far, peer: u32, share: &Share) -> bool {
         let mut workers: Vec<u32> = share.logs.iter().map(|log| log.worker).collect();
         workers.sort_unstable();
-        let own = workers_of(self.options.crew(), peer).filter(|_| !far.is_central);
+        let own = workers_of(self.options.worker_config(), peer).filter(|_| !far.is_central);
         let nodes = self.nodes.len();
         let are_small = |numbers: &[u64]| numbers.iter().all(|number| *number < MOST);
         let are_logs = share.logs.iter().all(|log| {

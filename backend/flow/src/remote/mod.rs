@@ -19,7 +19,7 @@ use super::engine::{Engine, Reader};
 use super::error::FlowError;
 use super::graph::{self, Flow};
 use super::log::Log;
-use super::options::{Crew, FlowOptions};
+use super::options::{FlowOptions, WorkerConfig};
 use super::placing;
 use super::queues::Home;
 use super::report::{FlowReport, Sent};
@@ -129,12 +129,14 @@ fn homes(flow: &Flow<'_>, options: &FlowOptions, machines: Option<&[u32]>) -> Ve
 
 /// Checks that a run among these peers is possible.
 fn verify(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: &Peers) -> Result<(), FlowError> {
-    let (processes, machines) = (peers.streams.len(), options.crew().machine_count());
+    let (processes, machines) = (peers.streams.len(), options.worker_config().machine_count());
     if processes != machines as usize {
-        let why = format!("{processes} processes cannot be {machines} machines; give the crew a machine for each");
+        let why = format!(
+            "{processes} processes cannot be {machines} machines; give the worker configuration a machine for each"
+        );
         return Err(FlowError::Options(why));
     }
-    let machine = |node: usize| homes[node].machine(options.crew());
+    let machine = |node: usize| homes[node].machine(options.worker_config());
     // Under a central scheduler operands wait on machine 0, and a task may go to any machine.
     let leaves = |node: usize| homes[node] == Home::Anywhere || machine(node) != 0;
     for (reader, node) in flow.nodes.iter().enumerate() {
@@ -158,7 +160,7 @@ fn fingerprint(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home]) -> String
     let mut add = |text: String| {
         hasher.update(text.as_bytes()).update(b"\n");
     };
-    let machines = options.crew().machine_of_all();
+    let machines = options.worker_config().machine_of_all();
     add(format!("{} {:?} {}", env!("CARGO_PKG_VERSION"), options.scheduler, flow.window(options)));
     add(format!("{machines:?} {}", options.profile));
     for (node, home) in flow.nodes.iter().zip(homes) {
@@ -187,11 +189,11 @@ impl Far {
     fn new(flow: &Flow<'_>, options: &FlowOptions, homes: &[Home], peers: Peers) -> Result<Self, FlowError> {
         let (own, is_central) = (peers.machine, !options.scheduler.is_local());
         let post = Post::new(peers.streams).map_err(|error| FlowError::Options(format!("its sockets: {error}")))?;
-        let crew = options.crew();
-        let mut begins = vec![false; crew.machine_count() as usize];
+        let worker_config = options.worker_config();
+        let mut begins = vec![false; worker_config.machine_count() as usize];
         let mut ends = begins.clone();
         for (node, home) in flow.nodes.iter().zip(homes) {
-            let machine = home.machine(crew) as usize;
+            let machine = home.machine(worker_config) as usize;
             begins[machine] |= node.inputs.is_empty();
             ends[machine] |= node.readers.is_empty();
         }
@@ -202,7 +204,7 @@ impl Far {
             begins,
             ends,
             start: 0,
-            desks: (0..crew.worker_count()).map(|_| Desk::default()).collect(),
+            desks: (0..worker_config.worker_count()).map(|_| Desk::default()).collect(),
             shares: Mutex::default(),
         })
     }
@@ -380,6 +382,6 @@ impl Engine<'_, '_> {
 }
 
 /// Returns the workers of a machine.
-fn workers_of(crew: &Crew, machine: u32) -> impl Iterator<Item = u32> + '_ {
-    (0..crew.worker_count()).filter(move |worker| crew.machine_of(*worker) == machine)
+fn workers_of(worker_config: &WorkerConfig, machine: u32) -> impl Iterator<Item = u32> + '_ {
+    (0..worker_config.worker_count()).filter(move |worker| worker_config.machine_of(*worker) == machine)
 }

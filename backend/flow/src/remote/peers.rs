@@ -20,14 +20,14 @@ const MOST: usize = 32;
 ///
 /// ```
 /// # mod anabranch { pub use anabranch_flow as flow; }
-/// use anabranch::flow::{Crew, Flow, FlowOptions, Peers, Scheduler};
+/// use anabranch::flow::{WorkerConfig, Flow, FlowOptions, Peers, Scheduler};
 ///
 /// let run = |peers: Peers| {
 ///     let mut flow = Flow::new();
 ///     let numbers = flow.source("numbers", 0..4u64).machine(0).travels();
 ///     let squares = flow.node("squares", &numbers, |n| n * n).machine(1).travels();
 ///     let kept = flow.collect("kept", &squares).machine(0);
-///     let options = FlowOptions::default().with_crew(Crew::machines(2, 1)?).with_scheduler(Scheduler::Local);
+///     let options = FlowOptions::default().with_workers(WorkerConfig::machines(2, 1)?).with_scheduler(Scheduler::Local);
 ///     flow.run_among(&options, peers).map(|report| (kept.take(), report))
 /// };
 /// // Here the processes are two threads: `hand_over` and `take_over` bring the second's end to another process.

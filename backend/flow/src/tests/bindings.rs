@@ -1,6 +1,6 @@
 //! Bindings of nodes: pins, machines, allocations, and the messages that follow from them.
 
-use super::super::{Allocation, Crew, Flow, FlowError, FlowReport, Scheduler};
+use super::super::{Allocation, Flow, FlowError, FlowReport, Scheduler, WorkerConfig};
 use super::{all_options, options};
 use anabranch_plan::plan_file::PlanFile;
 
@@ -25,18 +25,18 @@ fn workers_of(report: &FlowReport, node: u32) -> Vec<u32> {
 #[test]
 fn pins_and_machines_hold_under_every_scheduler() {
     for options in all_options() {
-        let last = options.crew().worker_count() - 1;
-        let machine = options.crew().machine_of(last);
+        let last = options.worker_config().worker_count() - 1;
+        let machine = options.worker_config().machine_of(last);
         let mut flow = Flow::new();
         let numbers = flow.source("numbers", 0..100u64).pin(last);
         let bound = flow.node("bound", &numbers, |n| n).machine(machine);
         let free = flow.node("free", &bound, |n| n);
         let kept = flow.serializer("kept", &free, |n| n).pin(0);
         flow.collect("collected", &kept);
-        let crew = options.crew().clone();
+        let worker_config = options.worker_config().clone();
         let report = flow.run(&options.with_profile(true)).expect("a sound flow");
         assert_eq!((workers_of(&report, 0), workers_of(&report, 3)), (vec![last], vec![0]));
-        assert!(workers_of(&report, 1).iter().all(|worker| crew.machine_of(*worker) == machine));
+        assert!(workers_of(&report, 1).iter().all(|worker| worker_config.machine_of(*worker) == machine));
     }
 }
 
@@ -90,35 +90,35 @@ fn stealing_takes_a_stage_off_its_machine() {
 
 #[test]
 fn every_strategy_places_flows_within_their_bindings() {
-    let crew = Crew::machines(2, 2).expect("a small crew");
+    let worker_config = WorkerConfig::machines(2, 2).expect("a few workers");
     for (strategy, _) in anabranch_placement_core::place::STRATEGIES.iter().filter(|(name, _)| *name != "gpu") {
         let mut flow = line(4);
         let extra = flow.feeder("pinned", 1).pin(3).weight(4.0);
         flow.node("bound", &extra, |n| n).machine(0);
-        let allocation = flow.place(strategy, &crew).unwrap_or_else(|error| panic!("{strategy}: {error}"));
+        let allocation = flow.place(strategy, &worker_config).unwrap_or_else(|error| panic!("{strategy}: {error}"));
         let of: Vec<u32> = allocation.nodes().map(|(_, worker)| worker).collect();
-        assert_eq!((of[6], crew.machine_of(of[7])), (3, 0), "{strategy}");
+        assert_eq!((of[6], worker_config.machine_of(of[7])), (3, 0), "{strategy}");
         assert!(allocation.predicted().is_some_and(|schedule| schedule.makespan >= 6.0), "{strategy}");
         let options = options(2, 2, Scheduler::Local).with_allocation(allocation);
         assert!(flow.run(&options).is_ok(), "{strategy}");
     }
-    let unknown = line(1).place("best", &crew).expect_err("no strategy");
+    let unknown = line(1).place("best", &worker_config).expect_err("no strategy");
     assert!(unknown.to_string().contains("\"best\"") && unknown.to_string().contains("heft"), "{unknown}");
 }
 
 #[test]
 fn allocations_go_to_files_and_back() {
-    let crew = Crew::machines(2, 1).expect("a small crew");
+    let worker_config = WorkerConfig::machines(2, 1).expect("a few workers");
     let flow = line(1);
-    let allocation = flow.place("hash", &crew).expect("placeable");
+    let allocation = flow.place("hash", &worker_config).expect("placeable");
     let nodes: Vec<_> = allocation.nodes().collect();
     let file = serde_json::to_string(allocation.plan_file().expect("it was placed here")).expect("JSON");
     let file: PlanFile = serde_json::from_str(&file).expect("a plan file");
-    let read = Allocation::from_plan_file(&file, &flow, &crew).expect("the same flow");
+    let read = Allocation::from_plan_file(&file, &flow, &worker_config).expect("the same flow");
     assert_eq!(read.nodes().collect::<Vec<_>>(), nodes);
     let read = Allocation::from_list(&allocation.to_list(), &flow).expect("the same flow");
     assert_eq!(read.nodes().collect::<Vec<_>>(), nodes);
-    let lone = Crew::of(1).expect("a small crew");
+    let lone = WorkerConfig::of(1).expect("a few workers");
     assert!(Allocation::from_plan_file(&file, &flow, &lone).is_err_and(|error| error.to_string().contains("worker1")));
     let read = Allocation::from_list("5 1 # the last\n\n0 0\n1 0\n2 0\n3 0\n4 0\n", &flow).expect("in any order");
     assert_eq!(read.to_list(), "0 0\n1 0\n2 0\n3 0\n4 0\n5 1\n");

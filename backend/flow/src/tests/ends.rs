@@ -2,7 +2,7 @@
 
 use super::super::{Flow, FlowError, FlowOptions, Output};
 use super::{all_options, options};
-use crate::{Crew, Scheduler};
+use crate::{Scheduler, WorkerConfig};
 use anabranch_base::cancel::CancelToken;
 use std::time::Duration;
 
@@ -128,7 +128,7 @@ fn what_is_declared_wrongly_is_refused() {
     });
     assert!(matches!(weighty, FlowError::Weight { node, .. } if node == "weighty"));
     for (machines, workers) in [(0, 1), (1, 0), (1, 1025), (u32::MAX, u32::MAX)] {
-        assert!(Crew::machines(machines, workers).is_err());
+        assert!(WorkerConfig::machines(machines, workers).is_err());
     }
     let mut flow = Flow::new();
     flow.source("numbers", 0..3);

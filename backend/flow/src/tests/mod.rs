@@ -8,17 +8,17 @@ mod remote;
 mod schedules;
 mod streams;
 
-use super::{Crew, FlowOptions, Scheduler};
+use super::{FlowOptions, Scheduler, WorkerConfig};
 
-/// Returns options for every scheduler and some crews.
+/// Returns options for every scheduler and some worker configurations.
 fn all_options() -> impl Iterator<Item = FlowOptions> {
-    let crews = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (3, 1)];
-    crews
+    let configs = [(1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (3, 1)];
+    configs
         .into_iter()
         .flat_map(|(machines, workers)| Scheduler::ALL.map(|scheduler| options(machines, workers, scheduler)))
 }
 
 fn options(machines: u32, workers: u32, scheduler: Scheduler) -> FlowOptions {
-    let crew = Crew::machines(machines, workers).expect("a small crew");
-    FlowOptions::default().with_crew(crew).with_scheduler(scheduler)
+    let worker_config = WorkerConfig::machines(machines, workers).expect("a few workers");
+    FlowOptions::default().with_workers(worker_config).with_scheduler(scheduler)
 }

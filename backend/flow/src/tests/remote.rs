@@ -28,14 +28,14 @@ fn programs(check: impl Fn(&dyn Fn(&FlowOptions) -> FlowReport, &dyn Fn(&FlowOpt
         let placed = |options: &FlowOptions| {
             let (flow, answers) = program.flow();
             let answers = answers.machine(0);
-            let allocation = flow.place("hash", options.crew()).expect("placeable");
+            let allocation = flow.place("hash", options.worker_config()).expect("placeable");
             drop(answers);
             options.clone().with_allocation(allocation)
         };
         let apart = |options: &FlowOptions| {
             let options = placed(options);
             let mut runs =
-                among(options.crew().machine_count(), |peers| program.run_among(&options, peers)).into_iter();
+                among(options.worker_config().machine_count(), |peers| program.run_among(&options, peers)).into_iter();
             let (answer, report) = runs.next().expect("the leader's").expect("a sound run");
             assert!(answer.as_ref() == Some(&expected), "{} with {options:?}", program.name());
             assert!(runs.all(|run| run.is_ok_and(|(answer, _)| answer.is_none())));

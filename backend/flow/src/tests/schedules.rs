@@ -44,7 +44,7 @@ fn streams_end_and_are_right() {
 #[test]
 fn forks_join_however_their_nodes_are_bound() {
     explore(|options| {
-        let last = options.crew().worker_count() - 1;
+        let last = options.worker_config().worker_count() - 1;
         let mut flow = Flow::new();
         let base = flow.feeder("base", 1u32);
         let parts = [0, 1, 2].map(|n| flow.node(format!("part {n}"), &base, move |base| base << n));

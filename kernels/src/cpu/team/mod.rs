@@ -8,7 +8,7 @@
 //! An idle helper looks for more work for a while ([`Team::linger`]) and then sleeps. The next kernel of a graph
 //! usually follows within microseconds, and waking a sleeping thread costs about 20 µs.
 
-mod crew;
+mod helper_pool;
 mod rounds;
 mod tiles;
 mod workspace;
@@ -17,7 +17,7 @@ pub(crate) use rounds::{Memory, Part, Round};
 pub(crate) use tiles::{Grid, Order, Tile};
 pub(crate) use workspace::with_workspace;
 
-use crew::Crew;
+use helper_pool::HelperPool;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,7 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Threads may share a team, but it works for one call at a time. A call that finds the team busy, for instance because
 /// it comes from inside a part, runs all its parts itself.
 pub struct Team {
-    crew: Option<Crew>,
+    helpers: Option<HelperPool>,
     /// Whether there is an interrupt; read before each kernel, without a lock.
     watched: AtomicBool,
     interrupt: Mutex<Option<Interrupt>>,
@@ -56,12 +56,12 @@ impl Team {
     /// If the system refuses further threads, the team is smaller; [`Self::threads`] returns its size. Results do not
     /// depend on the size.
     pub fn new(threads: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Self {
-        Self { crew: Crew::new(threads.saturating_sub(1), on_start), ..Self::solo() }
+        Self { helpers: HelperPool::new(threads.saturating_sub(1), on_start), ..Self::solo() }
     }
 
     /// Creates a team of the calling thread alone.
     pub fn solo() -> Self {
-        Self { crew: None, watched: AtomicBool::new(false), interrupt: Mutex::new(None) }
+        Self { helpers: None, watched: AtomicBool::new(false), interrupt: Mutex::new(None) }
     }
 
     /// Calls `interrupt` before each part of multi-part runs until the returned guard is dropped. Once `interrupt`
@@ -84,14 +84,14 @@ impl Team {
 
     /// Returns the number of threads, including the calling thread.
     pub fn threads(&self) -> usize {
-        1 + self.crew.as_ref().map_or(0, Crew::helpers)
+        1 + self.helpers.as_ref().map_or(0, HelperPool::helpers)
     }
 
     /// Sets how long idle helpers look for more work before they sleep (default: 50 µs). After the first 50 µs they
     /// yield their core to any other thread that wants it.
     pub fn linger(&self, time: Duration) {
-        if let Some(crew) = &self.crew {
-            crew.linger(time);
+        if let Some(helpers) = &self.helpers {
+            helpers.linger(time);
         }
     }
 
@@ -115,8 +115,8 @@ impl Team {
     }
 
     fn run_all(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
-        match &self.crew {
-            Some(crew) if parts > 1 => crew.run(parts, body),
+        match &self.helpers {
+            Some(helpers) if parts > 1 => helpers.run(parts, body),
             _ => (0..parts).for_each(body),
         }
     }

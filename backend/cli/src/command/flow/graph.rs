@@ -9,7 +9,7 @@ use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect as detect_devices};
 use anabranch::drops::{DropReport, Naming, Outcome, Prepared, Recipe, State};
 use anabranch::files;
-use anabranch::flow::{Crew, Flow, FlowOptions, Scheduler};
+use anabranch::flow::{Flow, FlowOptions, Scheduler, WorkerConfig};
 use anabranch_placement::format::{Format, detect};
 use anabranch_placement::logical::{PhysicalGraph, parse, parse_template};
 use anabranch_placement::quoted::Line;
@@ -100,11 +100,11 @@ struct GraphRun<'a> {
 
 impl GraphRun<'_> {
     fn run(self, output: Output) -> Result<(), CliError> {
-        let usual = FlowOptions::default().crew().worker_count();
-        let crew = match (self.command.workers, self.command.machines) {
+        let usual = FlowOptions::default().worker_config().worker_count();
+        let worker_config = match (self.command.workers, self.command.machines) {
             // Unlike workers of programs, these are not bound to processing units: their commands would be, too.
-            (workers, None) => Crew::of(workers.unwrap_or(usual))?,
-            _ => self.command.crew()?,
+            (workers, None) => WorkerConfig::of(workers.unwrap_or(usual))?,
+            _ => self.command.worker_config()?,
         };
         let mut store = match self.command.weights {
             Weights::Assumed => None,
@@ -121,9 +121,9 @@ impl GraphRun<'_> {
             if let Some((_, store)) = &store {
                 flow.weigh(self.stem, store);
             }
-            let allocation = self.command.allocation_of(flow, &crew)?;
+            let allocation = self.command.allocation_of(flow, &worker_config)?;
             self.command.write_allocation(&allocation)?;
-            let options = FlowOptions::default().with_crew(crew.clone()).with_scheduler(self.scheduler);
+            let options = FlowOptions::default().with_workers(worker_config.clone()).with_scheduler(self.scheduler);
             Ok::<_, CliError>(options.with_allocation(allocation).with_profile(true))
         };
         let work = || self.prepared.run(self.token, &|_| progress.advance(), options);
@@ -141,7 +141,7 @@ impl GraphRun<'_> {
         if let Some(flow) = &outcome.flow {
             self.command.draw(self.stem, self.scheduler, flow)?;
         }
-        let report = Report { name: self.stem, recipe: self.recipe, crew: &crew, outcome: &outcome };
+        let report = Report { name: self.stem, recipe: self.recipe, worker_config: &worker_config, outcome: &outcome };
         output.text_or_json(|| report.to_string(), &report.json())?;
         report.end(self.command.graph.timeout.filter(|_| is_late))
     }
@@ -169,7 +169,7 @@ fn within<T>(timeout: Option<Duration>, token: &CancelToken, work: impl FnOnce()
 struct Report<'a> {
     name: &'a str,
     recipe: &'a Recipe,
-    crew: &'a Crew,
+    worker_config: &'a WorkerConfig,
     outcome: &'a Outcome,
 }
 
@@ -214,7 +214,7 @@ impl Report<'_> {
             "graph": self.name, "drops": self.outcome.drops, "links": self.recipe.link_count(),
             "applications": self.recipe.application_count(), "ran": self.outcome.ran(), "kept": self.outcome.kept(),
             "failed": self.in_state(State::Error), "skipped": self.in_state(State::Skipped),
-            "cancelled": self.outcome.is_cancelled, "workers": self.crew.worker_count(), "machines": self.crew.machine_count(),
+            "cancelled": self.outcome.is_cancelled, "workers": self.worker_config.worker_count(), "machines": self.worker_config.machine_count(),
             "failures": self.outcome.failures().iter().map(failure).collect::<Vec<_>>(), "flow": self.outcome.flow,
         })
     }
@@ -263,7 +263,7 @@ impl fmt::Display for Report<'_> {
                 count => write!(f, ", {count} {what}")?,
             }
         }
-        let workers = self.crew.worker_count();
+        let workers = self.worker_config.worker_count();
         match &outcome.flow {
             Some(flow) => writeln!(f, "; {} with {workers} workers\n", duration(flow.time.as_secs_f64()))?,
             None => writeln!(f, "; with {workers} workers\n")?,

@@ -5,7 +5,7 @@ use super::named::{ProgramName, WithProgram};
 use crate::command::CliError;
 use anabranch::files;
 use anabranch::flow::programs::Program;
-use anabranch::flow::{Allocation, Crew, FlowError, FlowOptions, FlowReport, Peers};
+use anabranch::flow::{Allocation, FlowError, FlowOptions, FlowReport, Peers, WorkerConfig};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write, stdin};
@@ -45,8 +45,8 @@ pub(super) struct Job {
 
 impl Job {
     fn options(&self) -> Result<FlowOptions, FlowError> {
-        let crew = Crew::machines(self.machines, self.workers_each)?;
-        let options = FlowOptions::default().with_crew(crew).with_scheduler(self.scheduler.into());
+        let worker_config = WorkerConfig::machines(self.machines, self.workers_each)?;
+        let options = FlowOptions::default().with_workers(worker_config).with_scheduler(self.scheduler.into());
         let options = options.with_profile(self.profile);
         Ok(match self.window {
             Some(window) => options.with_window(window as usize),

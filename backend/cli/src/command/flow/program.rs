@@ -12,7 +12,7 @@ use super::{FlowCommand, SchedulerName, Weights};
 use anabranch::CancelToken;
 use anabranch::device::{DetectOptions, detect};
 use anabranch::flow::programs::Program;
-use anabranch::flow::{Allocation, Crew, Flow, FlowError, FlowOptions, FlowReport, Scheduler};
+use anabranch::flow::{Allocation, Flow, FlowError, FlowOptions, FlowReport, Scheduler, WorkerConfig};
 use std::time::Instant;
 
 /// Default number of runs of a program.
@@ -57,8 +57,8 @@ impl WithProgram for Comparison<'_> {
     /// Runs the loop, and the flow under each scheduler, in turn.
     fn with<P: Program>(self, program: &P) -> Result<(), CliError> {
         let Self { command, size, block, output, .. } = self;
-        let crew = command.crew()?;
-        let runner = Runner { job: &self, program, crew: &crew, token: cancel_on_interrupt()? };
+        let worker_config = command.worker_config()?;
+        let runner = Runner { job: &self, program, worker_config: &worker_config, token: cancel_on_interrupt()? };
         let (runs, weigh) = (command.runs.unwrap_or(RUNS), runner.weights()?);
         let started = Instant::now();
         let allocation = runner.allocation(&*weigh)?;
@@ -90,8 +90,8 @@ impl WithProgram for Comparison<'_> {
             block,
             nodes: flow.task_count(),
             edges: flow.datum_count(),
-            workers: crew.worker_count(),
-            machines: crew.machine_count(),
+            workers: worker_config.worker_count(),
+            machines: worker_config.machine_count(),
             processes: command.processes,
             place: if command.allocation.is_some() { "given".to_owned() } else { command.place.clone() },
             predicted: allocation.predicted().map(|schedule| schedule.makespan),
@@ -107,7 +107,7 @@ impl WithProgram for Comparison<'_> {
 struct Runner<'a, P> {
     job: &'a Comparison<'a>,
     program: &'a P,
-    crew: &'a Crew,
+    worker_config: &'a WorkerConfig,
     token: CancelToken,
 }
 
@@ -124,7 +124,7 @@ impl<P: Program> Runner<'_, P> {
         place.ready()?;
         let here = detect(&DetectOptions::default().without_gpu())?.fingerprint();
         store.settle(&here).iter().for_each(say);
-        let options = FlowOptions::default().with_crew(self.crew.clone()).with_cancel(self.token.clone());
+        let options = FlowOptions::default().with_workers(self.worker_config.clone()).with_cancel(self.token.clone());
         let report = self.run(&options.with_profile(true), None)?;
         let name = format!("{} {}/{}", self.program.name(), self.job.size, self.job.block);
         report.learn(&name, &mut store);
@@ -141,11 +141,11 @@ impl<P: Program> Runner<'_, P> {
             let _ = answers.machine(0);
         }
         weigh(&flow);
-        self.job.command.allocation_of(&flow, self.crew)
+        self.job.command.allocation_of(&flow, self.worker_config)
     }
 
     fn options(&self, scheduler: Scheduler, allocation: &Allocation) -> FlowOptions {
-        let options = FlowOptions::default().with_crew(self.crew.clone()).with_scheduler(scheduler);
+        let options = FlowOptions::default().with_workers(self.worker_config.clone()).with_scheduler(scheduler);
         let options = options.with_allocation(allocation.clone()).with_cancel(self.token.clone());
         match self.job.command.window {
             Some(window) => options.with_window(window as usize),
@@ -166,14 +166,14 @@ impl<P: Program> Runner<'_, P> {
         if !command.processes {
             return self.run(&options, expected);
         }
-        let machines = self.crew.machine_count();
+        let machines = self.worker_config.machine_count();
         let job = Job {
             program: name,
             size,
             block,
             seed,
             machines,
-            workers_each: self.crew.worker_count() / machines,
+            workers_each: self.worker_config.worker_count() / machines,
             window: command.window,
             scheduler,
             allocation: allocation.to_list(),

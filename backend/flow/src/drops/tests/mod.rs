@@ -1,7 +1,7 @@
 //! Runs of drops: a run leaves the same files as a run from nothing, regardless of earlier files.
 
 use super::{Naming, Outcome, Prepared, Reason, Recipe, State};
-use crate::{Crew, FlowOptions};
+use crate::{FlowOptions, WorkerConfig};
 use anabranch_base::cancel::CancelToken;
 use anabranch_placement::logical::parse_template;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn copy(id: &str, inputs: &[String], outputs: &[String]) -> Value {
 fn run(drops: &[Value], directory: &Path) -> Outcome {
     let (recipe, token) = (recipe(drops), CancelToken::new());
     let prepared = Prepared::new(&recipe, directory, false, &token).unwrap();
-    let options = FlowOptions::default().with_crew(Crew::of(2).unwrap());
+    let options = FlowOptions::default().with_workers(WorkerConfig::of(2).unwrap());
     prepared.run(&token, &|_| (), |_| Ok::<_, super::DropsError>(options)).unwrap()
 }
 

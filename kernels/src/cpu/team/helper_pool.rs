@@ -26,7 +26,7 @@ type Body<'a> = &'a (dyn Fn(usize) + Sync);
 type Payload = Box<dyn Any + Send>;
 
 /// Helper threads, waiting for jobs.
-pub(super) struct Crew {
+pub(super) struct HelperPool {
     shared: Arc<Shared>,
     handles: Vec<JoinHandle<()>>,
 }
@@ -51,7 +51,7 @@ struct Shared {
     job: UnsafeCell<Job>,
     /// Panic of the lowest-numbered part that panicked.
     panic: Mutex<Option<(usize, Payload)>>,
-    berths: Vec<Padded<Berth>>,
+    sleepers: Vec<Padded<Sleeper>>,
     /// Time in nanoseconds for which a helper looks for a job before it sleeps.
     linger: AtomicU64,
 }
@@ -60,7 +60,7 @@ struct Shared {
 struct Share(AtomicU64);
 
 /// Sleeping state of one helper.
-struct Berth {
+struct Sleeper {
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -72,17 +72,17 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; a `Job` is a pointer to a `Sync` body and a number.
 unsafe impl Send for Shared {}
 
-impl Crew {
+impl HelperPool {
     /// Starts `helpers` threads, or fewer if the system refuses; `None` if no thread starts.
     pub(super) fn new(helpers: usize, on_start: impl Fn(usize) + Send + Sync + 'static) -> Option<Self> {
-        let berth = |_| Padded(Berth { asleep: AtomicBool::new(false), thread: OnceLock::new() });
+        let sleeper = |_| Padded(Sleeper { asleep: AtomicBool::new(false), thread: OnceLock::new() });
         let shared = Arc::new(Shared {
             state: Padded(AtomicU64::new(0)),
             shares: (0..=helpers).map(|_| Padded(Share(AtomicU64::new(0)))).collect(),
             busy: AtomicBool::new(false),
             job: UnsafeCell::new(Job { body: std::ptr::null(), parts: 0 }),
             panic: Mutex::new(None),
-            berths: (0..helpers).map(berth).collect(),
+            sleepers: (0..helpers).map(sleeper).collect(),
             linger: AtomicU64::new(SPIN.as_nanos() as u64),
         });
         let on_start = Arc::new(on_start);
@@ -96,9 +96,9 @@ impl Crew {
             thread::Builder::new().name(format!("helper {}", index + 1)).spawn(main).ok()
         };
         let handles: Vec<_> = (0..helpers).map_while(start).collect();
-        for (berth, handle) in shared.berths.iter().zip(&handles) {
-            // Cannot fail: only this loop sets the thread of a berth.
-            let _ = berth.0.thread.set(handle.thread().clone());
+        for (sleeper, handle) in shared.sleepers.iter().zip(&handles) {
+            // Cannot fail: only this loop sets the thread of a sleeper.
+            let _ = sleeper.0.thread.set(handle.thread().clone());
         }
         (!handles.is_empty()).then_some(Self { shared, handles })
     }
@@ -113,7 +113,7 @@ impl Crew {
         self.shared.linger.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Runs all parts of `body` on the crew and the calling thread; see [`Team::run`](super::Team::run).
+    /// Runs all parts of `body` on the helpers and the calling thread; see [`Team::run`](super::Team::run).
     pub(super) fn run(&self, parts: usize, body: Body<'_>) {
         let shared = &*self.shared;
         // A share counts in 32 bits; a job with more parts could never end.
@@ -131,7 +131,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for HelperPool {
     fn drop(&mut self) {
         self.shared.state.0.fetch_or(ENDING, Ordering::SeqCst);
         for handle in self.handles.drain(..) {
@@ -153,8 +153,8 @@ impl Shared {
         }
         let closed = self.state.0.load(Ordering::Relaxed);
         // Sequentially consistent, as are the accesses in `sleep`: either this thread sees that the helper sleeps, or
-        // the helper sees the job. Only `ENDING` could be set meanwhile; then `Crew` is being dropped and no caller is
-        // left.
+        // the helper sees the job. Only `ENDING` could be set meanwhile; then `HelperPool` is being dropped and no
+        // caller is left.
         self.state.0.store(closed.wrapping_add(JOB) | OPEN, Ordering::SeqCst);
         self.wake(0, job.parts);
         self.wake(1, job.parts);
@@ -162,11 +162,11 @@ impl Shared {
 
     /// Wakes a helper if it sleeps and there is a part left for it after the caller and the helpers before it.
     fn wake(&self, helper: usize, parts: usize) {
-        if let Some(Padded(berth)) = self.berths.get(helper)
+        if let Some(Padded(sleeper)) = self.sleepers.get(helper)
             && helper + 1 < parts
-            && berth.asleep.load(Ordering::SeqCst)
-            && berth.asleep.swap(false, Ordering::SeqCst)
-            && let Some(thread) = berth.thread.get()
+            && sleeper.asleep.load(Ordering::SeqCst)
+            && sleeper.asleep.swap(false, Ordering::SeqCst)
+            && let Some(thread) = sleeper.thread.get()
         {
             thread.unpark();
         }
@@ -265,14 +265,14 @@ impl Shared {
 
     /// Sleeps until there may be a job other than `last`.
     fn sleep(&self, helper: usize, last: u64) {
-        let berth = &self.berths[helper].0;
-        berth.asleep.store(true, Ordering::SeqCst);
+        let sleeper = &self.sleepers[helper].0;
+        sleeper.asleep.store(true, Ordering::SeqCst);
         let state = self.state.0.load(Ordering::SeqCst);
         let idle = state & ENDING == 0 && (state & OPEN == 0 || state / JOB == last);
         if idle {
             thread::park();
         }
-        berth.asleep.store(false, Ordering::SeqCst);
+        sleeper.asleep.store(false, Ordering::SeqCst);
     }
 }
 
@@ -347,9 +347,9 @@ mod tests {
 
     #[test]
     fn shares_are_consecutive_and_nearly_equal() {
-        let crew = Crew::new(2, |_| {}).expect("two threads");
+        let helpers = HelperPool::new(2, |_| {}).expect("two threads");
         for parts in [0, 1, 2, 3, 100] {
-            let shares: Vec<_> = (0..3).map(|member| crew.shared.share(member, parts)).collect();
+            let shares: Vec<_> = (0..3).map(|member| helpers.shared.share(member, parts)).collect();
             assert!(shares.iter().cloned().flatten().eq(0..parts), "{shares:?}");
             assert!(parts > 3 || shares.iter().take(parts).all(|share| share.len() == 1), "{shares:?}");
             assert!(shares.iter().all(|share| share.len().abs_diff(parts / 3) <= 1), "{shares:?}");
@@ -358,9 +358,9 @@ mod tests {
 
     #[test]
     fn members_begin_with_their_own_parts() {
-        let crew = Crew::new(1, |_| {}).expect("a thread");
+        let helpers = HelperPool::new(1, |_| {}).expect("a thread");
         let takers = Mutex::new(vec![None; 10]);
-        crew.run(10, &|part| {
+        helpers.run(10, &|part| {
             takers.lock().expect("no part panics")[part] = Some(thread::current().id());
             // Each thread waits until the other has begun, because one thread could take all parts.
             while takers
