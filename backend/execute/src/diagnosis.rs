@@ -1,6 +1,6 @@
 //! Names for errors of a run: the place of a failure, and the wait-for graph of a stalled run.
 
-use super::error::Place;
+use super::error::FailureSite;
 use super::run_channels::{Doing, RunChannels, Wait};
 use super::supervise::Blame;
 use super::worker_program::{Awaited, PortSpec};
@@ -91,8 +91,8 @@ impl Diagnosis {
     /// Adds names to a failure: for a transfer, the node that made its value, or else the node that reads it.
     pub(super) fn named(&self, Blame { worker, failure }: Blame) -> ExecError {
         let node = match failure.place {
-            Place::Node(node) => Some(self.program.node(node).name.clone()),
-            Place::Transfer(id) => {
+            FailureSite::Node(node) => Some(self.program.node(node).name.clone()),
+            FailureSite::Transfer(id) => {
                 let transfer = self.plan.transfer(id);
                 let node = match self.program.value(transfer.value).origin {
                     Origin::Node(node) => Some(node),
@@ -100,7 +100,7 @@ impl Diagnosis {
                 };
                 node.map(|node| self.program.node(node).name.clone())
             }
-            Place::Nowhere => None,
+            FailureSite::Nowhere => None,
         };
         let devices = self.plan.devices();
         let device = worker.map(|worker| match devices.get(worker as usize) {

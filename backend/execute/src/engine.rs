@@ -10,7 +10,7 @@
 use super::RunOptions;
 use super::cpu::CpuWorker;
 use super::diagnosis::Diagnosis;
-use super::error::Place;
+use super::error::FailureSite;
 use super::event::Lane;
 use super::gpu::GpuSide;
 #[cfg(feature = "gpu")]
@@ -272,7 +272,7 @@ impl Engine {
         match result {
             Ok(()) => {}
             Err(Halt::Failed(failure)) => self.verdict.fail(Some(worker), failure, &self.channels),
-            Err(Halt::Stopped) => self.verdict.leave(worker, Place::Nowhere),
+            Err(Halt::Stopped) => self.verdict.leave(worker, FailureSite::Nowhere),
             Err(Halt::Left(place)) => self.verdict.leave(worker, place),
         }
         self.channels.port(worker).show(Doing::Idle);

@@ -4,9 +4,9 @@ use anabranch_ir::program::NodeId;
 use anabranch_plan::{ExecError, TransferId};
 use std::any::Any;
 
-/// Activity of a worker when it failed.
+/// Node or transfer at which a worker failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum FailureSite {
     Node(NodeId),
     Transfer(TransferId),
     /// Between nodes and transfers.
@@ -18,16 +18,16 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: ExecError,
-    pub(super) place: Place,
+    pub(super) place: FailureSite,
 }
 
 impl Failure {
-    pub(super) fn at(place: Place, error: impl Into<ExecError>) -> Self {
+    pub(super) fn at(place: FailureSite, error: impl Into<ExecError>) -> Self {
         Self { error: error.into(), place }
     }
 
     /// Creates the failure of a panic from its payload.
-    pub(super) fn panic(place: Place, payload: &(dyn Any + Send)) -> Self {
+    pub(super) fn panic(place: FailureSite, payload: &(dyn Any + Send)) -> Self {
         Self::at(place, ExecError::panicked(payload))
     }
 
@@ -45,6 +45,6 @@ impl Failure {
 
 impl From<ExecError> for Failure {
     fn from(error: ExecError) -> Self {
-        Self::at(Place::Nowhere, error)
+        Self::at(FailureSite::Nowhere, error)
     }
 }

@@ -4,7 +4,7 @@
 //! messages. Each gate has one worker that waits at it, and each queue has one worker that takes from it. Senders never
 //! block.
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::faults::{Faults, Operation};
 use super::worker_program::{Awaited, Channel, Gate, PortSpec, QueueAt, RingAt};
 use anabranch_base::sync::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Mutex, lock};
@@ -21,7 +21,7 @@ pub(super) enum Halt {
     /// The worker was told to leave.
     Stopped,
     /// It has seen itself, at work there, that the run is over.
-    Left(Place),
+    Left(FailureSite),
     /// It cannot go on.
     Failed(Failure),
 }

@@ -1,6 +1,6 @@
 //! Supervision of a run by its caller's thread, between and during its own work: cancellation, time, and progress.
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::run_channels::{Doing, RunChannels, Stop};
 use super::{CancelToken, RunOptions};
 use anabranch_base::error_kind::ErrorKind;
@@ -92,7 +92,7 @@ impl<'a> Deadline<'a> {
 pub(super) struct Verdict {
     blame: Mutex<Option<Blame>>,
     /// The worker that has left the run before its end, and what it was at; of several the first that was at something.
-    left: Mutex<Option<(u32, Place)>>,
+    left: Mutex<Option<(u32, FailureSite)>>,
 }
 
 #[derive(Debug)]
@@ -110,9 +110,9 @@ impl Verdict {
     }
 
     /// A worker was told to leave, or has seen itself that it must.
-    pub(super) fn leave(&self, worker: u32, place: Place) {
+    pub(super) fn leave(&self, worker: u32, place: FailureSite) {
         let mut left = lock(&self.left);
-        if left.is_none_or(|(_, known)| matches!(known, Place::Nowhere)) {
+        if left.is_none_or(|(_, known)| matches!(known, FailureSite::Nowhere)) {
             *left = Some((worker, place));
         }
     }
@@ -127,7 +127,7 @@ impl Verdict {
             lock(&self.blame).get_or_insert_with(|| Blame { worker: None, failure: failure() });
         }
         let mut blame = lock(&self.blame).take();
-        if let (Some(Blame { worker, failure }), Some((left, place @ Place::Node(_)))) = (&mut blame, left)
+        if let (Some(Blame { worker, failure }), Some((left, place @ FailureSite::Node(_)))) = (&mut blame, left)
             && failure.error.kind == ErrorKind::Timeout
         {
             (*worker, failure.place) = (Some(left), place);

@@ -1,7 +1,7 @@
 //! A worker: a device or a link with the state that it keeps between runs, and its view of the present run.
 
 use super::cpu::CpuWorker;
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::event::Event;
 use super::faults::Operation;
 use super::resident::DeviceTensor;
@@ -57,7 +57,7 @@ pub(super) struct GpuTensors {
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Present activity, for the report of a panic.
-    pub(super) at: Place,
+    pub(super) at: FailureSite,
     pub(super) events: Vec<Event>,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Run<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub(super) stop: &'a Stop,
-    pub(super) place: Place,
+    pub(super) place: FailureSite,
 }
 
 impl Run<'_> {
@@ -110,7 +110,7 @@ impl Run<'_> {
         self.channels.port(self.worker)
     }
 
-    pub(super) fn site(&self, place: Place) -> Site<'_> {
+    pub(super) fn site(&self, place: FailureSite) -> Site<'_> {
         Site { stop: &self.channels.stop, place }
     }
 
@@ -127,8 +127,8 @@ impl Run<'_> {
         self.terms.interrupt.as_ref().is_some_and(|interrupt| interrupt())
     }
 
-    /// To be asked after each kernel, which is at `place`, before other threads hear of its output.
-    pub(super) fn uninterrupted(&self, place: Place) -> Result<(), Halt> {
+    /// Checked after each kernel, which is at `place`, before other threads get its output.
+    pub(super) fn uninterrupted(&self, place: FailureSite) -> Result<(), Halt> {
         if self.is_interrupted() { Err(Halt::Left(place)) } else { Ok(()) }
     }
 
@@ -178,7 +178,7 @@ impl Run<'_> {
 /// Lets a worker do its part. A panic becomes a failure.
 pub(super) fn attempt(worker: &mut dyn Worker, run: &Run<'_>) -> Result<(), Halt> {
     let log = worker.log();
-    log.at = Place::Nowhere;
+    log.at = FailureSite::Nowhere;
     // A failed run has left its events.
     log.events.clear();
     let followed = catch_unwind(AssertUnwindSafe(|| worker.follow(run)));

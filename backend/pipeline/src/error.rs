@@ -10,12 +10,12 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct PipelineError {
     /// Place of the failure; `None` if the data set was not accepted.
-    place: Option<Place>,
+    place: Option<FailureSite>,
     cause: SessionError,
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct FailureSite {
     data_set: u64,
     stage: usize,
     device: String,
@@ -24,7 +24,7 @@ struct Place {
 impl PipelineError {
     /// Returns the error of a stage that failed at a data set.
     pub(super) fn at(data_set: u64, stage: usize, device: &str, cause: SessionError) -> Self {
-        Self { place: Some(Place { data_set, stage, device: device.to_owned() }), cause }
+        Self { place: Some(FailureSite { data_set, stage, device: device.to_owned() }), cause }
     }
 
     /// Replaces the number of the data set by that of the caller's own numbering.
@@ -82,7 +82,7 @@ impl fmt::Display for PipelineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
             None => Line(&self.cause).fmt(f),
-            Some(Place { data_set, stage, device }) => {
+            Some(FailureSite { data_set, stage, device }) => {
                 write!(f, "data set {data_set}, stage {stage} on {}: {}", Line(device), Line(&self.cause))
             }
         }

@@ -19,7 +19,7 @@ pub(crate) fn code(dtype: DType) -> i32 {
 }
 
 /// Type, shape and addresses of a caller's tensor.
-struct Place {
+struct TensorMemory {
     spec: TensorSpec,
     /// Addresses of its bytes, if there are any.
     bytes: Range<usize>,
@@ -65,7 +65,7 @@ pub(crate) unsafe fn inputs(
         let anabranch_tensor { element_type, dims, rank, bytes, .. } = *tensor;
         let said = Said { element_type, dims, rank, bytes };
         // SAFETY: by this function's contract.
-        let Place { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
+        let TensorMemory { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
         let short = || Failure::new(Status::Memory, format_args!("there is no memory for input `{name}`, {spec}"));
         // SAFETY: there are as many bytes as `spec` has, or none. This function's contract covers the rest.
         inputs = inputs.tensor(name, unsafe { lent::borrowed(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
@@ -103,7 +103,7 @@ pub(crate) unsafe fn rooms(
         let anabranch_room { element_type, dims, rank, bytes, data, .. } = *room;
         let said = Said { element_type, dims, rank, bytes };
         // SAFETY: by this function's contract.
-        let Place { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
+        let TensorMemory { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
         let others = found.iter().flatten().map(|room| &room.bytes);
         if inputs.iter().chain(others).any(|other| other.start < bytes.end && bytes.start < other.end) {
             let text = format!("output `{name}` is to be written where another tensor of this call is");
@@ -140,7 +140,7 @@ impl Said {
     ///
     /// # Safety
     /// `dims` must be null or have `rank` entries.
-    unsafe fn place(&self, address: usize, what: &str) -> Result<Place> {
+    unsafe fn place(&self, address: usize, what: &str) -> Result<TensorMemory> {
         let wrong = |text: &dyn std::fmt::Display| Failure::argument(format_args!("{what}: {text}"));
         let unknown = || wrong(&format_args!("{} is no element type; see anabranch_type", self.element_type));
         let dtype = element_type(self.element_type.into()).ok_or_else(unknown)?;
@@ -167,6 +167,6 @@ impl Said {
         }
         let end = address.checked_add(self.bytes);
         let end = end.ok_or_else(|| wrong(&"its bytes go beyond the end of the address space"))?;
-        Ok(Place { spec, bytes: address..end })
+        Ok(TensorMemory { spec, bytes: address..end })
     }
 }

@@ -1,7 +1,7 @@
 //! `anabranch calibrate`: measures the rates of this machine's devices and links.
 
 use super::args::DeviceArgs;
-use super::costs::{Place, open_store};
+use super::costs::{StoreFile, open_store};
 use super::hints::notes;
 use super::interrupt::cancel_on_interrupt;
 use super::progress::Progress;
@@ -38,14 +38,14 @@ pub(crate) struct CalibrateCommand {
 
 impl CalibrateCommand {
     pub(crate) fn run(&self, output: Output) -> Result<(), CliError> {
-        let (place, mut store) = open_store(self.costs.as_ref())?;
-        place.ready()?;
+        let (store_file, mut store) = open_store(self.costs.as_ref())?;
+        store_file.ready()?;
         let inventory = detect(&self.devices.options()?)?;
         let settled = store.settle(&inventory.fingerprint());
         if !output.json {
             notes(&inventory).iter().chain(&settled).for_each(note);
         }
-        let measured = self.measure(&inventory, &mut store, &place, output)?;
+        let measured = self.measure(&inventory, &mut store, &store_file, output)?;
         show(&inventory, store.here(), measured, output)
     }
 
@@ -54,7 +54,7 @@ impl CalibrateCommand {
         &self,
         inventory: &Inventory,
         store: &mut CostStore,
-        place: &Place,
+        store_file: &StoreFile,
         output: Output,
     ) -> Result<[usize; 2], CliError> {
         let cancel = cancel_on_interrupt()?;
@@ -75,7 +75,7 @@ impl CalibrateCommand {
             }
             progress.begin(output, step);
             calibrator.measure(step, store.here_mut())?;
-            place.save(store)?;
+            store_file.save(store)?;
             progress.advance();
         }
         Ok([left.len(), steps.len()])

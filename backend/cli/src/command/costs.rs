@@ -134,16 +134,16 @@ fn settle(store: &mut CostStore) -> Result<(), CliError> {
 
 /// Location of a command's cost store.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
+pub(super) enum StoreFile {
     /// The file that the command line names. A failure is an error.
     Named(PathBuf),
     /// The default file. If the store fails, a command continues without it, and reports that once.
     Default(PathBuf),
     /// No file: there is no default file, or it cannot be read.
-    Nowhere,
+    None,
 }
 
-impl Place {
+impl StoreFile {
     /// Checks that the store can be written, before anything is measured for it.
     pub(super) fn ready(&self) -> Result<(), CliError> {
         self.keep(CostStore::ready)
@@ -168,7 +168,7 @@ impl Place {
                 }
                 Ok(())
             }
-            Self::Nowhere => Ok(()),
+            Self::None => Ok(()),
         }
     }
 }
@@ -181,13 +181,13 @@ fn store_path(named: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
 /// Opens the store that the command line names, or the default store, and reads it.
 ///
 /// If the default store cannot be read, the store is empty, and measurements are not kept.
-pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(Place, CostStore), CliError> {
+pub(super) fn open_store(named: Option<&PathBuf>) -> Result<(StoreFile, CostStore), CliError> {
     match open_file(named) {
-        Ok((path, store)) if named.is_some() => Ok((Place::Named(path), store)),
-        Ok((path, store)) => Ok((Place::Default(path), store)),
+        Ok((path, store)) if named.is_some() => Ok((StoreFile::Named(path), store)),
+        Ok((path, store)) => Ok((StoreFile::Default(path), store)),
         Err(error) if named.is_none() => {
             note(format_args!("there is no cost store, and what is measured is not kept: {error} (--costs FILE)"));
-            Ok((Place::Nowhere, CostStore::default()))
+            Ok((StoreFile::None, CostStore::default()))
         }
         Err(error) => Err(refused(error)),
     }

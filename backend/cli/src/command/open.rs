@@ -1,7 +1,7 @@
 //! Opens a session with its inputs from the shared arguments.
 
 use super::args::{DeviceArgs, ModelArgs, PlaceArgs, named_once};
-use super::costs::{Place, open_store};
+use super::costs::{StoreFile, open_store};
 use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
@@ -18,7 +18,7 @@ pub(super) const BUILT_IN: &[u8] = include_bytes!("../../models/convnet.onnx");
 pub(super) struct Opened {
     pub(super) session: Session,
     pub(super) inputs: Inputs,
-    pub(super) store: Place,
+    pub(super) store: StoreFile,
     /// Folders of tensors next to the model. The inputs are those of the first.
     pub(super) sets: Vec<PathBuf>,
 }
@@ -88,7 +88,7 @@ pub(super) fn open_session(
     model: &ModelArgs,
     place: &PlaceArgs,
     will_save: bool,
-) -> Result<(Session, Place, Vec<PathBuf>), CliError> {
+) -> Result<(Session, StoreFile, Vec<PathBuf>), CliError> {
     let (options, store) = options(devices, platform, model, place, will_save)?;
     let located = located(model)?;
     let opened = || match &located {
@@ -106,7 +106,7 @@ pub(super) fn options(
     model: &ModelArgs,
     place: &PlaceArgs,
     will_save: bool,
-) -> Result<(SessionOptions, Place), CliError> {
+) -> Result<(SessionOptions, StoreFile), CliError> {
     named_once("--pin", &place.constraints.pin)?;
     let (store, costs) = open_store(place.constraints.costs.as_ref())?;
     if will_save && place.constraints.costs.is_some() {

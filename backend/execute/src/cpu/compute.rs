@@ -3,7 +3,7 @@
 use super::CpuWorker;
 use super::cell::Cell;
 use super::slow::Slow;
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::faults::Operation;
 use crate::run_channels::Halt;
 use crate::worker::Run;
@@ -35,7 +35,7 @@ impl CpuWorker {
         run: &Run<'_>,
     ) -> Result<(), Halt> {
         let computed = self.work(program, node, at, part, run);
-        run.uninterrupted(Place::Node(node.node))?;
+        run.uninterrupted(FailureSite::Node(node.node))?;
         Ok(computed?)
     }
 
@@ -128,7 +128,7 @@ impl CpuWorker {
         let struck = run.strike(Operation::Kernel);
         let kernel = &*self.kernels[at as usize];
         let result = struck.and_then(|()| perform(kernel, self.slowdown, call, &|| run.is_interrupted()));
-        result.map_err(|error| Failure::at(Place::Node(node.node), error))
+        result.map_err(|error| Failure::at(FailureSite::Node(node.node), error))
     }
 }
 

@@ -9,7 +9,7 @@ mod compute;
 mod slow;
 mod stream;
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::event::{Activity, Event, Lane};
 use super::memory_accounting::MemoryAccounting;
 use super::run_channels::{Delivery, Halt};
@@ -161,7 +161,7 @@ impl CpuWorker {
             match step.work {
                 Work::Node(at) => {
                     let node = &program.nodes[at as usize];
-                    self.log.at = Place::Node(node.node);
+                    self.log.at = FailureSite::Node(node.node);
                     let (mut start, mut waited) = (now, 0);
                     match &node.streaming {
                         None => self.compute(program, node, at, None, run)?,
@@ -264,7 +264,7 @@ impl Worker for CpuWorker {
         team.linger(run.terms.linger);
         self.begin(&program, run)?;
         self.follow_steps(&program, run)?;
-        self.log.at = Place::Nowhere;
+        self.log.at = FailureSite::Nowhere;
         self.forget_callers();
         Ok(())
     }

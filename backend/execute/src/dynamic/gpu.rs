@@ -2,7 +2,7 @@
 
 use super::Setup;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::gpu::{GpuSide, wait_for};
 use crate::link::End;
 use crate::memory_accounting::MemoryAccounting;
@@ -125,13 +125,17 @@ impl GpuLayout {
         let (lifts, lift_inbox) = unbounded();
         let (lifter, lift_cells) = (reporter.clone(), Arc::clone(&cells));
         threads.start(&part("in"), move || {
-            lifter.serve(&lift_inbox, |_| Place::Nowhere, |lift| carry_in(&lifter, &mut upload, &lift_cells, lift));
+            lifter.serve(
+                &lift_inbox,
+                |_| FailureSite::Nowhere,
+                |lift| carry_in(&lifter, &mut upload, &lift_cells, lift),
+            );
         })?;
         let (fetches, fetch_inbox) = unbounded();
         threads.start(&part("out"), move || {
             reporter.serve(
                 &fetch_inbox,
-                |_| Place::Nowhere,
+                |_| FailureSite::Nowhere,
                 |fetch| carry_out(&reporter, &mut download, &cells, fetch),
             );
         })?;
@@ -154,11 +158,11 @@ struct Encoder {
 
 impl Encoder {
     fn serve(&self, inbox: &Receiver<Task>) {
-        self.reporter.serve(inbox, |task| Place::Node(task.node), |task| self.submit(task.node, inbox));
+        self.reporter.serve(inbox, |task| FailureSite::Node(task.node), |task| self.submit(task.node, inbox));
     }
 
     fn submit(&self, first: NodeId, inbox: &Receiver<Task>) -> Result<(), Halt> {
-        let at = Place::Node(first);
+        let at = FailureSite::Node(first);
         let others = inbox.try_iter().take(GPU_BATCH - 1).map(|task| task.node);
         let nodes: Vec<NodeId> = std::iter::once(first).chain(others).collect();
         self.side.healthy(at)?;
@@ -189,7 +193,7 @@ impl Encoder {
 /// Waits for the end of each submission. Nodes of one submission share its time evenly.
 fn watch(reporter: &Reporter, side: &GpuSide, inbox: &Receiver<Watched>) {
     let mut before = None;
-    let place = |watched: &Watched| watched.nodes.first().map_or(Place::Nowhere, |node| Place::Node(*node));
+    let place = |watched: &Watched| watched.nodes.first().map_or(FailureSite::Nowhere, |node| FailureSite::Node(*node));
     reporter.serve(inbox, place, |watched| {
         let site = reporter.site(place(&watched));
         wait_for(&side.gpu, &watched.submission, site, || watched.done.load(Ordering::Acquire))?;
@@ -216,8 +220,8 @@ fn carry_in(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>, 
     let (start, cell, piece) = (Instant::now(), cell_of(cells, value)?, STAGING.bytes as usize);
     for (number, part) in buffer.bytes()[..bytes].chunks(piece).enumerate() {
         reporter.stop.check()?;
-        end.wait(reporter.site(Place::Nowhere))?;
-        end.write(cell, number * piece, part, reporter.site(Place::Nowhere))?;
+        end.wait(reporter.site(FailureSite::Nowhere))?;
+        end.write(cell, number * piece, part, reporter.site(FailureSite::Nowhere))?;
     }
     drop(buffer);
     let span = (start, Instant::now());
@@ -236,7 +240,7 @@ fn carry_out(reporter: &Reporter, end: &mut End, cells: &BTreeMap<ValueId, u32>,
     };
     let begins: &dyn Fn() = &|| start.set(Instant::now());
     let begins = profile.then_some(begins);
-    end.read(cell, (bytes, STAGING.bytes as usize), reporter.site(Place::Nowhere), |_| Ok(true), begins, take)?;
+    end.read(cell, (bytes, STAGING.bytes as usize), reporter.site(FailureSite::Nowhere), |_| Ok(true), begins, take)?;
     let span = (start.get(), Instant::now());
     reporter.report(Reply::Moved { value, from: reporter.device, to: HOST, buffer: Some(buffer), span });
     Ok(())

@@ -1,6 +1,6 @@
 //! Messages and life cycle of a dynamic executor's threads.
 
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::run_channels::{Halt, Stop};
 use crate::threads::spawn;
 use crate::worker::Site;
@@ -56,7 +56,7 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
-    pub(super) fn site(&self, place: Place) -> Site<'_> {
+    pub(super) fn site(&self, place: FailureSite) -> Site<'_> {
         Site { stop: &self.stop, place }
     }
 
@@ -69,7 +69,7 @@ impl Reporter {
     pub(super) fn serve<T>(
         &self,
         inbox: &Receiver<T>,
-        place: impl Fn(&T) -> Place,
+        place: impl Fn(&T) -> FailureSite,
         mut perform: impl FnMut(T) -> Result<(), Halt>,
     ) {
         while let Ok(task) = inbox.recv() {

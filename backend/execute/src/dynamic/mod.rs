@@ -20,7 +20,7 @@ mod messages;
 mod schedule;
 mod workers;
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::supervise::Deadline;
 use super::{DevicePool, Kernels, RunOptions, RunOutput, inside, verify_inputs};
 use anabranch_base::lock::lock;
@@ -113,8 +113,8 @@ impl Setup {
     /// Adds names to the failure of a device's thread.
     fn named(&self, device: DeviceId, failure: Failure) -> ExecError {
         let node = match failure.place {
-            Place::Node(node) => Some(self.kernels.program().node(node).name.clone()),
-            Place::Transfer(_) | Place::Nowhere => None,
+            FailureSite::Node(node) => Some(self.kernels.program().node(node).name.clone()),
+            FailureSite::Transfer(_) | FailureSite::Nowhere => None,
         };
         let device = Some(self.devices[device.index()].name.clone());
         failure.error.at(node, device)

@@ -7,7 +7,7 @@ use super::gpu::GpuLayout;
 use super::memory::Buffers;
 use super::messages::{Move, Reply, Reporter, Task, Threads};
 use crate::cpu::perform;
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::memory_accounting::MemoryAccounting;
 use crate::run_channels::Halt;
 use anabranch_device::{ComputeDevice, CpuTeam};
@@ -98,7 +98,7 @@ impl Workers {
             pin(0);
             reporter.serve(
                 &inbox,
-                |task| Place::Node(task.node),
+                |task| FailureSite::Node(task.node),
                 |task| {
                     let (node, start) = (task.node, Instant::now());
                     let outputs = compute(task, &program, &*kernels[node.index()], slowdown, (&mut scratch, &team))?;
@@ -128,7 +128,7 @@ fn compute(
     let mut written: Vec<&mut [u8]> = outputs.iter_mut().map(Buffer::bytes_mut).collect();
     let rows = 0..spec.row_plan().map_or(1, |plan| plan.rows);
     let call = Call { inputs: &read, outputs: &mut written, rows, scratch: scratch.bytes_mut(), team };
-    perform(kernel, slowdown, call, &|| false).map_err(|error| Failure::at(Place::Node(node), error))?;
+    perform(kernel, slowdown, call, &|| false).map_err(|error| Failure::at(FailureSite::Node(node), error))?;
     Ok(outputs)
 }
 

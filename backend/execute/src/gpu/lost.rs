@@ -1,6 +1,6 @@
 //! Waits for a GPU, and detects its loss.
 
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::run_channels::Halt;
 use crate::worker::Site;
 use anabranch_base::error_kind::ErrorKind;
@@ -17,7 +17,7 @@ const SLICE: Duration = Duration::from_millis(250);
 
 /// Failure of a GPU, with the kind of a lost device if a fault was reported to its handlers. A poll comes first: a loss
 /// shows in other calls before it is reported, and only a poll reports it.
-pub(crate) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
+pub(crate) fn failure(gpu: &Gpu, place: FailureSite, error: KernelError) -> Failure {
     let _ = gpu.poll(None);
     match gpu.fault() {
         Some(fault) => gone(place, &fault),
@@ -26,14 +26,14 @@ pub(crate) fn failure(gpu: &Gpu, place: Place, error: KernelError) -> Failure {
 }
 
 /// Checks that no fault was reported to the GPU's handlers.
-pub(crate) fn healthy(gpu: &Gpu, place: Place) -> Result<(), Failure> {
+pub(crate) fn healthy(gpu: &Gpu, place: FailureSite) -> Result<(), Failure> {
     match gpu.fault() {
         None => Ok(()),
         Some(fault) => Err(failure(gpu, place, KernelError::Gpu(fault))),
     }
 }
 
-fn gone(place: Place, fault: &str) -> Failure {
+fn gone(place: FailureSite, fault: &str) -> Failure {
     const LOST: &str = "the device was lost";
     let text = if fault.starts_with(LOST) { fault.to_owned() } else { format!("{LOST}: {fault}") };
     Failure::at(place, ExecError::new(ErrorKind::DeviceFailure, text))

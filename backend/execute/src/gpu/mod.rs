@@ -11,7 +11,7 @@ mod timing;
 pub(super) use lost::{Ahead, failure, healthy, wait_for};
 pub(super) use side::GpuSide;
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::faults::Operation;
 use super::resident::DeviceTensor;
 use super::run_channels::{Halt, Wait};
@@ -61,7 +61,7 @@ impl GpuWorker {
     }
 
     fn run_node(&mut self, node: &NodeCall, at: usize, run: &Run<'_>) -> Result<(), Halt> {
-        self.log.at = Place::Node(node.node);
+        self.log.at = FailureSite::Node(node.node);
         let side = Arc::clone(&self.side);
         let kernels = &side.nodes[at];
         self.timing.begin(node, run.now());

@@ -1,7 +1,7 @@
 //! Objects that stay on a GPU as long as an executor: buffers, constants and compiled kernels.
 
 use super::lost::healthy;
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::memory_accounting::MemoryAccounting;
 use crate::worker_program::{DeviceProgram, NodeCall, Operand};
 use anabranch_kernels::gpu::{self, Buffers, Gpu, Kernel};
@@ -57,7 +57,7 @@ impl GpuSide {
     }
 
     /// Checks that no fault was reported to the GPU's handlers.
-    pub(crate) fn healthy(&self, place: Place) -> Result<(), Failure> {
+    pub(crate) fn healthy(&self, place: FailureSite) -> Result<(), Failure> {
         healthy(&self.gpu, place)
     }
 }

@@ -6,7 +6,7 @@
 
 use super::lost::{failure, wait_for, wait_for_work};
 use super::side::GpuSide;
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::event::{Activity, Event, Lane};
 use crate::run_channels::Halt;
 use crate::worker::Run;
@@ -79,7 +79,7 @@ impl Timing {
             match TimestampRing::new(&side.gpu, SET) {
                 Ok(Some(set)) => self.sets.push(set),
                 Ok(None) => self.has_timestamps = false,
-                Err(error) => return Err(failure(&side.gpu, Place::Nowhere, error)),
+                Err(error) => return Err(failure(&side.gpu, FailureSite::Nowhere, error)),
             }
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Timing {
             return Ok(());
         }
         let last = side.gpu.queue().submit([]);
-        wait_for_work(&side.gpu, &last, run.site(Place::Nowhere))?;
+        wait_for_work(&side.gpu, &last, run.site(FailureSite::Nowhere))?;
         let (end, marks) = (Instant::now(), &mut self.marks[self.timed..]);
         let begin = since.unwrap_or(end);
         let share = end.duration_since(begin) / marks.len().max(1) as u32;
@@ -195,7 +195,7 @@ impl Timing {
         let set = match TimestampRing::new(&side.gpu, 1) {
             Ok(Some(set)) => set,
             Ok(None) => return Ok(None),
-            Err(error) => return Err(failure(&side.gpu, Place::Nowhere, error).into()),
+            Err(error) => return Err(failure(&side.gpu, FailureSite::Nowhere, error).into()),
         };
         for _ in 0..3 {
             let mut encoder = side.gpu.device().create_command_encoder(&Default::default());
@@ -203,7 +203,7 @@ impl Timing {
             drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }));
             let before = Instant::now();
             let submission = side.gpu.queue().submit([encoder.finish()]);
-            wait_for_work(&side.gpu, &submission, run.site(Place::Nowhere))?;
+            wait_for_work(&side.gpu, &submission, run.site(FailureSite::Nowhere))?;
             let width = before.elapsed();
             let device = read_set(&set, 1, side, run)?.first().map_or(Duration::ZERO, |pair| pair[1]);
             if best.as_ref().is_none_or(|(narrowest, _)| width < *narrowest) {
@@ -223,6 +223,6 @@ fn read_set(set: &TimestampRing, pairs: u32, side: &GpuSide, run: &Run<'_>) -> R
     let told = Arc::clone(&mapped);
     // A refused mapping shows when the result is taken.
     set.map(move |_| told.store(true, Ordering::Release));
-    wait_for(&side.gpu, &submission, run.site(Place::Nowhere), || mapped.load(Ordering::Acquire))?;
-    Ok(set.take(pairs).map_err(|error| failure(&side.gpu, Place::Nowhere, error))?)
+    wait_for(&side.gpu, &submission, run.site(FailureSite::Nowhere), || mapped.load(Ordering::Acquire))?;
+    Ok(set.take(pairs).map_err(|error| failure(&side.gpu, FailureSite::Nowhere, error))?)
 }

@@ -7,7 +7,7 @@ mod upload;
 
 pub(super) use staging::{End, download};
 
-use super::error::{Failure, Place};
+use super::error::{Failure, FailureSite};
 use super::event::{Activity, Event, Lane};
 use super::gpu::GpuSide;
 use super::run_channels::{Delivery, Halt};
@@ -102,7 +102,7 @@ impl Worker for LinkWorker {
         let mut now = run.now();
         for step in &program.steps {
             run.check()?;
-            self.log.at = Place::Transfer(step.transfer);
+            self.log.at = FailureSite::Transfer(step.transfer);
             let ready = now;
             let mut brought = Brought { source: step.constant.clone(), landing: None };
             run.pass(step.gate, |delivery| brought.take(delivery, step))?;
@@ -115,7 +115,7 @@ impl Worker for LinkWorker {
                 self.log.events.push(Event { what, lane, ready, start, end: now, waited, bytes });
             }
         }
-        self.log.at = Place::Nowhere;
+        self.log.at = FailureSite::Nowhere;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Sources and targets of the pieces of a value on a link.
 
 use super::staging::End;
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::faults::Operation;
 use crate::run_channels::{Halt, Wait};
 use crate::worker::{Run, Site};
@@ -23,7 +23,7 @@ pub(super) struct Moving<'a> {
 impl Moving<'_> {
     /// Returns the flag that interrupts the transfer, and the place that its failures name.
     pub(super) fn site(&self) -> Site<'_> {
-        self.run.site(Place::Transfer(self.step.transfer))
+        self.run.site(FailureSite::Transfer(self.step.transfer))
     }
 
     /// Returns the next chunk of a value that is being made.

@@ -1,6 +1,6 @@
 //! Staging buffers that host and GPU use alternately.
 
-use crate::error::{Failure, Place};
+use crate::error::{Failure, FailureSite};
 use crate::gpu::{GpuSide, failure, healthy, wait_for};
 use crate::run_channels::{Halt, Stop};
 use crate::worker::Site;
@@ -117,7 +117,7 @@ impl Staging {
 }
 
 /// Creates the failure of a staging buffer.
-pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
+pub(super) fn refused(gpu: &Gpu, at: FailureSite, reason: String) -> Failure {
     let _ = gpu.poll(None);
     // Only a lost device refuses to map buffers that are used like these, and it may not have reported its loss yet.
     gpu.condemn(&reason);
@@ -126,8 +126,8 @@ pub(super) fn refused(gpu: &Gpu, at: Place, reason: String) -> Failure {
 
 /// Copies the first bytes of a buffer to the host.
 pub(crate) fn download(gpu: &Gpu, source: &wgpu::Buffer, bytes: &mut [u8]) -> Result<(), Halt> {
-    healthy(gpu, Place::Nowhere)?;
-    let site = Site { stop: &Stop::default(), place: Place::Nowhere };
+    healthy(gpu, FailureSite::Nowhere)?;
+    let site = Site { stop: &Stop::default(), place: FailureSite::Nowhere };
     let mut staging = Staging::new(gpu, source.size(), wgpu::MapMode::Read);
     // No range that is mapped is empty.
     let some = bytes.len().max(1);

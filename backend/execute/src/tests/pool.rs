@@ -265,14 +265,14 @@ fn a_thread_that_cannot_be_pinned_is_noted() {
 }
 
 /// Processing units of the calling thread, and its present unit.
-type Place = (BTreeSet<u32>, Option<u32>);
+type Affinity = (BTreeSet<u32>, Option<u32>);
 
 /// Runs a chain of two nodes on these devices, the first with these units. Returns where the thread of the first node
 /// was.
-fn place_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Place {
+fn affinity_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Affinity {
     let placed = Placed::chain(&vec!["cpu"; devices_of.len()], devices_of, &[6]);
-    let (kernels, place) = (kernels(&placed.program), Arc::new(Mutex::new(Place::default())));
-    let seen = Arc::clone(&place);
+    let (kernels, affinity) = (kernels(&placed.program), Arc::new(Mutex::new(Affinity::default())));
+    let seen = Arc::clone(&affinity);
     hook(&kernels, 0, move || {
         *lock(&seen) = (affinity::allowed().unwrap_or_default(), affinity::current_unit());
         Ok(())
@@ -283,7 +283,7 @@ fn place_of_a_node(devices_of: &[u32], threads: usize, units: &[u32]) -> Place {
     }
     let executor = executor_on(&DevicePool::new(given), &placed, kernels, &PlanOptions::default());
     executor.run(&inputs(&placed.program), &RunOptions::default()).expect("all is well");
-    lock(&place).clone()
+    lock(&affinity).clone()
 }
 
 #[test]
@@ -296,13 +296,13 @@ fn callers_keep_off_the_cores_of_other_threads() {
     let units = [first, last];
     // A thread that is not moved stays there.
     drop(affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity"));
-    assert_eq!(place_of_a_node(&[0, 0], 2, &units).1, Some(first), "a team's caller");
-    assert_eq!(place_of_a_node(&[0, 1], 1, &units), ([first].into(), Some(first)), "who may sleep is pinned");
-    assert_eq!(place_of_a_node(&[0, 0], 1, &units).0, allowed, "who is alone is not");
+    assert_eq!(affinity_of_a_node(&[0, 0], 2, &units).1, Some(first), "a team's caller");
+    assert_eq!(affinity_of_a_node(&[0, 1], 1, &units), ([first].into(), Some(first)), "who may sleep is pinned");
+    assert_eq!(affinity_of_a_node(&[0, 0], 1, &units).0, allowed, "who is alone is not");
     assert_eq!(affinity::allowed(), Some(allowed), "as before");
     let _elsewhere = affinity::pin_current_thread(&[last]).expect("a thread may narrow its own affinity");
     for devices_of in [[0, 0], [0, 1]] {
-        assert_eq!(place_of_a_node(&devices_of, 2, &units), ([last].into(), Some(last)), "its own affinity counts");
+        assert_eq!(affinity_of_a_node(&devices_of, 2, &units), ([last].into(), Some(last)), "its own affinity counts");
     }
 }
 

@@ -5,7 +5,7 @@ use super::error::{ImportError, ImportErrorKind, Result, element_type_name};
 use super::external::{ExternalFiles, Region};
 use super::limits::Limits;
 use super::packed::{Encoding, cut, no_element, packed_bytes, spread};
-use super::proto::{Place, SparseTensorProto, TensorProto, data_type};
+use super::proto::{PayloadSource, SparseTensorProto, TensorProto, data_type};
 use anabranch_ir::constant::{Constant, ConstantError, ConstantFile, LARGE};
 use anabranch_kernels::{Buffer, DType, Shape, Tensor, TensorSpec};
 use std::sync::Arc;
@@ -252,8 +252,8 @@ impl<'p> Data<'p> {
             (None, _) => {
                 check_size(spec, "bytes", packed_bytes(spec) as u64, raw.bytes())?;
                 Ok(match &raw.0 {
-                    Place::Memory(bytes) => Self::Raw(bytes),
-                    Place::File { offset, .. } => Self::Left(*offset),
+                    PayloadSource::Memory(bytes) => Self::Raw(bytes),
+                    PayloadSource::File { offset, .. } => Self::Left(*offset),
                 })
             }
             (Some((encoding, chunks)), None) if raw.bytes() == 0 && encoding == Encoding::of(spec.dtype) => {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Position of a member's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Destination {
     /// Output of the block with this index.
     Output(usize),
     /// The thread's memory, from this byte on.
@@ -31,7 +31,7 @@ enum From {
     /// Input of the block; if it is windowed, a call has only its own rows of it.
     Input { index: usize, windowed: bool },
     /// Output of an earlier member.
-    Member(Place),
+    Member(Destination),
 }
 
 /// Data that can be read while a chunk is computed.
@@ -68,10 +68,10 @@ impl Source {
             (From::Input { index, windowed }, Some(row)) => {
                 rows(readable.inputs[index], if windowed { readable.first_row } else { 0 }, row)
             }
-            (From::Member(Place::Output(output)), row) => {
+            (From::Member(Destination::Output(output)), row) => {
                 rows(&*readable.outputs[output], readable.stripe_row, row.unwrap_or(0))
             }
-            (From::Member(Place::Arena(place)), row) => {
+            (From::Member(Destination::Arena(place)), row) => {
                 let length = row.unwrap_or(0) * readable.rows.len();
                 match place.checked_sub(readable.above.0) {
                     Some(place) => &readable.above.1[place..place + length],
@@ -86,7 +86,7 @@ impl Source {
 pub(super) struct Prepared {
     pub(super) kernel: Box<dyn CpuKernel>,
     sources: Vec<Source>,
-    target: Place,
+    target: Destination,
     /// Bytes of its output in each of the block's rows.
     row: usize,
     /// Number of its own rows in each of the block's rows.
@@ -142,7 +142,7 @@ pub(super) fn reduction(node: &NodeSpec, block: &Block) -> Result<Option<Reducti
 }
 
 /// Returns the position of each member's output, for chunks of `chunk_rows` rows, and the bytes of the thread's memory.
-fn places(block: &Block, chunk_rows: usize) -> (Vec<Place>, usize) {
+fn places(block: &Block, chunk_rows: usize) -> (Vec<Destination>, usize) {
     let output = |at: usize| block.outputs.iter().position(|output| *output == at);
     let last_read = |at: usize| {
         let reads = |member: &crate::op::Member| member.inputs.contains(&Operand::Member(at));
@@ -155,11 +155,12 @@ fn places(block: &Block, chunk_rows: usize) -> (Vec<Place>, usize) {
     };
     let (kept_places, arena) = arena::places(&kept.iter().map(lifetime).collect::<Vec<_>>());
     let mut kept_places = kept_places.into_iter();
-    let place = |at| output(at).map_or_else(|| Place::Arena(kept_places.next().unwrap_or(0)), Place::Output);
+    let place =
+        |at| output(at).map_or_else(|| Destination::Arena(kept_places.next().unwrap_or(0)), Destination::Output);
     ((0..block.members.len()).map(place).collect(), arena)
 }
 
-fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Place]) -> Vec<Source> {
+fn sources(node: &NodeSpec, block: &Block, at: usize, places: &[Destination]) -> Vec<Source> {
     let member = &block.members[at];
     let plan = member.spec.row_plan();
     let given = block.row_plan(node.inputs.len());
@@ -212,12 +213,12 @@ impl Prepared {
         let (start, length) = ((rows.start - stripe_row) * self.row, rows.len() * self.row);
         let mut taken: &mut [u8] = &mut [];
         let (below, target, above) = match self.target {
-            Place::Output(output) => {
+            Destination::Output(output) => {
                 // Taken out while it is written: the member reads other outputs.
                 taken = std::mem::take(&mut outputs[output]);
                 (&*arena, &mut taken[start..start + length], (usize::MAX, &[][..]))
             }
-            Place::Arena(place) => {
+            Destination::Arena(place) => {
                 let (below, rest) = arena.split_at_mut(place);
                 let (target, above) = rest.split_at_mut(length);
                 (&*below, target, (place + length, &*above))
@@ -228,7 +229,7 @@ impl Prepared {
         let rows = rows.start * self.rows..rows.end * self.rows;
         let done =
             self.kernel.run(Call { inputs: &inputs, outputs: &mut [target], rows, scratch, team: &Team::solo() });
-        if let Place::Output(output) = self.target {
+        if let Destination::Output(output) = self.target {
             outputs[output] = taken;
         }
         done

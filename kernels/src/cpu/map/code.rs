@@ -21,7 +21,7 @@ pub(crate) enum Operand<T> {
 
 /// Destination of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Destination {
     /// Slot that no operand of the instruction uses.
     Slot(u16),
     /// Result of the expression.
@@ -47,13 +47,13 @@ pub(crate) enum Action<T> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Instruction<T> {
     pub(crate) action: Action<T>,
-    pub(crate) target: Place,
+    pub(crate) target: Destination,
 }
 
 /// Expression that is ready for interpretation.
 #[derive(Clone, Debug)]
 pub(crate) struct Code<T> {
-    /// Instructions in order; the last one, and no other, writes [`Place::Output`].
+    /// Instructions in order; the last one, and no other, writes [`Destination::Output`].
     pub(crate) instructions: Vec<Instruction<T>>,
     pub(crate) slots: usize,
 }
@@ -131,9 +131,9 @@ impl<T: Number> Compiler<T> {
             }
         }
         match self.value(expression.result()).state {
-            State::Ready(Operand::Constant(value)) => self.emit(Action::Fill(value), Place::Output),
-            State::Pending(pending) => self.emit_chain(pending, Place::Output),
-            _ if expression.steps().is_empty() => self.emit(Action::Load(0), Place::Output),
+            State::Ready(Operand::Constant(value)) => self.emit(Action::Fill(value), Destination::Output),
+            State::Pending(pending) => self.emit_chain(pending, Destination::Output),
+            _ if expression.steps().is_empty() => self.emit(Action::Load(0), Destination::Output),
             _ => {}
         }
         self.code
@@ -148,9 +148,9 @@ impl<T: Number> Compiler<T> {
             self.set(register, State::Pending(pending));
         } else {
             let action = self.action(step);
-            let place = if is_result { Place::Output } else { Place::Slot(self.slot()) };
+            let place = if is_result { Destination::Output } else { Destination::Slot(self.slot()) };
             self.emit(action, place);
-            if let Place::Slot(slot) = place {
+            if let Destination::Slot(slot) = place {
                 self.set(register, State::Ready(Operand::Slot(slot)));
             }
             // Operands are released after the result's slot is taken, so that no instruction writes what it reads.
@@ -243,20 +243,20 @@ impl<T: Number> Compiler<T> {
             State::Ready(operand) => operand,
             State::Unread => {
                 let slot = self.slot();
-                self.emit(Action::Load(register.0), Place::Slot(slot));
+                self.emit(Action::Load(register.0), Destination::Slot(slot));
                 self.set(register, State::Ready(Operand::Slot(slot)));
                 Operand::Slot(slot)
             }
             State::Pending(pending) => {
                 let slot = self.slot();
-                self.emit_chain(pending, Place::Slot(slot));
+                self.emit_chain(pending, Destination::Slot(slot));
                 self.set(register, State::Ready(Operand::Slot(slot)));
                 Operand::Slot(slot)
             }
         }
     }
 
-    fn emit_chain(&mut self, pending: Pending<T>, place: Place) {
+    fn emit_chain(&mut self, pending: Pending<T>, place: Destination) {
         let action = pending.single.unwrap_or_else(|| {
             let first = self.operand(pending.first);
             let second = pending.second.map_or(first, |r| self.operand(r));
@@ -284,7 +284,7 @@ impl<T: Number> Compiler<T> {
         })
     }
 
-    fn emit(&mut self, action: Action<T>, target: Place) {
+    fn emit(&mut self, action: Action<T>, target: Destination) {
         self.code.instructions.push(Instruction { action, target });
     }
 
@@ -351,10 +351,10 @@ mod tests {
                 Action::Select(a, b, c) => vec![a, b, c],
                 Action::Chain(_, a, b) => vec![a, b],
             };
-            let Place::Slot(target) = *target else { continue };
+            let Destination::Slot(target) = *target else { continue };
             assert!(!read.contains(&Operand::Slot(target)), "{action:?} writes {target}");
         }
-        assert_eq!(code.instructions.last().map(|i| i.target), Some(Place::Output));
+        assert_eq!(code.instructions.last().map(|i| i.target), Some(Destination::Output));
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
         ];
         let code = Code::<f32>::new(&Expression::new(1, steps).expect("sound"), &[true]).expect("few slots");
         let action = Action::Binary(Binary::Multiply, Operand::Input(0), Operand::Constant(2f32.sqrt()));
-        assert_eq!(code.instructions, [Instruction { action, target: Place::Output }]);
+        assert_eq!(code.instructions, [Instruction { action, target: Destination::Output }]);
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         ];
         let code = Code::<f32>::new(&Expression::new(2, steps).expect("sound"), &[true, true]).expect("few slots");
         let places: Vec<_> = code.instructions.iter().map(|i| i.target).collect();
-        assert_eq!(places, [Place::Slot(0), Place::Output]);
+        assert_eq!(places, [Destination::Slot(0), Destination::Output]);
         assert!(code.instructions.iter().all(|i| matches!(i.action, Action::Chain(..))), "{code:?}");
         let steps =
             vec![half, Step::Binary(Binary::Divide, register(1), register(0)), Step::Unary(Unary::Relu, register(2))];

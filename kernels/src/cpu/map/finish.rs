@@ -27,12 +27,12 @@ struct InRegisters {
 enum Value {
     Constant(f32),
     /// Operand of the expression after the first.
-    Extra(usize, Place),
+    Extra(usize, OperandLayout),
 }
 
 /// Positions of an operand's elements.
 #[derive(Debug, PartialEq)]
-struct Place {
+struct OperandLayout {
     /// Sizes of the dimensions over the products, outermost first, and the operand's strides along them.
     batch: Vec<(usize, usize)>,
     row: usize,
@@ -114,7 +114,7 @@ impl InRegisters {
             Term::Extra(extra) => {
                 let strides =
                     node.inputs[node.op.epilogue_inputs_start() + extra].shape.broadcast_strides(output).ok()?;
-                Some(Value::Extra(extra, Place::new(output.dims(), &strides, size)?))
+                Some(Value::Extra(extra, OperandLayout::new(output.dims(), &strides, size)?))
             }
         };
         let summand = |term: Term| if term.is_neutral() { Some(None) } else { value(term).map(Some) };
@@ -187,7 +187,7 @@ impl Value {
     }
 }
 
-impl Place {
+impl OperandLayout {
     /// Returns the place of an operand with these strides along the output's dimensions. It must be one matrix per
     /// product, whose columns are consecutive or shared.
     fn new(dims: &[usize], strides: &[usize], [rows, columns]: [usize; 2]) -> Option<Self> {
@@ -236,17 +236,17 @@ mod tests {
 
     #[test]
     fn operands_are_matrices_beside_each_product_where_their_strides_allow() {
-        let place = |batch: &[(usize, usize)], row, shared| Some(Place { batch: batch.to_vec(), row, shared });
+        let place = |batch: &[(usize, usize)], row, shared| Some(OperandLayout { batch: batch.to_vec(), row, shared });
         // Two images of 2 groups of 3 output channels of 4 × 5 pixels.
         let (dims, size) = ([2, 6, 4, 5], [3, 20]);
-        assert_eq!(Place::new(&dims, &[0, 1, 0, 0], size), place(&[(2, 0), (2, 3)], 1, true));
-        assert_eq!(Place::new(&dims, &[120, 20, 5, 1], size), place(&[(2, 120), (2, 60)], 20, false));
-        assert_eq!(Place::new(&dims, &[0, 0, 0, 1], size), None, "an operand of an image's rows");
-        assert_eq!(Place::new(&dims, &[0, 0, 1, 0], size), None, "an operand of an image's columns");
+        assert_eq!(OperandLayout::new(&dims, &[0, 1, 0, 0], size), place(&[(2, 0), (2, 3)], 1, true));
+        assert_eq!(OperandLayout::new(&dims, &[120, 20, 5, 1], size), place(&[(2, 120), (2, 60)], 20, false));
+        assert_eq!(OperandLayout::new(&dims, &[0, 0, 0, 1], size), None, "an operand of an image's rows");
+        assert_eq!(OperandLayout::new(&dims, &[0, 0, 1, 0], size), None, "an operand of an image's columns");
         // Rows of two matrices as those of one product.
-        assert_eq!(Place::new(&[2, 3, 5], &[0, 0, 1], [6, 5]), place(&[], 0, false));
-        assert_eq!(Place::new(&[2, 3, 5], &[0, 5, 1], [6, 5]), None, "an operand that repeats");
-        let residual = Place::new(&dims, &[120, 20, 5, 1], size).expect("a matrix");
+        assert_eq!(OperandLayout::new(&[2, 3, 5], &[0, 0, 1], [6, 5]), place(&[], 0, false));
+        assert_eq!(OperandLayout::new(&[2, 3, 5], &[0, 5, 1], [6, 5]), None, "an operand that repeats");
+        let residual = OperandLayout::new(&dims, &[120, 20, 5, 1], size).expect("a matrix");
         assert_eq!([0, 1, 2, 3].map(|product| residual.offset(product)), [0, 60, 120, 180]);
     }
 }

@@ -1,6 +1,6 @@
 //! Interpreter: one vectorised loop per instruction, over a block of elements that stays in the L1 cache.
 
-use super::code::{Action, Code, Operand, Place};
+use super::code::{Action, Code, Destination, Operand};
 use super::number::{Number, Undefined};
 use super::source::Source;
 
@@ -64,8 +64,8 @@ impl<T: Number> Code<T> {
         let block = slots.len() / self.slots.max(1);
         for instruction in &self.instructions {
             let (below, target, above) = match instruction.target {
-                Place::Output => (&*slots, &mut *output, &[][..]),
-                Place::Slot(slot) => {
+                Destination::Output => (&*slots, &mut *output, &[][..]),
+                Destination::Slot(slot) => {
                     let (below, rest) = slots.split_at_mut(usize::from(slot) * block);
                     let (target, above) = rest.split_at_mut(block);
                     (&*below, &mut target[..length], &*above)

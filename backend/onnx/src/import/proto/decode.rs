@@ -51,10 +51,10 @@ pub(super) trait Value: Default {
 
 /// Bulk data of a tensor: in memory, or at a position of the model's file, in which large data stays.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Payload(pub(in crate::import) Place);
+pub struct Payload(pub(in crate::import) PayloadSource);
 
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::import) enum Place {
+pub(in crate::import) enum PayloadSource {
     Memory(Vec<u8>),
     File { offset: u64, length: u64 },
 }
@@ -235,16 +235,16 @@ impl Value for Payload {
         let Token::Bytes(length) = token else { return misencoded() };
         let offset = decoder.reader.position();
         self.0 = match decoder.reader.is_file() && length >= LARGE as u64 {
-            true => decoder.reader.skip(length).map(|()| Place::File { offset, length })?,
-            false => Place::Memory(decoder.taken(length)?),
+            true => decoder.reader.skip(length).map(|()| PayloadSource::File { offset, length })?,
+            false => PayloadSource::Memory(decoder.taken(length)?),
         };
         Ok(())
     }
 
     fn put(&self, out: &mut Vec<u8>) {
         match &self.0 {
-            Place::Memory(bytes) => put_bytes(bytes, out),
-            Place::File { .. } => put_bytes(&[], out),
+            PayloadSource::Memory(bytes) => put_bytes(bytes, out),
+            PayloadSource::File { .. } => put_bytes(&[], out),
         }
     }
 }
@@ -253,21 +253,21 @@ impl Payload {
     /// Returns the number of bytes.
     pub(in crate::import) fn bytes(&self) -> u64 {
         match &self.0 {
-            Place::Memory(bytes) => bytes.len() as u64,
-            Place::File { length, .. } => *length,
+            PayloadSource::Memory(bytes) => bytes.len() as u64,
+            PayloadSource::File { length, .. } => *length,
         }
     }
 }
 
 impl Default for Payload {
     fn default() -> Self {
-        Self(Place::Memory(Vec::new()))
+        Self(PayloadSource::Memory(Vec::new()))
     }
 }
 
 impl From<Vec<u8>> for Payload {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Place::Memory(bytes))
+        Self(PayloadSource::Memory(bytes))
     }
 }
 

@@ -8,7 +8,7 @@ mod decode;
 mod wire;
 
 pub use decode::Payload;
-pub(super) use decode::Place;
+pub(super) use decode::PayloadSource;
 pub(super) use wire::Reader;
 #[cfg(test)]
 pub(super) use wire::put_varint;
