@@ -113,6 +113,12 @@ pub mod blocks {
     };
 }
 
+pub mod borrowed {
+    //! Memory of callers in other languages as tensors: a run reads its inputs and writes its outputs there.
+
+    pub use anabranch_session::borrowed::{SMALL, copy_out, input, output, owned};
+}
+
 #[cfg(feature = "lab")]
 pub mod canonical {
     //! The canonical task graph of a program (De Matteis et al. 2023, sections 3.2 and 7.3): streaming through a
@@ -237,10 +243,11 @@ pub mod learning {
     };
 }
 
+#[deprecated(note = "renamed to `borrowed`")]
 pub mod lent {
-    //! Memory of callers in other languages as tensors: a run reads its inputs and writes its outputs there.
+    //! Earlier names of [`borrowed`](super::borrowed).
 
-    pub use anabranch_session::lent::{SMALL, borrowed, kept, leave, room};
+    pub use super::borrowed::{SMALL, copy_out as leave, input as borrowed, output as room, owned as kept};
 }
 
 pub mod lower {

@@ -8,10 +8,10 @@
 
 #[cfg(all(test, feature = "fourier"))]
 mod agreement;
+mod borrowed;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
-mod foreign;
 #[cfg(feature = "gpu")]
 pub mod gpu;
 mod gpu_limits;

@@ -1,7 +1,7 @@
 //! Dense row-major tensors in reference-counted, cache-line-aligned buffers.
 
+use crate::borrowed::Borrowed;
 use crate::dtype::{DType, Element};
-use crate::foreign::Foreign;
 use crate::shape::Shape;
 use bytemuck::{Pod, Zeroable};
 use memmap2::{Mmap, MmapMut, MmapOptions};
@@ -89,7 +89,7 @@ enum Memory {
     /// Pages of a file, which the operating system shares among all who read it.
     Mapped(Mmap),
     /// Memory that is borrowed for a while.
-    Foreign(Foreign),
+    Borrowed(Borrowed),
 }
 
 impl Buffer {
@@ -124,10 +124,20 @@ impl Buffer {
     /// # Safety
     /// Until the last read and write through the buffer, the memory must stay valid, hold initialised bytes, and not be
     /// written by anyone else. From the first write through the buffer on, no other code may read it.
+    pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize) -> Option<Self> {
+        // SAFETY: `Borrowed::new` makes the same demands as this function.
+        let memory = unsafe { Borrowed::new(start, bytes) }?;
+        Some(Self { memory: Memory::Borrowed(memory), bytes })
+    }
+
+    /// Earlier name of [`borrowed`](Self::borrowed).
+    ///
+    /// # Safety
+    /// As [`borrowed`](Self::borrowed).
+    #[deprecated(note = "renamed to `borrowed`")]
     pub unsafe fn foreign(start: NonNull<u8>, bytes: usize) -> Option<Self> {
-        // SAFETY: `Foreign::new` makes the same demands as this function.
-        let memory = unsafe { Foreign::new(start, bytes) }?;
-        Some(Self { memory: Memory::Foreign(memory), bytes })
+        // SAFETY: `borrowed` makes the same demands as this function.
+        unsafe { Self::borrowed(start, bytes) }
     }
 
     /// Maps `bytes` bytes of a file from `offset` on, which are read at first use. They are shared with all processes
@@ -156,8 +166,14 @@ impl Buffer {
     }
 
     /// Whether the bytes are borrowed.
+    pub fn is_borrowed(&self) -> bool {
+        matches!(self.memory, Memory::Borrowed(_))
+    }
+
+    /// Earlier name of [`is_borrowed`](Self::is_borrowed).
+    #[deprecated(note = "renamed to `is_borrowed`")]
     pub fn is_foreign(&self) -> bool {
-        matches!(self.memory, Memory::Foreign(_))
+        self.is_borrowed()
     }
 
     /// Returns the number of bytes.
@@ -179,7 +195,7 @@ impl Buffer {
             Memory::Heap(lines) => &mut bytemuck::cast_slice_mut(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
             Memory::Mapped(_) => unreachable!("copied above"),
-            Memory::Foreign(foreign) => foreign.bytes_mut(),
+            Memory::Borrowed(borrowed) => borrowed.bytes_mut(),
         }
     }
 
@@ -189,7 +205,7 @@ impl Buffer {
             Memory::Heap(lines) => &bytemuck::cast_slice(lines)[..self.bytes],
             Memory::Pages(pages) => pages,
             Memory::Mapped(mapped) => mapped,
-            Memory::Foreign(foreign) => foreign.bytes(),
+            Memory::Borrowed(borrowed) => borrowed.bytes(),
         }
     }
 }

@@ -5,7 +5,7 @@ use super::options;
 use super::pipeline::Pipeline;
 use super::plan::Plan;
 use super::profile::Profile;
-use super::tensors::{Given, Taken, lent, take};
+use super::tensors::{Given, Taken, borrowed, take};
 use super::work::{CancelToken, released, watched};
 use anabranch::compare::{CompareOptions, SeriesOptions, compare, measure};
 use anabranch::planning::Planned;
@@ -94,7 +94,7 @@ impl Session {
     ) -> PyResult<Vec<Taken>> {
         // SAFETY: the run ends within this call, and its outputs are given memory of their own in it; `given` is
         // dropped after that. The package requires of its users that no array is written while it is an input.
-        let inputs = unsafe { lent(&given) }.map_err(|failure| failure.raise(py))?;
+        let inputs = unsafe { borrowed(&given) }.map_err(|failure| failure.raise(py))?;
         let mut options = options::run(&token.0, timeout).map_err(|failure| failure.raise(py))?;
         if !main {
             return released(py, || self.timed_run(&inputs, &options));
@@ -300,7 +300,7 @@ impl Session {
     ) -> PyResult<T> {
         // SAFETY: everything that reads the inputs ends within this call, and no returned value holds any: plans and
         // profiles hold no tensors.
-        let inputs = unsafe { lent(given) }.map_err(|failure| failure.raise(py))?;
+        let inputs = unsafe { borrowed(given) }.map_err(|failure| failure.raise(py))?;
         let stop = || watch.iter().for_each(|(token, _)| token.cancel());
         let progress = watch.and_then(|(_, progress)| progress);
         watched(py, stop, progress, |step| work(&self.session.fill_random(inputs, 0)?, step))

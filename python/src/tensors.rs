@@ -25,10 +25,10 @@ pub(crate) type Taken = (String, &'static str, Vec<usize>, Memory);
 /// # Safety
 /// The inputs, and tensors that share their memory, must not be read once `given` is gone. Until then the arrays must
 /// not be written.
-pub(crate) unsafe fn lent(given: &[Given]) -> Result<Inputs> {
+pub(crate) unsafe fn borrowed(given: &[Given]) -> Result<Inputs> {
     // SAFETY: by this function's contract: `given` keeps the arrays in place, with as many bytes as the types and
     // shapes have.
-    inputs(given, |bytes, spec| unsafe { anabranch::lent::borrowed(bytes.buf_ptr().cast::<u8>(), spec) })
+    inputs(given, |bytes, spec| unsafe { anabranch::borrowed::input(bytes.buf_ptr().cast::<u8>(), spec) })
 }
 
 /// Returns the inputs in memory of their own.
@@ -77,8 +77,8 @@ pub(crate) fn take(outputs: Outputs) -> Vec<Taken> {
     let taken = |(name, tensor): (String, Tensor)| {
         let (spec, buffer) = tensor.into_parts();
         let own = match Arc::try_unwrap(buffer) {
-            Ok(own) if !own.is_foreign() => own,
-            Ok(lent) => lent.clone(),
+            Ok(own) if !own.is_borrowed() => own,
+            Ok(borrowed) => borrowed.clone(),
             Err(shared) => Buffer::clone(&shared),
         };
         (name, spec.dtype.name(), spec.shape.dims().to_vec(), Memory::new(own))

@@ -405,7 +405,7 @@ impl Frame<'_> {
             from: allocation.from,
             until: allocation.until,
             alone,
-            lent: !sends.is_empty(),
+            read_elsewhere: !sends.is_empty(),
             lands,
             expected,
         }

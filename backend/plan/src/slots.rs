@@ -21,7 +21,7 @@ pub(super) struct Lifetime {
     /// Whether the value never shares its slot.
     pub(super) alone: bool,
     /// Whether another worker has the last use.
-    pub(super) lent: bool,
+    pub(super) read_elsewhere: bool,
     /// Whether another worker delivers the value.
     pub(super) lands: bool,
     /// Expected first and last time in memory, in seconds.
@@ -31,7 +31,7 @@ pub(super) struct Lifetime {
 impl Lifetime {
     /// Whether `next` may follow without one worker waiting for another.
     fn leaves_in_time(&self, next: &Self) -> bool {
-        !(self.lent || next.lands) || self.expected.1 <= next.expected.0
+        !(self.read_elsewhere || next.lands) || self.expected.1 <= next.expected.0
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     fn lifetime(bytes: u64, from: u32, until: u32) -> Lifetime {
-        Lifetime { bytes, from, until, alone: false, lent: false, lands: false, expected: (0.0, 0.0) }
+        Lifetime { bytes, from, until, alone: false, read_elsewhere: false, lands: false, expected: (0.0, 0.0) }
     }
 
     #[test]
@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn what_another_worker_reads_for_long_is_not_waited_for_while_there_is_memory() {
-        let lent = Lifetime { lent: true, expected: (0.0, 9.0), ..lifetime(8, 0, 3) };
+        let read_elsewhere = Lifetime { read_elsewhere: true, expected: (0.0, 9.0), ..lifetime(8, 0, 3) };
         let next = |start| Lifetime { expected: (start, start + 1.0), ..lifetime(8, 4, 5) };
-        let slots = |next, in_time| assign(&[lent, next], in_time).1.len();
+        let slots = |next, in_time| assign(&[read_elsewhere, next], in_time).1.len();
         assert_eq!([slots(next(2.0), true), slots(next(2.0), false), slots(next(9.0), true)], [2, 1, 1]);
-        let own = Lifetime { lent: false, ..lent };
+        let own = Lifetime { read_elsewhere: false, ..read_elsewhere };
         assert_eq!(assign(&[own, next(2.0)], true).1.len(), 1, "a worker's own steps run in order anyway");
         assert_eq!(assign(&[own, Lifetime { lands: true, ..next(2.0) }], true).1.len(), 2);
     }

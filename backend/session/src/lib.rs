@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 mod array;
+pub mod borrowed;
 mod budget;
 mod cache;
 pub mod compiled;
@@ -10,7 +11,6 @@ mod dynamic;
 mod error;
 mod event_json;
 mod inputs;
-pub mod lent;
 mod loss;
 mod open;
 mod options;

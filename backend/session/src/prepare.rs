@@ -6,7 +6,7 @@ use super::error::{InputError, SessionError, within_memory};
 use super::inputs::Inputs;
 use super::open::{PHASES, Session};
 use super::parts;
-use crate::lent;
+use crate::borrowed;
 use anabranch_base::interruption;
 use anabranch_execute::{Deadline, Executor, RunOptions, verify_devices};
 use anabranch_ir::program::Program;
@@ -54,7 +54,7 @@ impl Key {
         Self {
             phase: phase.id,
             shapes: specs.map(|(name, spec)| (name.to_owned(), spec.shape.clone())).collect(),
-            fixed: fixed.map(|(name, tensor)| (name.to_owned(), lent::kept(tensor))).collect(),
+            fixed: fixed.map(|(name, tensor)| (name.to_owned(), borrowed::owned(tensor))).collect(),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::platform::{DeviceId, Platform};
 use crate::problem::{MemoryRule, Problem, ProblemError};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and lends them out.
+/// A problem that owns its parts; [`LoadedProblem::problem`] verifies them and returns references to them.
 ///
 /// It is its own cost model: times come from [`LoadedProblem::costs`], transfers from the platform's links.
 #[derive(Debug, Clone, PartialEq)]

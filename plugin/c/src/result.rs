@@ -8,7 +8,7 @@ use super::tensors::code;
 use super::text::{c_text, written};
 use anabranch::planning::Planned;
 use anabranch::session::{Run, events_json};
-use anabranch::{Tensor, lent};
+use anabranch::{Tensor, borrowed};
 use serde_json::{Value, json};
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Made {
             name: c_text(name),
             dims: tensor.shape().dims().iter().map(|dim| *dim as i64).collect(),
             // An output may share the memory of an input.
-            tensor: lent::kept(tensor),
+            tensor: borrowed::owned(tensor),
         };
         let outputs = run.outputs.iter().map(output).collect();
         let events = profile.then(|| events_json(&run)["events"].take());

@@ -10,7 +10,7 @@ use super::status::{Failure, Result, guarded};
 use super::tensors::{Room, inputs, rooms};
 use super::text::written;
 use anabranch::plan_file::PlanFile;
-use anabranch::{DType, Inputs, Outputs, RunOptions, Shape, Tensor, TensorSpec, lent};
+use anabranch::{DType, Inputs, Outputs, RunOptions, Shape, Tensor, TensorSpec, borrowed};
 use std::ffi::c_char;
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -131,24 +131,24 @@ fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[
 /// be written directly.
 ///
 /// # Safety
-/// As [`lent::room`].
+/// As [`borrowed::output`].
 unsafe fn over(room: Option<&Room>) -> Tensor {
     let nothing = || Tensor::zeroed(TensorSpec::new(DType::U8, Shape::new([0]).expect("no elements fit everywhere")));
     let place = room.and_then(|room| Some((room.place?, &room.spec)));
     // SAFETY: by this function's contract.
-    place.and_then(|(place, spec)| unsafe { lent::room(place, spec) }).unwrap_or_else(nothing)
+    place.and_then(|(place, spec)| unsafe { borrowed::output(place, spec) }).unwrap_or_else(nothing)
 }
 
 /// Copies the outputs that are not yet in the caller's memory.
 ///
 /// # Safety
-/// As [`lent::leave`], for each output.
+/// As [`borrowed::copy_out`], for each output.
 unsafe fn leave(made: &Outputs, rooms: &[Option<Room>]) -> Result<()> {
     check(made.iter().map(|(name, tensor)| (name, tensor.spec())), rooms)?;
     for (tensor, room) in made.tensors().iter().zip(rooms) {
         if let Some(place) = room.as_ref().and_then(|room| room.place) {
             // SAFETY: by this function's contract; the tensor is as large as the room.
-            unsafe { lent::leave(tensor, place) };
+            unsafe { borrowed::copy_out(tensor, place) };
         }
     }
     Ok(())

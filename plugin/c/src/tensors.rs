@@ -6,7 +6,7 @@ use super::open::Open;
 use super::status::{Failure, Result};
 use super::text::given;
 use anabranch::import::element_type;
-use anabranch::{DType, Inputs, Shape, TensorSpec, ValueInfo, lent};
+use anabranch::{DType, Inputs, Shape, TensorSpec, ValueInfo, borrowed};
 use anabranch_kernels::shape::MAX_RANK;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -68,7 +68,7 @@ pub(crate) unsafe fn inputs(
         let TensorMemory { spec, bytes } = unsafe { said.place(tensor.data.addr(), &format!("input `{name}`")) }?;
         let short = || Failure::new(Status::Memory, format_args!("there is no memory for input `{name}`, {spec}"));
         // SAFETY: there are as many bytes as `spec` has, or none. This function's contract covers the rest.
-        inputs = inputs.tensor(name, unsafe { lent::borrowed(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
+        inputs = inputs.tensor(name, unsafe { borrowed::input(tensor.data.cast(), spec.clone()) }.ok_or_else(short)?);
         ranges.push(bytes);
     }
     Ok((inputs, ranges))

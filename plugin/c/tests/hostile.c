@@ -170,7 +170,7 @@ static void into_room(void) {
 }
 
 /* What a result has is its own, also where the model gives back its input. */
-static void lent(void) {
+static void borrowed(void) {
     float *data = malloc(ENTRIES * sizeof *data);
     for (int at = 0; at < ENTRIES; at++) data[at] = (float)at;
     int64_t dims[1] = {ENTRIES};
@@ -289,7 +289,7 @@ int main(int count, char **arguments) {
     asking();
     running();
     into_room();
-    lent();
+    borrowed();
     threads();
     twice();
     free(data), free(name), free(made);

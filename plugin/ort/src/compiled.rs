@@ -8,7 +8,7 @@ use super::status::{Failure, Result, guarded};
 use super::values;
 use anabranch::import::{self, Model};
 use anabranch::{
-    Inputs, Outputs, Prepared, RunOptions, Session, SessionError, SessionOptions, Shape, Tensor, TensorSpec, lent,
+    Inputs, Outputs, Prepared, RunOptions, Session, SessionError, SessionOptions, Shape, Tensor, TensorSpec, borrowed,
 };
 use ort_sys::{OrtKernelContext, OrtStatusPtr, OrtValue};
 use std::collections::HashMap;
@@ -149,7 +149,7 @@ impl Compiled {
         };
         let room = |(spec, place): (&TensorSpec, &Option<NonNull<u8>>)| {
             // SAFETY: the memory is this output's alone; it is used until the run ends, within this call.
-            place.and_then(|place| unsafe { lent::room(place, spec) }).unwrap_or_else(no_room)
+            place.and_then(|place| unsafe { borrowed::output(place, spec) }).unwrap_or_else(no_room)
         };
         let mut outputs = Outputs::over(specs.zip(&places).map(room).collect());
         session.run_prepared_into(prepared, inputs, &mut outputs, &RunOptions::default())?;
@@ -211,11 +211,11 @@ impl Compiled {
 /// Copies an output to its memory, if it has any.
 ///
 /// # Safety
-/// As [`lent::leave`].
+/// As [`borrowed::copy_out`].
 unsafe fn left(tensor: &Tensor, place: Option<NonNull<u8>>) {
     if let Some(place) = place {
         // SAFETY: by this function's contract.
-        unsafe { lent::leave(tensor, place) };
+        unsafe { borrowed::copy_out(tensor, place) };
     }
 }
 

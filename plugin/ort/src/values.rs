@@ -3,7 +3,7 @@
 use super::api::Api;
 use super::status::{Failure, Result};
 use anabranch::constant::Constant;
-use anabranch::{DType, Shape, Tensor, TensorSpec, lent};
+use anabranch::{DType, Shape, Tensor, TensorSpec, borrowed};
 use ort_sys::{ONNXTensorElementDataType as Element, OrtTensorTypeAndShapeInfo, OrtValue, OrtValueInfo};
 use std::ptr;
 
@@ -100,7 +100,7 @@ pub(crate) unsafe fn tensor(api: Api, value: *const OrtValue, name: &str) -> Res
     // SAFETY: `value` is a tensor of this type and shape, so that it has as many bytes.
     unsafe {
         let data = api.get(ptr::null(), |out| (api.ort.GetTensorData)(value, out))?;
-        let tensor = lent::borrowed(data.cast(), spec);
+        let tensor = borrowed::input(data.cast(), spec);
         tensor.ok_or_else(|| Failure::new(format_args!("there is no memory for `{name}`, {bytes} bytes")))
     }
 }
@@ -112,7 +112,7 @@ pub(crate) unsafe fn tensor(api: Api, value: *const OrtValue, name: &str) -> Res
 pub(crate) unsafe fn constant(api: Api, value: *const OrtValue, name: &str) -> Result<Constant> {
     // SAFETY: by this function's contract.
     let tensor = unsafe { tensor(api, value, name) }?;
-    Ok(match tensor.buffer().is_foreign() {
+    Ok(match tensor.buffer().is_borrowed() {
         true => Constant::read_by(tensor.spec().clone(), move || Ok(tensor.clone())),
         false => Constant::from(tensor),
     })

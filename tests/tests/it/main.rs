@@ -1,12 +1,12 @@
 //! Tests of promises that involve several crates, in one executable: `cargo test -p anabranch-tests --test it NAME`
 //! runs a part.
 
+mod borrowed;
 mod compare;
 mod deciding;
 mod determinism;
 mod faults;
 mod fitting;
-mod foreign;
 mod fuzz;
 mod import_fixtures;
 mod interrupted;

@@ -19,10 +19,10 @@ pub(super) enum Cell {
 }
 
 impl Cell {
-    /// Creates a zeroed buffer; `lent` if others will read it. `None` if memory is short.
-    pub(super) fn zeroed(bytes: u64, lent: bool) -> Option<Self> {
+    /// Creates a zeroed buffer; `shared` if others will read it. `None` if memory is short.
+    pub(super) fn zeroed(bytes: u64, shared: bool) -> Option<Self> {
         let buffer = Buffer::try_zeroed(bytes as usize)?;
-        Some(if lent { Self::Shared(Arc::new(buffer)) } else { Self::Own(buffer) })
+        Some(if shared { Self::Shared(Arc::new(buffer)) } else { Self::Own(buffer) })
     }
 
     /// Returns the bytes, if the cell has a buffer.
@@ -44,7 +44,7 @@ impl Cell {
     }
 
     /// Returns the buffer for a reader elsewhere.
-    pub(super) fn lend(&self) -> Option<Arc<Buffer>> {
+    pub(super) fn share(&self) -> Option<Arc<Buffer>> {
         match self {
             Self::Shared(buffer) => Some(Arc::clone(buffer)),
             Self::Empty | Self::Own(_) => None,
@@ -60,8 +60,8 @@ impl Cell {
     }
 
     /// Whether the buffer's memory belongs to the caller.
-    pub(super) fn is_foreign(&self) -> bool {
-        matches!(self, Self::Shared(buffer) if buffer.is_foreign())
+    pub(super) fn is_borrowed(&self) -> bool {
+        matches!(self, Self::Shared(buffer) if buffer.is_borrowed())
     }
 
     /// Whether the buffer can be written.
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn a_lent_buffer_is_free_again_when_it_is_given_back() {
         let mut cell = Cell::zeroed(8, true).expect("some bytes");
-        let lent = cell.lend();
-        assert!(lent.is_some() && !cell.is_free());
-        drop(lent);
+        let shared = cell.share();
+        assert!(shared.is_some() && !cell.is_free());
+        drop(shared);
         assert!(cell.is_free());
         assert!(cell.hand_over().is_some() && cell.bytes().is_none());
     }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn an_own_buffer_is_never_lent() {
         let mut cell = Cell::zeroed(8, false).expect("some bytes");
-        assert!(cell.lend().is_none() && cell.is_free());
+        assert!(cell.share().is_none() && cell.is_free());
         assert_eq!(cell.bytes(), Some(&[0; 8][..]));
     }
 }

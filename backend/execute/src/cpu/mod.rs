@@ -1,6 +1,6 @@
 //! The worker of a CPU device: follows its worker program and computes with its team.
 //!
-//! A buffer belongs to the worker that writes it ([`Cell`]). A value with other readers is lent as a clone of its
+//! A buffer belongs to the worker that writes it ([`Cell`]). A value with other readers is shared as a clone of its
 //! [`Arc`]. The worker program says which step gives the clone back; the slot's next value comes only after that, when
 //! the buffer is unique again. Tensors therefore need no locks and no unsafe code.
 
@@ -95,7 +95,7 @@ impl CpuWorker {
             let slot = &self.program.cells.slots[*cell as usize];
             let cell = &mut self.cells[*cell as usize];
             let fits = buffer.len() as u64 == slot.bytes && Arc::get_mut(&mut buffer).is_some();
-            if fits && (buffer.is_foreign() || !cell.is_free()) {
+            if fits && (buffer.is_borrowed() || !cell.is_free()) {
                 *cell = Cell::Shared(buffer);
             }
         }
@@ -123,7 +123,7 @@ impl CpuWorker {
     /// The buffer of an output, as a run that failed has left it.
     pub(super) fn left(&self, output: u32) -> Option<Arc<Buffer>> {
         let place = self.program.handed_out.iter().find(|handed_out| handed_out.output == output)?;
-        self.cells[place.cell as usize].lend()
+        self.cells[place.cell as usize].share()
     }
 
     /// Gives each output a buffer that no caller has, and hands over the slots that links fill first.
@@ -140,7 +140,7 @@ impl CpuWorker {
                     )
                 };
                 let short = || ExecError::new(ErrorKind::Memory, text());
-                *cell = Cell::zeroed(slot.bytes, slot.lent).ok_or_else(short)?;
+                *cell = Cell::zeroed(slot.bytes, slot.shared).ok_or_else(short)?;
             }
         }
         for landing in &program.first_landings {
@@ -179,7 +179,7 @@ impl CpuWorker {
                     self.cells[cell as usize] = Cell::Shared(Arc::clone(given.buffer()));
                 }
                 Work::Output { index, cell } => {
-                    let value = self.cells[cell as usize].lend();
+                    let value = self.cells[cell as usize].share();
                     let value = value.ok_or_else(|| Failure::internal("an output is not there"))?;
                     self.outputs.push((index, value));
                 }
@@ -201,7 +201,7 @@ impl CpuWorker {
                 Ok(())
             }
             After::Share { cell, gate, there, transfer } => {
-                let buffer = self.cells[cell as usize].lend();
+                let buffer = self.cells[cell as usize].share();
                 let buffer = buffer.ok_or_else(|| Failure::internal("a value to share is away"))?;
                 if let Some(transfer) = transfer.filter(|_| run.terms.profile) {
                     self.note_transfer(transfer, now, now);
@@ -232,7 +232,7 @@ impl CpuWorker {
         self.cells[slots..constants].fill_with(Cell::default);
         for handed_out in &self.program.handed_out {
             let cell = &mut self.cells[handed_out.cell as usize];
-            if cell.is_foreign() {
+            if cell.is_borrowed() {
                 *cell = Cell::default();
             }
         }
@@ -245,7 +245,7 @@ impl CpuWorker {
         for (slot, cell) in program.cells.slots.iter().zip(&mut self.cells) {
             // A clone that a caller or a link still holds makes the buffer unusable.
             if !cell.is_free() {
-                let Some(fresh) = Cell::zeroed(slot.bytes, slot.lent) else { return false };
+                let Some(fresh) = Cell::zeroed(slot.bytes, slot.shared) else { return false };
                 *cell = fresh;
             }
         }

@@ -64,7 +64,7 @@ impl CpuWorker {
         for (out, mut cell) in streaming.outs.iter().zip(self.made.drain(..)) {
             for (at, onward) in out.to.iter().enumerate() {
                 // The last reader gets the ring's own reference, so that no reference stays here.
-                let buffer = if at + 1 < out.to.len() { cell.lend() } else { cell.hand_over() };
+                let buffer = if at + 1 < out.to.len() { cell.share() } else { cell.hand_over() };
                 run.channels.send(onward.to, buffer);
             }
         }

@@ -22,7 +22,7 @@ impl CellMap {
         for at in 0..plan.devices().len() {
             let device = DeviceId(at as u32);
             let mut cells = Cells { slots: slots(plan, device), ..Cells::default() };
-            let (guests, constants) = foreign(plan, program, device);
+            let (guests, constants) = guests_and_constants(plan, program, device);
             for (at, value) in guests.iter().chain(&constants).enumerate() {
                 map.of.insert((device, *value), (cells.slots.len() + at) as u32);
             }
@@ -55,24 +55,24 @@ impl CellMap {
 
 fn slots(plan: &Plan, device: DeviceId) -> Vec<SlotSpec> {
     let bytes = &plan.memory().devices()[device.index()].slots;
-    let slot = |bytes: &u64| SlotSpec { bytes: *bytes, handed_out: false, lent: false };
+    let slot = |bytes: &u64| SlotSpec { bytes: *bytes, handed_out: false, shared: false };
     let mut slots: Vec<_> = bytes.iter().map(slot).collect();
     let end = plan.steps().len() as u32;
     let cpu = plan.device(device).kind == DeviceKind::Cpu;
     for stay in plan.memory().allocations().iter().filter(|stay| stay.device == device && stay.until == end) {
         slots[stay.slot].handed_out = cpu;
-        slots[stay.slot].lent = true;
+        slots[stay.slot].shared = true;
     }
     for transfer in plan.transfers().iter().filter(|transfer| transfer.from == device || transfer.to == device) {
         if let Some(stay) = plan.memory().home(device, transfer.value) {
-            slots[stay.slot].lent = true;
+            slots[stay.slot].shared = true;
         }
     }
     slots
 }
 
 /// Values that a device reads without having made or received them in a slot, and the constants that it reads.
-fn foreign(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
+fn guests_and_constants(plan: &Plan, program: &Program, device: DeviceId) -> (Vec<ValueId>, Vec<ValueId>) {
     let (mut guests, mut constants) = (BTreeSet::new(), BTreeSet::new());
     let mut read = |value: ValueId| {
         if plan.memory().home(device, value).is_none() {

@@ -96,7 +96,7 @@ pub(super) struct SlotSpec {
     /// Whether the caller receives the buffer itself, so that each run needs another buffer.
     pub(super) handed_out: bool,
     /// Whether other workers read or fill the buffer.
-    pub(super) lent: bool,
+    pub(super) shared: bool,
 }
 
 /// A constant that the device's kernels read.

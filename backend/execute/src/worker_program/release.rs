@@ -12,7 +12,7 @@ use anabranch_placement_core::platform::{DeviceId, DeviceKind};
 use anabranch_plan::{Allocation, Route, TransferId};
 use std::collections::BTreeMap;
 
-/// Connects successive values in all slots, and frees values that CPU devices lend each other.
+/// Connects successive values in all slots, and frees values that CPU devices share.
 pub(super) fn connect(builder: &mut Builder<'_>) -> Result<(), Contradiction> {
     let mut slots: BTreeMap<_, Vec<Allocation>> = BTreeMap::new();
     for stay in builder.plan.memory().allocations() {

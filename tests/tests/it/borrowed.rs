@@ -29,10 +29,10 @@ impl Caller {
 /// Returns a tensor over a caller's memory.
 ///
 /// # Safety
-/// The demands of [`Buffer::foreign`].
+/// The demands of [`Buffer::borrowed`].
 unsafe fn over(caller: &mut Caller, spec: &TensorSpec) -> Tensor {
     // SAFETY: this function makes the same demands; there are at least as many bytes.
-    let buffer = unsafe { Buffer::foreign(caller.start(), spec.bytes()) }.expect("aligned");
+    let buffer = unsafe { Buffer::borrowed(caller.start(), spec.bytes()) }.expect("aligned");
     Tensor::new(spec.clone(), Arc::new(buffer)).expect("of that size")
 }
 
@@ -43,7 +43,7 @@ fn inputs_and_outputs_stay_a_callers_from_run_to_run() {
         let (given, _) = reference(name);
         let expected = session.run(&given).expect("runs");
         for _ in 0..3 {
-            let mut lent: Vec<(String, TensorSpec, Caller)> = given
+            let mut borrowed: Vec<(String, TensorSpec, Caller)> = given
                 .iter()
                 .map(|(name, tensor)| (name.to_owned(), tensor.spec().clone(), Caller::of(tensor.bytes())))
                 .collect();
@@ -52,8 +52,8 @@ fn inputs_and_outputs_stay_a_callers_from_run_to_run() {
                 .map(|(_, tensor)| (tensor.spec().clone(), Caller::of(&vec![7; tensor.bytes().len()])))
                 .collect();
             let mut inputs = Inputs::new();
-            for (name, spec, caller) in &mut lent {
-                // SAFETY: `lent` outlives `inputs` and is not touched before `inputs` is gone.
+            for (name, spec, caller) in &mut borrowed {
+                // SAFETY: `borrowed` outlives `inputs` and is not touched before `inputs` is gone.
                 inputs = inputs.tensor(name, unsafe { over(caller, spec) });
             }
             // SAFETY: `rooms` outlives `outputs` and is not touched before `outputs` is gone.

@@ -1,6 +1,6 @@
 //! Memory of callers in other languages as tensors: a run reads its inputs and writes its outputs there.
 
-#![allow(unsafe_code, reason = "callers in other languages lend their memory")]
+#![allow(unsafe_code, reason = "callers in other languages own the memory")]
 
 use anabranch_kernels::{Buffer, Tensor, TensorSpec};
 use std::ptr::{self, NonNull};
@@ -17,11 +17,11 @@ pub const SMALL: usize = 4 << 10;
 /// # Safety
 /// `data` must point to as many initialised bytes as `spec` has. They must stay there, and must not be written, as long
 /// as the tensor is read. `data` may be null if `spec` has zero bytes.
-pub unsafe fn borrowed(data: *const u8, spec: TensorSpec) -> Option<Tensor> {
+pub unsafe fn input(data: *const u8, spec: TensorSpec) -> Option<Tensor> {
     let size = spec.bytes();
     let Some(start) = NonNull::new(data.cast_mut()).filter(|_| size > 0) else { return Tensor::try_zeroed(spec) };
     // SAFETY: as for this function; the tensor is only read, because only the caller holds it.
-    let buffer = if size > SMALL { unsafe { Buffer::foreign(start, size) } } else { None };
+    let buffer = if size > SMALL { unsafe { Buffer::borrowed(start, size) } } else { None };
     let copied = || {
         let mut copy = Buffer::try_zeroed(size)?;
         // SAFETY: `data` points to `size` bytes.
@@ -37,9 +37,9 @@ pub unsafe fn borrowed(data: *const u8, spec: TensorSpec) -> Option<Tensor> {
 /// # Safety
 /// `data` must be the output's memory, of as many bytes as `spec` has. Nothing else may read or write it as long as the
 /// tensor is used. Its content may be arbitrary: a run writes a whole output before it reads any of it.
-pub unsafe fn room(data: NonNull<u8>, spec: &TensorSpec) -> Option<Tensor> {
+pub unsafe fn output(data: NonNull<u8>, spec: &TensorSpec) -> Option<Tensor> {
     // SAFETY: as for this function. Memory that a caller's language has allocated holds some bytes.
-    let buffer = unsafe { Buffer::foreign(data, spec.bytes()) }?;
+    let buffer = unsafe { Buffer::borrowed(data, spec.bytes()) }?;
     Tensor::new(spec.clone(), Arc::new(buffer)).ok()
 }
 
@@ -48,7 +48,7 @@ pub unsafe fn room(data: NonNull<u8>, spec: &TensorSpec) -> Option<Tensor> {
 /// # Safety
 /// `place` must have room for the tensor's bytes, must not overlap the tensor if that is elsewhere, and must not be
 /// read or written by others.
-pub unsafe fn leave(tensor: &Tensor, place: NonNull<u8>) {
+pub unsafe fn copy_out(tensor: &Tensor, place: NonNull<u8>) {
     let bytes = tensor.bytes();
     if !ptr::eq(bytes.as_ptr(), place.as_ptr()) {
         // SAFETY: as for this function.
@@ -57,8 +57,8 @@ pub unsafe fn leave(tensor: &Tensor, place: NonNull<u8>) {
 }
 
 /// Returns the tensor in its own memory: tensors that outlive a run must not be in a caller's memory.
-pub fn kept(tensor: &Tensor) -> Tensor {
-    match tensor.buffer().is_foreign() {
+pub fn owned(tensor: &Tensor) -> Tensor {
+    match tensor.buffer().is_borrowed() {
         true => {
             Tensor::new(tensor.spec().clone(), Arc::new(Buffer::clone(tensor.buffer()))).expect("a copy is as large")
         }
@@ -78,22 +78,22 @@ mod tests {
         let bytes = |count: usize| TensorSpec::new(DType::U8, Shape::new([count]).expect("small"));
         for (offset, size, stays) in [(0, SMALL + 1, true), (0, SMALL, false), (1, SMALL + 1, false), (0, 0, false)] {
             // SAFETY: `memory` has this many bytes, and outlives the tensor unchanged.
-            let tensor = unsafe { borrowed(start.add(offset).as_ptr(), bytes(size)) }.expect("little memory");
-            assert_eq!((tensor.buffer().is_foreign(), tensor.bytes().len()), (stays, size));
-            assert!(!kept(&tensor).buffer().is_foreign() && kept(&tensor).same_bits(&tensor));
+            let tensor = unsafe { input(start.add(offset).as_ptr(), bytes(size)) }.expect("little memory");
+            assert_eq!((tensor.buffer().is_borrowed(), tensor.bytes().len()), (stays, size));
+            assert!(!owned(&tensor).buffer().is_borrowed() && owned(&tensor).same_bits(&tensor));
         }
         // SAFETY: zero bytes are read.
-        let nothing = unsafe { borrowed(ptr::null(), bytes(0)) }.expect("no bytes");
+        let nothing = unsafe { input(ptr::null(), bytes(0)) }.expect("no bytes");
         // SAFETY: as above, exclusively; the tensors are not used after `memory`.
-        let (room, odd) = unsafe { (room(start, &bytes(16)), room(start.add(1), &bytes(16))) };
-        assert!(nothing.bytes().is_empty() && odd.is_none() && room.is_some());
+        let (whole, odd) = unsafe { (output(start, &bytes(16)), output(start.add(1), &bytes(16))) };
+        assert!(nothing.bytes().is_empty() && odd.is_none() && whole.is_some());
     }
 
     #[test]
     fn an_output_that_is_elsewhere_is_copied_to_its_place() {
         let (tensor, mut place) = (Tensor::from_i64s(&[1, -2]), [0i64; 2]);
         // SAFETY: there is room for two integers, apart from the tensor.
-        unsafe { leave(&tensor, NonNull::from(&mut place).cast()) };
+        unsafe { copy_out(&tensor, NonNull::from(&mut place).cast()) };
         assert_eq!(place, [1, -2]);
     }
 }

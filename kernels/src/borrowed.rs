@@ -7,18 +7,19 @@ use std::slice;
 const ELEMENT: usize = 8;
 
 /// Bytes that someone else owns. Dropping the value touches none of them.
-pub(crate) struct Foreign {
+pub(crate) struct Borrowed {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: `Foreign::new` demands that no other code writes the bytes while this value is used, on any thread. After the
-// first write to them, no other code may read them either. No part of the value is bound to the thread that made it.
-unsafe impl Send for Foreign {}
+// SAFETY: `Borrowed::new` demands that no other code writes the bytes while this value is used, on any thread. After
+// the first write to them, no other code may read them either. No part of the value is bound to the thread that made
+// it.
+unsafe impl Send for Borrowed {}
 // SAFETY: through a shared reference the bytes are only read.
-unsafe impl Sync for Foreign {}
+unsafe impl Sync for Borrowed {}
 
-impl Foreign {
+impl Borrowed {
     /// Wraps `bytes` bytes from `start` on, if elements of every type may be read from there.
     ///
     /// # Safety
@@ -56,7 +57,7 @@ mod tests {
         let mut own = vec![1f64, 2.0, 3.0];
         let start = NonNull::from(own.as_mut_slice()).cast::<u8>();
         // SAFETY: `own` lives until the end of the test and is read only after the tensor is dropped.
-        let buffer = unsafe { Buffer::foreign(start, 24) }.expect("aligned");
+        let buffer = unsafe { Buffer::borrowed(start, 24) }.expect("aligned");
         let spec = TensorSpec::new(DType::F64, Shape::new([3]).expect("small"));
         let mut tensor = Tensor::new(spec, Arc::new(buffer)).expect("24 bytes");
         assert_eq!(tensor.elements::<f64>(), Some(&[1.0, 2.0, 3.0][..]));
@@ -65,7 +66,7 @@ mod tests {
         drop(tensor);
         assert_eq!((own[1], copy.bytes()[8..16].to_vec()), (7.0, 2f64.to_le_bytes().to_vec()), "a clone is a copy");
         // SAFETY: nothing is read or written through it.
-        let odd = unsafe { Buffer::foreign(start.add(4), 8) };
+        let odd = unsafe { Buffer::borrowed(start.add(4), 8) };
         assert!(odd.is_none(), "an element of 8 bytes could not be read there");
     }
 }
