@@ -7,6 +7,9 @@
 
 #include <stddef.h>
 #include <stdint.h>
+/* Earlier names, for one version. */
+#define ANABRANCH_STATUS_ROOM ANABRANCH_STATUS_BUFFER_TOO_SMALL
+typedef struct anabranch_output_buffer anabranch_room;
 
 /**
  * Version of this header. It changes when callers have to be compiled again.
@@ -69,7 +72,7 @@ enum anabranch_status
   /**
    * The buffer is too small for the text; the call reports the required size.
    */
-  ANABRANCH_STATUS_ROOM = 11,
+  ANABRANCH_STATUS_BUFFER_TOO_SMALL = 11,
   /**
    * A fault of Anabranch. Please report it.
    */
@@ -264,7 +267,7 @@ typedef struct anabranch_tensor {
 /**
  * Memory for an output.
  */
-typedef struct anabranch_room {
+typedef struct anabranch_output_buffer {
   /**
    * Name of the output, in UTF-8.
    */
@@ -289,7 +292,7 @@ typedef struct anabranch_room {
    * Number of bytes: exactly those of the elements.
    */
   size_t bytes;
-} anabranch_room;
+} anabranch_output_buffer;
 
 #ifdef __cplusplus
 extern "C" {
@@ -440,15 +443,16 @@ anabranch_status anabranch_result_output(const struct anabranch_result *result,
  * Returns a report of a run as JSON: predicted and measured milliseconds, and nodes, peak and limit in bytes of each
  * device. With the option `profile`, also the times of each node and transfer, in nanoseconds.
  *
- * The report is written to `buffer` with a zero byte at its end, if `room` is large enough. `needed` receives the
- * number of required bytes. If `buffer` is null and `room` is 0, only `needed` is set; otherwise `needed` may be null.
+ * The report is written to `buffer` with a zero byte at its end, if `capacity` is large enough. `needed` receives the
+ * number of required bytes. If `buffer` is null and `capacity` is 0, only `needed` is set; otherwise `needed` may be
+ * null.
  *
  * Any thread, at any time.
  *
  * # Safety
- * `buffer` must have `room` writable bytes, or be null. `needed` must point to a writable number, or be null.
+ * `buffer` must have `capacity` writable bytes, or be null. `needed` must point to a writable number, or be null.
  */
-anabranch_status anabranch_report(const struct anabranch_result *result, char *buffer, size_t room, size_t *needed);
+anabranch_status anabranch_report(const struct anabranch_result *result, char *buffer, size_t capacity, size_t *needed);
 
 /**
  * Frees a result and its outputs. Does nothing if it is null.
@@ -496,7 +500,7 @@ anabranch_status anabranch_run(const struct anabranch_session *session,
 anabranch_status anabranch_run_into(const struct anabranch_session *session,
                                     const struct anabranch_tensor *inputs,
                                     size_t input_count,
-                                    const struct anabranch_room *outputs,
+                                    const struct anabranch_output_buffer *outputs,
                                     size_t output_count,
                                     const struct anabranch_cancel *cancel,
                                     uint64_t timeout_ms);
@@ -507,19 +511,19 @@ anabranch_status anabranch_run_into(const struct anabranch_session *session,
  * It holds the device of each node with the reason, the order of each device, transfers, predicted times in
  * microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
  * anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
- * only the nodes before them. `buffer`, `room` and `needed` are as in anabranch_report().
+ * only the nodes before them. `buffer`, `capacity` and `needed` are as in anabranch_report().
  *
  * Any thread, at any time. Takes as long as planning, once for each set of shapes.
  *
  * # Safety
- * `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `room` writable
+ * `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `capacity` writable
  * bytes, or be null. `needed` must point to a writable number, or be null.
  */
 anabranch_status anabranch_plan(const struct anabranch_session *session,
                                 const struct anabranch_tensor *inputs,
                                 size_t input_count,
                                 char *buffer,
-                                size_t room,
+                                size_t capacity,
                                 size_t *needed);
 
 /**

@@ -50,7 +50,7 @@ pub enum anabranch_status {
     /// The run exceeded its time limit.
     Timeout = 10,
     /// The buffer is too small for the text; the call reports the required size.
-    Room = 11,
+    BufferTooSmall = 11,
     /// A fault of Anabranch. Please report it.
     Internal = 12,
 }
@@ -163,7 +163,7 @@ pub struct anabranch_tensor {
 /// Memory for an output.
 #[repr(C)]
 #[derive(Debug)]
-pub struct anabranch_room {
+pub struct anabranch_output_buffer {
     /// Name of the output, in UTF-8.
     pub name: *const c_char,
     /// One of anabranch_type: exactly the output's.

@@ -155,22 +155,23 @@ pub unsafe extern "C" fn anabranch_result_output(
 /// Returns a report of a run as JSON: predicted and measured milliseconds, and nodes, peak and limit in bytes of each
 /// device. With the option `profile`, also the times of each node and transfer, in nanoseconds.
 ///
-/// The report is written to `buffer` with a zero byte at its end, if `room` is large enough. `needed` receives the
-/// number of required bytes. If `buffer` is null and `room` is 0, only `needed` is set; otherwise `needed` may be null.
+/// The report is written to `buffer` with a zero byte at its end, if `capacity` is large enough. `needed` receives the
+/// number of required bytes. If `buffer` is null and `capacity` is 0, only `needed` is set; otherwise `needed` may be
+/// null.
 ///
 /// Any thread, at any time.
 ///
 /// # Safety
-/// `buffer` must have `room` writable bytes, or be null. `needed` must point to a writable number, or be null.
+/// `buffer` must have `capacity` writable bytes, or be null. `needed` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_report(
     result: *const anabranch_result,
     buffer: *mut c_char,
-    room: usize,
+    capacity: usize,
     needed: *mut usize,
 ) -> anabranch_status {
     // SAFETY: by this function's contract.
-    guarded(|| unsafe { written(&RESULTS.get(result)?.report().to_string(), buffer, room, needed) })
+    guarded(|| unsafe { written(&RESULTS.get(result)?.report().to_string(), buffer, capacity, needed) })
 }
 
 /// Frees a result and its outputs. Does nothing if it is null.

@@ -1,13 +1,13 @@
 //! Runs and plans.
 
 use super::abi::{
-    anabranch_cancel, anabranch_result, anabranch_room, anabranch_session, anabranch_status, anabranch_tensor,
+    anabranch_cancel, anabranch_output_buffer, anabranch_result, anabranch_session, anabranch_status, anabranch_tensor,
 };
 use super::cancel::TOKENS;
 use super::open::{Open, SESSIONS, placed};
 use super::result::{Made, RESULTS};
 use super::status::{Failure, Result, guarded};
-use super::tensors::{Room, inputs, rooms};
+use super::tensors::{OutputMemory, inputs, output_memory};
 use super::text::written;
 use anabranch::plan_file::PlanFile;
 use anabranch::{DType, Inputs, Outputs, RunOptions, Shape, Tensor, TensorSpec, borrowed};
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn anabranch_run_into(
     session: *const anabranch_session,
     inputs: *const anabranch_tensor,
     input_count: usize,
-    outputs: *const anabranch_room,
+    outputs: *const anabranch_output_buffer,
     output_count: usize,
     cancel: *const anabranch_cancel,
     timeout_ms: u64,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn anabranch_run_into(
         // SAFETY: by this function's contract: inputs and outputs' memory are used until this call returns.
         let (inputs, ranges) = unsafe { self::inputs(&open, inputs, input_count) }?;
         // SAFETY: by this function's contract.
-        let rooms = unsafe { rooms(&open, outputs, output_count, &ranges) }?;
+        let memory = unsafe { output_memory(&open, outputs, output_count, &ranges) }?;
         // The token is looked up once: if it is freed during the call, the run keeps it.
         let asked = options(&open, cancel, timeout_ms)?;
         let left = || {
@@ -89,15 +89,15 @@ pub unsafe extern "C" fn anabranch_run_into(
             let prepared = open.session.prepare_with(&inputs, &left())?;
             if prepared.rest().is_none() {
                 let outputs = prepared.program.outputs.iter().map(|output| (&*output.name, &output.spec));
-                if let Err(failure) = check(outputs, &rooms) {
+                if let Err(failure) = check(outputs, &memory) {
                     return Ok(Err(failure));
                 }
             }
             // SAFETY: by this function's contract.
-            let mut made = Outputs::over(rooms.iter().map(|room| unsafe { over(room.as_ref()) }).collect());
+            let mut made = Outputs::over(memory.iter().map(|output| unsafe { over(output.as_ref()) }).collect());
             open.session.run_prepared_into(&prepared, &inputs, &mut made, &left())?;
             // SAFETY: by this function's contract; a tensor over the memory is that output's own, or gone.
-            Ok(unsafe { leave(&made, &rooms) })
+            Ok(unsafe { leave(&made, &memory) })
         })?
     })
 }
@@ -115,12 +115,12 @@ fn options(open: &Open, cancel: *const anabranch_cancel, timeout_ms: u64) -> Res
 }
 
 /// Checks that outputs match the caller's memory.
-fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[Option<Room>]) -> Result<()> {
-    for ((name, spec), room) in outputs.zip(rooms) {
-        if let Some(room) = room.as_ref().filter(|room| room.spec != *spec) {
+fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, memory: &[Option<OutputMemory>]) -> Result<()> {
+    for ((name, spec), output) in outputs.zip(memory) {
+        if let Some(output) = output.as_ref().filter(|output| output.spec != *spec) {
             return Err(Failure::argument(format_args!(
-                "output `{name}` is {spec}, but the room is for {}",
-                room.spec
+                "output `{name}` is {spec}, but its memory is for {}",
+                output.spec
             )));
         }
     }
@@ -132,9 +132,9 @@ fn check<'o>(outputs: impl Iterator<Item = (&'o str, &'o TensorSpec)>, rooms: &[
 ///
 /// # Safety
 /// As [`borrowed::output`].
-unsafe fn over(room: Option<&Room>) -> Tensor {
+unsafe fn over(output: Option<&OutputMemory>) -> Tensor {
     let nothing = || Tensor::zeroed(TensorSpec::new(DType::U8, Shape::new([0]).expect("no elements fit everywhere")));
-    let place = room.and_then(|room| Some((room.place?, &room.spec)));
+    let place = output.and_then(|output| Some((output.place?, &output.spec)));
     // SAFETY: by this function's contract.
     place.and_then(|(place, spec)| unsafe { borrowed::output(place, spec) }).unwrap_or_else(nothing)
 }
@@ -143,11 +143,11 @@ unsafe fn over(room: Option<&Room>) -> Tensor {
 ///
 /// # Safety
 /// As [`borrowed::copy_out`], for each output.
-unsafe fn leave(made: &Outputs, rooms: &[Option<Room>]) -> Result<()> {
-    check(made.iter().map(|(name, tensor)| (name, tensor.spec())), rooms)?;
-    for (tensor, room) in made.tensors().iter().zip(rooms) {
-        if let Some(place) = room.as_ref().and_then(|room| room.place) {
-            // SAFETY: by this function's contract; the tensor is as large as the room.
+unsafe fn leave(made: &Outputs, memory: &[Option<OutputMemory>]) -> Result<()> {
+    check(made.iter().map(|(name, tensor)| (name, tensor.spec())), memory)?;
+    for (tensor, output) in made.tensors().iter().zip(memory) {
+        if let Some(place) = output.as_ref().and_then(|output| output.place) {
+            // SAFETY: by this function's contract; the tensor is as large as its memory.
             unsafe { borrowed::copy_out(tensor, place) };
         }
     }
@@ -159,12 +159,12 @@ unsafe fn leave(made: &Outputs, rooms: &[Option<Room>]) -> Result<()> {
 /// It holds the device of each node with the reason, the order of each device, transfers, predicted times in
 /// microseconds and bytes. It can be edited, and passed to a session as the option `strategy`. The inputs are as in
 /// anabranch_run(); later runs with such inputs follow this plan. If shapes depend on computed values, the plan covers
-/// only the nodes before them. `buffer`, `room` and `needed` are as in anabranch_report().
+/// only the nodes before them. `buffer`, `capacity` and `needed` are as in anabranch_report().
 ///
 /// Any thread, at any time. Takes as long as planning, once for each set of shapes.
 ///
 /// # Safety
-/// `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `room` writable
+/// `inputs` must point to `input_count` tensors with valid pointers, or be null. `buffer` must have `capacity` writable
 /// bytes, or be null. `needed` must point to a writable number, or be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn anabranch_plan(
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn anabranch_plan(
     inputs: *const anabranch_tensor,
     input_count: usize,
     buffer: *mut c_char,
-    room: usize,
+    capacity: usize,
     needed: *mut usize,
 ) -> anabranch_status {
     guarded(|| {
@@ -184,6 +184,6 @@ pub unsafe extern "C" fn anabranch_plan(
         let text = serde_json::to_string(&file.with_candidates(prepared.candidates.clone()));
         let text = text.map_err(|error| Failure::new(anabranch_status::Internal, error))?;
         // SAFETY: by this function's contract.
-        unsafe { written(&text, buffer, room, needed) }
+        unsafe { written(&text, buffer, capacity, needed) }
     })
 }

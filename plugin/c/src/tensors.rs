@@ -1,7 +1,7 @@
 //! Tensors of callers. Their faults are found before any element is read.
 
 use super::abi::anabranch_status as Status;
-use super::abi::{anabranch_room, anabranch_tensor};
+use super::abi::{anabranch_output_buffer, anabranch_tensor};
 use super::open::Open;
 use super::status::{Failure, Result};
 use super::text::given;
@@ -26,7 +26,7 @@ struct TensorMemory {
 }
 
 /// Caller's memory for an output.
-pub(crate) struct Room {
+pub(crate) struct OutputMemory {
     pub(crate) spec: TensorSpec,
     /// `None` if it has no bytes.
     pub(crate) place: Option<NonNull<u8>>,
@@ -81,36 +81,36 @@ pub(crate) unsafe fn inputs(
 /// As [`inputs`]. Also if an output is unknown, or its memory overlaps that of another output or input.
 ///
 /// # Safety
-/// `rooms` must point to `count` entries with valid names and dimensions.
-pub(crate) unsafe fn rooms(
+/// `entries` must point to `count` entries with valid names and dimensions.
+pub(crate) unsafe fn output_memory(
     open: &Open,
-    rooms: *const anabranch_room,
+    entries: *const anabranch_output_buffer,
     count: usize,
     inputs: &[Range<usize>],
-) -> Result<Vec<Option<Room>>> {
+) -> Result<Vec<Option<OutputMemory>>> {
     let outputs = open.session.outputs();
-    let mut found: Vec<Option<Room>> = outputs.iter().map(|_| None).collect();
+    let mut found: Vec<Option<OutputMemory>> = outputs.iter().map(|_| None).collect();
     // SAFETY: by this function's contract.
-    for room in unsafe { listed(rooms, count, outputs, "output") }? {
+    for entry in unsafe { listed(entries, count, outputs, "output") }? {
         // SAFETY: by this function's contract.
-        let name = unsafe { given(room.name, "the name of an output") }?;
+        let name = unsafe { given(entry.name, "the name of an output") }?;
         let names = || outputs.iter().map(ValueInfo::name);
         let unknown = || {
             let known = names().collect::<Vec<_>>().join(", ");
             Failure::argument(format_args!("the model has no output `{name}`; its outputs are {known}"))
         };
         let at = names().position(|known| known == name).ok_or_else(unknown)?;
-        let anabranch_room { element_type, dims, rank, bytes, data, .. } = *room;
+        let anabranch_output_buffer { element_type, dims, rank, bytes, data, .. } = *entry;
         let said = Said { element_type, dims, rank, bytes };
         // SAFETY: by this function's contract.
         let TensorMemory { spec, bytes } = unsafe { said.place(data.addr(), &format!("output `{name}`")) }?;
-        let others = found.iter().flatten().map(|room| &room.bytes);
+        let others = found.iter().flatten().map(|memory| &memory.bytes);
         if inputs.iter().chain(others).any(|other| other.start < bytes.end && bytes.start < other.end) {
             let text = format!("output `{name}` is to be written where another tensor of this call is");
             return Err(Failure::argument(text));
         }
         let place = NonNull::new(data.cast()).filter(|_| !bytes.is_empty());
-        if found[at].replace(Room { spec, place, bytes }).is_some() {
+        if found[at].replace(OutputMemory { spec, place, bytes }).is_some() {
             return Err(Failure::argument(format_args!("output `{name}` is given twice")));
         }
     }

@@ -51,12 +51,12 @@ pub(crate) fn c_text(text: &str) -> CString {
 /// If the buffer is too small; nothing is written then.
 ///
 /// # Safety
-/// `buffer` must be null or have `room` writable bytes. `needed` must be null or point to a writable number.
-pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, room: usize, needed: *mut usize) -> Result<()> {
+/// `buffer` must be null or have `capacity` writable bytes. `needed` must be null or point to a writable number.
+pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, capacity: usize, needed: *mut usize) -> Result<()> {
     let text = c_text(text);
     let bytes = text.as_bytes_with_nul();
-    if buffer.is_null() && room > 0 {
-        return Err(Failure::argument(format_args!("the buffer is null, but said to have {room} bytes")));
+    if buffer.is_null() && capacity > 0 {
+        return Err(Failure::argument(format_args!("the buffer is null, but said to have {capacity} bytes")));
     }
     if buffer.is_null() && needed.is_null() {
         return Err(Failure::argument("both the buffer and the place for its size are null"));
@@ -72,11 +72,11 @@ pub(crate) unsafe fn written(text: &str, buffer: *mut c_char, room: usize, neede
         if buffer.is_null() {
             return Ok(());
         }
-        if room < bytes.len() {
+        if capacity < bytes.len() {
             let length = bytes.len();
             return Err(Failure::new(
-                Status::Room,
-                format_args!("the text takes {length} bytes; there is room for {room}"),
+                Status::BufferTooSmall,
+                format_args!("the text takes {length} bytes; the buffer has {capacity}"),
             ));
         }
         buffer.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len());

@@ -73,14 +73,14 @@ static void asking(void) {
     IS(anabranch_result_output(expected, 0, (anabranch_tensor *)((char *)&tensor + 1)), ARGUMENT);
     IS(anabranch_input_count(session, (size_t *)((char *)&count + 1)), ARGUMENT);
     char small[4] = "abc";
-    IS(anabranch_report(expected, small, sizeof small, &count), ROOM);
+    IS(anabranch_report(expected, small, sizeof small, &count), BUFFER_TOO_SMALL);
     HOLDS(count > sizeof small && strcmp(small, "abc") == 0);
     IS(anabranch_report(expected, NULL, 4, &count), ARGUMENT);
     IS(anabranch_report(expected, NULL, 0, NULL), ARGUMENT);
     IS(anabranch_report(expected, NULL, 0, (size_t *)((char *)&count + 1)), ARGUMENT);
     IS(anabranch_report(NULL, small, sizeof small, NULL), ARGUMENT);
     char *text = malloc(count);
-    IS(anabranch_report(expected, text, count - 1, NULL), ROOM);
+    IS(anabranch_report(expected, text, count - 1, NULL), BUFFER_TOO_SMALL);
     IS(anabranch_report(expected, text, count, NULL), OK);
     HOLDS(strlen(text) == count - 1 && strstr(text, "\"measured_ms\""));
     free(text);
@@ -131,38 +131,38 @@ static void running(void) {
     IS(run(&input, 1), OK);
 }
 
-static void into_room(void) {
+static void into_buffers(void) {
     anabranch_tensor made;
     IS(anabranch_result_output(expected, 0, &made), OK);
     unsigned char *memory = malloc(made.bytes + 192);
     unsigned char *aligned = memory + (128 - (size_t)memory % 64);
-    anabranch_room sound = {output_name, made.element_type, made.dims, made.rank, aligned, made.bytes}, room = sound;
-#define INTO(room, count) anabranch_run_into(session, &input, 1, room, count, NULL, 0)
+    anabranch_output_buffer sound = {output_name, made.element_type, made.dims, made.rank, aligned, made.bytes}, output = sound;
+#define INTO(output, count) anabranch_run_into(session, &input, 1, output, count, NULL, 0)
     for (size_t offset = 0; offset < 2; offset++) { /* written directly, and copied */
         memset(memory, 7, made.bytes + 192);
-        room.data = aligned - offset;
-        IS(INTO(&room, 1), OK);
-        HOLDS(memcmp(room.data, made.data, made.bytes) == 0);
+        output.data = aligned - offset;
+        IS(INTO(&output, 1), OK);
+        HOLDS(memcmp(output.data, made.data, made.bytes) == 0);
         HOLDS(aligned[made.bytes - offset] == 7 && aligned[-1 - (ptrdiff_t)offset] == 7);
     }
-    room = sound;
+    output = sound;
     IS(INTO(NULL, 0), OK);
     IS(INTO(NULL, 1), ARGUMENT);
-    IS(INTO(&room, 99), ARGUMENT);
-    room.name = "nobody"; IS(INTO(&room, 1), ARGUMENT); room = sound;
-    room.name = NULL; IS(INTO(&room, 1), ARGUMENT); room = sound;
-    room.data = NULL; IS(INTO(&room, 1), ARGUMENT); room = sound;
-    room.bytes -= 4; IS(INTO(&room, 1), ARGUMENT); room = sound;
-    room.element_type = ANABRANCH_TYPE_I32; IS(INTO(&room, 1), ARGUMENT); room = sound;
+    IS(INTO(&output, 99), ARGUMENT);
+    output.name = "nobody"; IS(INTO(&output, 1), ARGUMENT); output = sound;
+    output.name = NULL; IS(INTO(&output, 1), ARGUMENT); output = sound;
+    output.data = NULL; IS(INTO(&output, 1), ARGUMENT); output = sound;
+    output.bytes -= 4; IS(INTO(&output, 1), ARGUMENT); output = sound;
+    output.element_type = ANABRANCH_TYPE_I32; IS(INTO(&output, 1), ARGUMENT); output = sound;
     int64_t dims[2] = {1, made.dims[0] * made.dims[1]};
-    room.dims = dims; IS(INTO(&room, 1), ARGUMENT); room = sound;
+    output.dims = dims; IS(INTO(&output, 1), ARGUMENT); output = sound;
     SAYS(output_name);
-    room.data = (void *)input.data; /* where the input is */
-    IS(INTO(&room, 1), ARGUMENT);
+    output.data = (void *)input.data; /* where the input is */
+    IS(INTO(&output, 1), ARGUMENT);
     SAYS("another tensor");
-    room = sound;
-    IS(anabranch_run_into(NULL, &input, 1, &room, 1, NULL, 0), ARGUMENT);
-    IS(anabranch_run_into(session, NULL, 0, &room, 1, NULL, 0), INPUT);
+    output = sound;
+    IS(anabranch_run_into(NULL, &input, 1, &output, 1, NULL, 0), ARGUMENT);
+    IS(anabranch_run_into(session, NULL, 0, &output, 1, NULL, 0), INPUT);
     size_t needed;
     IS(anabranch_plan(session, NULL, 0, NULL, 0, &needed), INPUT);
     IS(anabranch_plan(session, &input, 1, NULL, 0, &needed), OK);
@@ -288,7 +288,7 @@ int main(int count, char **arguments) {
     if (wrong) return 1;
     asking();
     running();
-    into_room();
+    into_buffers();
     borrowed();
     threads();
     twice();
