@@ -98,7 +98,7 @@
 //! made. The module `generate` (the feature of this name) is a language model's face on it: a folder, prompts, and text
 //! token by token.
 //!
-//! # The rooms
+//! # Modules
 //!
 //! [`import`] and [`lower`] turn a model into a [`program`]. [`planning`] places the program on a machine with costs
 //! from [`profile`] and makes a [`plan`]. [`execute`] runs the plan; [`learning`] measures devices and learns from

@@ -56,9 +56,9 @@ class Pipeline:
         if not self._mapping.acquire(blocking=False):
             raise InputError("another `map` of this pipeline is open: take all that it gives, or close it, before the next")
         try:
-            room = self._pipeline.room()
+            most = self._pipeline.max_in_flight()
             for one in inputs:
-                if len(self._under_way) == room:
+                if len(self._under_way) == most:
                     yield self._next()
                 self._under_way.append(self._pipeline.push(_arrays.given(one, self._declared)))
             while self._under_way:

@@ -50,8 +50,8 @@ impl Pipeline {
 #[pymethods]
 impl Pipeline {
     /// Returns the number of data sets that can be pushed before a result is taken.
-    fn room(&self) -> usize {
-        self.pipeline.room()
+    fn max_in_flight(&self) -> usize {
+        self.pipeline.max_in_flight()
     }
 
     /// Pushes a data set, whose arrays are copied, and returns its number.

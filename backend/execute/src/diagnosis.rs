@@ -36,7 +36,7 @@ impl Diagnosis {
                 let value = &self.program.value(channel.value).name;
                 let lacks = match channel.what {
                     Awaited::Chunk => format!(" with a chunk of {value:?} to come"),
-                    Awaited::Room => format!(" with no room for a chunk of {value:?}"),
+                    Awaited::EmptyBuffer => format!(" with no empty buffer for a chunk of {value:?}"),
                 };
                 (&channel.on, channel.step, lacks)
             }

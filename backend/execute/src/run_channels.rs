@@ -336,7 +336,7 @@ impl Port {
                 let channel = &self.channels[channel as usize];
                 match channel.what {
                     Awaited::Chunk => !self.queues[channel.index as usize].is_empty(),
-                    Awaited::Room => !self.rings[channel.index as usize].free.is_empty(),
+                    Awaited::EmptyBuffer => !self.rings[channel.index as usize].free.is_empty(),
                 }
             }
         }

@@ -5,11 +5,11 @@
 //! the program together, which shows how much of it a group of cores divides. Otherwise the times come from the
 //! session's cost model.
 
+use super::channel_capacities::ChannelCapacities;
 use super::handover;
 use super::mapping::refused;
 use super::options::PipelineOptions;
 use super::processors::{Processor, processors};
-use super::room::Room;
 use super::teams::{Team, serial_shares};
 use super::wiring::Wiring;
 use anabranch_costs::{MachineCosts, median};
@@ -105,8 +105,8 @@ impl StageCosts {
         let nodes: Vec<NodeId> = self.program().node_ids().collect();
         let rate: f64 = (0..self.processors.len()).map(|processor| 1.0 / self.sum(&nodes, processor)).sum();
         let capacity = PipelineOptions::default().capacity.get();
-        let room = Room::of(&Wiring::whole(self.program()), &[1], capacity, 1.0 / rate);
-        handover::measured(self.program(), inputs, &core.pool(session), &room)
+        let channels = ChannelCapacities::of(&Wiring::whole(self.program()), &[1], capacity, 1.0 / rate);
+        handover::measured(self.program(), inputs, &core.pool(session), &channels)
     }
 
     /// Names of the processors, cores first.

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// A model as a pipeline: several data sets are in flight at a time, each at another stage or on another copy of it.
 ///
 /// Data sets are numbered from 0 as they are pushed, and results come in that order. [`Self::push`] waits while the
-/// pipeline is full. A thread that both pushes data sets and takes results must not push more than [`Self::room`]
-/// ahead, or use [`Self::run_all`]. All methods may be called from several threads. A pipeline that is dropped ends at
-/// once.
+/// pipeline is full. A thread that both pushes data sets and takes results must not push more than
+/// [`Self::max_in_flight`] ahead, or use [`Self::run_all`]. All methods may be called from several threads. A pipeline
+/// that is dropped ends at once.
 ///
 /// A stage that fails ends the pipeline: results of earlier data sets come first, then the error, then nothing. If all
 /// devices of a stage are of one kind, results are those of [`Session::run`](anabranch_session::Session::run) on that
@@ -111,8 +111,14 @@ impl Pipeline {
     }
 
     /// Number of data sets that can always be pushed before a result is taken.
+    pub fn max_in_flight(&self) -> usize {
+        self.line.capacity()
+    }
+
+    /// Earlier name of [`Self::max_in_flight`].
+    #[deprecated(note = "renamed to `max_in_flight`")]
     pub fn room(&self) -> usize {
-        self.line.room()
+        self.max_in_flight()
     }
 
     /// Pushes a data set and returns its number. Waits while the pipeline is full.

@@ -7,9 +7,9 @@
 //! contention for locks. Predictions add one half to a stage when it takes a data set, and the other half when it
 //! passes the data set on, as the latency of a link.
 
+use super::channel_capacities::ChannelCapacities;
 use super::line::{Line, Replica, Stage, Work};
 use super::packet::{Packet, work};
-use super::room::Room;
 use super::wiring::{Leaving, Route, Wiring};
 use anabranch_costs::median;
 use anabranch_execute::{DevicePool, ExecError, RunOptions, RunOutput};
@@ -27,7 +27,7 @@ const LINES: usize = 3;
 
 /// Measures the seconds to hand over a data set of such inputs at a stage on a core.
 ///
-/// As many are handed over together as `room` says. Takes some milliseconds.
+/// As many are handed over together as `channels` says. Takes some milliseconds.
 ///
 /// # Errors
 /// If the inputs do not fit the program, or the system gives no threads.
@@ -35,11 +35,11 @@ pub(super) fn measured(
     program: &Program,
     inputs: &Inputs,
     core: &Arc<DevicePool>,
-    room: &Room,
+    channels: &ChannelCapacities,
 ) -> Result<f64, SessionError> {
     let wiring = passing_on(&ordered(inputs, program, |_| true)?);
     let packet = || Ok(Packet::new(&ordered(inputs, program, |_| true)?, &wiring));
-    let lines = (0..LINES).map(|_| empty_line(&packet, &wiring, core, room)).collect::<Result<Vec<_>, _>>()?;
+    let lines = (0..LINES).map(|_| empty_line(&packet, &wiring, core, channels)).collect::<Result<Vec<_>, _>>()?;
     Ok(median(&lines).unwrap_or(0.0))
 }
 
@@ -63,9 +63,9 @@ fn empty_line(
     packet: &(impl Fn() -> Result<Packet, SessionError> + Sync),
     wiring: &Wiring,
     core: &Arc<DevicePool>,
-    room: &Room,
+    channels: &ChannelCapacities,
 ) -> Result<f64, SessionError> {
-    let (pool, route, kept) = (Arc::clone(core), wiring.routes[0].clone(), room.kept[0]);
+    let (pool, route, kept) = (Arc::clone(core), wiring.routes[0].clone(), channels.kept[0]);
     let start = move || -> Work<Packet> {
         let pinned = pool.pin_caller();
         let run = move |inputs: &[&Tensor], _: &RunOptions, output: &mut RunOutput| {
@@ -77,8 +77,9 @@ fn empty_line(
         work(run, route, kept, RunOptions::default())
     };
     let replica = Replica { device: "no device".into(), start: Box::new(start) };
-    let stage = Stage { replicas: vec![replica], in_turn: false, capacity: room.capacities[0], gather: room.gather };
-    let line = Line::start(vec![stage], room.capacities[1], room.gather)?;
+    let stage =
+        Stage { replicas: vec![replica], in_turn: false, capacity: channels.capacities[0], gather: channels.gather };
+    let line = Line::start(vec![stage], channels.capacities[1], channels.gather)?;
     // A push fails only if the line has ended, and the thread that takes results learns of that.
     let feed = || -> Result<(), SessionError> {
         (0..BEFORE + SETS).try_for_each(|_| packet().map(|packet| _ = line.push(packet)))

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod channel_capacities;
 mod choice;
 mod costs;
 mod error;
@@ -25,7 +26,6 @@ mod packet;
 mod plan;
 mod processors;
 mod ring;
-mod room;
 mod teams;
 #[cfg(test)]
 mod tests;

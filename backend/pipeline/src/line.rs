@@ -108,7 +108,7 @@ impl<T: Send + 'static> Line<T> {
     }
 
     /// Number of data sets that can be pushed before a result is taken.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.shared.rings.iter().map(Ring::capacity).fold(0, usize::saturating_add)
     }
 

@@ -1,5 +1,6 @@
 //! Makes a running pipeline from a mapping: plans its stages, accounts for their memory, and starts their threads.
 
+use super::channel_capacities::ChannelCapacities;
 use super::choice::{Candidate, candidates};
 use super::costs::StageCosts;
 use super::face::{Parts, Pipeline};
@@ -10,7 +11,6 @@ use super::options::PipelineOptions;
 use super::packet::{Packet, work};
 use super::plan::{PipelinePlan, StagePlan, Tried};
 use super::processors::Processor;
-use super::room::Room;
 use super::wiring::Wiring;
 use anabranch_execute::Executor;
 use anabranch_placement::pipeline::Goal;
@@ -73,14 +73,14 @@ impl Opening<'_> {
     fn together(&self, candidate: &Candidate) -> Result<Parts, SessionError> {
         let program = &self.costs.lowered.program;
         let wiring = Wiring::whole(program);
-        let room = Room::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
+        let channels = ChannelCapacities::of(&wiring, &[1], self.options.capacity.get(), self.stride(candidate));
         let prepared = self.session.ready(&self.costs.planned)?;
-        let (charge, mut held) = self.session.hold(&[], room.bytes)?;
+        let (charge, mut held) = self.session.hold(&[], channels.bytes)?;
         for (bytes, memory) in held.iter_mut().zip(prepared.plan().memory().devices()) {
             *bytes += memory.peak();
         }
         let device = self.session.inventory().devices().map(|device| device.name()).collect::<Vec<_>>().join("+");
-        let (route, options, kept) = (wiring.routes[0].clone(), self.options.run.clone(), room.kept[0]);
+        let (route, options, kept) = (wiring.routes[0].clone(), self.options.run.clone(), channels.kept[0]);
         let start = move || -> Work<Packet> {
             let run =
                 move |inputs: &[&_], options: &_, output: &mut _| prepared.executor.run_into(inputs, options, output);
@@ -94,10 +94,10 @@ impl Opening<'_> {
             in_turn: false,
             bytes_in: wiring.live[0],
         };
-        let (capacity, gather) = (room.capacities[0], room.gather);
+        let (capacity, gather) = (channels.capacities[0], channels.gather);
         let stages = vec![Stage { replicas: vec![replica], in_turn: false, capacity, gather }];
-        let plan = self.plan(candidate, vec![stage], held, room.bytes);
-        let line = Line::start(stages, room.capacities[1], room.gather)?;
+        let plan = self.plan(candidate, vec![stage], held, channels.bytes);
+        let line = Line::start(stages, channels.capacities[1], channels.gather)?;
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
     }
 
@@ -109,10 +109,10 @@ impl Opening<'_> {
         let takers = |on: &On| on.takers().map(|taker| self.costs.taker(taker)).collect::<Result<Vec<_>, _>>();
         let takers = stages.on.iter().map(takers).collect::<Result<Vec<_>, _>>()?;
         let counts: Vec<usize> = takers.iter().map(Vec::len).collect();
-        let room = Room::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
+        let channels = ChannelCapacities::of(&wiring, &counts, self.options.capacity.get(), self.stride(candidate));
         let plans = self.plans(&cut, &takers)?;
         let of_all: Vec<_> = plans.iter().flatten().cloned().collect();
-        let (charge, held) = self.session.hold(&of_all, room.bytes)?;
+        let (charge, held) = self.session.hold(&of_all, channels.bytes)?;
         let (mut line, mut described) = (Vec::new(), Vec::new());
         for (at, plans) in plans.into_iter().enumerate() {
             let on = &takers[at];
@@ -122,7 +122,7 @@ impl Opening<'_> {
             let replicas = plans
                 .iter()
                 .zip(on)
-                .map(|((planned, _), processor)| self.replica(planned, processor, &wiring, at, room.kept[at]));
+                .map(|((planned, _), processor)| self.replica(planned, processor, &wiring, at, channels.kept[at]));
             let replicas = replicas.collect::<Result<Vec<_>, _>>()?;
             let taken = stages.on[at].takers();
             let seconds = taken.map(|taker| self.costs.seconds_on(stages.nodes(at), taker)).collect();
@@ -134,11 +134,11 @@ impl Opening<'_> {
                 bytes_in: wiring.live[at],
             });
             // If replicas take turns, gathering would only delay: no other replica may take the data set.
-            let gather = if in_turn { 1 } else { room.gather };
-            line.push(Stage { replicas, in_turn, capacity: room.capacities[at], gather });
+            let gather = if in_turn { 1 } else { channels.gather };
+            line.push(Stage { replicas, in_turn, capacity: channels.capacities[at], gather });
         }
-        let plan = self.plan(candidate, described, held, room.bytes);
-        let line = Line::start(line, room.capacities[stages.on.len()], room.gather)?;
+        let plan = self.plan(candidate, described, held, channels.bytes);
+        let line = Line::start(line, channels.capacities[stages.on.len()], channels.gather)?;
         Ok(Parts { line, plan, wiring, program: Arc::clone(program), charge })
     }
 

@@ -19,7 +19,7 @@ pub(super) const LINGER: Duration = Duration::from_micros(500);
 /// The channel. Any number of threads send and take.
 pub(super) struct Ring<T> {
     state: Mutex<State<T>>,
-    room: Condvar,
+    not_full: Condvar,
     head: Condvar,
     capacity: u64,
     gather: u64,
@@ -33,7 +33,7 @@ struct State<T> {
     total: Option<u64>,
     closed: bool,
     /// Value of `next` at which threads that wait for room are woken.
-    room_at: Option<u64>,
+    not_full_at: Option<u64>,
     /// Takers that wait for the next data set, and takers that wait for several.
     waiting_for_head: u32,
     gathering: u32,
@@ -66,13 +66,13 @@ impl<T> Ring<T> {
             next: 0,
             total: None,
             closed: false,
-            room_at: None,
+            not_full_at: None,
             waiting_for_head: 0,
             gathering: 0,
         };
-        let (room, head) = Default::default();
+        let (not_full, head) = Default::default();
         let gather = gather.min(capacity / 2).max(1) as u64;
-        Self { state: Mutex::new(state), room, head, capacity: capacity.max(1) as u64, gather }
+        Self { state: Mutex::new(state), not_full, head, capacity: capacity.max(1) as u64, gather }
     }
 
     /// Number of data sets that it has room for.
@@ -93,9 +93,9 @@ impl<T> Ring<T> {
         let mut state = lock(&self.state);
         while !state.closed && number - state.next >= self.capacity {
             // All data sets before that number leave without this one.
-            let room_at = number - self.capacity + self.gather;
-            state.room_at = Some(state.room_at.map_or(room_at, |known| known.min(room_at)));
-            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let not_full_at = number - self.capacity + self.gather;
+            state.not_full_at = Some(state.not_full_at.map_or(not_full_at, |known| known.min(not_full_at)));
+            state = self.not_full.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         if state.closed {
             return Err(item);
@@ -125,8 +125,8 @@ impl<T> Ring<T> {
             let number = state.next;
             let is_mine = turn.is_none_or(|Turn { taker, of }| number % of == taker);
             if let Some(item) = is_mine.then(|| state.leave()).flatten() {
-                if state.room_at.take_if(|room_at| *room_at <= number + 1).is_some() {
-                    self.room.notify_all();
+                if state.not_full_at.take_if(|not_full_at| *not_full_at <= number + 1).is_some() {
+                    self.not_full.notify_all();
                 }
                 self.wake_takers(&state);
                 return Taken::Item(number, item);
@@ -156,7 +156,7 @@ impl<T> Ring<T> {
         let dropped = std::mem::take(&mut state.places);
         drop(state);
         drop(dropped);
-        self.room.notify_all();
+        self.not_full.notify_all();
         self.head.notify_all();
     }
 

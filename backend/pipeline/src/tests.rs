@@ -76,8 +76,8 @@ fn no_more_is_in_flight_than_there_is_room_for() {
         Line::start(vec![stage(2, 3, |_: &mut Arc<()>| Ok(())), stage(1, 1, |_| Ok(()))], 2, 1).expect("threads");
     let (token, pushed) = (Arc::new(()), AtomicU64::new(0));
     // The channels of three stages, and one data set at each replica.
-    let most = line.room() + 3;
-    assert_eq!(line.room(), 6);
+    let most = line.capacity() + 3;
+    assert_eq!(line.capacity(), 6);
     thread::scope(|scope| {
         let pusher = scope.spawn(|| {
             for _ in 0..50 {
@@ -87,7 +87,7 @@ fn no_more_is_in_flight_than_there_is_room_for() {
             line.finish();
         });
         // No result is taken: the line fills, and the pusher waits.
-        while pushed.load(Ordering::SeqCst) < line.room() as u64 {
+        while pushed.load(Ordering::SeqCst) < line.capacity() as u64 {
             thread::yield_now();
         }
         thread::sleep(Duration::from_millis(50));

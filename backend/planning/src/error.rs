@@ -111,7 +111,7 @@ impl From<SimulateError> for PlanningError {
 impl From<PlaceError> for PlanningError {
     fn from(error: PlaceError) -> Self {
         let (kind, node, device) = match &error {
-            PlaceError::NoRoom { task, device, .. } => (ErrorKind::Memory, Some(task), Some(device)),
+            PlaceError::InsufficientMemory { task, device, .. } => (ErrorKind::Memory, Some(task), Some(device)),
             PlaceError::Interrupted => return Self::interrupted(),
             _ => (ErrorKind::Infeasible, None, None),
         };

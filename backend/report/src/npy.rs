@@ -224,8 +224,8 @@ impl Header {
     /// Reads the elements. The file must end after them.
     fn tensor(self, mut file: impl Read) -> Result<Tensor, String> {
         let Self { spec, column_major } = self;
-        let room = Buffer::try_zeroed(spec.bytes());
-        let mut buffer = room.ok_or(format!("{spec} is more than the memory that there is"))?;
+        let buffer = Buffer::try_zeroed(spec.bytes());
+        let mut buffer = buffer.ok_or(format!("{spec} is more than the memory that there is"))?;
         match column_major {
             true => read_columns(&mut file, &spec, buffer.bytes_mut()),
             false => file.read_exact(buffer.bytes_mut()),

@@ -121,7 +121,7 @@ pub(super) enum InputError {
         "`{device}` may hold {}, and the inputs up to `{name}` take {}; give it more, or smaller sizes",
         exact_bytes(*limit), exact_bytes(*needed)
     )]
-    NoRoom { name: String, device: String, needed: u64, limit: u64 },
+    AboveLimit { name: String, device: String, needed: u64, limit: u64 },
     #[error("input `{name}` takes {}, more memory than the system has left", exact_bytes(*bytes as u64))]
     NoMemory { name: String, bytes: usize },
 }
@@ -232,7 +232,7 @@ impl SessionError {
                 About { symbol: open.first().map(String::as_str), ..About::of(ErrorKind::Dimension).input(name) }
             }
             Cause::Input(InputError::TooLarge { name, .. }) => About::of(ErrorKind::Dimension).input(name),
-            Cause::Input(InputError::NoRoom { name, device, .. }) => {
+            Cause::Input(InputError::AboveLimit { name, device, .. }) => {
                 About::of(ErrorKind::Memory).device(device).input(name)
             }
             Cause::Input(InputError::NoMemory { name, .. }) => About::of(ErrorKind::Memory).input(name),

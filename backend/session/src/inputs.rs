@@ -210,7 +210,7 @@ impl Session {
         }
         missing.extend(self.missing_parts(&inputs, &sizes)?);
         let held = inputs.iter().map(|(name, tensor)| (name, tensor.spec()));
-        self.check_room(held.chain(missing.iter().map(|(name, spec)| (&**name, spec))))?;
+        self.check_host_memory(held.chain(missing.iter().map(|(name, spec)| (&**name, spec))))?;
         let mut filled = inputs;
         for (name, spec) in &missing {
             let short = || InputError::NoMemory { name: name.to_owned(), bytes: spec.bytes() };
@@ -287,7 +287,7 @@ impl Session {
     ///
     /// # Errors
     /// If they exceed its limit.
-    pub fn check_room<'a>(
+    pub fn check_host_memory<'a>(
         &self,
         tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
     ) -> Result<(), SessionError> {
@@ -296,6 +296,18 @@ impl Session {
             needed = needed.saturating_add(spec.bytes() as u64);
             self.check_bytes(name, needed)
         })
+    }
+
+    /// Earlier name of [`Self::check_host_memory`].
+    ///
+    /// # Errors
+    /// As [`Self::check_host_memory`].
+    #[deprecated(note = "renamed to `check_host_memory`")]
+    pub fn check_room<'a>(
+        &self,
+        tensors: impl IntoIterator<Item = (&'a str, &'a TensorSpec)>,
+    ) -> Result<(), SessionError> {
+        self.check_host_memory(tensors)
     }
 
     /// Checks that the host may hold this many bytes for a node or input.
@@ -308,7 +320,7 @@ impl Session {
         if needed <= limit {
             Ok(())
         } else {
-            Err(InputError::NoRoom { name: name.to_owned(), device, needed, limit }.into())
+            Err(InputError::AboveLimit { name: name.to_owned(), device, needed, limit }.into())
         }
     }
 }
@@ -342,7 +354,7 @@ mod tests {
     use ndarray::array;
 
     #[test]
-    fn what_is_on_a_gpu_takes_no_room_on_the_host() {
+    fn what_is_on_a_gpu_takes_no_memory_of_the_host() {
         let value = |name: &str| ValueInfoProto::f32s(name, &[1000]);
         let graph = GraphProto {
             node: vec![NodeProto::of("Add", &["state", "x"], &["y"])],

@@ -195,7 +195,7 @@ impl Course<'_> {
                 inputs = inputs.tensor(phase.model.value_name(*value), tensor.clone());
             }
         }
-        self.session.check_room(inputs.specs())?;
+        self.session.check_host_memory(inputs.specs())?;
         let asked = Instant::now();
         let prepared =
             self.session.find_or_prepare(phase, &inputs, Some(&self.choice), &Deadline::new(self.options, asked))?;

@@ -248,7 +248,7 @@ impl Stateful {
         for StatePair { input, growing, .. } in self.pairs.iter().filter(|pair| inputs.given(&pair.input).is_none()) {
             specs.push((input, self.session.first_state(input, *growing, inputs)?));
         }
-        self.session.check_room(specs.iter().map(|(name, spec)| (&***name, spec)))?;
+        self.session.check_host_memory(specs.iter().map(|(name, spec)| (&***name, spec)))?;
         let zeros = specs.into_iter().map(|(name, spec)| {
             let bytes = spec.bytes();
             Ok((name, Tensor::try_zeroed(spec).ok_or_else(|| InputError::NoMemory { name: name.clone(), bytes })?))

@@ -10,6 +10,7 @@ mod dls;
 mod etf;
 mod factors;
 mod fixed;
+mod free_memory;
 mod frontier;
 mod hash;
 mod heft;
@@ -22,7 +23,6 @@ mod mite;
 mod peft;
 mod ready_list;
 mod reason;
-mod room;
 mod single;
 mod slowness;
 mod sucuri;
@@ -93,10 +93,10 @@ impl Placement {
 pub enum PlaceError {
     /// Every feasible device is too full for some unit.
     #[error(
-        "no feasible device has room for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
-         which has most room, has {available} of its {memory} left; give a device more memory or allow more devices"
+        "no feasible device has enough free memory for task {task:?} and what is colocated with it: they need {needed} bytes, and {device:?}, \
+         which has most, has {available} of its {memory} left; give a device more memory or allow more devices"
     )]
-    NoRoom { task: String, device: String, needed: u64, available: u64, memory: u64 },
+    InsufficientMemory { task: String, device: String, needed: u64, available: u64, memory: u64 },
     /// The number of machines differs from the number of devices.
     #[error("machines are given for {given} devices, but the platform has {devices}; give one for each device")]
     Machines { given: usize, devices: usize },

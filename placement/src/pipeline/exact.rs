@@ -256,15 +256,15 @@ impl<'a> Search<'a> {
         let (groups, problem, model) = (self.groups, self.problem, self.problem.rules().communication);
         let group = &groups.groups[number];
         let replicas = group.replicas();
-        let mut room = Room::new(problem, groups, group, stage);
+        let mut memory = IntervalMemory::new(problem, groups, group, stage);
         for end in stage + 1..=last_end(problem, group, stage) {
             self.left = self.left.saturating_sub(1);
             let compute = seconds(problem, groups, group, stage, end);
             let least = cycle(model, incoming, compute, 0.0, replicas);
-            if self.left == 0 || !compute.is_finite() || !within(least, self.limit) || !room.grow(end) {
+            if self.left == 0 || !compute.is_finite() || !within(least, self.limit) || !memory.grow(end) {
                 return;
             }
-            if !room.admits(end) {
+            if !memory.admits(end) {
                 continue;
             }
             let nexts = if end == problem.stage_count() { groups.sides..groups.sides + 1 } else { 0..groups.sides };
@@ -329,7 +329,7 @@ fn last_end(problem: &Problem, group: &Group, stage: usize) -> usize {
 }
 
 /// Memory use of a growing interval, as if no other interval existed.
-struct Room<'a> {
+struct IntervalMemory<'a> {
     problem: &'a Problem,
     /// Limit of each memory, and the number of copies of the activations that the group keeps in it.
     memories: Vec<(u64, u64)>,
@@ -338,7 +338,7 @@ struct Room<'a> {
     activations: u64,
 }
 
-impl<'a> Room<'a> {
+impl<'a> IntervalMemory<'a> {
     fn new(problem: &'a Problem, groups: &Groups, group: &Group, start: usize) -> Self {
         let mut memories = Vec::new();
         for (limit, members) in problem.processors().memories() {
@@ -349,7 +349,7 @@ impl<'a> Room<'a> {
                 memories.push((*limit, if group.sharing == Sharing::DataParallel { 1 } else { here as u64 }));
             }
         }
-        Room { problem, memories, start, weights: 0, activations: 0 }
+        IntervalMemory { problem, memories, start, weights: 0, activations: 0 }
     }
 
     /// Adds the stage before `end`, which is one more than in the last call. Returns whether any end from here on can

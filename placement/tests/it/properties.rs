@@ -41,7 +41,7 @@ fn for_random_problems(check: impl Fn(&Problem<'_>)) {
 fn placements(problem: &Problem<'_>) -> Vec<Placement> {
     let place = |&(name, _): &(&str, &str)| match strategy_by_name(name).unwrap().place(problem) {
         Ok(placement) => Some(placement),
-        Err(PlaceError::NoRoom { needed, available, .. }) if needed > available => None,
+        Err(PlaceError::InsufficientMemory { needed, available, .. }) if needed > available => None,
         Err(error) => panic!("{name}: {error}"),
     };
     STRATEGIES.iter().filter_map(place).collect()

@@ -148,7 +148,7 @@ fn read_image(
         let dtype = info.dtype().ok_or("the model does not say its type")?;
         let tensor = Target::of(dtype, &sizes_of(&args.dim, &name, dims))?.read(file, args.image_norm, |spec| {
             fits(session, &name, spec)?;
-            room(session, given.inputs.specs().chain([(name.as_str(), spec)]))
+            check_host_memory(session, given.inputs.specs().chain([(name.as_str(), spec)]))
         })?;
         Ok((name, tensor))
     };
@@ -228,11 +228,11 @@ pub(super) fn fits(session: &Session, name: &str, spec: &TensorSpec) -> Result<(
 }
 
 /// Checks that the host may hold all of these at once.
-pub(super) fn room<'a>(
+pub(super) fn check_host_memory<'a>(
     session: &Session,
     tensors: impl Iterator<Item = (&'a str, &'a TensorSpec)>,
 ) -> Result<(), String> {
-    session.check_room(tensors).map_err(|error| error.to_string())
+    session.check_host_memory(tensors).map_err(|error| error.to_string())
 }
 
 /// A model's file, and the folders of tensors next to it, as in ONNX tests.

@@ -39,7 +39,7 @@ fn a_file_s_graph_is_scheduled_task_by_task_and_drawn() {
     assert_eq!((schedule["makespan"].as_u64(), schedule["blocks"].as_u64()), (Some(51), Some(1)));
     let channel = &schedule["channels"][0];
     assert_eq!(
-        (channel["from"].as_str(), channel["to"].as_str(), channel["room"].as_u64()),
+        (channel["from"].as_str(), channel["to"].as_str(), channel["capacity"].as_u64()),
         (Some("5"), Some("4"), Some(18))
     );
     let svg = command.read("chart.svg");

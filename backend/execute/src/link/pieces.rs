@@ -43,7 +43,7 @@ impl Moving<'_> {
 
     /// Returns an empty buffer of the link's ring.
     fn free_buffer(&self) -> Result<Arc<Buffer>, Halt> {
-        self.timed(|| self.run.free_buffer(0, self.step.room))
+        self.timed(|| self.run.free_buffer(0, self.step.buffer_channel))
     }
 
     /// Waits for a staging buffer. For values that a CPU sends whole, the time is recorded: a GPU that computes delays

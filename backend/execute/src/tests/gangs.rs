@@ -159,7 +159,7 @@ fn channels_that_hold_nothing_are_a_stall_with_its_graph() {
     let text = error.to_string();
     assert_eq!((error.kind, text.matches(" waits at ").count()), (ErrorKind::Internal, 3), "{text}");
     for waits in [
-        "cpu1 waits at node \"node0\" with no room for a chunk of \"node0\" for cpu0, cpu2;",
+        "cpu1 waits at node \"node0\" with no empty buffer for a chunk of \"node0\" for cpu0, cpu2;",
         "cpu2 waits at node \"node1\" with a chunk of \"node0\" to come for cpu1;",
     ] {
         assert!(text.contains(waits), "{text}");

@@ -210,7 +210,7 @@ impl<'a> Builder<'a> {
                     after: Vec::new(),
                     feed: None,
                     reader: None,
-                    room: 0,
+                    buffer_channel: 0,
                 });
             }
             self.links.push(LinkProgram { from: link.from, to: link.to, steps, staging: link.staging });

@@ -269,7 +269,7 @@ pub(super) struct LinkStep {
     /// Queue of the reader of the chunks.
     pub(super) reader: Option<QueueAt>,
     /// Number of the channel that waits for an empty buffer of the link's ring.
-    pub(super) room: u32,
+    pub(super) buffer_channel: u32,
 }
 
 /// Path of a value's chunks to a worker: from a CPU in buffers, on a GPU as messages that they are in place.

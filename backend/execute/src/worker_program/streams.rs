@@ -25,7 +25,7 @@ pub(crate) struct Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     Chunk,
-    Room,
+    EmptyBuffer,
 }
 
 impl Builder<'_> {
@@ -59,9 +59,9 @@ impl Builder<'_> {
     fn route_link(&mut self, at: Gate, transfer: &Transfer, stream: &Stream) -> Result<(), Contradiction> {
         let (from, to) = (transfer.from, transfer.to);
         if self.kind(to) == DeviceKind::Cpu {
-            let what = Awaited::Room;
-            let room = Channel { step: at.index, value: transfer.value, what, index: 0, on: vec![to.0] };
-            self.link_step(at).room = self.channel(at.worker, room);
+            let what = Awaited::EmptyBuffer;
+            let channel = Channel { step: at.index, value: transfer.value, what, index: 0, on: vec![to.0] };
+            self.link_step(at).buffer_channel = self.channel(at.worker, channel);
         }
         if stream.producer.is_none() {
             return Ok(());
@@ -75,9 +75,9 @@ impl Builder<'_> {
 
     /// Creates a queue for the chunks that a worker sends to a step of another worker.
     fn feed_from(&mut self, sender: u32, at: Gate, value: ValueId, stream: &Stream, credit: Option<RingAt>) -> Feed {
-        let room = self.in_flight(credit, stream);
+        let capacity = self.in_flight(credit, stream);
         let queues = &mut self.ports[at.worker as usize].queues;
-        queues.push(room);
+        queues.push(capacity);
         let index = queues.len() as u32 - 1;
         let chunk = Channel { step: at.index, value, what: Awaited::Chunk, index, on: vec![sender] };
         Feed { queue: index, wait: self.channel(at.worker, chunk), credit }
@@ -113,8 +113,8 @@ impl Builder<'_> {
             self.ports[device.index()].channels[wait as usize].on.push(reader.to.worker);
             return Ok(());
         }
-        let room = Channel { step, value, what: Awaited::Room, index: output, on: vec![reader.to.worker] };
-        let wait = self.channel(device.0, room);
+        let channel = Channel { step, value, what: Awaited::EmptyBuffer, index: output, on: vec![reader.to.worker] };
+        let wait = self.channel(device.0, channel);
         let out = StreamOut { output, row_bytes: stream.row_bytes, wait, to: vec![reader] };
         let outs = &mut self.streaming(device, at, stream).outs;
         outs.push(out);

@@ -64,12 +64,12 @@ impl<'a> Play<'a> {
 
     fn send(&mut self, to: QueueAt, chunk: Option<Arc<Buffer>>) {
         self.channels.send(to, chunk);
-        let (queued, room) = (
+        let (queued, capacity) = (
             self.queued.entry(to).or_default(),
             self.worker_programs.ports[to.worker as usize].queues[to.queue as usize],
         );
         *queued += 1;
-        assert!(*queued <= room, "{queued} chunks in a queue of {room}");
+        assert!(*queued <= capacity, "{queued} chunks in a queue of {capacity}");
     }
 
     /// Takes a chunk and returns its buffer to its ring.
@@ -94,9 +94,9 @@ impl<'a> Play<'a> {
             && chunk < streaming.cut.chunks()
         {
             let is_gpu = !self.lands_on_cpu[worker];
-            let room = |out: &StreamOut| is_gpu || self.is_ready(worker, Wait::Channel(out.wait));
+            let has_buffer = |out: &StreamOut| is_gpu || self.is_ready(worker, Wait::Channel(out.wait));
             if !streaming.ins.iter().all(|input| self.is_ready(worker, Wait::Channel(input.feed.wait)))
-                || !streaming.outs.iter().all(room)
+                || !streaming.outs.iter().all(has_buffer)
             {
                 return false;
             }
@@ -132,7 +132,7 @@ impl<'a> Play<'a> {
         if chunk < chunks(step.transfer) {
             let fed = step.feed.as_ref().is_none_or(|feed| self.is_ready(worker, Wait::Channel(feed.wait)));
             let through = step.target.is_none();
-            if !fed || (through && !self.is_ready(worker, Wait::Channel(step.room))) {
+            if !fed || (through && !self.is_ready(worker, Wait::Channel(step.buffer_channel))) {
                 return false;
             }
             let buffer = through.then(|| self.channels.port(worker as u32).free_buffer(0).expect("it is ready"));

@@ -14,7 +14,7 @@ const CHUNKS_A_THREAD: usize = 4;
 const LEAST_BYTES: u64 = 32 << 10;
 
 /// Bytes that a chunk may touch: half of the cache, because constants and stacks are there, too.
-pub(super) fn room(device: &MachineDevice) -> u64 {
+pub(super) fn chunk_budget(device: &MachineDevice) -> u64 {
     if device.cache == 0 { ASSUMED_CACHE / 2 } else { device.cache / 2 }
 }
 
@@ -35,7 +35,7 @@ pub fn chunk_rows(block: &BlockNode, rule: ChunkRule, device: &MachineDevice) ->
         ChunkRule::Bytes(bytes) => fitting(bytes as u64),
         ChunkRule::Auto => {
             let shared = rows.div_ceil(device.threads.max(1) * CHUNKS_A_THREAD);
-            fitting(room(device)).min(shared.max(fitting(LEAST_BYTES)))
+            fitting(chunk_budget(device)).min(shared.max(fitting(LEAST_BYTES)))
         }
     };
     wanted.clamp(1, rows)

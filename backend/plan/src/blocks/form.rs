@@ -4,7 +4,7 @@
 //! long as the block's volume does not grow. Here the goal is to save memory traffic. Edges are therefore taken in the
 //! order of their bytes, and the groups at both ends of an edge are merged if the result is still a block.
 
-use super::chunk::room;
+use super::chunk::chunk_budget;
 use super::node::divides;
 use super::quotient::Quotient;
 use super::{BlockMembers, BlockNode, Readers, block_node, chunk_rows};
@@ -134,7 +134,7 @@ impl Growth<'_> {
         let Forming { program, devices, .. } = *self.forming;
         let device = devices.get(self.device(members).index())?;
         let mut block = block_node(program, self.readers, members, usize::MAX).ok()?;
-        let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > room(device);
+        let crowded = device.kind == DeviceKind::Cpu && block.row_bytes() > chunk_budget(device);
         if crowded && self.forming.mode == StreamMode::Auto {
             return None;
         }

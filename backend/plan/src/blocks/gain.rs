@@ -1,7 +1,7 @@
 //! Gain of a block: its time as one node against the sum of its members' times.
 
 use super::BlockNode;
-use super::chunk::room;
+use super::chunk::chunk_budget;
 use crate::MachineDevice;
 use anabranch_costs::{CostSource, NodeCost, Predictor, Rates};
 use anabranch_ir::program::{NodeId, Program, ValueId};
@@ -84,7 +84,7 @@ fn saved_bytes(program: &Program, block: &BlockNode, node: NodeId, device: &Mach
     let node = program.node(node);
     let bytes = |value: &&ValueId| program.value(**value).spec.bytes() as u64;
     // Between two kernels of one device, a small tensor stays in the cores' caches even without a block.
-    let cached = if device.kind == DeviceKind::Cpu { room(device) * device.threads as u64 } else { 0 };
+    let cached = if device.kind == DeviceKind::Cpu { chunk_budget(device) * device.threads as u64 } else { 0 };
     let inside = |value: &&ValueId| block.members.iter().any(|member| program.node(*member).outputs.contains(value));
     let read = node.inputs.iter().filter(inside);
     let written = node.outputs.iter().filter(|value| !block.outputs.contains(value));

@@ -77,8 +77,8 @@ fn spec(info: &TensorInfo) -> Result<TensorSpec, String> {
 }
 
 fn elements(file: &mut File, at: u64, spec: TensorSpec) -> Result<Tensor, String> {
-    let room = Buffer::try_zeroed(spec.bytes());
-    let mut buffer = room.ok_or_else(|| format!("{spec} is more than the memory that there is"))?;
+    let buffer = Buffer::try_zeroed(spec.bytes());
+    let mut buffer = buffer.ok_or_else(|| format!("{spec} is more than the memory that there is"))?;
     file.seek(SeekFrom::Start(at)).map_err(|error| error.to_string())?;
     file.read_exact(buffer.bytes_mut()).map_err(|error| error.to_string())?;
     if spec.dtype == DType::Bool {

@@ -133,7 +133,7 @@ impl<S: Stored> Kernel<S> {
         let wide = self.group() * width;
         for shared in left / wide..tile.columns.end / wide {
             let members = Members { kernel: self, call, row, item, shared, queries: tile.rows.clone() };
-            with_workspace(Part::<S>::room(members.count(), self), |workspace| {
+            with_workspace(Part::<S>::workspace_len(members.count(), self), |workspace| {
                 let made = vectorised(Part { members: &members, workspace });
                 for (at, made) in made.chunks_exact(width).enumerate() {
                     let (head, query) = members.place(at);

@@ -17,7 +17,7 @@ const FEW: usize = 4;
 /// The passing of queries over their keys.
 pub(super) struct Part<'a, 'w, S> {
     pub(super) members: &'a Members<'a, S>,
-    /// [`Self::room`] numbers.
+    /// [`Self::workspace_len`] numbers.
     pub(super) workspace: &'w mut [f32],
 }
 
@@ -32,7 +32,7 @@ struct Kept<'a> {
 impl<S: Stored> Part<'_, '_, S> {
     /// Numbers of workspace that so many queries need: their values, the greatest scores and sums of exponentials,
     /// scores and exponentials of a tile, and widened keys and values.
-    pub(super) fn room(count: usize, kernel: &Kernel<S>) -> usize {
+    pub(super) fn workspace_len(count: usize, kernel: &Kernel<S>) -> usize {
         let (tile, AttentionSizes { depth, width, .. }) = (kernel.tile, kernel.sizes);
         let widened = if S::NARROW { tile * (depth + width) } else { 0 };
         count * (width + 2) + 2 * tile + widened
@@ -53,7 +53,7 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
         let (sums, rest) = rest.split_at_mut(count);
         let (scores, rest) = rest.split_at_mut(tile);
         let (weights, rest) = rest.split_at_mut(tile);
-        let (key_room, value_room) = rest.split_at_mut(if S::NARROW { tile * depth } else { 0 });
+        let (key_space, value_space) = rest.split_at_mut(if S::NARROW { tile * depth } else { 0 });
         out.fill(0.0);
         most.fill(f32::NEG_INFINITY);
         sums.fill(0.0);
@@ -63,8 +63,8 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
         for begin in (start / tile * tile..reach).step_by(tile) {
             let end = reach.min(begin + tile);
             let [keys, values] = members.cached(begin..end);
-            let keys = S::widened::<I>(keys, room::<S>(key_room, keys.len()));
-            let values = S::widened::<I>(values, room::<S>(value_room, values.len()));
+            let keys = S::widened::<I>(keys, space_for::<S>(key_space, keys.len()));
+            let values = S::widened::<I>(values, space_for::<S>(value_space, values.len()));
             for at in 0..count {
                 let seen = members.seen(at);
                 let own = seen.start.max(begin)..seen.end.min(end);
@@ -92,9 +92,9 @@ impl<'w, S: Stored> Loop for Part<'_, 'w, S> {
     }
 }
 
-/// The room for so many widened numbers.
+/// Returns the workspace for so many widened numbers.
 #[inline(always)]
-fn room<S: Stored>(all: &mut [f32], count: usize) -> &mut [f32] {
+fn space_for<S: Stored>(all: &mut [f32], count: usize) -> &mut [f32] {
     if S::NARROW { &mut all[..count] } else { &mut [] }
 }
 

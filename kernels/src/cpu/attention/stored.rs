@@ -6,11 +6,11 @@ use half::{bf16, f16};
 
 /// A type of stored numbers.
 pub(super) trait Stored: Pod + Send + Sync {
-    /// Whether [`Self::widened`] needs room for the numbers.
+    /// Whether [`Self::widened`] needs space for the numbers.
     const NARROW: bool;
 
-    /// The numbers as `f32`, if need be in `room`, which is as long. Inlined always.
-    fn widened<'a, I: Isa>(stored: &'a [Self], room: &'a mut [f32]) -> &'a [f32];
+    /// The numbers as `f32`, if need be in `space`, which is as long. Inlined always.
+    fn widened<'a, I: Isa>(stored: &'a [Self], space: &'a mut [f32]) -> &'a [f32];
 }
 
 impl Stored for f32 {
@@ -29,16 +29,16 @@ macro_rules! narrow {
             const NARROW: bool = true;
 
             #[inline(always)]
-            fn widened<'a, I: Isa>(stored: &'a [Self], room: &'a mut [f32]) -> &'a [f32] {
+            fn widened<'a, I: Isa>(stored: &'a [Self], space: &'a mut [f32]) -> &'a [f32] {
                 let (blocks, rest) = bytemuck::cast_slice::<_, u8>(stored).as_chunks::<{ 2 * LANES }>();
-                let (made, last) = room.as_chunks_mut::<LANES>();
+                let (made, last) = space.as_chunks_mut::<LANES>();
                 for (made, block) in made.iter_mut().zip(blocks) {
                     I::store(I::$widen(block), made);
                 }
                 let mut block = [0; 2 * LANES];
                 block[..rest.len()].copy_from_slice(rest);
                 I::store_part(I::$widen(&block), last);
-                room
+                space
             }
         }
     };

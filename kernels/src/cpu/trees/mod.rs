@@ -101,23 +101,23 @@ impl TreesKernel {
         };
         let (width, wrong) = (self.block * self.targets, AtomicBool::new(false));
         let rows = |block: usize| block * self.block..self.rows.min((block + 1) * self.block);
-        let summed = |block: usize, trees: Range<usize>, sums: &mut [f64], room: &mut [f32]| {
+        let summed = |block: usize, trees: Range<usize>, sums: &mut [f64], lanes: &mut [f32]| {
             sums.fill(self.identity());
             let rows = rows(block);
             let x = &x[rows.start * self.features..rows.end * self.features];
-            if self.add_block(&forest, trees, x, sums, bytemuck::cast_slice_mut(room)).is_none() {
+            if self.add_block(&forest, trees, x, sums, bytemuck::cast_slice_mut(lanes)).is_none() {
                 wrong.store(true, Ordering::Relaxed);
             }
         };
         // Size of the features of whole groups of rows, side by side.
-        let room = self.block.min(self.rows) / LANES * LANES * self.features * size_of::<T>() / size_of::<f32>();
+        let lanes = self.block.min(self.rows) / LANES * LANES * self.features * size_of::<T>() / size_of::<f32>();
         let output: &mut [S] = elements_mut(outputs[0]);
         if self.spans == 1 {
             team.run_pieces(output, width, &|block, scores| {
-                with_workspace(2 * scores.len() + room, |memory| {
-                    let (sums, room) = memory.split_at_mut(2 * scores.len());
+                with_workspace(2 * scores.len() + lanes, |memory| {
+                    let (sums, lanes) = memory.split_at_mut(2 * scores.len());
                     let sums = bytemuck::cast_slice_mut(sums);
-                    summed(block, 0..self.trees, sums, room);
+                    summed(block, 0..self.trees, sums, lanes);
                     self.finish(sums, base, scores);
                 });
             });
@@ -130,7 +130,7 @@ impl TreesKernel {
                 sums.chunks_mut(all.max(1)).flat_map(|span| span.chunks_mut(width.max(1))).collect();
             team.run_pieces(&mut pieces, 1, &|at, piece| {
                 let (span, block) = (at / blocks, at % blocks);
-                with_workspace(room, |room| summed(block, self.span(span), piece[0], room));
+                with_workspace(lanes, |lanes| summed(block, self.span(span), piece[0], lanes));
             });
             let (first, others) = sums.split_at_mut(all);
             for other in others.chunks(all.max(1)) {
@@ -177,11 +177,11 @@ impl TreesKernel {
         trees: Range<usize>,
         x: &[T],
         sums: &mut [f64],
-        room: &mut [[T; LANES]],
+        lanes: &mut [[T; LANES]],
     ) -> Option<()> {
         match x.iter().any(|value| value.is_missing()) {
-            true => self.add_rows::<T, true>(forest, trees, x, sums, room),
-            false => self.add_rows::<T, false>(forest, trees, x, sums, room),
+            true => self.add_rows::<T, true>(forest, trees, x, sums, lanes),
+            false => self.add_rows::<T, false>(forest, trees, x, sums, lanes),
         }
     }
 
@@ -192,13 +192,13 @@ impl TreesKernel {
         trees: Range<usize>,
         x: &[T],
         sums: &mut [f64],
-        room: &mut [[T; LANES]],
+        lanes: &mut [[T; LANES]],
     ) -> Option<()> {
         let roots = forest.roots.get(trees)?;
         let wide = LANES * self.features;
         let (groups, rest) = x.split_at(x.len() - x.len().checked_rem(wide)?);
         let (group_sums, rest_sums) = sums.split_at_mut(groups.len() / self.features * self.targets);
-        let side_by_side = &mut room[..groups.len() / LANES];
+        let side_by_side = &mut lanes[..groups.len() / LANES];
         for (group, to) in groups.chunks_exact(wide).zip(side_by_side.chunks_exact_mut(self.features)) {
             for (row, values) in group.chunks_exact(self.features).enumerate() {
                 to.iter_mut().zip(values).for_each(|(to, value)| to[row] = *value);

@@ -1,6 +1,6 @@
 //! Partial placement: it gives devices to units and reasons to tasks, and tracks memory.
 
-use super::room::Room;
+use super::free_memory::FreeMemory;
 use super::{PlaceError, Placement, Reason};
 use crate::graph::{TaskId, UnitId};
 use crate::platform::DeviceId;
@@ -11,7 +11,7 @@ use anabranch_base::interruption;
 /// Devices of some of the units.
 pub(crate) struct Assignment<'p> {
     problem: &'p Problem<'p>,
-    room: Room<'p>,
+    free_memory: FreeMemory<'p>,
     device_of_unit: Vec<Option<DeviceId>>,
     reasons: Vec<Reason>,
 }
@@ -20,7 +20,7 @@ impl<'p> Assignment<'p> {
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         Ok(Assignment {
             problem,
-            room: Room::new(problem)?,
+            free_memory: FreeMemory::new(problem)?,
             device_of_unit: vec![None; problem.graph().unit_count()],
             reasons: vec![Reason::OnlyFeasible; problem.graph().task_count()],
         })
@@ -34,8 +34,8 @@ impl<'p> Assignment<'p> {
         self.device(self.problem.graph().unit(task))
     }
 
-    pub(crate) fn room(&self) -> &Room<'p> {
-        &self.room
+    pub(crate) fn free_memory(&self) -> &FreeMemory<'p> {
+        &self.free_memory
     }
 
     /// Returns the only feasible device of `unit`, if there is just one, with the reason.
@@ -48,7 +48,7 @@ impl<'p> Assignment<'p> {
     /// Returns the feasible devices with enough free memory for `unit`, ascending; `unit` must have more than one
     /// feasible device.
     pub(crate) fn candidates(&self, unit: UnitId) -> impl Iterator<Item = DeviceId> + '_ {
-        self.problem.feasible(unit).filter(move |&device| self.room.holds(unit, device))
+        self.problem.feasible(unit).filter(move |&device| self.free_memory.holds(unit, device))
     }
 
     /// Puts the unit of `task` on the first feasible device with enough free memory, in the cyclic order of `devices`
@@ -67,7 +67,7 @@ impl<'p> Assignment<'p> {
         if let Some((device, reason)) = self.forced(unit) {
             return self.assign(unit, task, device, reason);
         }
-        let device = self.first_with_room(unit, devices[first..].iter().chain(&devices[..first]))?;
+        let device = self.first_with_memory(unit, devices[first..].iter().chain(&devices[..first]))?;
         self.assign(unit, task, device, reason)
     }
 
@@ -75,13 +75,14 @@ impl<'p> Assignment<'p> {
     ///
     /// # Errors
     /// Returns an error if there is no such device.
-    pub(crate) fn first_with_room<'d>(
+    pub(crate) fn first_with_memory<'d>(
         &self,
         unit: UnitId,
         mut devices: impl Iterator<Item = &'d DeviceId>,
     ) -> Result<DeviceId, PlaceError> {
-        let takes = |device: &&DeviceId| self.problem.is_feasible(unit, **device) && self.room.holds(unit, **device);
-        devices.find(takes).copied().ok_or_else(|| self.room.refusal(unit))
+        let takes =
+            |device: &&DeviceId| self.problem.is_feasible(unit, **device) && self.free_memory.holds(unit, **device);
+        devices.find(takes).copied().ok_or_else(|| self.free_memory.refusal(unit))
     }
 
     /// Puts `unit` on `device`: `task`, a member of it, for `reason`, and the other members because they follow it.
@@ -98,7 +99,7 @@ impl<'p> Assignment<'p> {
         if interruption::is_due() {
             return Err(PlaceError::Interrupted);
         }
-        self.room.take(unit, device);
+        self.free_memory.take(unit, device);
         self.device_of_unit[unit.index()] = Some(device);
         for &member in self.problem.graph().members(unit) {
             self.reasons[member.index()] = Reason::ColocatedWith(task);

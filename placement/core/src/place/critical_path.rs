@@ -63,7 +63,7 @@ impl<'p> State<'p> {
             }
             let (device, reason) = match self.assignment.forced(unit) {
                 Some(forced) => forced,
-                None => (self.assignment.first_with_room(unit, devices.iter())?, Reason::CRITICAL_PATH),
+                None => (self.assignment.first_with_memory(unit, devices.iter())?, Reason::CRITICAL_PATH),
             };
             self.assign(unit, task, device, reason)?;
         }
@@ -86,7 +86,7 @@ impl<'p> State<'p> {
             });
         }
         let loads: Vec<ScoreOn> = best.into_list().into_iter().map(|(load, _)| load).collect();
-        let device = loads.first().ok_or_else(|| self.assignment.room().refusal(unit))?.device;
+        let device = loads.first().ok_or_else(|| self.assignment.free_memory().refusal(unit))?.device;
         self.assign(unit, task, device, Reason::LeastLoaded(loads))
     }
 

@@ -104,7 +104,7 @@ impl<'p> Factors<'p> {
         }
         match best.first() {
             Some(&MiteFactors { device, .. }) => Ok((device, Reason::Mite(best.into_list()))),
-            None => Err(self.assignment.room().refusal(unit)),
+            None => Err(self.assignment.free_memory().refusal(unit)),
         }
     }
 
@@ -159,7 +159,7 @@ impl<'p> Factors<'p> {
 
     /// Share of a device's memory in use; `None` if nothing is in use or memory has no limit.
     fn share(&self, device: DeviceId) -> Option<f64> {
-        let (used, memory) = self.assignment.room().used(device)?;
+        let (used, memory) = self.assignment.free_memory().used(device)?;
         (used > 0).then(|| used as f64 / memory as f64)
     }
 

@@ -106,14 +106,14 @@ impl<'p> State<'p> {
             return Ok(());
         };
         let mut best = Best::new();
-        for &device in devices.iter().filter(|&&device| self.assignment.room().holds_all(&units, device)) {
+        for &device in devices.iter().filter(|&&device| self.assignment.free_memory().holds_all(&units, device)) {
             let time: f64 = units.iter().map(|&unit| self.problem.unit_time(unit, device)).sum();
             let load = self.load[device.index()] + time;
             best.offer(ScoreOn { device, score: load }, |one: &ScoreOn, other: &ScoreOn| one.score < other.score);
         }
         let Some(&ScoreOn { device, score: load }) = best.first() else {
             if subpath.len() == 1 {
-                return Err(self.assignment.room().refusal(unit));
+                return Err(self.assignment.free_memory().refusal(unit));
             }
             let (first, second) = subpath.split_at(subpath.len() / 2);
             self.place_part(first)?;

@@ -122,7 +122,7 @@ impl<'p> PartialSchedule<'p> {
             return Ok(Choice::Forced(device, Some(reason)));
         }
         let devices: Vec<DeviceId> = self.assignment.candidates(unit).collect();
-        if devices.is_empty() { Err(self.assignment.room().refusal(unit)) } else { Ok(Choice::Free(devices)) }
+        if devices.is_empty() { Err(self.assignment.free_memory().refusal(unit)) } else { Ok(Choice::Free(devices)) }
     }
 
     /// Puts `task` on `device`, where it must be able to go; `reason` is that of a unit that has no device yet.
@@ -199,7 +199,7 @@ impl<'p> PartialSchedule<'p> {
         let unit = self.problem.graph().unit(task);
         match self.assignment.device(unit) {
             Some(decided) => decided == device,
-            None => self.problem.only_feasible(unit).is_some() || self.assignment.room().holds(unit, device),
+            None => self.problem.only_feasible(unit).is_some() || self.assignment.free_memory().holds(unit, device),
         }
     }
 

@@ -194,7 +194,7 @@ impl<'p, F: Fn(TaskId, DeviceId) -> f64> State<'p, F> {
         let graph = self.problem.graph();
         let stuck = graph.task_ids().filter(|&task| !self.placed[task.index()] && self.missing[task.index()] == 0);
         let errors = stuck.filter_map(|task| self.schedule.choice(task).err());
-        errors.into_iter().next().expect("a ready task without an entry has no device with room")
+        errors.into_iter().next().expect("a ready task without an entry has no device with enough memory")
     }
 
     fn place(&mut self, task: TaskId) -> Result<(), PlaceError> {

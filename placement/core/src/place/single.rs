@@ -39,7 +39,7 @@ impl Placer for Single {
             let (device, reason) = match assignment.forced(unit) {
                 Some(forced) => forced,
                 None => {
-                    let device = assignment.first_with_room(unit, preferred.iter())?;
+                    let device = assignment.first_with_memory(unit, preferred.iter())?;
                     let wanted = problem.platform().device(device).kind == self.kind;
                     (device, Reason::Rule(if wanted { WANTED } else { NOT_WANTED }))
                 }

@@ -126,7 +126,7 @@ impl<'p> State<'p> {
             None => {
                 let mut workers: Vec<DeviceId> = self.assignment.candidates(unit).collect();
                 if workers.is_empty() {
-                    return Err(self.assignment.room().refusal(unit));
+                    return Err(self.assignment.free_memory().refusal(unit));
                 }
                 workers.retain(|&device| on_machine(device));
                 if let (true, Some(machine)) = (workers.is_empty(), machine) {

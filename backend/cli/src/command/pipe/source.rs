@@ -2,7 +2,7 @@
 
 use super::PipeCommand;
 use crate::command::CliError;
-use crate::command::inputs::{fits, own_name, read_inputs, room};
+use crate::command::inputs::{check_host_memory, fits, own_name, read_inputs};
 use anabranch::import::Dim;
 use anabranch::planning::name_matches;
 use anabranch::session::{Inputs, Session, ValueInfo};
@@ -153,7 +153,7 @@ impl<'a> Source<'a> {
         let input = self.only_input(path)?;
         let tensor = read_npy_if(path, |spec| {
             fits(session, input.name(), spec)?;
-            room(session, common.specs().chain([(input.name(), spec)]))
+            check_host_memory(session, common.specs().chain([(input.name(), spec)]))
         })?;
         Ok(common.clone().tensor(input.name(), tensor))
     }
@@ -245,7 +245,7 @@ fn rows(path: &Path, session: &Session, batch: usize) -> Result<Sets, CliError> 
         }
         if input.is_some() {
             given.push((name.to_owned(), spec.clone()));
-            room(session, given.iter().map(|(name, spec)| (name.as_str(), spec)))?;
+            check_host_memory(session, given.iter().map(|(name, spec)| (name.as_str(), spec)))?;
         }
         Ok(input.is_some())
     })?;

@@ -91,15 +91,15 @@ fn schedule(outcome: &Outcome<'_>) -> String {
 }
 
 fn proof(streaming: &Streaming) -> String {
-    let room = streaming.sizes.total();
+    let capacity = streaming.sizes.total();
     match &streaming.proof {
         Ok(simulation) => format!(
-            "channels hold {room} elements; simulated element by element: no deadlock, the last task ends at {}",
+            "channels hold {capacity} elements; simulated element by element: no deadlock, the last task ends at {}",
             simulation.makespan
         ),
         Err(reason) => {
             format!(
-                "channels hold {room} elements by equation 5; not simulated, as {reason}: raise --steps for the proof"
+                "channels hold {capacity} elements by equation 5; not simulated, as {reason}: raise --steps for the proof"
             )
         }
     }
@@ -134,10 +134,10 @@ fn blocks(outcome: &Outcome<'_>, streaming: &Streaming) -> String {
     let mut wide: Vec<EdgeId> = graph.edge_ids().filter(|&edge| streaming.sizes.of(edge) > 1).collect();
     if !wide.is_empty() {
         wide.sort_by_key(|&edge| std::cmp::Reverse(streaming.sizes.of(edge)));
-        let mut table = Table::new(">room | >of | channel");
+        let mut table = Table::new(">capacity | >of | channel");
         for &edge in wide.iter().take(MOST_LINES) {
-            let (room, volume) = (streaming.sizes.of(edge), graph.volume(edge));
-            table.row([room.to_string(), volume.to_string(), channel(graph, edge)]);
+            let (capacity, volume) = (streaming.sizes.of(edge), graph.volume(edge));
+            table.row([capacity.to_string(), volume.to_string(), channel(graph, edge)]);
         }
         let _ = write!(text, "\nchannels of more than one element\n{table}{}", rest(wide.len(), "channels"));
     }
@@ -216,7 +216,7 @@ fn schedule_json(outcome: &Outcome<'_>, detailed: bool) -> Value {
     });
     if let Some(streaming) = &outcome.streaming {
         value["blocks"] = streaming.schedule.blocks().count().into();
-        value["room"] = streaming.sizes.total().into();
+        value["capacity"] = streaming.sizes.total().into();
         value["simulated_makespan"] = json!(streaming.proof.as_ref().ok().map(|simulation| simulation.makespan));
         value["not_simulated"] = json!(streaming.proof.as_ref().err());
     }
@@ -256,7 +256,7 @@ fn channels_json(outcome: &Outcome<'_>) -> Value {
     wide.map(|edge| {
         let (from, to) = graph.edge(edge);
         let (from, to) = (graph.node(from).name(), graph.node(to).name());
-        json!({ "from": from, "to": to, "room": streaming.sizes.of(edge), "volume": graph.volume(edge) })
+        json!({ "from": from, "to": to, "capacity": streaming.sizes.of(edge), "volume": graph.volume(edge) })
     })
     .collect()
 }

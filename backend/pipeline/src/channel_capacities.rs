@@ -10,7 +10,7 @@ const MOST_GATHERED: u64 = 32;
 const GATHERED: u64 = 1 << 19;
 
 /// Capacities of a pipeline's channels, and the bytes of their values.
-pub(super) struct Room {
+pub(super) struct ChannelCapacities {
     /// Number of data sets that are handed on at a time.
     pub(super) gather: usize,
     /// Capacity of the channel before each stage, and of the channel behind the last.
@@ -21,7 +21,7 @@ pub(super) struct Room {
     pub(super) bytes: u64,
 }
 
-impl Room {
+impl ChannelCapacities {
     /// Returns channels for `capacity` data sets per device.
     ///
     /// Channels are larger if data sets come often, one each `period` seconds, and are small. Several of them are then
@@ -56,11 +56,11 @@ mod tests {
     fn room_beyond_all_memory_is_counted_as_that() {
         let (inputs, outputs, routes) = Default::default();
         let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![8; 3], made: vec![8; 2] };
-        let room = Room::of(&wiring, &[2, 3], usize::MAX, 1.0);
-        assert_eq!((room.capacities, room.bytes), (vec![usize::MAX; 3], u64::MAX));
-        let room = Room::of(&wiring, &[2, 1], 2, 1.0);
-        assert_eq!((room.capacities, room.kept), (vec![4, 2, 2], vec![3, 4]));
-        assert_eq!(room.bytes, 8 * (4 + 2 + 2) + 2 * (16 + 3 * 8) + (16 + 4 * 8));
+        let channels = ChannelCapacities::of(&wiring, &[2, 3], usize::MAX, 1.0);
+        assert_eq!((channels.capacities, channels.bytes), (vec![usize::MAX; 3], u64::MAX));
+        let channels = ChannelCapacities::of(&wiring, &[2, 1], 2, 1.0);
+        assert_eq!((channels.capacities, channels.kept), (vec![4, 2, 2], vec![3, 4]));
+        assert_eq!(channels.bytes, 8 * (4 + 2 + 2) + 2 * (16 + 3 * 8) + (16 + 4 * 8));
     }
 
     #[test]
@@ -68,8 +68,8 @@ mod tests {
         let gathered = |bytes, period| {
             let (inputs, outputs, routes) = Default::default();
             let wiring = Wiring { slots: 0, inputs, outputs, routes, live: vec![bytes; 2], made: vec![bytes] };
-            let room = Room::of(&wiring, &[2], 2, period);
-            (room.gather, room.capacities)
+            let channels = ChannelCapacities::of(&wiring, &[2], 2, period);
+            (channels.gather, channels.capacities)
         };
         assert_eq!(gathered(1000, 1e-3), (1, vec![4, 2]));
         assert_eq!(gathered(1000, 4.1e-5), (9, vec![18, 18]));

@@ -7,26 +7,26 @@ use crate::problem::Problem;
 
 /// Free memory of each device. Memory for units with one feasible device is reserved from the start, so that units with
 /// a choice never take it.
-pub(crate) struct Room<'p> {
+pub(crate) struct FreeMemory<'p> {
     problem: &'p Problem<'p>,
     /// Free bytes of each device; `None` means no limit.
     left: Vec<Option<u64>>,
 }
 
-impl<'p> Room<'p> {
+impl<'p> FreeMemory<'p> {
     /// Creates empty devices, with memory reserved for units that can be on one device only.
     pub(crate) fn new(problem: &'p Problem<'p>) -> Result<Self, PlaceError> {
         let left = problem.platform().devices().iter().map(|device| device.memory).collect();
-        let mut room = Room { problem, left };
+        let mut free = FreeMemory { problem, left };
         for unit in problem.graph().unit_ids() {
             if let Some(device) = problem.only_feasible(unit) {
-                if !room.holds(unit, device) {
-                    return Err(room.refusal(unit));
+                if !free.holds(unit, device) {
+                    return Err(free.refusal(unit));
                 }
-                room.subtract(unit, device);
+                free.subtract(unit, device);
             }
         }
-        Ok(room)
+        Ok(free)
     }
 
     /// Whether `unit`, which must have more than one feasible device, still fits onto `device`.
@@ -59,14 +59,14 @@ impl<'p> Room<'p> {
     /// Returns the error that no feasible device has enough free memory for `unit`.
     pub(crate) fn refusal(&self, unit: UnitId) -> PlaceError {
         let left = |device: DeviceId| self.left[device.index()].unwrap_or(u64::MAX);
-        let roomiest = self.problem.feasible(unit).max_by_key(|&device| left(device)).unwrap_or(DeviceId(0));
+        let freest = self.problem.feasible(unit).max_by_key(|&device| left(device)).unwrap_or(DeviceId(0));
         let graph = self.problem.graph();
-        let device = self.problem.platform().device(roomiest);
-        PlaceError::NoRoom {
+        let device = self.problem.platform().device(freest);
+        PlaceError::InsufficientMemory {
             task: graph.task(graph.members(unit)[0]).name.clone(),
             device: device.name.clone(),
             needed: self.problem.demand(unit),
-            available: left(roomiest),
+            available: left(freest),
             memory: device.memory.unwrap_or(u64::MAX),
         }
     }
@@ -109,7 +109,7 @@ mod tests {
     fn a_refusal_names_task_device_and_bytes() {
         let any = DeviceKinds::ALL;
         let (task, device) = ("t".to_string(), "gpu".to_string());
-        let expected = PlaceError::NoRoom { task, device, needed: 60, available: 40, memory: 100 };
+        let expected = PlaceError::InsufficientMemory { task, device, needed: 60, available: 40, memory: 100 };
         assert_eq!(place(&[(60, any), (60, any), (60, any)]), Err(expected.clone()));
         assert_eq!(place(&[(60, DeviceKinds::GPU), (60, DeviceKinds::GPU)]), Err(expected));
     }
