@@ -145,7 +145,14 @@ pub mod compiled {
     //! Compiled models: a lowered program, its weights and its plan in one file (`MODEL.anabranch`). A session runs it
     //! without lowering or planning.
 
-    pub use anabranch_session::compiled::{About, Cache, CompiledError, Course, Kept, is_compiled};
+    /// Earlier name of [`CacheOutcome`].
+    #[deprecated(note = "renamed to `CacheOutcome`")]
+    pub type Course = CacheOutcome;
+    /// Earlier name of [`CachedSession`].
+    #[deprecated(note = "renamed to `CachedSession`")]
+    pub type Kept = CachedSession;
+
+    pub use anabranch_session::compiled::{About, Cache, CacheOutcome, CachedSession, CompiledError, is_compiled};
 }
 
 pub mod constant {
@@ -254,8 +261,12 @@ pub mod lower {
     //! Lowers a model to a program: shapes become numbers, operators become a few ops each, constants are folded, and
     //! neighbouring ops are fused.
 
+    /// Earlier name of [`Continuation`].
+    #[deprecated(note = "renamed to `Continuation`")]
+    pub type Rest = Continuation;
+
     pub use anabranch_onnx::lower::{
-        LowerError, LowerOptions, Obstacle, Rest, Rewrite, Rewrites, UnknownRewrite, lower, operators,
+        Continuation, LowerError, LowerOptions, Obstacle, Rewrite, Rewrites, UnknownRewrite, lower, operators,
     };
 }
 
@@ -323,8 +334,12 @@ pub mod refine {
 pub mod session {
     //! The library's interface: open a model, describe it, run arrays through it.
 
+    /// Earlier name of [`HostOperator`].
+    #[deprecated(note = "renamed to `HostOperator`")]
+    pub type HostStep = HostOperator;
+
     pub use anabranch_session::{
-        ArrayError, Dynamic, ErrorKind, HostStep, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
+        ArrayError, Dynamic, ErrorKind, HostOperator, Inputs, Later, LaterRun, OnDeviceLoss, OutputError, OutputKey,
         Outputs, Part, Prepared, Run, RunPrediction, SETTINGS, Session, SessionError, SessionOptions, SettingError,
         State, StatePair, Stateful, ValueInfo, events_json, random_tensor, tensor, view,
     };

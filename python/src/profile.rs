@@ -5,7 +5,7 @@ use anabranch::Session;
 use anabranch::compare::Series;
 use anabranch::execute::{Activity, Event};
 use anabranch::plan::HOST;
-use anabranch::session::{HostStep, Part};
+use anabranch::session::{HostOperator, Part};
 use anabranch_report::show;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ impl Profile {
             .flat_map(|(number, part)| part.events().map(move |event| row(part, &event, phased(number))))
             .collect();
         let host = run.prepared.plan().device(HOST).name.as_str();
-        rows.extend(run.host_steps().iter().map(|step| step_row(step, host)));
+        rows.extend(run.host_operators().iter().map(|step| step_row(step, host)));
         let start = |row: &Value| row["start_ms"].as_f64().unwrap_or(0.0);
         rows.sort_by(|one, other| start(one).total_cmp(&start(other)));
         let trace = show::chrome_trace(run).map_err(Failure::internal)?;
@@ -68,7 +68,7 @@ fn row(part: &Part<'_>, event: &Event, phase: Option<usize>) -> Value {
 }
 
 /// Returns the row of an operator that the host computed between two plans, which has no prediction.
-fn step_row(step: &HostStep, host: &str) -> Value {
+fn step_row(step: &HostOperator, host: &str) -> Value {
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     json!({
         "kind": "step",

@@ -3,7 +3,7 @@
 use super::placing::Placed;
 use super::request::PlanChoice;
 use anabranch_ir::program::{NodeId, Program};
-use anabranch_onnx::lower::Rest;
+use anabranch_onnx::lower::Continuation;
 use anabranch_placement_core::platform::DeviceId;
 use anabranch_plan::blocks::{BlockMembers, BlockSummary};
 use anabranch_plan::{CandidatePlan, Kernels, Plan, StreamMode, Weights};
@@ -33,7 +33,7 @@ pub struct Planned {
     pub(super) plan: Arc<Plan>,
     pub(super) weights: Arc<Weights>,
     #[doc(hidden)]
-    pub rest: Option<Arc<Rest>>,
+    pub rest: Option<Arc<Continuation>>,
     /// Choice with which this phase was planned, and with which later phases are planned.
     pub choice: PlanChoice,
 }
@@ -45,7 +45,7 @@ pub struct Lowered {
     /// The weights.
     pub weights: Arc<Weights>,
     /// Rest of the model after this program; `None` if the program is the whole model.
-    pub rest: Option<Arc<Rest>>,
+    pub rest: Option<Arc<Continuation>>,
 }
 
 impl Planned {
@@ -56,7 +56,7 @@ impl Planned {
 
     /// Returns the rest of the model after this program, whose shapes depend on computed values; `None` if the program
     /// is the whole model.
-    pub fn rest(&self) -> Option<&Rest> {
+    pub fn rest(&self) -> Option<&Continuation> {
         self.rest.as_deref()
     }
 

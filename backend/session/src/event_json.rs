@@ -56,7 +56,7 @@ pub fn events_json(run: &Run) -> Value {
         }));
     }
     let host = run.prepared.plan().device(HOST).name.as_str();
-    events.extend(run.host_steps().iter().map(|step| {
+    events.extend(run.host_operators().iter().map(|step| {
         let (start, took) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         json!({
             "kind": "step", "name": step.name, "on": host, "ready_ns": start, "start_ns": start, "end_ns": start + took, "waited_ns": 0,

@@ -9,7 +9,7 @@ use super::whole::RunPrediction;
 use anabranch_execute::{Deadline, RunOptions, RunOutput};
 use anabranch_onnx::import::{Node, ValueIndex};
 use anabranch_onnx::item::Item;
-use anabranch_onnx::lower::{LowerError, Phase, Rest};
+use anabranch_onnx::lower::{Continuation, LowerError, Phase};
 use anabranch_planning::{PlanChoice, Planned, Strategy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Later {
     /// Runs of the plans, in order; those of a loop's body in each iteration. Only for runs with a profile.
     pub runs: Vec<LaterRun>,
     /// Operators that were computed on the host, in order, without branches and loops. Only for runs with a profile.
-    pub host_steps: Vec<HostStep>,
+    pub host_operators: Vec<HostOperator>,
     /// Number of plans' runs that `runs` lacks, because there were too many.
     pub left_out: usize,
     /// Total number of plans' runs.
@@ -37,9 +37,9 @@ pub struct Later {
     /// Sum of the times of these runs, from the call until the last worker was done.
     pub in_plans: Duration,
     /// Number of operators that were computed on the host in between.
-    pub steps: usize,
+    pub host_operator_count: usize,
     /// Time of these operators, without the graphs within them.
-    pub in_steps: Duration,
+    pub in_host_operators: Duration,
     /// Time to find or make the plans.
     pub planning: Duration,
     /// Time of the whole run, including the first phase.
@@ -74,7 +74,7 @@ pub struct LaterRun {
 
 /// An operator that was computed on the host between two plans.
 #[derive(Clone, Debug)]
-pub struct HostStep {
+pub struct HostOperator {
     /// Name of the node.
     pub name: String,
     /// Operator of the node.
@@ -99,7 +99,7 @@ impl Later {
 
     /// Returns the time of the run without its plans, host operators and planning: handing values on.
     pub fn between(&self, first: &Run) -> Duration {
-        self.on_host(first).saturating_sub(self.in_steps)
+        self.on_host(first).saturating_sub(self.in_host_operators)
     }
 
     /// Counts a run of a plan.
@@ -126,8 +126,8 @@ impl Later {
 /// Values by their index in the model.
 pub(super) type Values = BTreeMap<ValueIndex, Item>;
 
-/// A run in progress.
-pub(super) struct Course<'r> {
+/// A run in progress of a model in phases.
+pub(super) struct PhasedRun<'r> {
     pub(super) session: &'r Session,
     pub(super) options: &'r RunOptions,
     /// Choice with which later phases are planned.
@@ -148,7 +148,7 @@ impl Session {
     /// in parts.
     pub(super) fn go_on(
         &self,
-        rest: &Arc<Rest>,
+        rest: &Arc<Continuation>,
         inputs: &Inputs,
         first: &Run,
         options: &RunOptions,
@@ -158,9 +158,9 @@ impl Session {
         let given = rest.model().inputs.iter().filter(|input| input.kind.is_tensor());
         let given = given.filter_map(|input| Some((input.value, Item::Tensor(inputs.find(&input.name)?.clone()))));
         let choice = later_choice(&first.prepared.choice);
-        let mut course = Course { session: self, options, choice, later, begun };
-        let values = course.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
-        let outputs = course.finish(Arc::clone(&rest.next), values)?;
+        let mut phased = PhasedRun { session: self, options, choice, later, begun };
+        let values = phased.after(rest, given.chain(self.items(inputs)?).collect(), first)?;
+        let outputs = phased.finish(Arc::clone(&rest.next), values)?;
         let mut named = Named::new();
         for (item, output) in outputs.into_iter().zip(&self.whole.model.outputs) {
             named.extend(parts::made(item, output)?);
@@ -169,7 +169,7 @@ impl Session {
     }
 }
 
-impl Course<'_> {
+impl PhasedRun<'_> {
     /// Runs phase after phase, and returns the graph's outputs.
     pub(super) fn finish(&mut self, mut phase: Arc<Phase>, mut values: Values) -> Result<Vec<Item>, SessionError> {
         while !phase.is_over() {
@@ -222,12 +222,12 @@ impl Course<'_> {
     }
 
     /// Keeps the times of an operator on the host.
-    pub(super) fn keep_step(&mut self, phase: &Phase, node: &Node, begun: Instant, bytes: u64) {
+    pub(super) fn keep_host_operator(&mut self, phase: &Phase, node: &Node, begun: Instant, bytes: u64) {
         if self.options.profile && self.later.keeps(1) {
             let named = |values: &[Option<ValueIndex>]| {
                 values.iter().flatten().map(|value| phase.model.value_name(*value).to_owned()).collect()
             };
-            self.later.host_steps.push(HostStep {
+            self.later.host_operators.push(HostOperator {
                 name: node.name.clone(),
                 operator: node.op_type.clone(),
                 reads: named(&node.inputs),
@@ -240,14 +240,14 @@ impl Course<'_> {
     }
 
     /// Returns the inputs of the next phase: outputs of a plan, and of the host operators after it.
-    fn after(&mut self, rest: &Rest, mut values: Values, run: &Run) -> Result<Values, SessionError> {
+    fn after(&mut self, rest: &Continuation, mut values: Values, run: &Run) -> Result<Values, SessionError> {
         for (place, value) in rest.made.iter().enumerate() {
             let tensor = run.outputs.tensor(place).map_err(|_| InputError::Resident)?;
             values.insert(*value, Item::Tensor(tensor.clone()));
         }
-        for at in &rest.steps {
+        for at in &rest.host_operators {
             let node = &rest.model().nodes[*at as usize];
-            let made = self.step(rest, *at, &values)?;
+            let made = self.host_operator(rest, *at, &values)?;
             let named = node.outputs.iter().zip(made).filter_map(|(value, item)| Some(((*value)?, item)));
             values.extend(named);
         }

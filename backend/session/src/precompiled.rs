@@ -11,7 +11,7 @@ use anabranch_device::{detect, detect_cpus};
 use anabranch_ir::constant::{Constant, ConstantError};
 use anabranch_ir::program::Program;
 use anabranch_onnx::import;
-use anabranch_onnx::lower::Rest;
+use anabranch_onnx::lower::Continuation;
 use anabranch_planning::{KeptPlan, Lowered, Machine, PlanChoice, Planned};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -184,7 +184,7 @@ impl Precompiled {
     }
 
     /// Returns the rest of the model after its program.
-    pub(super) fn rest(&self) -> Option<&Arc<Rest>> {
+    pub(super) fn rest(&self) -> Option<&Arc<Continuation>> {
         self.compiled.rest.as_ref()
     }
 

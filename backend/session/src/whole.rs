@@ -1,6 +1,6 @@
 //! A run as a whole: all its plans, and the host operators between them, on one clock.
 
-use super::phases::HostStep;
+use super::phases::HostOperator;
 use super::run::Run;
 use anabranch_execute::RunOutput;
 use anabranch_learning::{Accuracy, Compared};
@@ -146,8 +146,14 @@ impl Run {
     }
 
     /// Returns the operators that the host computed between plans, in order; only with a profile.
-    pub fn host_steps(&self) -> &[HostStep] {
-        self.later.as_ref().map_or(&[], |later| &later.host_steps)
+    pub fn host_operators(&self) -> &[HostOperator] {
+        self.later.as_ref().map_or(&[], |later| &later.host_operators)
+    }
+
+    /// Earlier name of [`Self::host_operators`].
+    #[deprecated(note = "renamed to `host_operators`")]
+    pub fn host_steps(&self) -> &[HostOperator] {
+        self.host_operators()
     }
 
     /// Compares predicted and measured times of this run; needs its profile. A plan that runs several times, such as a

@@ -1,6 +1,6 @@
 //! Compiled models: equal bits as from the model, rejected or rebuilt elsewhere, and never trusted.
 
-use anabranch::compiled::{Cache, Course, Kept, is_compiled};
+use anabranch::compiled::{Cache, CacheOutcome, CachedSession, is_compiled};
 use anabranch::device::CpuGranularity;
 use anabranch::import::proto::{DimensionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto, data_type};
 use anabranch::plan::StreamMode;
@@ -145,7 +145,7 @@ fn elements_that_decide_shapes_are_part_of_what_was_compiled() {
     fs::write(&model, bytes).expect("writable");
     for (dims, is_found) in [([2, 3], false), ([3, 2], false), ([2, 3], true), ([3, 2], true)] {
         let kept = cache.open::<SessionError>(&model, &options(), "", |_| Ok(given(dims))).expect("sound");
-        assert_eq!(matches!(kept.course, Course::Found(_)), is_found, "{:?}", kept.course);
+        assert_eq!(matches!(kept.outcome, CacheOutcome::Found(_)), is_found, "{:?}", kept.outcome);
         let found = kept.session.run(&kept.inputs).expect("runs");
         assert_eq!(found.tensor("y").expect("made").shape().dims(), dims.map(|dim| dim as usize));
     }
@@ -226,22 +226,25 @@ fn a_cache_finds_what_was_compiled_forgets_what_changed_and_is_bounded() {
         let inputs = |session: &Session| session.fill_random(Inputs::new(), 7);
         let options = options().with_dim("batch", batch);
         let kept = cache.open::<SessionError>(&model, &options, "", inputs).expect("sound");
-        let Kept { session, inputs, course, .. } = kept;
+        let CachedSession { session, inputs, outcome, .. } = kept;
         assert!(session.compiled().is_some(), "{batch}");
         let (source, expected) = opened(&model, options);
         assert!(same(&source, &source.run(&expected).expect("runs"), &session.run(&inputs).expect("runs")), "{batch}");
-        course
+        outcome
     };
     let cache = Cache::new(&kept);
     for (batch, count, is_found) in [(3, 1, false), (3, 1, true), (4, 2, false), (3, 2, true)] {
-        let course = open(&cache, batch);
-        assert_eq!((files().len(), matches!(course, Course::Found(_))), (count, is_found), "{course:?}");
+        let outcome = open(&cache, batch);
+        assert_eq!((files().len(), matches!(outcome, CacheOutcome::Found(_))), (count, is_found), "{outcome:?}");
     }
     for file in files() {
         fs::write(file, b"\x89anabranch\r\n\x1a\n\0\0 and then something else").expect("writable");
     }
-    let course = open(&cache, 3);
-    assert!(matches!(&course, Course::Made { damaged: Some(why), .. } if why.contains("compiled model")), "{course:?}");
+    let outcome = open(&cache, 3);
+    assert!(
+        matches!(&outcome, CacheOutcome::Made { damaged: Some(why), .. } if why.contains("compiled model")),
+        "{outcome:?}"
+    );
     assert_eq!(files().len(), 2, "one is made again");
     let (before, time) = (files(), std::time::SystemTime::UNIX_EPOCH);
     fs::File::options().append(true).open(&model).and_then(|file| file.set_modified(time)).expect("its own");

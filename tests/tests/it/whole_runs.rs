@@ -131,7 +131,7 @@ fn a_run_is_all_of_its_phases_and_the_host_between_them() {
         // No part begins before the one before it has ended, and the whole is at least their sum.
         assert!(parts.windows(2).all(|pair| pair[0].begun + pair[0].measured.makespan <= pair[1].begun), "{name}");
         let sum: Duration = parts.iter().map(|part| part.measured.makespan).sum();
-        let steps: Duration = run.host_steps().iter().map(|step| step.took).sum();
+        let steps: Duration = run.host_operators().iter().map(|step| step.took).sum();
         assert!(run.took() == later.took && run.took() >= sum + steps, "{name}");
         assert_eq!(sum, run.measured.makespan + later.in_plans, "{name}");
         assert_eq!(products_in(&run), products, "{name}");
@@ -142,7 +142,7 @@ fn a_run_is_all_of_its_phases_and_the_host_between_them() {
         assert!(events.iter().all(|event| event["end_ns"].as_u64() <= end), "{name}: {events:?}");
         assert_eq!(
             events.len(),
-            parts.iter().map(|part| part.measured.events.len()).sum::<usize>() + run.host_steps().len()
+            parts.iter().map(|part| part.measured.events.len()).sum::<usize>() + run.host_operators().len()
         );
         // Peaks are those of the plan that takes most.
         let peak = parts.iter().map(|part| part.measured.peaks[0]).max();

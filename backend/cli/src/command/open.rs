@@ -6,7 +6,7 @@ use super::hints::{is_absence, notes};
 use super::inputs::{Located, read_inputs};
 use super::progress::waiting;
 use super::{CliError, Output, note, version, wrote};
-use anabranch::compiled::{Cache, Course, Kept};
+use anabranch::compiled::{Cache, CacheOutcome, CachedSession};
 use anabranch::planning::{Constraints, PlatformFile, Strategy};
 use anabranch::session::{Inputs, Session, SessionOptions};
 use std::path::PathBuf;
@@ -52,15 +52,17 @@ pub(super) fn open(
     };
     let (cache, build) = (Cache::new(folder), version::short());
     let open = || cache.open(&file, &options, &build, |session| inputs_of(model, &sets, session));
-    let Kept { session, inputs, course, .. } = waiting(Output { json: false }, "opening the model", open)?;
-    match course {
-        Course::Found(kept) => note(format_args!("opened from {}", kept.display())),
-        Course::Made { file, damaged } => {
+    let CachedSession { session, inputs, outcome, .. } = waiting(Output { json: false }, "opening the model", open)?;
+    match outcome {
+        CacheOutcome::Found(kept) => note(format_args!("opened from {}", kept.display())),
+        CacheOutcome::Made { file, damaged } => {
             damaged.iter().for_each(note);
             wrote(&file);
         }
-        Course::Refused(why) if model.cache.is_some() => return Err(CliError::input(format!("--cache: {why}"))),
-        Course::Passed(why) | Course::Refused(why) => note(format_args!("{} is not kept: {why}", file.display())),
+        CacheOutcome::Refused(why) if model.cache.is_some() => return Err(CliError::input(format!("--cache: {why}"))),
+        CacheOutcome::Passed(why) | CacheOutcome::Refused(why) => {
+            note(format_args!("{} is not kept: {why}", file.display()))
+        }
         _ => {}
     }
     Ok(Opened { session, inputs, store, sets })

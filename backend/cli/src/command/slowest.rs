@@ -47,7 +47,7 @@ impl Slowest {
     /// Returns the slowest `count` nodes, and all operators.
     pub(super) fn of(series: &Series, count: usize) -> Self {
         let mut nodes = nodes(series);
-        nodes.extend(host_steps(series));
+        nodes.extend(host_operators(series));
         let total = summed(nodes.iter().map(|(node, _)| node.measured_ms));
         let share = |ms: f64| if total > 0.0 { 100.0 * ms / total } else { 0.0 };
         nodes.sort_by(|(one, _), (other, _)| other.measured_ms.total_cmp(&one.measured_ms));
@@ -92,12 +92,12 @@ fn nodes(series: &Series) -> Vec<(NodeTime, String)> {
 }
 
 /// Returns the steps of the host between plans. The passes of a loop are added up.
-fn host_steps(series: &Series) -> Vec<(NodeTime, String)> {
+fn host_operators(series: &Series) -> Vec<(NodeTime, String)> {
     let device = series.run.prepared.plan().device(HOST).name.clone();
     let mut steps: BTreeMap<&str, (NodeTime, String)> = BTreeMap::new();
-    for step in series.run.host_steps() {
+    for step in series.run.host_operators() {
         let none = || {
-            let (node, op) = (step.name.clone(), "host step".to_owned());
+            let (node, op) = (step.name.clone(), "host operator".to_owned());
             let time = NodeTime {
                 node,
                 op,

@@ -101,7 +101,7 @@ fn report_events_trace_chart_and_page_are_of_all_phases() {
     let slices = trace["traceEvents"].as_array().expect("events");
     let count = |category: &str| slices.iter().filter(|slice| slice["ph"] == "X" && slice["cat"] == category).count();
     assert_eq!((count("phase"), count("step"), count("node")), (2, 1, of("node").count()));
-    assert!(command.read("g.svg").contains("MatMul") && command.read("g.svg").contains("host steps"));
+    assert!(command.read("g.svg").contains("MatMul") && command.read("g.svg").contains("host operators"));
 
     let data = data(&command, "page.html");
     assert!(near(number(&data["measured"]["makespan_ns"]) * 1e-6, number(&phases["took_ms"])));

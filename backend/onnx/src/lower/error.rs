@@ -42,8 +42,8 @@ pub struct Obstacle {
     pub reason: String,
     /// Whether the node is valid, but it, or this use of its operator, has no lowering.
     pub is_unsupported: bool,
-    /// Whether it may be lowered in a later phase of a run, when the values that it needs are known, or be a step on
-    /// the host.
+    /// Whether it may be lowered in a later phase of a run, when the values that it needs are known, or be a host
+    /// operator.
     pub is_late: bool,
     /// Inputs of the model, by name, whose elements would have to be known.
     pub wanted: Vec<String>,
@@ -123,7 +123,7 @@ impl LowerError {
     }
 
     /// Creates the error of a node that was computed between programs.
-    pub fn of_step(node: &str, operator: &str, fault: &Fault) -> Self {
+    pub fn of_host_operator(node: &str, operator: &str, fault: &Fault) -> Self {
         let kind = match fault {
             Fault { is_memory: true, .. } => ErrorKind::Memory,
             Fault { is_unsupported: true, .. } => ErrorKind::Unsupported,

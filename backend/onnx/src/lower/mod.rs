@@ -30,13 +30,13 @@ pub use error::Fault;
 pub use error::{LowerError, Obstacle};
 pub use fuse::{Rewrite, Rewrites, UnknownRewrite};
 pub use operator::{axis_of, integers, numbers};
+pub use phase::Continuation;
 pub use phase::Phase;
-pub use phase::Rest;
 pub use sizes::Sizes;
 
+use crate::host_operators;
 use crate::import::error::Name;
 use crate::import::{Model, Node, OPSETS, ValueIndex};
-use crate::steps;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::interruption;
 use anabranch_ir::constant::Constant;
@@ -120,8 +120,8 @@ pub fn operators(domain: &str) -> BTreeSet<&'static str> {
 }
 
 /// Whether the host can compute a node between two programs.
-pub fn is_step(node: &Node) -> bool {
-    steps::is_step(node) || control::is_control(node)
+pub fn is_host_operator(node: &Node) -> bool {
+    host_operators::is_host_operator(node) || control::is_control(node)
 }
 
 /// Positions of the nodes on which an output of the model depends.
@@ -164,8 +164,8 @@ struct Lowering<'a> {
     inputs_of: BTreeMap<ValueId, Vec<String>>,
     /// Whether inputs may be computed values, which differ in each run.
     later: bool,
-    /// Outputs of nodes that cannot be lowered, but can be steps between programs.
-    stepping: BTreeSet<ValueIndex>,
+    /// Outputs of nodes that cannot be lowered, but can be host operators between programs.
+    host_operator_outputs: BTreeSet<ValueIndex>,
     /// Number of branches and iterations so far.
     passes: usize,
     /// Number of nodes of all bodies and branches so far, counted each time they were lowered.
@@ -195,7 +195,7 @@ impl<'a> Lowering<'a> {
             wanted: BTreeSet::new(),
             inputs_of: BTreeMap::new(),
             later: false,
-            stepping: BTreeSet::new(),
+            host_operator_outputs: BTreeSet::new(),
             passes: 0,
             unrolled: 0,
         })
@@ -359,17 +359,18 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    /// Records remedies for a node that cannot be lowered: inputs with known elements, or a step of its own. Returns
-    /// whether there is none.
+    /// Records remedies for a node that cannot be lowered: inputs with known elements, or being a host operator.
+    /// Returns whether there is none.
     fn cannot(&mut self, node: &Node, fault: &Fault, wanted: &[String]) -> bool {
         let repeats = matches!(&node.op_type[..], "Loop" | "Scan");
-        let steps = steps::is_step(node) || control::is_control(node) && (repeats || fault.needs.is_none());
-        if fault.needs.is_some() && !(steps && self.later) {
+        let is_host_operator =
+            host_operators::is_host_operator(node) || control::is_control(node) && (repeats || fault.needs.is_none());
+        if fault.needs.is_some() && !(is_host_operator && self.later) {
             self.wanted.insert(wanted.to_vec());
         }
-        if steps {
-            self.stepping.extend(node.outputs.iter().flatten());
+        if is_host_operator {
+            self.host_operator_outputs.extend(node.outputs.iter().flatten());
         }
-        !steps && fault.needs.is_none()
+        !is_host_operator && fault.needs.is_none()
     }
 }

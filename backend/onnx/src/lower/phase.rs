@@ -2,16 +2,16 @@
 //!
 //! A phase is lowered like a model, but nodes that would have to know a computed value are skipped, with all nodes that
 //! depend on them. The rest belongs to the next phase, whose inputs are the values computed so far. Small values that
-//! decide shapes are then fixed like small inputs of a model. Some operators are steps on the host in between: those
+//! decide shapes are then fixed like small inputs of a model. Some operators run on the host in between: those
 //! whose results alone determine their shapes, and branches and loops that depend on values. Their graphs run in phases
 //! of their own.
 
 use super::deciding::Deciding;
 use super::error::{Fault, LowerError, Refusal};
 use super::{LowerOptions, Lowering, Slot, control, finished, needed_nodes};
+use crate::host_operators;
 use crate::import::{Input, Model, Node, ValueIndex};
 use crate::part::Part;
-use crate::steps;
 use anabranch_base::error_kind::ErrorKind;
 use anabranch_base::lock::lock;
 use anabranch_ir::constant::Constant;
@@ -38,17 +38,17 @@ pub struct Phase {
     whole: bool,
     /// Whether some of its inputs are sequences or optionals.
     has_parts: bool,
-    /// Graphs of nodes that are steps, by node and attribute.
+    /// Graphs of nodes that are host operators, by node and attribute.
     bodies: Mutex<BTreeMap<(u32, &'static str), Arc<Phase>>>,
 }
 
 /// Rest of a phase after its program.
-pub struct Rest {
+pub struct Continuation {
     /// Values of the program's outputs.
     pub made: Vec<ValueIndex>,
     /// Positions of the nodes that are then computed one by one on the host.
-    pub steps: Vec<u32>,
-    /// Phase after these steps.
+    pub host_operators: Vec<u32>,
+    /// Phase after these host operators.
     pub next: Arc<Phase>,
     /// Inputs, by name, whose elements some node would have to know.
     pub wanted: Vec<Vec<String>>,
@@ -141,7 +141,7 @@ impl Phase {
         self: &Arc<Self>,
         options: &LowerOptions,
         given: &[(ValueIndex, TensorSpec)],
-    ) -> Result<(Program, Option<Rest>), LowerError> {
+    ) -> Result<(Program, Option<Continuation>), LowerError> {
         let constants = if self.whole { &self.model.initializers } else { &self.known };
         let mut lowering = Lowering::new(&self.model, constants, options)?;
         if self.whole {
@@ -162,7 +162,8 @@ impl Phase {
             return Ok((finished(program, folding, options)?, None));
         }
         let rest = self.cut(&lowering);
-        let is_stuck = rest.made.is_empty() && rest.steps.is_empty() && rest.next.nodes.len() == self.nodes.len();
+        let is_stuck =
+            rest.made.is_empty() && rest.host_operators.is_empty() && rest.next.nodes.len() == self.nodes.len();
         if is_stuck && !self.nodes.is_empty() {
             lowering.verdict()?;
             return Err(self.stuck());
@@ -191,7 +192,7 @@ impl Phase {
         LowerError::of_node(ErrorKind::Unsupported, name, operator, text)
     }
 
-    /// Marks given values that are not tensors: only steps can read them.
+    /// Marks given values that are not tensors: only host operators can read them.
     fn sequences(&self, lowering: &mut Lowering<'_>) {
         for value in &self.reads {
             let slot = &mut lowering.slots[value.index()];
@@ -201,30 +202,30 @@ impl Phase {
         }
     }
 
-    /// Divides the nodes into lowered nodes, steps right after them, and the rest.
-    fn cut(&self, lowering: &Lowering<'_>) -> Rest {
+    /// Divides the nodes into lowered nodes, host operators right after them, and the rest.
+    fn cut(&self, lowering: &Lowering<'_>) -> Continuation {
         let lost = |value: &ValueIndex| !matches!(lowering.slots[value.index()], Slot::Made(_));
         let sequences: BTreeSet<_> = self.reads.iter().copied().filter(lost).collect();
         let mut held = sequences.clone();
-        let (mut steps, mut left) = (Vec::new(), Vec::new());
+        let (mut host_operators, mut left) = (Vec::new(), Vec::new());
         for at in self.nodes.iter().copied() {
             let node = &self.model.nodes[at as usize];
             if !node.outputs.iter().flatten().any(lost) {
                 continue;
             }
             let ready = node.all_inputs().all(|value| !lost(&value) || held.contains(&value));
-            let tried = node.outputs.iter().flatten().any(|value| lowering.stepping.contains(value));
-            let is_step = || steps::is_step(node) || tried || self.is_led(node, &sequences);
-            if ready && is_step() {
+            let tried = node.outputs.iter().flatten().any(|value| lowering.host_operator_outputs.contains(value));
+            let is_host_operator = || host_operators::is_host_operator(node) || tried || self.is_led(node, &sequences);
+            if ready && is_host_operator() {
                 held.extend(node.outputs.iter().flatten());
-                steps.push(at);
+                host_operators.push(at);
             } else {
                 left.push(at);
             }
         }
-        let (made, known) = self.crossing(lowering, steps.iter().chain(&left));
+        let (made, known) = self.crossing(lowering, host_operators.iter().chain(&left));
         let next = Arc::new(Self::of(Arc::clone(&self.model), left, known));
-        Rest { made, steps, next, wanted: lowering.wanted.iter().cloned().collect() }
+        Continuation { made, host_operators, next, wanted: lowering.wanted.iter().cloned().collect() }
     }
 
     /// Whether a node has graphs and an input that is not a tensor, so that it cannot be lowered.
@@ -265,19 +266,24 @@ fn reads(model: &Model, nodes: &[u32], known: &BTreeMap<ValueIndex, Constant>) -
     read.filter(|value| !made.contains(value) && !known.contains_key(value)).collect()
 }
 
-impl Rest {
-    /// Creates the rest of a model whose nodes wait for the values `made`. The nodes at `steps`, ascending, are
-    /// computed first; `known` are its constants.
-    pub fn of(model: Model, made: Vec<ValueIndex>, steps: Vec<u32>, known: BTreeMap<ValueIndex, Constant>) -> Self {
-        let left = (0..model.nodes.len() as u32).filter(|at| steps.binary_search(at).is_err()).collect();
-        Self { made, steps, next: Arc::new(Phase::of(Arc::new(model), left, known)), wanted: Vec::new() }
+impl Continuation {
+    /// Creates the rest of a model whose nodes wait for the values `made`. The nodes at `host_operators`, ascending,
+    /// are computed first; `known` are its constants.
+    pub fn of(
+        model: Model,
+        made: Vec<ValueIndex>,
+        host_operators: Vec<u32>,
+        known: BTreeMap<ValueIndex, Constant>,
+    ) -> Self {
+        let left = (0..model.nodes.len() as u32).filter(|at| host_operators.binary_search(at).is_err()).collect();
+        Self { made, host_operators, next: Arc::new(Phase::of(Arc::new(model), left, known)), wanted: Vec::new() }
     }
 
     /// Returns a copy whose plans other runs do not share.
     pub fn apart(&self) -> Self {
         let Phase { model, nodes, known, .. } = &*self.next;
         let next = Arc::new(Phase::of(Arc::clone(model), nodes.clone(), known.clone()));
-        Self { made: self.made.clone(), steps: self.steps.clone(), next, wanted: self.wanted.clone() }
+        Self { made: self.made.clone(), host_operators: self.host_operators.clone(), next, wanted: self.wanted.clone() }
     }
 
     /// Returns the model of the nodes.
@@ -287,7 +293,7 @@ impl Rest {
 
     /// Returns the positions of all remaining nodes, ascending.
     pub fn positions(&self) -> BTreeSet<u32> {
-        self.steps.iter().chain(&self.next.nodes).copied().collect()
+        self.host_operators.iter().chain(&self.next.nodes).copied().collect()
     }
 
     /// Returns the constants that the nodes read.
@@ -297,12 +303,12 @@ impl Rest {
 
     /// Returns the number of operators that are left for later phases, without those of graphs within nodes.
     pub fn operators(&self) -> usize {
-        self.steps.len() + self.next.nodes.len()
+        self.host_operators.len() + self.next.nodes.len()
     }
 
     /// Returns the names of the first operators that are computed on the host, because their results determine the
     /// following shapes.
-    pub fn steps(&self) -> impl Iterator<Item = &str> {
-        self.steps.iter().map(|at| self.model().nodes[*at as usize].name.as_str())
+    pub fn host_operators(&self) -> impl Iterator<Item = &str> {
+        self.host_operators.iter().map(|at| self.model().nodes[*at as usize].name.as_str())
     }
 }

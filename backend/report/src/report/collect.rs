@@ -11,7 +11,7 @@ use anabranch::compare::{Latencies, Series};
 use anabranch::device::DeviceRef;
 use anabranch::plan::{HOST, Traffic};
 use anabranch::planning::{Planned, PlanningError};
-use anabranch::session::{HostStep, Run, RunPrediction};
+use anabranch::session::{HostOperator, Run, RunPrediction};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ fn runs(series: &Series) -> Value {
 enum Shown<'a> {
     Plan(Box<PlanPart<'a>>),
     /// With its index among the nodes, and its predicted start.
-    Step(&'a HostStep, usize, u64),
+    HostOperator(&'a HostOperator, usize, u64),
 }
 
 /// Everything that is shown.
@@ -123,7 +123,7 @@ impl<'a> Whole<'a> {
     fn parts(&self) -> impl Iterator<Item = &PlanPart<'a>> {
         self.shown.iter().filter_map(|shown| match shown {
             Shown::Plan(part) => Some(&**part),
-            Shown::Step(..) => None,
+            Shown::HostOperator(..) => None,
         })
     }
 
@@ -138,7 +138,7 @@ impl<'a> Whole<'a> {
                     names.extend(own.map(|name| if several { format!("phase {phase}/{name}") } else { name.clone() }));
                     phase += 1;
                 }
-                Shown::Step(step, ..) => names.push(format!("host steps/{}", step.name)),
+                Shown::HostOperator(step, ..) => names.push(format!("host operators/{}", step.name)),
             }
         }
         let count = |of: fn(&PlanPart<'_>) -> usize| self.parts().map(of).sum();
@@ -151,7 +151,7 @@ impl<'a> Whole<'a> {
         for shown in &self.shown {
             match shown {
                 Shown::Plan(part) => nodes.extend(part.nodes()),
-                Shown::Step(step, _, foreseen) => nodes.push(step_node(step, *foreseen)),
+                Shown::HostOperator(step, _, foreseen) => nodes.push(host_operator_node(step, *foreseen)),
             }
         }
         nodes.extend(self.parts().flat_map(PlanPart::inputs));
@@ -178,7 +178,7 @@ impl<'a> Whole<'a> {
                     let outputs = part.program.outputs.iter().enumerate();
                     made.extend(outputs.map(|(at, output)| (output.name.as_str(), (part.places.outputs + at, 0))));
                 }
-                Shown::Step(step, place, _) => {
+                Shown::HostOperator(step, place, _) => {
                     edges.extend(step.reads.iter().filter_map(|name| link(&made, name, *place)));
                     made.extend(step.makes.iter().enumerate().map(|(port, name)| (name.as_str(), (*place, port))));
                 }
@@ -309,11 +309,11 @@ impl<'a> Whole<'a> {
 /// Shows the plans and steps of a run by time, as many as fit into the page. Returns the number of those left out.
 fn show<'a>(shown: &mut Vec<Shown<'a>>, run: &'a Run, about: &'a About<'a>) -> Result<usize, PlanningError> {
     let (mut tasks, mut left_out) = (0, run.later.as_ref().map_or(0, |later| later.left_out));
-    let mut steps = run.host_steps().iter().peekable();
+    let mut steps = run.host_operators().iter().peekable();
     let mut since = None;
     for part in run.parts() {
         while let Some(step) = steps.next_if(|step| step.begun < part.begun) {
-            show_step(shown, step, since);
+            show_host_operator(shown, step, since);
         }
         let program = &part.planned.program;
         tasks += program.nodes.len() + program.inputs.len() + program.outputs.len();
@@ -326,16 +326,16 @@ fn show<'a>(shown: &mut Vec<Shown<'a>>, run: &'a Run, about: &'a About<'a>) -> R
         since = Some((ended.as_nanos() as u64, (foreseen * 1e9) as u64));
         shown.push(Shown::Plan(Box::new(PlanPart::ran(&part, about)?)));
     }
-    steps.for_each(|step| show_step(shown, step, since));
+    steps.for_each(|step| show_host_operator(shown, step, since));
     Ok(left_out)
 }
 
 /// Shows a step. Its predicted start follows the plan before it at the measured distance.
-fn show_step<'a>(shown: &mut Vec<Shown<'a>>, step: &'a HostStep, since: Option<(u64, u64)>) {
+fn show_host_operator<'a>(shown: &mut Vec<Shown<'a>>, step: &'a HostOperator, since: Option<(u64, u64)>) {
     if shown.len() < MOST_TASKS {
         let begun = step.begun.as_nanos() as u64;
         let foreseen = since.map_or(begun, |(ended, foreseen)| foreseen + begun.saturating_sub(ended));
-        shown.push(Shown::Step(step, 0, foreseen));
+        shown.push(Shown::HostOperator(step, 0, foreseen));
     }
 }
 
@@ -351,7 +351,7 @@ fn number(shown: &mut [Shown<'_>]) {
                 next.outputs += part.program.outputs.len();
                 next.transfers += part.plan.transfers().len();
             }
-            Shown::Step(_, place, _) => {
+            Shown::HostOperator(_, place, _) => {
                 *place = next.nodes;
                 next.nodes += 1;
             }
@@ -367,15 +367,15 @@ fn number(shown: &mut [Shown<'_>]) {
 }
 
 /// Returns an operator that the host computed between plans, as a node.
-fn step_node(step: &HostStep, foreseen: u64) -> Value {
+fn host_operator_node(step: &HostOperator, foreseen: u64) -> Value {
     let ports = |names: &[String]| {
         let port = |name: &String| json!({ "name": name, "spec": "", "bytes": 0, "constant": false });
         names.iter().map(port).collect::<Vec<_>>()
     };
-    let measured = Times::of_step(step);
+    let measured = Times::of_host_operator(step);
     let predicted = Times { ready: foreseen, start: foreseen, end: foreseen + measured.busy, busy: measured.busy };
     json!({
-        "name": step.name, "role": "node", "op": step.operator, "class": "host step", "flops": 0.0,
+        "name": step.name, "role": "node", "op": step.operator, "class": "host operator", "flops": 0.0,
         "inputs": ports(&step.reads), "outputs": ports(&step.makes), "operators": [], "block": null, "costs": [],
         "device": HOST.index(), "predicted": predicted, "measured": measured,
         "critical_predicted": false, "critical_measured": false,

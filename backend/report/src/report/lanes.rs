@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub type RunLane = (String, [Vec<Interval>; 2]);
 
 /// Name of the lane of the host's steps between the plans of a model in phases.
-const HOST_STEPS: &str = "host steps";
+const HOST_OPERATORS: &str = "host operators";
 
 /// Returns the lanes of all devices, then of the links that move data, and the predicted and measured ends. In seconds.
 ///
@@ -42,9 +42,11 @@ pub fn lanes(run: &Run) -> (Vec<RunLane>, [f64; 2]) {
         ends.iter_mut().zip(&spans).for_each(|(end, spans)| *end = end.max(seconds(spans.makespan)));
     }
     lanes.extend(links.into_values());
-    let mut steps = empty(HOST_STEPS);
-    run.host_steps().iter().for_each(|step| add(&mut steps, &step.name, 0, [None, Some(Times::of_step(step))]));
-    lanes.extend(Some(steps).filter(|_| !run.host_steps().is_empty()));
+    let mut steps = empty(HOST_OPERATORS);
+    run.host_operators()
+        .iter()
+        .for_each(|step| add(&mut steps, &step.name, 0, [None, Some(Times::of_host_operator(step))]));
+    lanes.extend(Some(steps).filter(|_| !run.host_operators().is_empty()));
     for intervals in lanes.iter_mut().flat_map(|(_, lanes)| lanes) {
         intervals.sort_by(|one, other| one.start.total_cmp(&other.start).then(one.end.total_cmp(&other.end)));
     }

@@ -4,7 +4,7 @@ use anabranch::execute::{Activity, RunOutput};
 use anabranch::plan::{Plan, Route};
 use anabranch::planning::{Placed, Planned};
 use anabranch::program::{Origin, Program, ValueId};
-use anabranch::session::{HostStep, Part};
+use anabranch::session::{HostOperator, Part};
 use anabranch_placement::graph::TaskId;
 use anabranch_placement::schedule::{Schedule, Span, TransferSpan};
 use serde::Serialize;
@@ -23,7 +23,7 @@ pub(super) struct Times {
 
 impl Times {
     /// Returns the span of an operator that the host computed between two plans.
-    pub(super) fn of_step(step: &HostStep) -> Self {
+    pub(super) fn of_host_operator(step: &HostOperator) -> Self {
         let (start, busy) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         Self { ready: start, start, end: start + busy, busy }
     }

@@ -67,8 +67,8 @@ fn add_phases(run: &Run, parts: &[Part<'_>], trace: &mut Trace, group: Group) {
         let name = format!("phase {number}");
         trace.slice(Slice { track, name, category: "phase", start, end: start + took, arguments });
     }
-    let track = trace.track(group, "host steps");
-    for step in run.host_steps() {
+    let track = trace.track(group, "host operators");
+    for step in run.host_operators() {
         let (start, took) = (step.begun.as_nanos() as u64, step.took.as_nanos() as u64);
         let arguments =
             Map::from_iter([("op_name".to_owned(), json!(step.operator)), ("bytes".to_owned(), json!(step.bytes))]);

@@ -56,8 +56,8 @@ impl Phases {
             took_ms: ms(later.took),
             first_ms: ms(run.measured.makespan),
             plans_ms: ms(later.in_plans),
-            steps: later.steps,
-            steps_ms: ms(later.in_steps),
+            steps: later.host_operator_count,
+            steps_ms: ms(later.in_host_operators),
             planning_ms: ms(later.planning),
             between_ms: ms(later.between(run)),
             each: PhaseLine::all(&run.parts()),
@@ -97,7 +97,7 @@ impl fmt::Display for Phases {
             "          the run shown took {took}: {first} in the first plan, {plans} in {} later ones,",
             self.plans
         )?;
-        writeln!(f, "          {steps} in {} steps on the host, {between} to hand on values,", self.steps)?;
+        writeln!(f, "          {steps} in {} operators on the host, {between} to hand on values,", self.steps)?;
         write!(f, "          {planning} to find or make plans")?;
         for (number, line) in self.each.iter().enumerate().take(SHOWN) {
             let PhaseLine { nodes, runs, predicted_ms, measured_ms, .. } = line;
@@ -121,7 +121,7 @@ impl fmt::Display for Phases {
 /// Returns a note if a plan covers only the first phase.
 pub fn first_phase_note(planned: &Planned) -> Option<String> {
     let rest = planned.rest()?;
-    let first = rest.steps().next().map_or(String::new(), |name| format!(", the first of them `{name}`"));
+    let first = rest.host_operators().next().map_or(String::new(), |name| format!(", the first of them `{name}`"));
     let count = rest.operators();
     Some(format!(
         "phases    {count} of the model's operators are left{first}: shapes follow from computed values, so that this plan is of the first \

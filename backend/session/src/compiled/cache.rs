@@ -43,19 +43,19 @@ pub struct Cache {
 
 /// Result of opening a model through a cache.
 #[non_exhaustive]
-pub struct Kept {
+pub struct CachedSession {
     /// Session of the compiled model, or of the model itself.
     pub session: Session,
     /// Inputs to run the session with.
     pub inputs: Inputs,
     /// Origin of the session.
-    pub course: Course,
+    pub outcome: CacheOutcome,
 }
 
 /// Origin of a session from a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Course {
+pub enum CacheOutcome {
     /// The compiled model was found in this file.
     Found(PathBuf),
     /// The model was compiled now.
@@ -101,12 +101,13 @@ impl Cache {
         options: &SessionOptions,
         build: &str,
         inputs: impl FnOnce(&Session) -> Result<Inputs, E>,
-    ) -> Result<Kept, E> {
-        let passed = |session, inputs, why: String| Ok(Kept { session, inputs, course: Course::Passed(why) });
-        if let Some(course) = self.never(model, options) {
+    ) -> Result<CachedSession, E> {
+        let passed =
+            |session, inputs, why: String| Ok(CachedSession { session, inputs, outcome: CacheOutcome::Passed(why) });
+        if let Some(outcome) = self.never(model, options) {
             let session = Session::open(model, options.clone())?;
             let inputs = inputs(&session)?;
-            return Ok(Kept { session, inputs, course });
+            return Ok(CachedSession { session, inputs, outcome });
         }
         let inputs = inputs(&Session::open_on_cpus(model, options.clone())?)?;
         let key = |inputs| key(model, options, inputs).map_err(SessionError::from);
@@ -117,7 +118,7 @@ impl Cache {
             match found(&file, &source, options, &inputs) {
                 Ok(Some(session)) => {
                     touch(&file);
-                    return Ok(Kept { session, inputs, course: Course::Found(file) });
+                    return Ok(CachedSession { session, inputs, outcome: CacheOutcome::Found(file) });
                 }
                 // The file is for another machine, or for other elements: it is removed when it has been unused for
                 // long.
@@ -138,7 +139,7 @@ impl Cache {
         }
         let file = self.place(&before, &session, &inputs);
         if let Err(error) = private::make(&self.folder) {
-            return Ok(Kept { session, inputs, course: self.refused(&error) });
+            return Ok(CachedSession { session, inputs, outcome: self.refused(&error) });
         }
         remove_strange(&file);
         if let Err(error) = session.compile(&inputs, &file, build) {
@@ -149,15 +150,15 @@ impl Cache {
         match Session::open(&file, options) {
             Ok(session) => {
                 self.trim(&file);
-                Ok(Kept { session, inputs, course: Course::Made { file, damaged } })
+                Ok(CachedSession { session, inputs, outcome: CacheOutcome::Made { file, damaged } })
             }
             Err(error) => passed(session, inputs, error.to_string()),
         }
     }
 
     /// Returns the reason that a model is never kept, for any inputs.
-    fn never(&self, model: &Path, options: &SessionOptions) -> Option<Course> {
-        let passed = |why: &str| Some(Course::Passed(why.into()));
+    fn never(&self, model: &Path, options: &SessionOptions) -> Option<CacheOutcome> {
+        let passed = |why: &str| Some(CacheOutcome::Passed(why.into()));
         match &options.strategy {
             _ if is_compiled(model) => passed("it is a compiled model already"),
             Strategy::PlanFile(_) => passed("its plan file may say something else next time"),
@@ -166,8 +167,8 @@ impl Cache {
         }
     }
 
-    fn refused(&self, error: &io::Error) -> Course {
-        Course::Refused(format!("the directory {} {error}", self.folder.display()))
+    fn refused(&self, error: &io::Error) -> CacheOutcome {
+        CacheOutcome::Refused(format!("the directory {} {error}", self.folder.display()))
     }
 
     /// Returns the files of a key, the last used first.

@@ -4,7 +4,7 @@
 
 use anabranch_ir::constant::Constant;
 use anabranch_onnx::import::{Model, Node, Subgraph, ValueIndex};
-use anabranch_onnx::lower::is_step;
+use anabranch_onnx::lower::is_host_operator;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the first fault of a graph whose nodes read the model's inputs, the values that are `made` before them and
@@ -23,8 +23,8 @@ pub(super) fn fault(
         return Some(format!("there are two values {again:?}"));
     }
     let ascend = steps.windows(2).all(|pair| pair[0] < pair[1]);
-    if !ascend || !steps.iter().all(|at| model.nodes.get(*at as usize).is_some_and(is_step)) {
-        return Some("a first step is not computed by the host".into());
+    if !ascend || !steps.iter().all(|at| model.nodes.get(*at as usize).is_some_and(is_host_operator)) {
+        return Some("a first operator is not computed by the host".into());
     }
     let given: BTreeSet<_> = model.inputs.iter().map(|input| input.value).chain(made.iter().copied()).collect();
     if given.len() != model.inputs.len() + made.len() {

@@ -20,14 +20,14 @@
 mod cache;
 mod check;
 mod container;
+mod continuation;
 mod error;
 mod graphs;
 mod program;
-mod rest;
 mod settings;
 mod source;
 
-pub use cache::{Cache, Course, Kept};
+pub use cache::{Cache, CacheOutcome, CachedSession};
 pub use error::CompiledError;
 pub(crate) use source::{Source, stamp};
 
@@ -39,11 +39,11 @@ use anabranch_ir::program::Program;
 use anabranch_kernels::TensorSpec;
 use anabranch_kernels::cpu::Layout;
 use anabranch_onnx::import::{Dim, Input, Kind, Labels, Model, Output, ValueIndex};
-use anabranch_onnx::lower::Rest;
+use anabranch_onnx::lower::Continuation;
 use anabranch_planning::{KeptPlan, PlanChoice};
 use container::Container;
+use continuation::StoredContinuation;
 use program::{Gathered, StoredProgram};
-use rest::StoredRest;
 use serde::{Deserialize, Serialize};
 use settings::Settings;
 use std::collections::BTreeMap;
@@ -90,7 +90,7 @@ pub(crate) struct Compilation<'a> {
     /// Program as it was lowered.
     pub(crate) program: &'a Program,
     /// The rest of the model after its program; `None` if the program is the whole model.
-    pub(crate) rest: Option<&'a Rest>,
+    pub(crate) rest: Option<&'a Continuation>,
     /// Number of rows of the tables that inputs index, by the inputs' names.
     pub(crate) tables: BTreeMap<String, u64>,
     /// Forms of constants that the plan's kernels keep.
@@ -115,7 +115,7 @@ struct Description {
     /// Labels of outputs, by name.
     labels: BTreeMap<String, Labels>,
     program: StoredProgram,
-    rest: Option<StoredRest>,
+    rest: Option<StoredContinuation>,
     plan: KeptPlan,
 }
 
@@ -137,7 +137,7 @@ pub(crate) struct Compiled {
     pub(crate) tables: BTreeMap<String, u64>,
     pub(crate) program: Program,
     /// The rest of the model after its program; `None` if the program is the whole model.
-    pub(crate) rest: Option<Arc<Rest>>,
+    pub(crate) rest: Option<Arc<Continuation>>,
     /// All constants in the file.
     pub(crate) constants: Vec<Constant>,
     pub(crate) plan: KeptPlan,
@@ -159,7 +159,8 @@ impl Compilation<'_> {
         let refused = |error: String| CompiledError::io(path, error);
         let mut gathered = Gathered::default();
         let names = self.inputs.iter().map(|(name, _)| name.as_str());
-        let rest = self.rest.map(|rest| StoredRest::of(rest, names, &mut gathered)).transpose().map_err(refused)?;
+        let rest =
+            self.rest.map(|rest| StoredContinuation::of(rest, names, &mut gathered)).transpose().map_err(refused)?;
         let program = StoredProgram::of(self.program, &self.packed, &mut gathered).map_err(refused)?;
         // A path that is not valid text is not stored.
         let source = self
@@ -176,7 +177,7 @@ impl Compilation<'_> {
             devices: devices(self.inventory),
             strategy: self.options.strategy.to_string(),
             nodes: self.program.nodes.len(),
-            later: self.rest.map_or(0, Rest::operators),
+            later: self.rest.map_or(0, Continuation::operators),
             weights: gathered.held.len() as u64 + gathered.bytes,
             fixed: self.program.fixed.keys().cloned().collect(),
             source: source.as_ref().map(|source| source.model().to_owned()),
@@ -308,7 +309,7 @@ impl CompiledFile {
         let Self { path, container, description } = self;
         let Description { about, source, settings, inputs, tables, program, rest, plan, .. } = description;
         let wrong = |fault: String| CompiledError::damaged(&path, format!("its program is wrong: {fault}"));
-        let names = rest.iter().flat_map(StoredRest::names);
+        let names = rest.iter().flat_map(StoredContinuation::names);
         let constants = program.constants(&container, names).map_err(wrong)?;
         let rest = rest.map(|rest| rest.read(shell, &constants)).transpose().map_err(wrong)?.map(Arc::new);
         let program = program.program(&constants).map_err(wrong)?;

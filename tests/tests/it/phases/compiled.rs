@@ -2,7 +2,7 @@
 
 use super::*;
 use anabranch::Strategy;
-use anabranch::compiled::{Cache, Course};
+use anabranch::compiled::{Cache, CacheOutcome};
 use anabranch::session::SessionError;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn equal_compilations_of_phases_are_equal_files_and_a_cache_finds_them() {
     let expected = made(&session(&weighing()), &some(4)).expect("it runs");
     for is_found in [false, true] {
         let kept = cache.open::<SessionError>(&source, &one_cpu(), "", |_| Ok(inputs(&some(4)))).expect("sound");
-        assert_eq!(matches!(kept.course, Course::Found(_)), is_found, "{:?}", kept.course);
+        assert_eq!(matches!(kept.outcome, CacheOutcome::Found(_)), is_found, "{:?}", kept.outcome);
         assert!(kept.session.compiled().is_some());
         let found = made(&kept.session, &some(4)).expect("it runs");
         assert!(expected.iter().zip(&found).all(|(a, b)| a.1.same_bits(&b.1)), "{is_found}");

@@ -88,9 +88,9 @@ fn a_run_tells_its_phases_and_is_learned_from() {
     let session = session(&positives());
     let run = session.run_with(&inputs(&some(4)), &RunOptions::default().with_profile(true)).expect("it runs");
     let later = run.later.as_ref().expect("it has later phases");
-    assert_eq!((later.phases, later.steps, later.runs.len()), (1, 1, 1));
+    assert_eq!((later.phases, later.host_operator_count, later.runs.len()), (1, 1, 1));
     assert!(later.took >= run.measured.makespan + later.in_plans);
-    assert!(run.prepared.rest().is_some_and(|rest| rest.steps().eq(["NonZero_3"]) && rest.operators() == 4));
+    assert!(run.prepared.rest().is_some_and(|rest| rest.host_operators().eq(["NonZero_3"]) && rest.operators() == 4));
     session.learn(&run);
     let costs = session.costs();
     for planned in [run.prepared.planned(), &later.runs[0].planned] {

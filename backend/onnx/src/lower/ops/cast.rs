@@ -31,7 +31,7 @@ fn identity(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault
     Ok(vec![operator.input(0)?.clone()])
 }
 
-/// Passes on the value in an optional. An empty optional is not a tensor, so that a host step makes it.
+/// Passes on the value in an optional. An empty optional is not a tensor, so that a host operator makes it.
 fn optional(operator: &Operator<'_>, _: &mut Builder) -> Result<Vec<View>, Fault> {
     let absent = || Fault::unsupported("it makes an optional that holds nothing");
     Ok(vec![operator.optional(0).ok_or_else(absent)?.clone()])

@@ -2,8 +2,8 @@
 //! programs.
 
 use super::{Builder, Entry, Fault, Operator, View};
+use crate::host_operators::{Call, MAP, RegionSettings, Work, host_operator};
 use crate::item::Item;
-use crate::steps::{Call, MAP, RegionSettings, Work, step};
 use anabranch_kernels::cpu::Team;
 
 /// Most input elements of a node with superlinear work that is computed while a model is lowered.
@@ -61,11 +61,11 @@ fn known(operator: &Operator<'_>, builder: &mut Builder) -> Result<Option<Vec<Vi
         let Some(tensor) = builder.tensor(view) else { return Ok(None) };
         inputs.push(Some(Item::Tensor(tensor)));
     }
-    let Some(step) = step(operator.node) else { return Ok(None) };
+    let Some(compute) = host_operator(operator.node) else { return Ok(None) };
     let team = Team::solo();
     let given: u64 = inputs.iter().flatten().map(Item::bytes).sum();
     let work = Work::new(&team, None, given.saturating_add(MOST_MEMORY));
-    let items = match (Call { node: operator.node, inputs: &inputs, work: &work }).made_by(step) {
+    let items = match (Call { node: operator.node, inputs: &inputs, work: &work }).made_by(compute) {
         Err(fault) if fault.is_memory => return Ok(None),
         made => made?,
     };

@@ -3,7 +3,7 @@
 use super::super::{Builder, Entry, Fault, Operator, View};
 use super::forest::Forest;
 use super::{constant, floats, ints, numbers, require_length};
-use crate::steps::{Work, side_by_side};
+use crate::host_operators::{Work, side_by_side};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::op::{Gather, Op, TreeAggregate};
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};

@@ -27,8 +27,8 @@ use crate::lower::Fault;
 use anabranch_kernels::Tensor;
 use std::sync::Arc;
 
-/// Computation of such an operator; returns all its outputs.
-pub type Step = fn(&Call<'_>) -> Result<Vec<Item>, Fault>;
+/// Function of such an operator; returns all its outputs.
+pub type HostOperator = fn(&Call<'_>) -> Result<Vec<Item>, Fault>;
 
 /// An operator with its inputs.
 pub struct Call<'a> {
@@ -40,7 +40,7 @@ pub struct Call<'a> {
     pub work: &'a Work<'a>,
 }
 
-const TABLE: &[(&str, Step)] = &[
+const TABLE: &[(&str, HostOperator)] = &[
     ("BitCast", bits::cast),
     ("NonZero", select::non_zero),
     ("Compress", select::compress),
@@ -61,23 +61,25 @@ const TABLE: &[(&str, Step)] = &[
     ("ConcatFromSequence", sequence::concatenate),
 ];
 
-/// The operator that runs a graph for the elements of sequences: a step, of which only a run knows the graph's phases.
+/// The operator that runs a graph for the elements of sequences: a host operator, of which only a run knows the graph's
+/// phases.
 pub const MAP: &str = "SequenceMap";
 
-/// Most empty slices that a step handles one by one: nothing else limits how many a file can require.
+/// Most empty slices that a host operator handles one by one: nothing else limits how many a file can require.
 const MOST_EMPTY: usize = 1 << 20;
 
 /// Approximate bytes of a tensor besides its elements: the tensor, its shape, its buffer and their counts.
 pub const TENSOR: usize = 256;
 
 /// Returns the function of a node without graphs; `None` if the host does not compute it.
-pub fn step(node: &Node) -> Option<Step> {
-    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, step)| *step)
+pub fn host_operator(node: &Node) -> Option<HostOperator> {
+    TABLE.iter().find(|(name, _)| is_standard(node) && *name == node.op_type).map(|(_, operator)| *operator)
 }
 
-/// Whether a node can be a step for any inputs: branches and loops are steps only if they cannot be lowered.
-pub(crate) fn is_step(node: &Node) -> bool {
-    step(node).is_some() || is_standard(node) && node.op_type == MAP
+/// Whether a node can be a host operator for any inputs: branches and loops are host operators only if they cannot be
+/// lowered.
+pub(crate) fn is_host_operator(node: &Node) -> bool {
+    host_operator(node).is_some() || is_standard(node) && node.op_type == MAP
 }
 
 fn is_standard(node: &Node) -> bool {
@@ -85,11 +87,11 @@ fn is_standard(node: &Node) -> bool {
 }
 
 impl Call<'_> {
-    /// Returns the outputs of `step`.
+    /// Returns the outputs of `operator`.
     ///
     /// # Errors
-    /// If the inputs violate the operator's definition, memory is short, or the step was interrupted.
-    pub fn made_by(&self, step: Step) -> Result<Vec<Item>, Fault> {
+    /// If the inputs violate the operator's definition, memory is short, or the operator was interrupted.
+    pub fn made_by(&self, operator: HostOperator) -> Result<Vec<Item>, Fault> {
         let tensors =
             self.inputs.iter().flatten().filter_map(|item| if let Item::Tensor(x) = item { Some(x) } else { None });
         let mut sizes = tensors.filter(|tensor| tensor.bytes().is_empty()).flat_map(|tensor| tensor.shape().dims());
@@ -97,7 +99,7 @@ impl Call<'_> {
             None => {
                 let given: u64 = self.inputs.iter().flatten().map(Item::bytes).fold(0, u64::saturating_add);
                 self.work.charge(usize::try_from(given).unwrap_or(usize::MAX))?;
-                step(self)
+                operator(self)
             }
             Some(size) => Err(Fault::invalid(format!(
                 "an input without elements has an axis of {size}; at most {MOST_EMPTY} are taken"

@@ -273,7 +273,7 @@ impl<'a> Pace<'a> {
         Self { work, done: 0, is_left: false }
     }
 
-    /// Counts elements or points. Returns whether the step continues.
+    /// Counts elements or points. Returns whether the operator continues.
     fn goes_on(&mut self, done: usize) -> bool {
         self.done += done;
         if self.done >= PART {
@@ -353,7 +353,7 @@ impl Axis {
             }
             self.outputs.push((self.cells.len(), is_outside));
             if !pace.goes_on(self.points + 1) {
-                // The step ends after this; until then the other outputs have no elements.
+                // The operator ends after this; until then the other outputs have no elements.
                 self.outputs.resize(outputs, (self.cells.len(), false));
                 return true;
             }

@@ -1,4 +1,4 @@
-//! Resources of a step: a team of threads, cancellation, and a budget of memory.
+//! Resources of an operator: a team of threads, cancellation, and a budget of memory.
 
 use crate::lower::Fault;
 use anabranch_base::bytes::exact_bytes;
@@ -7,19 +7,19 @@ use anabranch_kernels::cpu::{Interrupt, Team};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes, elements or indices that a part of a step processes: a millisecond at most. Small in tests, so that small
-/// inputs have parts.
+/// Bytes, elements or indices that a part of an operator processes: a millisecond at most. Small in tests, so that
+/// small inputs have parts.
 pub(super) const PART: usize = if cfg!(test) { 1 << 5 } else { 1 << 16 };
 
-/// Threads, interrupt and memory of one step.
+/// Threads, interrupt and memory of one operator.
 ///
 /// Steps are divided into parts by sizes alone, so that results do not depend on the number of threads. After each run
-/// of parts a step checks whether it was interrupted: parts may then have been left out.
+/// of parts an operator checks whether it was interrupted: parts may then have been left out.
 pub struct Work<'a> {
     team: &'a Team,
     interrupt: Option<&'a Interrupt>,
     limit: u64,
-    /// Remaining bytes of the limit. Memory that a step has taken counts until its end.
+    /// Remaining bytes of the limit. Memory that an operator has taken counts until its end.
     left: AtomicU64,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Work<'a> {
     /// Checks that the run continues.
     ///
     /// # Errors
-    /// If the step was interrupted. The caller knows the reason, and reports that instead.
+    /// If the operator was interrupted. The caller knows the reason, and reports that instead.
     pub fn look(&self) -> Result<(), Fault> {
         match self.interrupt.is_some_and(|interrupt| interrupt()) {
             false => Ok(()),
@@ -48,7 +48,7 @@ impl<'a> Work<'a> {
     /// Runs all parts on the team.
     ///
     /// # Errors
-    /// If the step was interrupted.
+    /// If the operator was interrupted.
     pub fn run(&self, parts: usize, body: impl Fn(usize) + Sync) -> Result<(), Fault> {
         self.team.run(parts, &body);
         self.look()
@@ -57,7 +57,7 @@ impl<'a> Work<'a> {
     /// Runs `body` on pieces of `length` elements of `data`, with their numbers.
     ///
     /// # Errors
-    /// If the step was interrupted.
+    /// If the operator was interrupted.
     pub(super) fn pieces<T: Send>(
         &self,
         data: &mut [T],
@@ -71,7 +71,7 @@ impl<'a> Work<'a> {
     /// Runs `body` on each item, with its number.
     ///
     /// # Errors
-    /// If the step was interrupted.
+    /// If the operator was interrupted.
     pub fn each<T: Send>(&self, items: Vec<T>, body: impl Fn(usize, T) + Sync) -> Result<(), Fault> {
         let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
         self.run(items.len(), |part| {
@@ -83,7 +83,7 @@ impl<'a> Work<'a> {
     /// Sorts on the team; see [`sort`](anabranch_kernels::cpu::sorted::sort).
     ///
     /// # Errors
-    /// If the step was interrupted, or memory is short.
+    /// If the operator was interrupted, or memory is short.
     pub(super) fn sort<T: Copy + Send + Sync>(
         &self,
         items: &mut [T],

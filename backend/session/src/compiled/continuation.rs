@@ -9,13 +9,13 @@ use super::program::Gathered;
 use anabranch_ir::constant::Constant;
 use anabranch_kernels::{Shape, Tensor};
 use anabranch_onnx::import::{Attribute, DEEPEST_GRAPHS, Input, Model, Node, Output, Subgraph, ValueIndex};
-use anabranch_onnx::lower::Rest;
+use anabranch_onnx::lower::Continuation;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Nodes of a model that remain after its first program.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct StoredRest {
+pub(super) struct StoredContinuation {
     /// Name of each value.
     values: Vec<String>,
     /// Inputs, in the order of the description.
@@ -73,13 +73,13 @@ struct StoredTensor {
     shape: Shape,
 }
 
-impl StoredRest {
+impl StoredContinuation {
     /// Stores the rest of a model with these inputs, and gathers its constants.
     ///
     /// # Errors
     /// If a constant cannot be read.
     pub(super) fn of<'n>(
-        rest: &Rest,
+        rest: &Continuation,
         inputs: impl Iterator<Item = &'n str>,
         gathered: &mut Gathered,
     ) -> Result<Self, String> {
@@ -96,7 +96,7 @@ impl StoredRest {
             outputs: model.outputs.clone(),
             nodes,
             graphs: storing.graphs,
-            steps: rest.steps.iter().map(place).collect(),
+            steps: rest.host_operators.iter().map(place).collect(),
             made: rest.made.clone(),
             known,
         })
@@ -116,7 +116,7 @@ impl StoredRest {
     ///
     /// # Errors
     /// If the graph is not sound; the text names the fault.
-    pub(super) fn read(self, shell: Model, constants: &[Constant]) -> Result<Rest, String> {
+    pub(super) fn read(self, shell: Model, constants: &[Constant]) -> Result<Continuation, String> {
         let Self { values, inputs, outputs, nodes, graphs, steps, made, known } = self;
         if inputs.len() != shell.inputs.len() {
             return Err("it has other inputs".into());
@@ -134,7 +134,7 @@ impl StoredRest {
         let inputs = shell.inputs.into_iter().zip(inputs).map(|(input, value)| Input { value, ..input }).collect();
         let model = Model { values: values.into(), inputs, outputs, nodes, ..shell };
         match graphs::fault(&model, &made, &steps, &known) {
-            None => Ok(Rest::of(model, made, steps, known)),
+            None => Ok(Continuation::of(model, made, steps, known)),
             Some(fault) => Err(fault),
         }
     }

@@ -1,10 +1,10 @@
-//! Random inputs for every step, against plain definitions: equal bits on any number of threads, and an interruption at
-//! every check.
+//! Random inputs for every host operator, against plain definitions: equal bits on any number of threads, and an
+//! interruption at every check.
 
 mod regions;
 
 use super::work::Work;
-use super::{Call, Item, step};
+use super::{Call, Item, host_operator};
 use crate::import::{Attribute, Node, ValueIndex};
 use crate::lower::{Fault, integers, numbers};
 use anabranch_kernels::cpu::{Interrupt, Team};
@@ -134,8 +134,8 @@ impl Case {
     }
 
     fn made(&self, work: &Work<'_>) -> Result<Vec<Item>, Fault> {
-        let step = step(&self.node).expect("a step");
-        Call { node: &self.node, inputs: &self.inputs, work }.made_by(step)
+        let operator = host_operator(&self.node).expect("a host operator");
+        Call { node: &self.node, inputs: &self.inputs, work }.made_by(operator)
     }
 
     /// Returns the outputs on one thread, after checking that those on more threads are equal.
@@ -431,7 +431,7 @@ fn a_list_is_made_longer_and_shorter_at_any_place() {
     }
 }
 
-/// A case of each step that processes many elements.
+/// A case of each host operator that processes many elements.
 fn large() -> Vec<Case> {
     let mut random = Random(6);
     let x = random.tensor(DType::F32, &[150, 3], Kind::Few);
@@ -457,7 +457,7 @@ fn large() -> Vec<Case> {
 }
 
 #[test]
-fn an_interruption_at_any_look_ends_a_step() {
+fn an_interruption_at_any_look_ends_a_host_operator() {
     for threads in [1, 3] {
         let team = Team::new(threads, |_| {});
         for case in large() {

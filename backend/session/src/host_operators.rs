@@ -1,48 +1,53 @@
-//! Steps of a run between plans: operators whose results alone determine their shapes, and branches and loops that
-//! depend on values. The graphs of the latter run in phases of their own.
+//! Host operators of a run between plans: operators whose results alone determine their shapes, and branches and loops
+//! that depend on values. The graphs of the latter run in phases of their own.
 
 use super::error::{InputError, SessionError};
-use super::phases::{Course, Values, constant};
+use super::phases::{PhasedRun, Values, constant};
 use anabranch_kernels::cpu::Team;
 use anabranch_kernels::{DType, Shape, Tensor, TensorSpec};
+use anabranch_onnx::host_operators::{Call, MAP, TENSOR, Work, host_operator, side_by_side, slices};
 use anabranch_onnx::import::{Dim, Node, Output, ValueIndex};
 use anabranch_onnx::item::Item;
-use anabranch_onnx::lower::{Fault, LowerError, Phase, Rest, axis_of, integers};
-use anabranch_onnx::steps::{Call, MAP, TENSOR, Work, side_by_side, slices, step};
+use anabranch_onnx::lower::{Continuation, Fault, LowerError, Phase, axis_of, integers};
 use std::sync::Arc;
 use std::time::Instant;
 
-impl Course<'_> {
+impl PhasedRun<'_> {
     /// Returns the outputs of the node at a position.
-    pub(super) fn step(&mut self, rest: &Rest, at: u32, values: &Values) -> Result<Vec<Item>, SessionError> {
+    pub(super) fn host_operator(
+        &mut self,
+        rest: &Continuation,
+        at: u32,
+        values: &Values,
+    ) -> Result<Vec<Item>, SessionError> {
         self.look()?;
-        let begun = (Instant::now(), self.later.in_plans + self.later.in_steps + self.later.planning);
+        let begun = (Instant::now(), self.later.in_plans + self.later.in_host_operators + self.later.planning);
         let phase = &rest.next;
         let node = &phase.model.nodes[at as usize];
         let inputs = node.inputs.iter().map(|value| value.map(|value| found(phase, values, value)).transpose());
         let inputs: Vec<Option<Item>> = inputs.collect::<Result<_, _>>()?;
-        let result = match step(node) {
-            Some(step) => self.on_host(|work| Call { node, inputs: &inputs, work }.made_by(step)),
-            None => Body { course: self, phase, at, node, values }.outputs(&inputs),
+        let result = match host_operator(node) {
+            Some(operator) => self.on_host(|work| Call { node, inputs: &inputs, work }.made_by(operator)),
+            None => Body { run: self, phase, at, node, values }.outputs(&inputs),
         };
-        let within = self.later.in_plans + self.later.in_steps + self.later.planning - begun.1;
-        self.later.in_steps += begun.0.elapsed().saturating_sub(within);
-        self.later.steps += 1;
+        let within = self.later.in_plans + self.later.in_host_operators + self.later.planning - begun.1;
+        self.later.in_host_operators += begun.0.elapsed().saturating_sub(within);
+        self.later.host_operator_count += 1;
         let items = result.map_err(|wrong| match wrong {
-            Wrong::Fault(fault) => LowerError::of_step(&node.name, &node.op_type, &fault).into(),
+            Wrong::Fault(fault) => LowerError::of_host_operator(&node.name, &node.op_type, &fault).into(),
             Wrong::Session(error) => error,
         })?;
         // A sequence may grow with each iteration of a loop.
         let bytes = items.iter().map(Item::bytes).fold(0, u64::saturating_add);
-        if step(node).is_some() {
-            self.keep_step(phase, node, begun.0, bytes);
+        if host_operator(node).is_some() {
+            self.keep_host_operator(phase, node, begun.0, bytes);
         }
         self.session.check_bytes(&node.name, bytes)?;
         Ok(items)
     }
 }
 
-impl Course<'_> {
+impl PhasedRun<'_> {
     /// Runs a step on the host's team, within the host's memory limit. If the run was interrupted, the result is the
     /// interruption, even if the step failed.
     fn on_host<R>(&self, step: impl FnOnce(&Work<'_>) -> Result<R, Fault>) -> Result<R, Wrong> {
@@ -76,7 +81,7 @@ impl<F: Into<Fault>> From<F> for Wrong {
 
 /// A branch or a loop in progress.
 struct Body<'b, 'c> {
-    course: &'b mut Course<'c>,
+    run: &'b mut PhasedRun<'c>,
     phase: &'b Arc<Phase>,
     at: u32,
     node: &'b Node,
@@ -124,7 +129,7 @@ impl Body<'_, '_> {
                 bytes = bytes.saturating_add(Item::Tensor(tensor.clone()).bytes());
                 list.push(tensor);
             }
-            self.course.session.check_bytes(&self.node.name, bytes).map_err(Wrong::Session)?;
+            self.run.session.check_bytes(&self.node.name, bytes).map_err(Wrong::Session)?;
         }
         Ok(made.into_iter().map(|list| Item::Sequence(Arc::new(list))).collect())
     }
@@ -157,7 +162,7 @@ impl Body<'_, '_> {
             let declared = self.node.graph("body")?.outputs.iter().skip(1 + carried.len());
             carried.extend(declared.map(|output| nothing(output, 0)).collect::<Result<Vec<_>, _>>()?);
         }
-        carried.extend(collected.stacked(self.course, |_| Ok((0, false)))?);
+        carried.extend(collected.stacked(self.run, |_| Ok((0, false)))?);
         Ok(carried)
     }
 
@@ -187,7 +192,7 @@ impl Body<'_, '_> {
             let mut items = carried;
             for (tensor, axis, backwards) in &scans {
                 let at = if *backwards { passes - 1 - pass } else { pass };
-                let slice = self.course.on_host(|work| slices(work, tensor, *axis, 1, |_| at))?;
+                let slice = self.run.on_host(|work| slices(work, tensor, *axis, 1, |_| at))?;
                 let mut dims = slice.shape().dims().to_vec();
                 dims.remove(*axis);
                 items.push(Item::Tensor(slice.reshaped(Shape::new(dims)?).expect("an axis of one slice says nothing")));
@@ -207,7 +212,7 @@ impl Body<'_, '_> {
         }
         let along =
             |index| Ok((self.entry("scan_output_axes", index)?, self.entry("scan_output_directions", index)? == 1));
-        carried.extend(collected.stacked(self.course, along)?);
+        carried.extend(collected.stacked(self.run, along)?);
         Ok(carried)
     }
 
@@ -218,7 +223,7 @@ impl Body<'_, '_> {
 
     /// Outputs of a graph with these inputs.
     fn graph(&mut self, name: &'static str, items: Vec<Item>) -> Result<Vec<Item>, Wrong> {
-        self.course.look().map_err(Wrong::Session)?;
+        self.run.look().map_err(Wrong::Session)?;
         let graph = self.node.graph(name)?;
         if graph.inputs.len() != items.len() {
             let (wanted, given) = (graph.inputs.len(), items.len());
@@ -227,7 +232,7 @@ impl Body<'_, '_> {
         let captured = graph.captured.iter().filter_map(|value| Some((*value, self.values.get(value)?.clone())));
         let values: Values = captured.chain(graph.inputs.iter().copied().zip(items)).collect();
         let body = self.phase.body(self.at, name)?;
-        self.course.finish(body, values).map_err(Wrong::Session)
+        self.run.finish(body, values).map_err(Wrong::Session)
     }
 }
 
@@ -249,14 +254,14 @@ impl Collected {
             self.bytes = self.bytes.saturating_add((tensor.spec().bytes() + TENSOR) as u64);
             tensors.push(tensor);
         }
-        body.course.session.check_bytes(&body.node.name, self.bytes).map_err(Wrong::Session)
+        body.run.session.check_bytes(&body.node.name, self.bytes).map_err(Wrong::Session)
     }
 
     /// Stacks the tensors of all iterations along new axes; `along` gives their positions and whether they run
     /// backwards.
     fn stacked(
         self,
-        course: &Course<'_>,
+        run: &PhasedRun<'_>,
         along: impl Fn(usize) -> Result<(i64, bool), Fault>,
     ) -> Result<Vec<Item>, Wrong> {
         let stack = |(index, mut tensors): (usize, Vec<Tensor>)| {
@@ -265,7 +270,7 @@ impl Collected {
                 tensors.reverse();
             }
             let axis = axis_of(axis, tensors.first().map_or(0, |tensor| tensor.shape().rank()) + 1)?;
-            Ok(Item::Tensor(course.on_host(|work| side_by_side(work, &tensors, axis, true))?))
+            Ok(Item::Tensor(run.on_host(|work| side_by_side(work, &tensors, axis, true))?))
         };
         self.tensors.into_iter().enumerate().map(stack).collect()
     }
